@@ -1,0 +1,1 @@
+"""Size up a neural network before you deploy it."""

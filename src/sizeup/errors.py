@@ -1,0 +1,57 @@
+"""Everything that can go wrong, as one tree.
+
+SizeupError
+├── LoadError
+│   ├── UnknownFormat
+│   ├── CorruptModel
+│   ├── MissingLibrary
+│   └── UnboundDimension
+├── InvalidGraph
+├── RuleError
+└── Incomplete
+
+A message says where, what, and what to do. The command line shows none of them as a traceback.
+"""
+
+from __future__ import annotations
+
+
+class SizeupError(Exception):
+    """Any error that sizeup raises on purpose."""
+
+
+class LoadError(SizeupError):
+    """A model could not be read."""
+
+
+class UnknownFormat(LoadError):
+    """What was given is none of the model formats that sizeup reads."""
+
+
+class CorruptModel(LoadError):
+    """The file claims a format but its content breaks that format's rules."""
+
+
+class MissingLibrary(LoadError):
+    """Reading this model needs a library that is not installed; the message holds the pip line."""
+
+    def __init__(self, purpose: str, library: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs {library}: pip install 'sizeup[{extra}]'")
+        self.library = library
+        self.extra = extra
+
+
+class UnboundDimension(LoadError):
+    """The model has dimensions without a size; the message names them and how to bind them."""
+
+
+class InvalidGraph(SizeupError):
+    """A graph breaks one of its invariants (see `sizeup.graph.check`)."""
+
+
+class RuleError(SizeupError):
+    """An operator's rule could not be registered, or failed on an operator that it claims."""
+
+
+class Incomplete(SizeupError):
+    """Completeness was demanded (`strict`), and some operators have no rule or no known shape."""

@@ -1,0 +1,98 @@
+"""The doors through which models come in; each becomes the one graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sizeup.errors import LoadError, UnknownFormat
+from sizeup.graph import Graph
+
+# Tensors or plain shapes: positional for code, by name for files.
+Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
+
+_TFLITE_MAGIC = b"TFL3"
+_PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
+_KNOWN = "a .tflite, .onnx or .pt2 file, package.module:factory, torchvision:NAME, timm:NAME or hf:CONFIG.json"
+
+
+def load(
+    source: Any,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Graph:
+    """Read a model from wherever it is: a file, a name, a PyTorch module, an ONNX model, or a graph."""
+    if isinstance(source, Graph):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return _load_named(os.fspath(source), inputs, kwargs, bind)
+    package = type(source).__module__.partition(".")[0]
+    if package in ("onnx", "onnx_ir"):
+        from sizeup.formats import onnx
+
+        return onnx.load(source, inputs=_by_name(inputs), bind=bind)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _load_bytes(bytes(source), inputs, bind)
+    from sizeup.formats import torch
+
+    return torch.load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+
+
+def _load_named(
+    source: str, inputs: Inputs, kwargs: Mapping[str, Any] | None, bind: Mapping[str, int] | None
+) -> Graph:
+    path = Path(source)
+    if not path.exists() and ":" in source:
+        from sizeup.formats import torch
+
+        return torch.load_named(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    if path.is_dir():
+        raise UnknownFormat(f"{source} is a folder; give {_KNOWN}")
+    if not path.exists():
+        raise LoadError(f"{source}: no such file; give {_KNOWN}")
+    suffix = path.suffix.lower()
+    try:
+        with path.open("rb") as file:
+            head = file.read(8)
+    except OSError as error:
+        raise LoadError(f"{source}: cannot be read: {error.strerror}") from error
+    if head[4:8] == _TFLITE_MAGIC or suffix == ".tflite":
+        from sizeup.formats import tflite
+
+        return tflite.load(path, inputs=_by_name(inputs), bind=bind)
+    if suffix == ".onnx":
+        from sizeup.formats import onnx
+
+        return onnx.load(path, inputs=_by_name(inputs), bind=bind)
+    if suffix == ".pt2":
+        from sizeup.formats import torch
+
+        return torch.load_file(path, inputs=inputs, bind=bind)
+    if suffix in _PICKLES:
+        raise UnknownFormat(
+            f"{source}: pickled PyTorch files can run any code when opened and are never loaded;"
+            " save the model with torch.export.save(...) as .pt2, or name its code as package.module:factory"
+        )
+    raise UnknownFormat(f"{source}: not a model that sizeup reads; give {_KNOWN}")
+
+
+def _load_bytes(content: bytes, inputs: Inputs, bind: Mapping[str, int] | None) -> Graph:
+    if content[4:8] == _TFLITE_MAGIC:
+        from sizeup.formats import tflite
+
+        return tflite.load(content, inputs=_by_name(inputs), bind=bind)
+    from sizeup.formats import onnx
+
+    return onnx.load(content, inputs=_by_name(inputs), bind=bind)
+
+
+def _by_name(inputs: Inputs) -> Mapping[str, Any]:
+    if inputs is None:
+        return {}
+    if isinstance(inputs, Mapping):
+        return inputs
+    raise LoadError("inputs of a model file are given by name: {'input': (1, 3, 224, 224)}")

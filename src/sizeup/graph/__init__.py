@@ -1,0 +1,20 @@
+"""The graph: what it is, how it is made, and what always holds of it."""
+
+from sizeup.graph.builder import GraphBuilder
+from sizeup.graph.check import check
+from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Shape, Tensor
+
+__all__ = [
+    "ABSENT",
+    "Body",
+    "Constant",
+    "Dim",
+    "Graph",
+    "GraphBuilder",
+    "Op",
+    "Quant",
+    "Role",
+    "Shape",
+    "Tensor",
+    "check",
+]

@@ -1,0 +1,52 @@
+"""The invariants of a graph."""
+
+from __future__ import annotations
+
+from sizeup.errors import InvalidGraph
+from sizeup.graph.ir import ABSENT, Graph, Op
+
+
+def check(graph: Graph) -> None:
+    """Raise InvalidGraph unless every id exists and every value is made once, before it is used."""
+    made = _given(graph)
+    for index, op in enumerate(graph.ops):
+        _check_op(graph, index, op, made)
+    for identity in graph.outputs:
+        if identity not in made:
+            raise InvalidGraph(f"{_where(graph)}: output tensor {identity} is never made")
+
+
+def _given(graph: Graph) -> set[int]:
+    count = len(graph.tensors)
+    for identity in (*graph.inputs, *graph.outputs):
+        if not 0 <= identity < count:
+            raise InvalidGraph(f"{_where(graph)}: no tensor has the id {identity}")
+    given = set(graph.inputs)
+    for identity, tensor in enumerate(graph.tensors):
+        if tensor.data is not None and tensor.data.role != "derived":
+            given.add(identity)
+    return given
+
+
+def _check_op(graph: Graph, index: int, op: Op, made: set[int]) -> None:
+    count = len(graph.tensors)
+    for identity in op.inputs:
+        if identity == ABSENT:
+            continue
+        if not 0 <= identity < count:
+            raise InvalidGraph(f"{_where(graph, index, op)} reads tensor {identity}, which does not exist")
+        if identity not in made:
+            name = graph.tensors[identity].name
+            raise InvalidGraph(f"{_where(graph, index, op)} reads {name!r} before anything makes it")
+    for identity in op.outputs:
+        if not 0 <= identity < count:
+            raise InvalidGraph(f"{_where(graph, index, op)} writes tensor {identity}, which does not exist")
+        if identity in made:
+            name = graph.tensors[identity].name
+            raise InvalidGraph(f"{_where(graph, index, op)} makes {name!r} a second time")
+        made.add(identity)
+
+
+def _where(graph: Graph, index: int | None = None, op: Op | None = None) -> str:
+    name = graph.name or "graph"
+    return name if op is None else f"{name}: operator {index} ({op.source or op.kind})"

@@ -1,0 +1,100 @@
+"""The one graph that every format becomes: tensors, operators, and the order they run in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from sizeup.dtypes import DType
+
+# An int in a bound graph. A graph with free dimensions puts expressions here, so whoever computes
+# with a Dim uses only + - * // and never casts or compares it.
+Dim: TypeAlias = int
+Shape: TypeAlias = tuple[Dim, ...]
+
+# parameter: trained; buffer: kept with the model but not trained (running statistics, tables);
+# constant: neither (a shape, an axis, a scale written into the graph); derived: computed from
+# constants alone, so a runtime can have it before the first run.
+Role = Literal["parameter", "buffer", "constant", "derived"]
+
+ABSENT = -1
+"""The id that stands where an optional input was not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """What is known of a tensor's fixed content; `read` fetches the numbers only when asked."""
+
+    role: Role
+    read: Callable[[], np.ndarray[Any, Any]] | None = None
+    stored_bytes: int | None = None  # in the file, where that differs from elements x width
+
+
+@dataclass(frozen=True, slots=True)
+class Quant:
+    """Affine quantisation: real = scale x (stored - zero point), per tensor or along one axis."""
+
+    scale: np.ndarray[Any, Any]
+    zero_point: np.ndarray[Any, Any]
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value; `shape` is None where it depends on data. `data` is set for constants only."""
+
+    name: str
+    shape: Shape | None
+    dtype: DType
+    data: Constant | None = None
+    quant: Quant | None = None
+
+    @property
+    def elements(self) -> Dim | None:
+        """How many numbers it holds; None where the shape depends on data."""
+        return None if self.shape is None else math.prod(self.shape)
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it holds trained numbers."""
+        return self.data is not None and self.data.role == "parameter"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A sub-graph that an operator of control flow runs; `runs` is None where data decides."""
+
+    name: str
+    graph: Graph
+    runs: Dim | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One step. `kind` is ours, `source` the name in the model's own format, `scope` the module."""
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    name: str = ""
+    scope: str = ""
+    bodies: tuple[Body, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A network in the order in which it runs; tensor ids index `tensors`."""
+
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    name: str = ""
+    format: str = ""
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,61 @@
+"""Attention: softmax(Q K^T) V as one operator. Masks save nothing: the products are counted in full."""
+
+from __future__ import annotations
+
+from sizeup.graph import Dim
+from sizeup.ops.rule import Call, names, op_rule
+
+
+def _sizes(call: Call) -> tuple[Dim, Dim, Dim, Dim]:
+    """Rows of queries (batch x heads x length), key length, and the two head sizes.
+
+    With `heads` in the attributes the inputs are (batch, length, heads x size), as ONNX allows;
+    otherwise they are (..., heads, length, size). `past` keys precede those of the input.
+    """
+    query, key, value = (call.input(index).shape for index in range(3))
+    past: Dim = call.attrs.get("past", 0)
+    heads: Dim | None = call.attrs.get("heads")
+    if heads is None:
+        rows = call.input(0).elements // query[-1]
+        return rows, past + key[-2], query[-1], value[-1]
+    kv_heads: Dim = call.attrs.get("kv_heads", heads)
+    return query[0] * query[1] * heads, past + key[-2], query[2] // heads, value[-1] // kv_heads
+
+
+def softmax_of_scores(call: Call) -> Dim:
+    """Per score: one scaling and the five steps of a softmax; one more where a mask is added."""
+    rows, keys, _, _ = _sizes(call)
+    return (7 if call.given(3) else 6) * rows * keys
+
+
+@op_rule(
+    "attention",
+    family="attention",
+    torch=names(
+        "aten.scaled_dot_product_attention aten._scaled_dot_product_flash_attention"
+        " aten._scaled_dot_product_flash_attention_for_cpu aten._scaled_dot_product_efficient_attention"
+        " aten._scaled_dot_product_cudnn_attention aten._scaled_dot_product_attention_math"
+    ),
+    onnx=names("Attention com.microsoft::MultiHeadAttention com.microsoft::GroupQueryAttention"),
+    elementwise=softmax_of_scores,
+)
+def attention(call: Call) -> Dim:
+    """Every query meets every key (head size), and every score its value (value size)."""
+    rows, keys, size, value_size = _sizes(call)
+    return rows * keys * (size + value_size)
+
+
+@op_rule(
+    "fused_attention",
+    family="attention",
+    onnx=names("com.microsoft::Attention com.microsoft::QAttention"),
+    weight=1,
+    elementwise=lambda call: 6 * call.input(0).shape[0] * call.number("heads") * call.input(0).shape[1] ** 2,
+)
+def fused_attention(call: Call) -> Dim:
+    """The joint projection to Q, K and V, then the two products of attention over the sequence."""
+    batch, length, width = call.input(0).shape
+    projected = call.input(1).shape[-1]
+    key_width: Dim = call.attrs.get("key_width", projected // 3)
+    value_width = projected - 2 * key_width
+    return batch * length * (width * projected + length * (key_width + value_width))

@@ -1,0 +1,53 @@
+"""Convolutions. Inputs: data, filter, bias, then whatever else a format passes along."""
+
+from __future__ import annotations
+
+from sizeup.graph import Dim
+from sizeup.ops.formulas import bias_additions
+from sizeup.ops.rule import Call, names, op_rule
+
+
+@op_rule(
+    "conv",
+    family="conv",
+    torch=names(
+        "aten.convolution aten._convolution aten.conv1d aten.conv2d aten.conv3d aten.cudnn_convolution"
+        " aten.mkldnn_convolution aten.thnn_conv2d aten._slow_conv2d_forward aten.slow_conv3d"
+        " aten._conv_depthwise2d aten.conv_depthwise3d"
+    ),
+    onnx=names("Conv ConvInteger QLinearConv com.microsoft::FusedConv com.microsoft::NhwcFusedConv"),
+    tflite=names("CONV_2D DEPTHWISE_CONV_2D CONV_3D"),
+    weight=1,
+    elementwise=bias_additions(2),
+)
+def conv(call: Call) -> Dim:
+    """Each output number sums one filter: taps x input channels of its group."""
+    return call.output.elements * (call.input(1).elements // call.number("out_channels"))
+
+
+@op_rule(
+    "conv_transpose",
+    family="conv",
+    torch=names("aten.conv_transpose1d aten.conv_transpose2d aten.conv_transpose3d"),
+    onnx=names("ConvTranspose"),
+    tflite=names("TRANSPOSE_CONV CONV_3D_TRANSPOSE"),
+    weight=1,
+    elementwise=bias_additions(2),
+)
+def conv_transpose(call: Call) -> Dim:
+    """Each input number is spread over one filter: taps x output channels of its group."""
+    return call.input(0).elements * (call.input(1).elements // call.number("in_channels"))
+
+
+@op_rule(
+    "deform_conv",
+    family="conv",
+    torch=names("torchvision.deform_conv2d"),
+    onnx=names("DeformConv"),
+    weight=1,
+    # Each tap of each input channel is a bilinear sample: four products and three sums.
+    elementwise=lambda call: 7 * call.input(1).elements * call.output.elements // call.number("out_channels"),
+)
+def deform_conv(call: Call) -> Dim:
+    """As a convolution; the bilinear sampling of its taps counts as elementwise operations."""
+    return call.output.elements * (call.input(1).elements // call.number("out_channels"))

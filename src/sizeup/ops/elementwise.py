@@ -1,0 +1,153 @@
+"""Operators that treat every number by itself: one operation for each output number."""
+
+from __future__ import annotations
+
+from sizeup.ops.formulas import per_output
+from sizeup.ops.rule import OpRule, names, register
+
+
+def elementwise(
+    kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-", *, operations: int = 1, summary: str = ""
+) -> None:
+    """Register a plain operator; names in a string are split at white space, '-' stands for none."""
+    register(
+        OpRule(
+            kind,
+            "elementwise",
+            summary or f"{operations} operation{'s' * (operations > 1)} for each output number.",
+            elementwise=per_output(operations),
+            torch=names(torch),
+            onnx=names(onnx),
+            tflite=names(tflite),
+            overwrites=True,
+        )
+    )
+
+
+elementwise(
+    "pointwise", summary="Any operator that torch itself tags as pointwise and that has no rule of its own."
+)
+
+# arithmetic
+elementwise("add", "aten.add aten._add_relu", "Add com.microsoft::QLinearAdd", "ADD STABLEHLO_ADD")
+elementwise("sub", "aten.sub aten.rsub", "Sub", "SUB STABLEHLO_SUBTRACT")
+elementwise("mul", "aten.mul", "Mul com.microsoft::QLinearMul", "MUL STABLEHLO_MULTIPLY")
+elementwise("div", "aten.div aten.floor_divide aten.true_divide", "Div", "DIV FLOOR_DIV STABLEHLO_DIVIDE")
+elementwise("remainder", "aten.remainder aten.fmod", "Mod", "FLOOR_MOD STABLEHLO_REMAINDER")
+elementwise("addcmul", "aten.addcmul aten.addcdiv", operations=3)
+elementwise("lerp", "aten.lerp", operations=3)
+elementwise("sum_n", "-", "Sum Mean", "ADD_N", summary="One operation for each output number.")
+elementwise("pow", "aten.pow aten.float_power", "Pow", "POW STABLEHLO_POWER")
+elementwise("square", "aten.square", "-", "SQUARE")
+elementwise("squared_difference", "-", "-", "SQUARED_DIFFERENCE", operations=2)
+elementwise("maximum", "aten.maximum aten.fmax", "Max", "MAXIMUM STABLEHLO_MAXIMUM")
+elementwise("minimum", "aten.minimum aten.fmin", "Min", "MINIMUM STABLEHLO_MINIMUM")
+elementwise("neg", "aten.neg", "Neg", "NEG STABLEHLO_NEGATE")
+elementwise("abs", "aten.abs", "Abs", "ABS COMPLEX_ABS STABLEHLO_ABS")
+elementwise("sign", "aten.sign aten.sgn", "Sign", "SIGN")
+elementwise("sqrt", "aten.sqrt", "Sqrt", "SQRT")
+elementwise("rsqrt", "aten.rsqrt", "-", "RSQRT STABLEHLO_RSQRT")
+elementwise("reciprocal", "aten.reciprocal", "Reciprocal")
+elementwise("exp", "aten.exp aten.exp2 aten.expm1", "Exp", "EXP STABLEHLO_EXPONENTIAL")
+elementwise("log", "aten.log aten.log1p aten.log2 aten.log10", "Log", "LOG STABLEHLO_LOG")
+elementwise("erf", "aten.erf aten.erfc aten.erfinv", "Erf")
+elementwise("floor", "aten.floor", "Floor", "FLOOR STABLEHLO_FLOOR")
+elementwise("ceil", "aten.ceil", "Ceil", "CEIL")
+elementwise("round", "aten.round aten.trunc aten.frac", "Round", "ROUND")
+elementwise("clamp", "aten.clamp aten.clamp_min aten.clamp_max aten.clip", "Clip", "STABLEHLO_CLAMP")
+elementwise("cbrt", "-", "-", "STABLEHLO_CBRT")
+elementwise("angle", "aten.angle aten.polar")
+
+# trigonometry
+elementwise("sin", "aten.sin aten.sinc", "Sin", "SIN")
+elementwise("cos", "aten.cos", "Cos", "COS STABLEHLO_COSINE")
+elementwise("tan", "aten.tan", "Tan")
+elementwise("asin", "aten.asin", "Asin")
+elementwise("acos", "aten.acos", "Acos")
+elementwise("atan", "aten.atan aten.atan2", "Atan", "ATAN2")
+elementwise(
+    "hyperbolic", "aten.sinh aten.cosh aten.asinh aten.acosh aten.atanh", "Sinh Cosh Asinh Acosh Atanh"
+)
+elementwise("tanh", "aten.tanh", "Tanh", "TANH STABLEHLO_TANH")
+
+# activations
+elementwise("relu", "aten.relu", "Relu", "RELU RELU_N1_TO_1 RELU_0_TO_1")
+elementwise("relu6", "aten.relu6 aten.hardtanh", "-", "RELU6")
+elementwise("leaky_relu", "aten.leaky_relu aten.rrelu aten.rrelu_with_noise", "LeakyRelu", "LEAKY_RELU")
+elementwise("prelu", "aten.prelu aten._prelu_kernel", "PRelu", "PRELU")
+elementwise("elu", "aten.elu aten.celu aten.selu", "Elu Celu Selu", "ELU")
+elementwise("threshold", "aten.threshold aten.hardshrink aten.softshrink", "ThresholdedRelu Shrink")
+elementwise(
+    "sigmoid",
+    "aten.sigmoid aten.log_sigmoid aten.log_sigmoid_forward",
+    "Sigmoid com.microsoft::QLinearSigmoid",
+    "LOGISTIC STABLEHLO_LOGISTIC",
+)
+elementwise("hardsigmoid", "aten.hardsigmoid", "HardSigmoid")
+elementwise("hardswish", "aten.hardswish", "HardSwish", "HARD_SWISH")
+elementwise("silu", "aten.silu", "Swish com.microsoft::QuickGelu")
+elementwise(
+    "gelu", "aten.gelu", "Gelu com.microsoft::Gelu com.microsoft::FastGelu com.microsoft::BiasGelu", "GELU"
+)
+elementwise("mish", "aten.mish", "Mish")
+elementwise("softplus", "aten.softplus", "Softplus")
+elementwise("softsign", "aten.softsign", "Softsign")
+elementwise("glu", "aten.glu", "SwiGLU", operations=2)
+
+# comparison, logic, bits
+elementwise(
+    "compare",
+    "aten.eq aten.ne aten.lt aten.le aten.gt aten.ge",
+    "Equal Greater GreaterOrEqual Less LessOrEqual",
+    "EQUAL NOT_EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL STABLEHLO_COMPARE",
+)
+elementwise(
+    "logical",
+    "aten.logical_and aten.logical_or aten.logical_not aten.logical_xor",
+    "And Or Not Xor",
+    "LOGICAL_AND LOGICAL_OR LOGICAL_NOT STABLEHLO_AND STABLEHLO_OR",
+)
+elementwise(
+    "bitwise",
+    "aten.bitwise_and aten.bitwise_or aten.bitwise_not aten.bitwise_xor aten.bitwise_left_shift"
+    " aten.bitwise_right_shift aten.__lshift__ aten.__rshift__ aten.__and__ aten.__or__",
+    "BitwiseAnd BitwiseOr BitwiseNot BitwiseXor BitShift",
+    "BITWISE_XOR RIGHT_SHIFT STABLEHLO_SHIFT_LEFT",
+)
+elementwise(
+    "where", "aten.where aten.masked_fill aten.masked_scatter", "Where", "SELECT SELECT_V2 STABLEHLO_SELECT"
+)
+elementwise("is_special", "aten.isnan aten.isinf aten.isfinite", "IsNaN IsInf")
+elementwise("triangle", "aten.tril aten.triu", "Trilu", summary="One operation for each output number.")
+elementwise("bucketize", "aten.bucketize aten.searchsorted", "-", "BUCKETIZE")
+
+# change of number type
+elementwise(
+    "cast",
+    "aten._to_copy aten.to aten.type_as prims.convert_element_type",
+    "Cast CastLike",
+    "CAST STABLEHLO_CONVERT",
+)
+elementwise(
+    "quantize",
+    "aten.quantize_per_tensor aten.quantize_per_channel quantized_decomposed.quantize_per_tensor"
+    " quantized_decomposed.quantize_per_channel",
+    "QuantizeLinear DynamicQuantizeLinear com.microsoft::QuantizeLinear",
+    "QUANTIZE FAKE_QUANT",
+    operations=2,
+)
+elementwise(
+    "dequantize",
+    "aten.dequantize quantized_decomposed.dequantize_per_tensor quantized_decomposed.dequantize_per_channel",
+    "DequantizeLinear com.microsoft::DequantizeLinear",
+    "DEQUANTIZE",
+    operations=2,
+)
+elementwise(
+    "fake_quantize",
+    "aten.fake_quantize_per_tensor_affine aten.fake_quantize_per_channel_affine",
+    operations=4,
+)
+elementwise("complex_part", "-", "-", "REAL IMAG")
+elementwise("dropout", "aten.native_dropout aten.feature_dropout aten.alpha_dropout")
+elementwise("rotary", "-", "RotaryEmbedding com.microsoft::RotaryEmbedding", operations=3)

@@ -1,0 +1,178 @@
+"""Operators that move or rename numbers without computing: views, copies, and what makes tensors."""
+
+from __future__ import annotations
+
+from sizeup.ops.formulas import reads_nothing, reads_what_it_writes, writes_nothing
+from sizeup.ops.rule import OpRule, Traffic, names, register
+
+
+def layout(
+    kind: str,
+    torch: str = "-",
+    onnx: str = "-",
+    tflite: str = "-",
+    *,
+    summary: str,
+    reads: Traffic | None = None,
+    writes: Traffic | None = None,
+    views: bool = False,
+    overwrites: bool = False,
+) -> None:
+    """Register an operator that computes nothing."""
+    register(
+        OpRule(
+            kind,
+            "layout",
+            summary,
+            reads=reads,
+            writes=writes,
+            torch=names(torch),
+            onnx=names(onnx),
+            tflite=names(tflite),
+            views=views,
+            overwrites=overwrites,
+        )
+    )
+
+
+def view(kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-") -> None:
+    """Register an operator whose output is its first input's bytes: it moves nothing."""
+    layout(
+        kind, torch, onnx, tflite,
+        summary="The same bytes under another shape: nothing is moved.",
+        reads=reads_nothing, writes=writes_nothing, views=True,
+    )  # fmt: skip
+
+
+_COPIES = "Reads as many numbers as it writes; computes nothing."
+
+view(
+    "view",
+    "aten.view aten.view_as aten.squeeze aten.unsqueeze aten.flatten aten.unflatten aten.detach aten.alias"
+    " aten.lift_fresh aten.slice aten.select aten.narrow aten.split aten.split_with_sizes aten.chunk"
+    " aten.tensor_split aten.unbind aten.transpose aten.permute aten.t aten.numpy_T aten.movedim"
+    " aten.swapaxes aten.expand aten.expand_as aten.broadcast_to aten.diagonal aten.unfold aten.as_strided"
+    " aten.view_as_real aten.view_as_complex aten.real aten.imag aten._unsafe_view aten._reshape_alias"
+    " aten.resolve_conj aten.resolve_neg aten._conj aten.unsafe_split aten.unsafe_chunk"
+    " aten.unsafe_split_with_sizes aten.hsplit aten.vsplit aten.moveaxis aten.swapdims aten.adjoint aten.mT"
+    " aten.mH aten.squeeze_copy",
+)
+view(
+    "reshape",
+    "aten.reshape aten.reshape_as aten.contiguous",
+    "Reshape Flatten Squeeze Unsqueeze",
+    "RESHAPE SQUEEZE EXPAND_DIMS STABLEHLO_RESHAPE BITCAST",
+)
+view(
+    "identity",
+    "aten.dropout aten.positive aten.conj aten.requires_grad_",
+    "Identity Dropout BitCast Optional OptionalGetElement",
+)
+
+layout("transpose", "-", "Transpose", "TRANSPOSE STABLEHLO_TRANSPOSE", summary=_COPIES)
+layout(
+    "concat",
+    "aten.cat aten.concat aten.concatenate aten.stack aten.hstack aten.vstack aten.dstack aten.column_stack"
+    " aten.block_diag",
+    "Concat com.microsoft::QLinearConcat",
+    "CONCATENATION PACK STABLEHLO_CONCATENATE",
+    summary=_COPIES,
+)
+layout("split", "-", "Split", "SPLIT SPLIT_V UNPACK", summary=_COPIES)
+layout(
+    "slice",
+    "aten.slice_copy",
+    "Slice",
+    "SLICE STRIDED_SLICE STABLEHLO_SLICE STABLEHLO_DYNAMIC_SLICE",
+    reads=reads_what_it_writes(),
+    summary=_COPIES,
+)
+layout(
+    "pad",
+    "aten.pad aten.constant_pad_nd aten.reflection_pad1d aten.reflection_pad2d aten.reflection_pad3d"
+    " aten.replication_pad1d aten.replication_pad2d aten.replication_pad3d aten._pad_circular",
+    "Pad CenterCropPad",
+    "PAD PADV2 MIRROR_PAD STABLEHLO_PAD DILATE",
+    summary="Reads its input, writes it with a border; computes nothing.",
+)
+layout(
+    "repeat",
+    "aten.repeat aten.tile aten.repeat_interleave aten.expand_copy",
+    "Tile Expand",
+    "TILE BROADCAST_TO STABLEHLO_BROADCAST_IN_DIM",
+    summary="Reads its input once and writes it many times; computes nothing.",
+)
+layout(
+    "rearrange",
+    "aten.flip aten.fliplr aten.flipud aten.roll aten.rot90 aten.pixel_shuffle aten.pixel_unshuffle"
+    " aten.channel_shuffle aten.native_channel_shuffle aten.im2col aten.col2im aten.meshgrid"
+    " aten.cartesian_prod aten.combinations aten.diag_embed aten.diag aten.pad_sequence",
+    "SpaceToDepth DepthToSpace ReverseSequence Col2Im",
+    "SPACE_TO_DEPTH DEPTH_TO_SPACE BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND REVERSE_V2 REVERSE_SEQUENCE"
+    " MATRIX_DIAG",
+    summary=_COPIES,
+)
+layout(
+    "copy",
+    "aten.clone aten.copy aten._to_dense aten.lift_fresh_copy aten.lift aten.set_",
+    "-",
+    "-",
+    reads=lambda call: [
+        0 if v is None or (i == 0 and len(call.inputs) > 1) else v.elements for i, v in enumerate(call.inputs)
+    ],
+    summary="Reads what is copied, writes as much; computes nothing.",
+)
+layout(
+    "update_slice",
+    "aten.slice_scatter aten.select_scatter aten.index_copy aten.as_strided_scatter aten.diagonal_scatter",
+    "TensorScatter",
+    "DYNAMIC_UPDATE_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE MATRIX_SET_DIAG",
+    overwrites=True,
+    summary="Reads its inputs, writes the updated whole; computes nothing.",
+)
+
+layout(
+    "create",
+    "aten.zeros aten.ones aten.full aten.empty aten.empty_strided aten.zeros_like aten.ones_like"
+    " aten.full_like aten.empty_like aten.empty_permuted aten.new_zeros aten.new_ones aten.new_full"
+    " aten.new_empty aten.new_empty_strided aten.fill aten.zero aten.arange aten.linspace aten.logspace"
+    " aten.eye aten.tril_indices aten.triu_indices aten.scalar_tensor aten.rand aten.randn aten.rand_like"
+    " aten.randn_like aten.randint aten.randperm aten.bernoulli aten.normal aten.uniform aten.exponential"
+    " aten.multinomial aten.hann_window aten.hamming_window aten._efficientzerotensor aten.resize"
+    " aten.one_hot aten.normal_functional",
+    "Constant ConstantOfShape Range EyeLike RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+    " Bernoulli Multinomial OneHot BlackmanWindow HammingWindow HannWindow MelWeightMatrix",
+    "FILL ZEROS_LIKE RANGE ONE_HOT RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_IOTA",
+    reads=reads_nothing,
+    summary="Writes its output; reads no tensor.",
+)
+layout(
+    "shape_of",
+    "aten.sym_size aten.sym_numel aten.sym_stride aten.sym_storage_offset aten._local_scalar_dense aten.item"
+    " aten.sym_constrain_range_for_size aten._assert_async aten._assert_scalar aten._assert_tensor_metadata"
+    " aten.is_nonzero aten.is_same_size",
+    "Shape Size OptionalHasElement SequenceLength",
+    "SHAPE RANK BROADCAST_ARGS",
+    reads=reads_nothing,
+    summary="Answers a question about a shape or about one number.",
+)
+layout(
+    "sequence",
+    "-",
+    "SequenceConstruct SequenceAt SequenceEmpty SequenceInsert SequenceErase SplitToSequence"
+    " ConcatFromSequence",
+    reads=reads_nothing,
+    writes=writes_nothing,
+    summary="Passes tensors along in a list.",
+)
+layout(
+    "variable",
+    "-",
+    "-",
+    "VAR_HANDLE",
+    reads=reads_nothing,
+    writes=writes_nothing,
+    summary="Names a piece of memory that outlives a run.",
+)
+layout("read_variable", "-", "-", "READ_VARIABLE", reads=reads_what_it_writes(), summary="Reads a variable.")
+layout("assign_variable", "-", "-", "ASSIGN_VARIABLE", summary="Writes a variable; it has no output.")

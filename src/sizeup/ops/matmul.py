@@ -1,0 +1,76 @@
+"""Matrix products. Inputs: left, right, then a bias or an addend where there is one."""
+
+from __future__ import annotations
+
+import math
+
+from sizeup.graph import Dim
+from sizeup.ops.formulas import bias_additions
+from sizeup.ops.rule import Call, names, op_rule
+
+
+@op_rule(
+    "matmul",
+    family="matmul",
+    torch=names(
+        "aten.linear aten.addmm aten.mm aten.bmm aten.baddbmm aten.addbmm aten.matmul aten.mv aten.addmv"
+        " aten.dot aten.vdot aten.inner aten.chain_matmul aten._scaled_mm aten._int_mm aten.mkldnn_linear"
+        " aten._addmm_activation aten.linalg_vecdot"
+    ),
+    onnx=names(
+        "MatMul Gemm MatMulInteger QLinearMatMul com.microsoft::FusedMatMul com.microsoft::FusedGemm"
+        " com.microsoft::MatMulNBits com.microsoft::MatMulIntegerToFloat com.microsoft::DynamicQuantizeMatMul"
+        " com.microsoft::QGemm com.microsoft::TransposeMatMul"
+    ),
+    tflite=names("FULLY_CONNECTED BATCH_MATMUL"),
+    weight=1,
+    elementwise=bias_additions(2),
+)
+def matmul(call: Call) -> Dim:
+    """Each output number sums over the axes that the left operand gives up."""
+    left = call.input(0).shape
+    axes: tuple[int, ...] = call.attrs["contracted"]
+    return call.output.elements * math.prod(left[axis] for axis in axes)
+
+
+@op_rule("outer", family="matmul", torch=names("aten.outer aten.ger aten.addr"))
+def outer(call: Call) -> Dim:
+    """Each output number is one product."""
+    return call.output.elements
+
+
+@op_rule(
+    "grouped_matmul",
+    family="matmul",
+    torch=names("aten._grouped_mm aten._scaled_grouped_mm transformers.grouped_mm_fallback"),
+    weight=1,
+)
+def grouped_matmul(call: Call) -> Dim:
+    """Every row meets one group's matrix: output numbers x the shared inner dimension."""
+    return call.output.elements * call.input(0).shape[-1]
+
+
+@op_rule("bilinear", family="matmul", torch=names("aten.bilinear"), weight=2, elementwise=bias_additions(3))
+def bilinear(call: Call) -> Dim:
+    """For each sample and output feature x1^T W x2: first W x2 (both inner sizes), then a dot with x1."""
+    rows = call.output.elements // call.output.shape[-1]
+    return rows * call.input(2).elements + call.output.elements * call.input(0).shape[-1]
+
+
+@op_rule("einsum", family="matmul", torch=names("aten.einsum"), onnx=names("Einsum"))
+def einsum(call: Call) -> Dim:
+    """Operands contracted left to right; each pair costs the product of all sizes that it touches."""
+    operands: list[str] = call.attrs["terms"]
+    sizes: dict[str, Dim] = {}
+    for index, term in enumerate(operands):
+        for letter, size in zip(term, call.input(index).shape, strict=True):
+            # A size of one broadcasts; keep the other.
+            sizes[letter] = size if sizes.get(letter, 1) == 1 else sizes[letter]
+    total: Dim = 0
+    left = operands[0]
+    for index, right in enumerate(operands[1:], start=2):
+        touched = dict.fromkeys(left + right)
+        total = total + math.prod(sizes[letter] for letter in touched)
+        wanted = set(call.attrs["result"]).union(*operands[index:])
+        left = "".join(letter for letter in touched if letter in wanted)
+    return total

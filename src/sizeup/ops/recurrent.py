@@ -1,0 +1,79 @@
+"""Recurrent layers. Every weight matrix meets every step of every sequence once.
+
+Inputs: the sequence first, then states, matrices and biases in the format's order; the attributes
+say which inputs are matrices (`matrices`) and how many steps a pass runs in all (`rows`: the inputs'
+dimensions whose product is steps x batch, as axes of the first input).
+"""
+
+from __future__ import annotations
+
+import math
+
+from sizeup.graph import Dim
+from sizeup.ops.rule import Call, Formula, names, op_rule
+
+
+def _rows(call: Call) -> Dim:
+    shape = call.input(0).shape
+    return math.prod(shape[axis] for axis in call.attrs["rows"])
+
+
+def _matrix_elements(call: Call) -> Dim:
+    return sum(call.input(index).elements for index in call.attrs["matrices"])
+
+
+def gates(per_unit: int) -> Formula:
+    """Elementwise operations of a cell: so many for each hidden unit, step and direction."""
+
+    def formula(call: Call) -> Dim:
+        return per_unit * _rows(call) * call.number("units")
+
+    return formula
+
+
+# Per hidden unit, biases added. LSTM: four gates of (2 sums, 1 activation), c = f c + i g (3),
+# h = o tanh(c) (2). GRU: three gates of the same, r times the candidate (1), the blend (3).
+@op_rule(
+    "lstm",
+    family="recurrent",
+    torch=names("aten.lstm aten.lstm_cell"),
+    onnx=names("LSTM com.microsoft::DynamicQuantizeLSTM"),
+    tflite=names("LSTM UNIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_LSTM"),
+    elementwise=gates(17),
+)
+def lstm(call: Call) -> Dim:
+    """Steps x batch x all numbers of the input, recurrent and projection matrices."""
+    return _rows(call) * _matrix_elements(call)
+
+
+@op_rule(
+    "gru",
+    family="recurrent",
+    torch=names("aten.gru aten.gru_cell"),
+    onnx=names("GRU"),
+    elementwise=gates(13),
+)
+def gru(call: Call) -> Dim:
+    """Steps x batch x all numbers of the input and recurrent matrices."""
+    return _rows(call) * _matrix_elements(call)
+
+
+@op_rule(
+    "rnn",
+    family="recurrent",
+    torch=names("aten.rnn_tanh aten.rnn_relu aten.rnn_tanh_cell aten.rnn_relu_cell"),
+    onnx=names("RNN"),
+    tflite=names("RNN UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_RNN"),
+    elementwise=gates(3),
+)
+def rnn(call: Call) -> Dim:
+    """Steps x batch x all numbers of the input and recurrent matrices."""
+    return _rows(call) * _matrix_elements(call)
+
+
+@op_rule(
+    "svdf", family="recurrent", tflite=names("SVDF"), weight=1, elementwise=lambda call: call.output.elements
+)
+def svdf(call: Call) -> Dim:
+    """A filter over the features, then one over the remembered steps, for each batch row."""
+    return call.input(0).shape[0] * (call.input(1).elements + call.input(2).elements)

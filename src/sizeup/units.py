@@ -1,0 +1,40 @@
+"""Counts in powers of 1000, memory in powers of 1024, and the words for both."""
+
+from __future__ import annotations
+
+_COUNT_SUFFIXES = ("", " k", " M", " G", " T", " P", " E")
+_BYTE_SUFFIXES = (" B", " KiB", " MiB", " GiB", " TiB", " PiB")
+
+
+def _scaled(value: float, step: int, suffixes: tuple[str, ...]) -> str:
+    size, index = float(value), 0
+    # 999.5 would print as "1000": move on before rounding does.
+    while abs(size) >= step * 0.9995 and index < len(suffixes) - 1:
+        size /= step
+        index += 1
+    if index == 0:
+        return f"{value:,}{suffixes[0]}" if isinstance(value, int) else f"{value:.4g}{suffixes[0]}"
+    digits = 0 if abs(size) >= 1000 else 3 - len(str(int(abs(size))))
+    return f"{size:,.{max(digits, 0)}f}{suffixes[index]}"
+
+
+def count(value: float) -> str:
+    """A count for people, three significant digits in powers of 1000: 4089184256 -> '4.09 G'."""
+    return _scaled(value, 1000, _COUNT_SUFFIXES)
+
+
+def size(value: float) -> str:
+    """A number of bytes for people, in powers of 1024: 524288 -> '512 KiB'."""
+    return _scaled(value, 1024, _BYTE_SUFFIXES)
+
+
+def share(part: float, whole: float) -> str:
+    """A part of a whole in percent; empty where there is no whole."""
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def shape(dimensions: tuple[int, ...] | None) -> str:
+    """A shape as people write it: 1x3x224x224; 'scalar' without dimensions, '?' where unknown."""
+    if dimensions is None:
+        return "?"
+    return "x".join(map(str, dimensions)) or "scalar"
