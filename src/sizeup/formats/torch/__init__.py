@@ -1,0 +1,71 @@
+"""PyTorch models: code that is run once, and programs that were exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sizeup.errors import LoadError, MissingLibrary, UnknownFormat
+from sizeup.graph import Graph
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401 - asked for once, so that the message is ours
+    except ImportError as error:
+        raise MissingLibrary("reading PyTorch models", "torch", "torch") from error
+
+
+def load(
+    source: Any,
+    *,
+    inputs: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Graph:
+    """The graph of a module, run once on tensors without content, or of an exported program."""
+    _require_torch()
+    import torch
+
+    from sizeup.formats.torch.eager import record
+    from sizeup.formats.torch.exported import record_program
+
+    if isinstance(source, torch.export.ExportedProgram):
+        return record_program(source, inputs=inputs, bind=bind)
+    if not isinstance(source, torch.nn.Module):
+        raise UnknownFormat(
+            f"cannot read a {type(source).__name__}; give a module, a program, a graph or a path"
+        )
+    if bind:
+        raise LoadError("a module takes its sizes from its inputs; bind names free dimensions of files")
+    return record(source, inputs, kwargs)
+
+
+def load_file(path: Path, *, inputs: Any = None, bind: Mapping[str, int] | None = None) -> Graph:
+    """The graph of a .pt2 file."""
+    _require_torch()
+    from sizeup.formats.torch.exported import load_program, record_program
+
+    return record_program(load_program(path), inputs=inputs, bind=bind, name=path.stem)
+
+
+def load_named(
+    source: str,
+    *,
+    inputs: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Graph:
+    """The graph of code that has a name: torchvision:NAME, timm:NAME, hf:CONFIG.json, package.module:factory."""
+    _require_torch()
+    from sizeup.formats.torch.sources import build
+
+    built = build(source, bind or {})
+    if inputs is None and not kwargs:
+        inputs, kwargs = built.inputs, built.kwargs
+    elif built.kwargs and isinstance(inputs, Mapping):
+        inputs, kwargs = None, {**built.kwargs, **inputs, **(kwargs or {})}
+    from sizeup.formats.torch.eager import record
+
+    return record(built.module, inputs, kwargs, name=built.name, mode=built.mode)

@@ -1,0 +1,186 @@
+"""Recording a module: which tensors it runs on, how it is run, and what to try when that fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils import _pytree as pytree
+
+from sizeup.errors import LoadError, SizeupError
+from sizeup.formats.torch.inputs import Arguments, arguments, named_leaves, prepare
+from sizeup.formats.torch.record import NeedsNumbers, Recorder, module_scopes, untouched
+from sizeup.formats.torch.translate import dtype_of
+from sizeup.graph import Graph, GraphBuilder
+
+# What only real numbers can answer, or only a real kernel can run.
+_NEEDS_NUMBERS = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+    GuardOnDataDependentSymNode,
+    NeedsNumbers,
+)
+_REAL_RUN_BYTES = 4 << 30
+_REAL_RUN_NOTE = "recorded from a run with real numbers, because what it computes depends on them: {why}"
+
+
+def fake_mode() -> FakeTensorMode:
+    """Tensors without content; what depends on content becomes an unknown size instead of an error."""
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+
+
+def record(
+    module: torch.nn.Module,
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    name: str = "",
+    mode: FakeTensorMode | None = None,
+) -> Graph:
+    """The graph of one forward pass of a module, which is left as it was."""
+    module = _unwrapped(module)
+    given = arguments(inputs, kwargs)
+    name = name or type(module).__name__
+    mode = mode or fake_mode()
+    try:
+        return _attempt(module, given, name, mode, inference=True)
+    except SizeupError:
+        raise
+    except _NEEDS_NUMBERS as error:
+        if not _can_run(module):
+            raise LoadError(
+                f"{name}: what it computes depends on its numbers, which are not here: {error}"
+            ) from error
+        first_line = str(error).strip().partition("\n")[0]
+        return _last_attempt(module, given, name, None, note=_REAL_RUN_NOTE.format(why=first_line))
+    except Exception:  # noqa: BLE001 - a model's forward may raise anything; the second try reports it
+        # Some models need autograd inside their forward, which inference mode forbids.
+        return _last_attempt(module, given, name, mode)
+
+
+def _last_attempt(
+    module: torch.nn.Module, given: Arguments, name: str, mode: FakeTensorMode | None, note: str = ""
+) -> Graph:
+    try:
+        return _attempt(module, given, name, mode, inference=mode is None, note=note)
+    except SizeupError:
+        raise
+    except Exception as error:
+        summary = str(error).strip().partition("\n")[0]
+        raise LoadError(
+            f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {summary};"
+            " check the inputs that it was given"
+        ) from error
+
+
+def _attempt(
+    module: torch.nn.Module,
+    given: Arguments,
+    name: str,
+    mode: FakeTensorMode | None,
+    *,
+    inference: bool,
+    note: str = "",
+) -> Graph:
+    builder = GraphBuilder(name, "torch")
+    recorder = Recorder(builder)
+    device, dtype = _home(module)
+    args, kwargs = prepare(given, device, dtype, mode)
+    for label, tensor in named_leaves(module.forward, (args, kwargs)):
+        identity = builder.input(label, tuple(tensor.shape), dtype_of(tensor.dtype))
+        recorder.name_tensor(tensor, identity)
+    for label, parameter in module.named_parameters():
+        recorder.add_constant(label, parameter, "parameter")
+    for label, buffer in module.named_buffers():
+        recorder.add_constant(label, buffer, "buffer")
+    with ExitStack() as stack:
+        stack.enter_context(untouched(module))
+        stack.enter_context(_plain_execution())
+        stack.enter_context(torch.inference_mode() if inference else torch.enable_grad())
+        stack.enter_context(mode or nullcontext())
+        stack.enter_context(module_scopes(module, recorder.enter))
+        stack.enter_context(recorder)
+        result = module(*args, **kwargs)
+    builder.outputs.extend(dict.fromkeys(recorder.identity(each) for each in _output_tensors(result)))
+    if note:
+        builder.note(note)
+    return builder.freeze()
+
+
+@contextmanager
+def _plain_execution() -> Iterator[None]:
+    """Compiled regions run as written, and attention layers by their parts, not by an opaque fast path."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    # Torch prints a traceback before it raises; whoever catches the error decides what to say.
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        logger.setLevel(level)
+
+
+def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    wrappers = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+    while True:
+        if isinstance(module, wrappers):
+            module = module.module
+        elif "_orig_mod" in module._modules:  # torch.compile's wrapper
+            module = module._modules["_orig_mod"]  # type: ignore[assignment]
+        else:
+            return module
+
+
+def _home(module: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
+    """Where a plain shape's tensor should live, and its number type: those of the first parameters."""
+    device, dtype = torch.device("cpu"), None
+    for place, parameter in enumerate(module.parameters()):
+        device = parameter.device if place == 0 else device
+        if dtype is None and parameter.dtype.is_floating_point:
+            dtype = parameter.dtype
+    return device, dtype or torch.float32
+
+
+def _can_run(module: torch.nn.Module) -> bool:
+    """Whether the module holds real numbers, few enough to run it here."""
+    held = [*module.parameters(), *module.buffers()]
+    if any(isinstance(each, FakeTensor) or each.device.type == "meta" for each in held):
+        return False
+    return sum(each.numel() * each.element_size() for each in held) <= _REAL_RUN_BYTES
+
+
+def _output_tensors(result: Any) -> list[torch.Tensor]:
+    found = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+    if not found and hasattr(result, "__dict__"):
+        found = [each for each in pytree.tree_leaves(vars(result)) if isinstance(each, torch.Tensor)]
+    return found
+
+
+def _described(given: Arguments) -> str:
+    args, kwargs = given
+
+    def one(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return "x".join(map(str, value.shape)) or "a scalar"
+        return str(value)
+
+    parts = [*map(one, args), *(f"{key}={one(value)}" for key, value in kwargs.items())]
+    return ", ".join(parts) or "no inputs"

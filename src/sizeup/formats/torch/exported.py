@@ -1,0 +1,236 @@
+"""The exported door: an ExportedProgram, or a .pt2 file, replayed through the same recorder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from sizeup.errors import CorruptModel, LoadError, UnboundDimension
+from sizeup.formats.torch.eager import fake_mode
+from sizeup.formats.torch.inputs import empty, is_shape, plain_shape
+from sizeup.formats.torch.record import Recorder
+from sizeup.formats.torch.translate import dtype_of
+from sizeup.graph import Graph, GraphBuilder, Role
+
+_ROLES: dict[InputKind, Role] = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+}
+
+
+def record_program(
+    program: ExportedProgram,
+    *,
+    inputs: Any = None,
+    bind: Mapping[str, int] | None = None,
+    name: str = "",
+) -> Graph:
+    """The graph of an exported program; free dimensions take their sizes from `inputs` or `bind`."""
+    builder = GraphBuilder(name or "exported", "torch.export")
+    recorder = Recorder(builder)
+    mode = fake_mode()
+    arguments = _arguments(program, recorder, mode, _shapes(program, inputs, bind or {}))
+    _check_targets(program)
+    replay = _Replay(program.graph_module, recorder)
+    with torch.inference_mode(), mode, recorder:
+        result = replay.run(*arguments)
+    kept = len(result) - len(program.graph_signature.user_outputs)
+    outputs = [each for each in result[kept:] if isinstance(each, torch.Tensor)]
+    builder.outputs.extend(dict.fromkeys(recorder.identity(each) for each in outputs))
+    return builder.freeze()
+
+
+class _Replay(torch.fx.Interpreter):
+    """Runs the program node by node and tells the recorder to which module each belongs."""
+
+    def __init__(self, module: torch.fx.GraphModule, recorder: Recorder) -> None:
+        super().__init__(module)
+        self.recorder = recorder
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        stack = n.meta.get("nn_module_stack")
+        path = next(reversed(stack.values()))[0] if stack else ""
+        # Torch writes repeated calls of one module as path@1, path@2.
+        self.recorder.enter(re.sub(r"@\d+", "", path))
+        return super().run_node(n)
+
+
+def _arguments(
+    program: ExportedProgram, recorder: Recorder, mode: FakeTensorMode, shapes: Mapping[str, tuple[int, ...]]
+) -> list[Any]:
+    held = {**program.state_dict, **program.constants}
+    made: list[Any] = []
+    tied: dict[tuple[Any, ...], Any] = {}
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    for spec in program.graph_signature.input_specs:
+        role = _ROLES.get(spec.kind)
+        if role is not None and spec.target is not None:
+            made.append(_constant(recorder, spec.target, held[spec.target], role, tied))
+        elif spec.kind is InputKind.USER_INPUT:
+            made.append(_user_input(recorder, mode, spec.arg, values, shapes))
+        else:
+            made.append(held.get(spec.target))
+    return made
+
+
+def _constant(
+    recorder: Recorder, name: str, tensor: torch.Tensor, role: Role, tied: dict[tuple[Any, ...], Any]
+) -> torch.Tensor:
+    # Tied weights come back from a file as two tensors over the same bytes.
+    place = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride())
+    if place not in tied:
+        tied[place] = tensor
+        recorder.add_constant(name, tensor, role)
+    found: torch.Tensor = tied[place]
+    return found
+
+
+def _user_input(
+    recorder: Recorder,
+    mode: FakeTensorMode,
+    argument: Any,
+    values: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Any:
+    value = values.get(argument.name)
+    if not isinstance(value, torch.Tensor):
+        return getattr(argument, "value", value)
+    tensor = empty(shapes[argument.name], torch.device(value.device.type), value.dtype, mode)
+    identity = recorder.builder.input(argument.name, tuple(tensor.shape), dtype_of(tensor.dtype))
+    recorder.name_tensor(tensor, identity)
+    return tensor
+
+
+def _shapes(program: ExportedProgram, inputs: Any, bind: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The size of every input; free dimensions are found in `inputs`, or in `bind` as symbol or input.axis."""
+    placeholders = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    names = [each for each in program.graph_signature.user_inputs if isinstance(each, str)]
+    given = _given_shapes(names, inputs)
+    shapes: dict[str, tuple[int, ...]] = {}
+    missing: list[str] = []
+    used: set[str] = set()
+    for name in names:
+        value = placeholders.get(name)
+        if not isinstance(value, torch.Tensor):
+            continue
+        sizes = []
+        for axis, size in enumerate(value.shape):
+            keys = (f"{name}.{axis}", str(size))
+            bound = next((bind[key] for key in keys if key in bind), None)
+            used.update(key for key in keys if key in bind)
+            if type(size) is int:
+                sizes.append(size)
+            elif name in given and axis < len(given[name]):
+                sizes.append(given[name][axis])
+            elif bound is not None:
+                sizes.append(bound)
+            else:
+                missing.append(f"{name}.{axis} (symbol {size})")
+        shapes[name] = tuple(sizes)
+    unknown = sorted(set(bind) - used)
+    if unknown:
+        raise LoadError(
+            f"no dimension is called {', '.join(unknown)}; free ones are {', '.join(missing) or 'none'}"
+        )
+    if missing:
+        example = missing[0].partition(" ")[0]
+        raise UnboundDimension(f"free dimensions: {', '.join(missing)}; bind each, as in --bind {example}=1")
+    return shapes
+
+
+def _given_shapes(names: list[str], inputs: Any) -> dict[str, tuple[int, ...]]:
+    if inputs is None:
+        return {}
+    if isinstance(inputs, torch.Tensor) or is_shape(inputs):
+        inputs = (inputs,)
+    pairs = inputs.items() if isinstance(inputs, Mapping) else zip(names, inputs, strict=False)
+    found = {}
+    for name, value in pairs:
+        if name not in names:
+            raise LoadError(f"the program has no input {name!r}; its inputs are {', '.join(names)}")
+        found[name] = plain_shape(value)
+    return found
+
+
+def _check_targets(program: ExportedProgram) -> None:
+    """Only operators and Python's own arithmetic are called; a file may name any function it likes."""
+    for node in program.graph.nodes:
+        if node.op == "call_function" and not isinstance(
+            node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator
+        ):
+            module = getattr(node.target, "__module__", "")
+            if module not in ("_operator", "math", "torch.sym", "torch"):
+                raise CorruptModel(f"the program calls {module}.{node.target}, which is no operator")
+
+
+# Torch evaluates these strings as sympy code: only constructors (capital first letter) may be called,
+# names may be quoted, and there is no attribute, no other string, no dunder.
+_PLAIN_EXPRESSION = re.compile(
+    r"(?!.*__)(?!.*\.\s*[A-Za-z_])(?!.*\b[a-z_]\w*\s*\()(?:'\w+'|[\w\s+\-*/%(),.<>=!&|~])*\Z", re.DOTALL
+)
+
+
+def load_program(path: Path) -> ExportedProgram:
+    """Read a .pt2 file without ever loading a pickle or evaluating what it calls expressions."""
+    try:
+        _check_archive(path)
+        with _tensors_only():
+            program: ExportedProgram = torch.export.load(path)
+    except LoadError:
+        raise
+    except Exception as error:
+        summary = str(error).strip().partition("\n")[0]
+        raise CorruptModel(f"{path}: not a readable .pt2 file: {type(error).__name__}: {summary}") from error
+    return program
+
+
+def _check_archive(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.namelist():
+            base = entry.rpartition("/")[2]
+            if base.startswith(("custom_obj", "opaque_obj")):
+                raise LoadError(f"{path}: holds a pickled object ({base}), which is never loaded")
+            if base.endswith(".json"):
+                _check_json(path, json.loads(archive.read(entry)))
+
+
+def _check_json(path: Path, content: Any) -> None:
+    stack = [content]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+            if item.get("use_pickle"):
+                raise LoadError(f"{path}: holds pickled weights, which are never loaded")
+            expression = item.get("expr_str")
+            if isinstance(expression, str) and not _PLAIN_EXPRESSION.match(expression):
+                raise CorruptModel(f"{path}: {expression[:60]!r} is no plain expression")
+
+
+@contextlib.contextmanager
+def _tensors_only() -> Iterator[None]:
+    """Torch's own switch that keeps torch.load from building anything but tensors."""
+    switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(switch)
+    os.environ[switch] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[switch]
+        else:
+            os.environ[switch] = before

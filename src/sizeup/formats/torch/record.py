@@ -1,0 +1,218 @@
+"""The eager door: run the model once on tensors without content, and write down what it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sizeup.errors import LoadError
+from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of
+from sizeup.graph import ABSENT, Constant, GraphBuilder, Role
+
+
+class NeedsNumbers(Exception):
+    """An operator cannot run on tensors without content."""
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class hook has no types
+    """Writes every operator that runs while it is active into a graph builder.
+
+    It is used in inference mode, where composite operators (linear, attention, LSTM) arrive whole:
+    those with a rule are kept whole, the others are taken apart by torch itself.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # nor has its constructor
+        self.builder = builder
+        self.scope = ""
+        self._ids: dict[int, int] = {}
+        self._alive: list[Any] = []  # an id is only unique while its object lives
+        self._names: dict[str, int] = {}
+
+    def enter(self, scope: str) -> None:
+        """Attribute what follows to a module."""
+        self.scope = scope
+
+    def name_tensor(self, tensor: torch.Tensor, identity: int) -> None:
+        """Let a tensor object stand for a value of the graph, from now on."""
+        self._ids[id(tensor)] = identity
+        self._alive.append(tensor)
+
+    def add_constant(self, name: str, tensor: torch.Tensor, role: Role) -> int:
+        """Add a tensor whose content is fixed; its numbers are read only when asked for."""
+        data = Constant(role, partial(_numbers, tensor))
+        identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
+        self.name_tensor(tensor, identity)
+        return identity
+
+    def identity(self, tensor: torch.Tensor | None) -> int:
+        """The value that a tensor object stands for; one never seen before is a constant."""
+        if tensor is None:
+            return ABSENT
+        found = self._ids.get(id(tensor))
+        if found is None:
+            return self.add_constant(self._unique("constant"), tensor, "constant")
+        return found
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        operator = operator_of(func)
+        if not operator.known and not operator.skipped and isinstance(func, torch._ops.OpOverload):
+            with self:
+                taken_apart = func.decompose(*args, **kwargs)
+            if taken_apart is not NotImplemented:
+                return taken_apart
+        result = self._run(operator, func, args, kwargs)
+        if not operator.skipped:
+            try:
+                self._record(operator, args, kwargs, result)
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise LoadError(
+                    f"{operator.source} in {self.scope or 'the model'} could not be read: {what}"
+                ) from error
+        return result
+
+    def _run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(args[0] if args else None, FakeTensor):
+            shortcut = _SHORTCUTS.get(operator.source)
+            if shortcut is not None and operator.arguments[0] != "data":
+                return shortcut(*args)
+        try:
+            return func(*args, **kwargs)
+        except Exception as error:
+            # Operators from outside torch often come without a content-free implementation.
+            if operator.source.startswith(("aten.", "prims.")) or not _holds_fake(args):
+                raise
+            raise NeedsNumbers(f"{operator.source} cannot run on tensors without content") from error
+
+    def _record(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        outputs = _tensors(result)
+        if not outputs:
+            return
+        kind, inputs, attrs = normalise(operator, args, kwargs, outputs)
+        if operator.views and any(outputs[0] is each for each in inputs):
+            return  # it returned what it was given
+        identities = [self.identity(each) for each in inputs]
+        name = self._unique(operator.name)
+        tensors = self.builder.tensors
+        derived = operator.views and all(i != ABSENT and tensors[i].data is not None for i in identities)
+        made = []
+        for place, output in enumerate(outputs):
+            label = name if place == 0 else f"{name}.{place}"
+            data = Constant("derived") if derived else None
+            made.append(self.builder.tensor(label, shape_of(output), dtype_of(output.dtype), data))
+            self.name_tensor(output, made[-1])
+        self.builder.op(kind, identities, made, attrs, source=operator.source, name=name, scope=self.scope)
+
+    def _unique(self, base: str) -> str:
+        count = self._names.get(base, 0)
+        self._names[base] = count + 1
+        return f"{base}_{count}" if count else base
+
+
+def _numbers(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    with torch.no_grad():
+        plain = tensor.detach().cpu()
+        # numpy has no bfloat16 and no 8-bit floats.
+        small = plain.dtype.is_floating_point and plain.dtype not in (
+            torch.float16,
+            torch.float32,
+            torch.float64,
+        )
+        found: np.ndarray[Any, Any] = (plain.float() if small else plain).numpy()
+    return found
+
+
+def _recurrent_result(sequence: torch.Tensor, state: torch.Tensor, *settings: Any) -> list[torch.Tensor]:
+    width = state.shape[-1] * (
+        1 + settings[5]
+    )  # parameters, biases, layers, dropout, training, bidirectional
+    return [sequence.new_empty((*sequence.shape[:-1], width)), torch.empty_like(state)]
+
+
+def _grouped_result(left: torch.Tensor, right: torch.Tensor, *_: Any) -> torch.Tensor:
+    return left.new_empty((*left.shape[:-1], right.shape[-1]))
+
+
+# Recurrent layers run step by step on tensors without content, and grouped products insist on a number
+# type that only some devices need; the shape of the result is plain.
+_SHORTCUTS: dict[str, Callable[..., Any]] = {
+    "aten.gru": _recurrent_result,
+    "aten.rnn_tanh": _recurrent_result,
+    "aten.rnn_relu": _recurrent_result,
+    "aten._grouped_mm": _grouped_result,
+}
+
+
+def _holds_fake(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(each, FakeTensor) for each in _tensors(args))
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, list | tuple):
+        return [tensor for each in result for tensor in _tensors(each)]
+    return []
+
+
+@contextmanager
+def module_scopes(root: torch.nn.Module, enter: Callable[[str], None]) -> Iterator[None]:
+    """Tell `enter` the path of the module that runs, through hooks that end with this block."""
+    paths = {id(module): path for path, module in root.named_modules()}
+    stack = [""]
+
+    def before(module: torch.nn.Module, _args: Any) -> None:
+        path = paths.get(id(module))
+        if path is None:  # made while running
+            path = f"{stack[-1]}.{type(module).__name__}".lstrip(".")
+        stack.append(path)
+        enter(path)
+
+    def after(_module: torch.nn.Module, _args: Any, _result: Any) -> None:
+        stack.pop()
+        enter(stack[-1])
+
+    with ExitStack() as hooks:
+        hooks.callback(register_module_forward_pre_hook(before).remove)
+        hooks.callback(register_module_forward_hook(after, always_call=True).remove)
+        yield
+
+
+@contextmanager
+def untouched(root: torch.nn.Module) -> Iterator[None]:
+    """Put back whatever attributes a model's forward sets on its modules, caches for example."""
+    kept = [(module, vars(module).copy(), _tables(module)) for module in root.modules()]
+    try:
+        yield
+    finally:
+        for module, attributes, tables in kept:
+            for table, content in tables.items():
+                current = attributes[table]
+                if _differ(current, content):
+                    current.clear()
+                    current.update(content)
+            if _differ(vars(module), attributes):
+                vars(module).clear()
+                vars(module).update(attributes)
+
+
+def _tables(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
+    return {name: dict(vars(module)[name]) for name in ("_parameters", "_buffers", "_modules")}
+
+
+def _differ(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
+    return len(now) != len(then) or any(now.get(key, now) is not value for key, value in then.items())

@@ -1,0 +1,177 @@
+"""Models that are named, not given: factories in packages, torchvision, timm."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from sizeup.errors import LoadError
+from sizeup.formats.torch.eager import fake_mode
+from sizeup.formats.torch.inputs import is_shape
+from sizeup.formats.torch.weightless import construct
+
+_IMAGE = (1, 3, 224, 224)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module, ready to be recorded: where its tensors live, and what it is usually run on."""
+
+    module: torch.nn.Module
+    name: str
+    inputs: Any = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    mode: FakeTensorMode | None = None
+
+
+def build(source: str, bind: Mapping[str, int]) -> Built:
+    """Build what a name stands for, without weights and without anything downloaded."""
+    prefix, _, rest = source.partition(":")
+    if not rest:
+        raise LoadError(f"{source}: nothing is named after the colon")
+    if prefix == "hf":
+        from sizeup.formats.torch.huggingface import build_configuration
+
+        return build_configuration(rest, bind)
+    unknown = sorted(set(bind) - {"batch"})
+    if unknown:
+        raise LoadError(f"{source}: cannot bind {', '.join(unknown)}; only batch, or give --input")
+    built = {"torchvision": _torchvision, "timm": _timm}.get(prefix, _factory)(source)
+    if "batch" not in bind:
+        return built
+    if not isinstance(built.inputs, tuple) or not all(map(is_shape, built.inputs)):
+        raise LoadError(f"{source}: its inputs are not known, so batch cannot be bound; give --input")
+    shapes = tuple((bind["batch"], *shape[1:]) for shape in built.inputs)
+    return Built(built.module, built.name, shapes, built.kwargs, built.mode)
+
+
+def _torchvision(source: str) -> Built:
+    name = source.partition(":")[2]
+    if import_torchvision() is None:
+        raise LoadError(f"{source} needs torchvision: pip install torchvision")
+    models = importlib.import_module("torchvision.models")
+    if name not in models.list_models():
+        raise LoadError(f"torchvision has no model {name!r}{_nearest(name, models.list_models())}")
+    if any(part in name for part in ("rcnn", "retinanet", "fcos", "ssd")):
+        raise LoadError(
+            f"{source}: detectors take lists of images; write a factory that returns (module, inputs)"
+        )
+    builder = models.get_model_builder(name)
+    accepted = inspect.signature(builder).parameters
+    options: dict[str, Any] = {"weights_backbone": None} if "weights_backbone" in accepted else {}
+    if name in ("inception_v3", "googlenet"):
+        options["init_weights"] = False
+    mode = fake_mode()
+    module = construct(lambda: builder(weights=None, **options), mode, source)
+    return Built(module, name, _TORCHVISION_INPUTS.get(name, (_IMAGE,)), mode=mode)
+
+
+_CLIP = (1, 3, 16, 112, 112)
+_FLOW = ((1, 3, 368, 496), (1, 3, 368, 496))
+_TORCHVISION_INPUTS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "inception_v3": ((1, 3, 299, 299),),
+    "r3d_18": (_CLIP,),
+    "mc3_18": (_CLIP,),
+    "r2plus1d_18": (_CLIP,),
+    "s3d": ((1, 3, 16, 224, 224),),
+    "mvit_v1_b": ((1, 3, 16, 224, 224),),
+    "mvit_v2_s": ((1, 3, 16, 224, 224),),
+    "swin3d_t": ((1, 3, 16, 224, 224),),
+    "swin3d_s": ((1, 3, 16, 224, 224),),
+    "swin3d_b": ((1, 3, 16, 224, 224),),
+    "raft_large": _FLOW,
+    "raft_small": _FLOW,
+}
+
+
+def _timm(source: str) -> Built:
+    name = source.partition(":")[2]
+    import_torchvision()  # timm imports it, and fails where it does
+    try:
+        timm = importlib.import_module("timm")
+    except ModuleNotFoundError as error:
+        raise LoadError(f"{source} needs timm: pip install timm") from error
+    if not timm.is_model(name):
+        raise LoadError(f"timm has no model {name!r}{_nearest(name, timm.list_models())}")
+    mode = fake_mode()
+    module = construct(lambda: timm.create_model(name, pretrained=False), mode, source)
+    size = getattr(module, "pretrained_cfg", {}).get("input_size", _IMAGE[1:])
+    return Built(module, name, ((1, *size),), mode=mode)
+
+
+def _factory(source: str) -> Built:
+    """`package.module:factory`: called without arguments; may return (module, inputs) or a module."""
+    path, _, attribute = source.partition(":")
+    with _importable(str(Path.cwd())):
+        try:
+            target: Any = importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name and (path == error.name or path.startswith(f"{error.name}.")):
+                raise LoadError(f"{source}: there is no file of that name and no module {path!r}") from error
+            raise LoadError(f"{source}: importing {path} failed: {error}") from error
+        except Exception as error:
+            raise LoadError(f"{source}: importing {path} failed: {type(error).__name__}: {error}") from error
+        for part in attribute.split("."):
+            if not hasattr(target, part):
+                public = [each for each in dir(target) if not each.startswith("_")]
+                raise LoadError(f"{source}: {path} has no {part!r}{_nearest(part, public)}")
+            target = getattr(target, part)
+        try:
+            made = target if isinstance(target, torch.nn.Module) else target()
+        except Exception as error:
+            raise LoadError(f"{source}: calling it failed: {type(error).__name__}: {error}") from error
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module):
+        return Built(made[0], attribute, made[1])
+    if not isinstance(made, torch.nn.Module):
+        raise LoadError(f"{source}: returned a {type(made).__name__}, not a torch.nn.Module")
+    return Built(made, attribute)
+
+
+@contextlib.contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Code beside the caller can be imported, as with `python -m`."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+
+
+_LIBRARIES: list[torch.library.Library] = []
+
+
+def import_torchvision() -> Any:
+    """Import torchvision, or None where it is not installed.
+
+    Where its compiled half does not fit this torch, the operators that its Python half names are
+    declared and it is imported again: its networks need no more than that.
+    """
+    try:
+        return importlib.import_module("torchvision")
+    except ModuleNotFoundError:
+        return None
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for name in ("nms", "qnms"):
+            schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            library.define(schema)  # type: ignore[no-untyped-call]
+        _LIBRARIES.append(library)  # an operator lives as long as its library
+        for name in [each for each in sys.modules if each.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        return importlib.import_module("torchvision")
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3)
+    return f"; did you mean {', '.join(near)}?" if near else ""

@@ -1,0 +1,54 @@
+"""Building a model without its weights: constructed on the meta device, then given content-free tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from sizeup.errors import LoadError, SizeupError
+
+
+def construct(make: Callable[[], torch.nn.Module], mode: FakeTensorMode, what: str) -> torch.nn.Module:
+    """Call a constructor on the meta device and move the result to content-free tensors on the CPU.
+
+    The meta device lets constructors compute small things for real when they ask for the CPU; the
+    CPU is what a model's forward expects to find its tensors on.
+    """
+    try:
+        with torch.device("meta"):
+            module = make()
+    except SizeupError:
+        raise
+    except Exception as error:
+        summary = str(error).strip().partition("\n")[0]
+        raise LoadError(f"{what}: building it failed: {type(error).__name__}: {summary}") from error
+    _move(module, mode)
+    return module.eval()
+
+
+def _move(module: torch.nn.Module, mode: FakeTensorMode) -> None:
+    moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # an id is unique while its object lives
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        """One content-free tensor for each tensor, so that tied weights stay tied."""
+        if id(tensor) not in moved:
+            bare = FakeTensor(mode, tensor.detach(), torch.device("cpu"))
+            is_parameter = isinstance(tensor, torch.nn.Parameter)
+            made = torch.nn.Parameter(bare, requires_grad=False) if is_parameter else bare
+            moved[id(tensor)] = (tensor, made)
+        return moved[id(tensor)][1]
+
+    def on_meta(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.device.type == "meta"
+
+    for each in module.modules():
+        tables: list[dict[str, Any]] = [each._parameters, each._buffers, vars(each)]
+        for table in tables:
+            for name, value in list(table.items()):
+                if on_meta(value):
+                    table[name] = fake(value)
+                elif isinstance(value, list) and any(map(on_meta, value)):
+                    table[name] = [fake(item) if on_meta(item) else item for item in value]
