@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from sizeup.graph import Dim
 from sizeup.ops.rule import Call, names, op_rule
 
@@ -16,8 +18,7 @@ def _sizes(call: Call) -> tuple[Dim, Dim, Dim, Dim]:
     past: Dim = call.attrs.get("past", 0)
     heads: Dim | None = call.attrs.get("heads")
     if heads is None:
-        rows = call.input(0).elements // query[-1]
-        return rows, past + key[-2], query[-1], value[-1]
+        return math.prod(query[:-1]), past + key[-2], query[-1], value[-1]
     kv_heads: Dim = call.attrs.get("kv_heads", heads)
     return query[0] * query[1] * heads, past + key[-2], query[2] // heads, value[-1] // kv_heads
 
@@ -45,12 +46,19 @@ def attention(call: Call) -> Dim:
     return rows * keys * (size + value_size)
 
 
+def _softmax_and_bias(call: Call) -> Dim:
+    batch, length, _ = call.input(0).shape
+    scores = batch * call.number("heads") * length * length
+    biased = batch * length * call.input(1).shape[-1] if call.given(2) else 0
+    return (7 if call.given(3) else 6) * scores + biased
+
+
 @op_rule(
     "fused_attention",
     family="attention",
     onnx=names("com.microsoft::Attention com.microsoft::QAttention"),
     weight=1,
-    elementwise=lambda call: 6 * call.input(0).shape[0] * call.number("heads") * call.input(0).shape[1] ** 2,
+    elementwise=_softmax_and_bias,
 )
 def fused_attention(call: Call) -> Dim:
     """The joint projection to Q, K and V, then the two products of attention over the sequence."""
@@ -59,3 +67,27 @@ def fused_attention(call: Call) -> Dim:
     key_width: Dim = call.attrs.get("key_width", projected // 3)
     value_width = projected - 2 * key_width
     return batch * length * (width * projected + length * (key_width + value_width))
+
+
+def _layer_elementwise(call: Call) -> Dim:
+    batch, length, width = call.input(0).shape
+    rows = batch * length
+    hidden = call.number("hidden")
+    biases = sum(call.input(index).elements for index in call.attrs["biases"])
+    # A whole encoder layer adds two norms (7), two residual sums and the activation of its hidden layer.
+    around = rows * (2 * 7 * width + 2 * width + hidden) if call.attrs["hidden"] else 0
+    return 6 * rows * call.number("heads") * length + rows * biases + around
+
+
+@op_rule(
+    "attention_layer",
+    family="attention",
+    torch=names("aten._native_multi_head_attention aten._transformer_encoder_layer_fwd"),
+    weight=1,
+    elementwise=_layer_elementwise,
+)
+def attention_layer(call: Call) -> Dim:
+    """Every token meets every weight matrix of the layer, and in two products every other token."""
+    batch, length, width = call.input(0).shape
+    matrices = sum(call.input(index).elements for index in call.attrs["matrices"])
+    return batch * length * (matrices + 2 * length * width)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import LoadError, MissingLibrary, UnknownFormat
 from sizeup.graph import Graph
+
+if TYPE_CHECKING:
+    from sizeup.formats.torch.sources import Built
 
 
 def _require_torch() -> None:
@@ -57,7 +60,7 @@ def load_named(
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
 ) -> Graph:
-    """The graph of code that has a name: torchvision:NAME, timm:NAME, hf:CONFIG.json, package.module:factory."""
+    """The graph of code that has a name: torchvision:NAME, timm:NAME, hf:FILE, package.module:factory."""
     _require_torch()
     from sizeup.formats.torch.sources import build
 
@@ -66,6 +69,16 @@ def load_named(
         inputs, kwargs = built.inputs, built.kwargs
     elif built.kwargs and isinstance(inputs, Mapping):
         inputs, kwargs = None, {**built.kwargs, **inputs, **(kwargs or {})}
-    from sizeup.formats.torch.eager import record
+    return _record_built(built, inputs, kwargs)
 
-    return record(built.module, inputs, kwargs, name=built.name, mode=built.mode)
+
+def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -> Graph:
+    from sizeup.formats.torch.eager import REAL_RUN_BYTES, NumbersMissing, record
+
+    try:
+        return record(built.module, inputs, kwargs, name=built.name, mode=built.mode)
+    except NumbersMissing:
+        held = sum(each.numel() * each.element_size() for each in built.module.parameters())
+        if built.real is None or held > REAL_RUN_BYTES:
+            raise
+    return record(built.real().eval(), inputs, kwargs, name=built.name)

@@ -34,8 +34,12 @@ _NEEDS_NUMBERS = (
     GuardOnDataDependentSymNode,
     NeedsNumbers,
 )
-_REAL_RUN_BYTES = 4 << 30
+REAL_RUN_BYTES = 4 << 30
 _REAL_RUN_NOTE = "recorded from a run with real numbers, because what it computes depends on them: {why}"
+
+
+class NumbersMissing(LoadError):
+    """A model without weights asks for numbers while it runs."""
 
 
 def fake_mode() -> FakeTensorMode:
@@ -61,13 +65,14 @@ def record(
     except SizeupError:
         raise
     except _NEEDS_NUMBERS as error:
+        why = _summary(error)
         if not _can_run(module):
-            raise LoadError(
-                f"{name}: what it computes depends on its numbers, which are not here: {error}"
+            raise NumbersMissing(
+                f"{name}: what it computes depends on its numbers, which are not here: {why};"
+                " give the module itself, with weights, and a run with real numbers is recorded"
             ) from error
-        first_line = str(error).strip().partition("\n")[0]
-        return _last_attempt(module, given, name, None, note=_REAL_RUN_NOTE.format(why=first_line))
-    except Exception:  # noqa: BLE001 - a model's forward may raise anything; the second try reports it
+        return _last_attempt(module, given, name, None, note=_REAL_RUN_NOTE.format(why=why))
+    except Exception:
         # Some models need autograd inside their forward, which inference mode forbids.
         return _last_attempt(module, given, name, mode)
 
@@ -80,9 +85,8 @@ def _last_attempt(
     except SizeupError:
         raise
     except Exception as error:
-        summary = str(error).strip().partition("\n")[0]
         raise LoadError(
-            f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {summary};"
+            f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {_summary(error)};"
             " check the inputs that it was given"
         ) from error
 
@@ -123,10 +127,7 @@ def _attempt(
 
 @contextmanager
 def _plain_execution() -> Iterator[None]:
-    """Compiled regions run as written, and attention layers by their parts, not by an opaque fast path."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    # Torch prints a traceback before it raises; whoever catches the error decides what to say.
+    """Compiled regions run as they are written, and torch is silent about what it will raise."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -134,7 +135,6 @@ def _plain_execution() -> Iterator[None]:
         with torch.compiler.set_stance("force_eager"):
             yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
         logger.setLevel(level)
 
 
@@ -164,7 +164,7 @@ def _can_run(module: torch.nn.Module) -> bool:
     held = [*module.parameters(), *module.buffers()]
     if any(isinstance(each, FakeTensor) or each.device.type == "meta" for each in held):
         return False
-    return sum(each.numel() * each.element_size() for each in held) <= _REAL_RUN_BYTES
+    return sum(each.numel() * each.element_size() for each in held) <= REAL_RUN_BYTES
 
 
 def _output_tensors(result: Any) -> list[torch.Tensor]:
@@ -172,6 +172,15 @@ def _output_tensors(result: Any) -> list[torch.Tensor]:
     if not found and hasattr(result, "__dict__"):
         found = [each for each in pytree.tree_leaves(vars(result)) if isinstance(each, torch.Tensor)]
     return found
+
+
+def _summary(error: BaseException) -> str:
+    """The first line of an error, and where torch says that it comes from."""
+    lines = str(error).strip().splitlines() or [""]
+    cause = next(
+        (f" {line.partition(':')[2].strip()}" for line in lines if line.startswith("Caused by:")), ""
+    )
+    return lines[0].partition(" (unhinted")[0] + cause
 
 
 def _described(given: Arguments) -> str:

@@ -114,7 +114,7 @@ def _user_input(
 
 
 def _shapes(program: ExportedProgram, inputs: Any, bind: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """The size of every input; free dimensions are found in `inputs`, or in `bind` as symbol or input.axis."""
+    """The size of every input; free dimensions are in `inputs`, or in `bind` as symbol or input.axis."""
     placeholders = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
     names = [each for each in program.graph_signature.user_inputs if isinstance(each, str)]
     given = _given_shapes(names, inputs)

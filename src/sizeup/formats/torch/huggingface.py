@@ -32,9 +32,13 @@ def build_configuration(place: str, bind: Mapping[str, int]) -> Built:
         config.use_cache = False  # a cache would be an output, and is no part of a pass
     model_class = _class(transformers, content, config, path)
     mode = fake_mode()
-    module = construct(lambda: _make(model_class, config), mode, f"hf:{place}")
+
+    def make() -> torch.nn.Module:
+        return _make(model_class, config)
+
+    module = construct(make, mode, f"hf:{place}")
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return Built(module, name, None, _Inputs(config, module, bind).named(), mode)
+    return Built(module, name, None, _Inputs(config, module, bind).named(), mode, make)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -127,6 +127,26 @@ def _attention(name: str, given: Arguments) -> Normal:
     return Normal({}, inputs)
 
 
+def _attention_layer(name: str, given: Arguments) -> Normal:
+    data = given["query"] if "query" in given else given["src"]
+    matrices = [given[each] for each in ("qkv_weight", "proj_weight")]
+    biases = [given[each] for each in ("qkv_bias", "proj_bias")]
+    rest = [given.get("mask")]
+    hidden = 0
+    if "src" in given:  # a whole encoder layer
+        matrices += [given["ffn_weight_1"], given["ffn_weight_2"]]
+        biases += [given["ffn_bias_1"], given["ffn_bias_2"]]
+        rest += [given[f"norm_{part}_{place}"] for place in (1, 2) for part in ("weight", "bias")]
+        hidden = given["ffn_weight_1"].shape[0]
+    attrs = {
+        "heads": given["num_head"] if "num_head" in given else given["num_heads"],
+        "matrices": tuple(range(1, 1 + len(matrices))),
+        "biases": tuple(range(1 + len(matrices), 1 + len(matrices) + len(biases))),
+        "hidden": hidden,
+    }
+    return Normal(attrs, [data, *matrices, *biases, *rest])
+
+
 NORMALISERS: dict[str, Normaliser] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
@@ -134,6 +154,7 @@ NORMALISERS: dict[str, Normaliser] = {
     "matmul": _matmul,
     "einsum": _einsum,
     "attention": _attention,
+    "attention_layer": _attention_layer,
     "lstm": _recurrent,
     "gru": _recurrent,
     "rnn": _recurrent,

@@ -14,8 +14,9 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sizeup.errors import LoadError
+from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of
-from sizeup.graph import ABSENT, Constant, GraphBuilder, Role
+from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
 
 class NeedsNumbers(Exception):
@@ -74,6 +75,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
                 taken_apart = func.decompose(*args, **kwargs)
             if taken_apart is not NotImplemented:
                 return taken_apart
+        if operator.source in CONTROL:
+            return self._record_control(operator, args)
         result = self._run(operator, func, args, kwargs)
         if not operator.skipped:
             try:
@@ -105,6 +108,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         kind, inputs, attrs = normalise(operator, args, kwargs, outputs)
         if operator.views and any(outputs[0] is each for each in inputs):
             return  # it returned what it was given
+        self._add(operator, kind, inputs, outputs, attrs)
+
+    def _record_control(self, operator: Operator, args: tuple[Any, ...]) -> Any:
+        result, bodies, taken = CONTROL[operator.source](self, args)
+        self._add(operator, operator.kind, taken, _tensors(result), {}, bodies)
+        return result
+
+    def _add(
+        self,
+        operator: Operator,
+        kind: str,
+        inputs: list[Any],
+        outputs: list[torch.Tensor],
+        attrs: dict[str, Any],
+        bodies: tuple[Body, ...] = (),
+    ) -> None:
         identities = [self.identity(each) for each in inputs]
         name = self._unique(operator.name)
         tensors = self.builder.tensors
@@ -115,7 +134,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             data = Constant("derived") if derived else None
             made.append(self.builder.tensor(label, shape_of(output), dtype_of(output.dtype), data))
             self.name_tensor(output, made[-1])
-        self.builder.op(kind, identities, made, attrs, source=operator.source, name=name, scope=self.scope)
+        self.builder.op(
+            kind, identities, made, attrs, source=operator.source, name=name, scope=self.scope, bodies=bodies
+        )
 
     def _unique(self, base: str) -> str:
         count = self._names.get(base, 0)

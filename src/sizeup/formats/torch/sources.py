@@ -7,8 +7,8 @@ import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ class Built:
     inputs: Any = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     mode: FakeTensorMode | None = None
+    real: Callable[[], torch.nn.Module] | None = (
+        None  # the same with random weights, for what asks for numbers
+    )
 
 
 def build(source: str, bind: Mapping[str, int]) -> Built:
@@ -52,7 +55,7 @@ def build(source: str, bind: Mapping[str, int]) -> Built:
     if not isinstance(built.inputs, tuple) or not all(map(is_shape, built.inputs)):
         raise LoadError(f"{source}: its inputs are not known, so batch cannot be bound; give --input")
     shapes = tuple((bind["batch"], *shape[1:]) for shape in built.inputs)
-    return Built(built.module, built.name, shapes, built.kwargs, built.mode)
+    return replace(built, inputs=shapes)
 
 
 def _torchvision(source: str) -> Built:
@@ -72,8 +75,12 @@ def _torchvision(source: str) -> Built:
     if name in ("inception_v3", "googlenet"):
         options["init_weights"] = False
     mode = fake_mode()
-    module = construct(lambda: builder(weights=None, **options), mode, source)
-    return Built(module, name, _TORCHVISION_INPUTS.get(name, (_IMAGE,)), mode=mode)
+
+    def make() -> torch.nn.Module:
+        return builder(weights=None, **options)  # type: ignore[no-any-return]
+
+    module = construct(make, mode, source)
+    return Built(module, name, _TORCHVISION_INPUTS.get(name, (_IMAGE,)), mode=mode, real=make)
 
 
 _CLIP = (1, 3, 16, 112, 112)
@@ -104,9 +111,13 @@ def _timm(source: str) -> Built:
     if not timm.is_model(name):
         raise LoadError(f"timm has no model {name!r}{_nearest(name, timm.list_models())}")
     mode = fake_mode()
-    module = construct(lambda: timm.create_model(name, pretrained=False), mode, source)
+
+    def make() -> torch.nn.Module:
+        return timm.create_model(name, pretrained=False)  # type: ignore[no-any-return]
+
+    module = construct(make, mode, source)
     size = getattr(module, "pretrained_cfg", {}).get("input_size", _IMAGE[1:])
-    return Built(module, name, ((1, *size),), mode=mode)
+    return Built(module, name, ((1, *size),), mode=mode, real=make)
 
 
 def _factory(source: str) -> Built:

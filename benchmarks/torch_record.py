@@ -1,0 +1,59 @@
+"""How much recording adds to a bare forward on the same content-free tensors (CPU time, minimum of repeats)."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+
+from sizeup.cost import count
+from sizeup.formats.torch.eager import fake_mode, record
+from sizeup.formats.torch.sources import import_torchvision
+
+MODELS = ("mobilenet_v2", "resnet50", "efficientnet_b0", "mobilenet_v3_small", "vit_b_16", "densenet121")
+
+
+def cpu_seconds(action: Callable[[], object]) -> float:
+    """CPU time of one call."""
+    start = time.process_time()
+    action()
+    return time.process_time() - start
+
+
+def measure(name: str, repeats: int) -> tuple[float, float, float]:
+    """Minimum seconds of: a bare forward, recording it, and counting the record."""
+    module = import_torchvision().models.get_model(name, weights=None).eval()
+    shape = (1, 3, 224, 224)
+
+    def bare() -> None:
+        mode = fake_mode()
+        image = mode.from_tensor(torch.zeros(shape))
+        with torch.inference_mode(), mode:
+            module(image)
+
+    graph = record(module, (shape,))
+    # Interleaved, so that a change of the machine's load meets all of them.
+    rows = [
+        (cpu_seconds(bare), cpu_seconds(lambda: record(module, (shape,))), cpu_seconds(lambda: count(graph)))
+        for _ in range(repeats)
+    ]
+    bare_seconds, record_seconds, count_seconds = (min(column) for column in zip(*rows, strict=True))
+    return bare_seconds, record_seconds, count_seconds
+
+
+def main() -> None:
+    """Print one line a model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=7)
+    repeats = parser.parse_args().repeats
+    torch.set_num_threads(1)
+    print(f"{'model':20} {'bare ms':>8} {'record ms':>10} {'ratio':>6} {'count ms':>9}")
+    for name in MODELS:
+        bare, recorded, counted = measure(name, repeats)
+        print(f"{name:20} {bare * 1e3:8.1f} {recorded * 1e3:10.1f} {recorded / bare:6.2f} {counted * 1e3:9.2f}")
+
+
+if __name__ == "__main__":
+    main()
