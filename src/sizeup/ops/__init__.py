@@ -19,11 +19,13 @@ from sizeup.ops.rule import (
     UnknownShape,
     Value,
     call_of,
+    generation,
     kind_of,
     op_rule,
     register,
     rule_of,
     rules,
+    temporary_rules,
 )
 
 __all__ = [
@@ -33,9 +35,11 @@ __all__ = [
     "UnknownShape",
     "Value",
     "call_of",
+    "generation",
     "kind_of",
     "op_rule",
     "register",
     "rule_of",
     "rules",
+    "temporary_rules",
 ]

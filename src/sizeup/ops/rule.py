@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -98,17 +99,19 @@ class OpRule:
     elementwise: Formula | None = None  # None: it has no elementwise operations
     reads: Traffic | None = None  # None: every input once, in full
     writes: Traffic | None = None  # None: every output once, in full
+    updates: Traffic | None = None  # elements written into inputs that outlive the run; None: none
     torch: tuple[str, ...] = ()
     onnx: tuple[str, ...] = ()
     tflite: tuple[str, ...] = ()
     weight: int | None = None  # which input holds the trained weight
     buffers: tuple[int, ...] = ()  # inputs that are kept but not trained (running statistics)
     views: bool = False  # the output certainly is the first input's bytes
-    overwrites: bool = False  # the output may reuse the bytes of a dying input
+    overwrites: bool = False  # the output may reuse the bytes of a dying input of its own size
 
 
 _RULES: dict[str, OpRule] = {}
 _KINDS: dict[tuple[str, str], str] = {}
+_changes: list[str] = []
 
 
 def register(rule: OpRule, *, replace: bool = False) -> None:
@@ -124,7 +127,27 @@ def register(rule: OpRule, *, replace: bool = False) -> None:
                     f"{format_} operator {name!r} belongs to {taken!r} already; pass replace=True"
                 )
     _RULES[rule.kind] = rule
-    _KINDS.update({name: rule.kind for name in names})
+    _KINDS.update(dict.fromkeys(names, rule.kind))
+    _changes.append(rule.kind)
+
+
+def generation() -> int:
+    """A number that grows with every change of the table, for whoever remembers what it said."""
+    return len(_changes)
+
+
+@contextmanager
+def temporary_rules() -> Iterator[None]:
+    """Rules registered inside the block are gone after it."""
+    rules_before, kinds_before = _RULES.copy(), _KINDS.copy()
+    try:
+        yield
+    finally:
+        _RULES.clear()
+        _RULES.update(rules_before)
+        _KINDS.clear()
+        _KINDS.update(kinds_before)
+        _changes.append("restored")
 
 
 def op_rule(
@@ -150,7 +173,7 @@ def op_rule(
     def decorate(formula: Formula) -> Formula:
         summary = " ".join((formula.__doc__ or "").split())
         rule = OpRule(
-            kind, family, summary, formula, elementwise, reads, writes,
+            kind, family, summary, formula, elementwise, reads, writes, None,
             tuple(torch), tuple(onnx), tuple(tflite), weight, buffers,
         )  # fmt: skip
         register(rule, replace=replace)

@@ -65,7 +65,7 @@ def _body(
     outer: Recorder, name: str, function: Callable[..., Any], operands: Sequence[Any], runs: int | None = 1
 ) -> tuple[Any, Body]:
     """Run one function with a recorder of its own; constants of the outer graph stay the same constants."""
-    inner = type(outer)(GraphBuilder(name, outer.builder.format))
+    inner = type(outer)(GraphBuilder(name, outer.builder.format), outer.mode)
     inner.scope = outer.scope
     for place, operand in enumerate(operands):
         if not isinstance(operand, torch.Tensor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -71,7 +72,9 @@ def record(
                 f"{name}: what it computes depends on its numbers, which are not here: {why};"
                 " give the module itself, with weights, and a run with real numbers is recorded"
             ) from error
-        return _last_attempt(module, given, name, None, note=_REAL_RUN_NOTE.format(why=why))
+        # A run with numbers may update statistics: let a copy do it.
+        with torch.random.fork_rng(devices=[]):
+            return _last_attempt(deepcopy(module), given, name, None, note=_REAL_RUN_NOTE.format(why=why))
     except Exception:
         # Some models need autograd inside their forward, which inference mode forbids.
         return _last_attempt(module, given, name, mode)
@@ -101,7 +104,7 @@ def _attempt(
     note: str = "",
 ) -> Graph:
     builder = GraphBuilder(name, "torch")
-    recorder = Recorder(builder)
+    recorder = Recorder(builder, mode)
     device, dtype = _home(module)
     args, kwargs = prepare(given, device, dtype, mode)
     for label, tensor in named_leaves(module.forward, (args, kwargs)):

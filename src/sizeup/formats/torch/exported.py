@@ -39,8 +39,8 @@ def record_program(
 ) -> Graph:
     """The graph of an exported program; free dimensions take their sizes from `inputs` or `bind`."""
     builder = GraphBuilder(name or "exported", "torch.export")
-    recorder = Recorder(builder)
     mode = fake_mode()
+    recorder = Recorder(builder, mode)
     arguments = _arguments(program, recorder, mode, _shapes(program, inputs, bind or {}))
     _check_targets(program)
     replay = _Replay(program.graph_module, recorder)

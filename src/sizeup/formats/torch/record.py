@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from sizeup.errors import LoadError
 from sizeup.formats.torch.control import CONTROL
@@ -32,9 +33,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     supports_higher_order_operators = True
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, mode: FakeTensorMode | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor has its constructor
         self.builder = builder
+        self.mode = mode
         self.scope = ""
         self._ids: dict[int, int] = {}
         self._alive: list[Any] = []  # an id is only unique while its object lives
@@ -89,6 +91,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         return result
 
     def _run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if operator.mutates and self.mode is not None:
+            # Torch computes small arithmetic on the model's own tensors for real, in place too.
+            args, kwargs = tree_map_only(torch.Tensor, self._without_content, (args, kwargs))
         if isinstance(args[0] if args else None, FakeTensor):
             shortcut = _SHORTCUTS.get(operator.source)
             if shortcut is not None and operator.arguments[0] != "data":
@@ -100,6 +105,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             if operator.source.startswith(("aten.", "prims.")) or not _holds_fake(args):
                 raise
             raise NeedsNumbers(f"{operator.source} cannot run on tensors without content") from error
+
+    def _without_content(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.mode is None or isinstance(tensor, FakeTensor):
+            return tensor
+        return self.mode.from_tensor(tensor)
 
     def _record(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         outputs = _tensors(result)

@@ -11,7 +11,7 @@ import torch
 
 from sizeup.dtypes import DTYPES, DType
 from sizeup.formats.torch.normalise import NORMALISERS
-from sizeup.ops import kind_of, rule_of
+from sizeup.ops import generation, kind_of, rule_of
 
 _TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]", "List[Optional[Tensor]]", "Optional[List[Tensor]]")
 
@@ -27,17 +27,23 @@ class Operator:
     arguments: tuple[str, ...]
     tensors: tuple[tuple[int, str], ...]  # place and name of arguments that may hold tensors
     views: bool
+    mutates: bool
     skipped: bool
 
 
-@cache
 def operator_of(function: Any) -> Operator:
-    """The facts of an overload (or of a higher-order operator, of which only the name is known)."""
+    """The facts of an overload, by the rules that there are now."""
+    return _operator_of(function, generation())
+
+
+@cache
+def _operator_of(function: Any, _generation: int) -> Operator:
+    # Of a higher-order operator only the name is known.
     schema = getattr(function, "_schema", None)
     if schema is None:
         source = f"higher_order.{function.name() if callable(function.name) else function.name}"
         kind = kind_of("torch", source)
-        return Operator(kind or source, source, source, kind is not None, (), (), False, False)
+        return Operator(kind or source, source, source, kind is not None, (), (), False, False, False)
     namespace, _, base = schema.name.partition("::")
     overload = f".{schema.overload_name}" if schema.overload_name else ""
     source = f"{namespace}.{base}"
@@ -59,6 +65,7 @@ def operator_of(function: Any) -> Operator:
         tuple(argument.name for argument in schema.arguments),
         tuple((i, a.name) for i, a in enumerate(schema.arguments) if str(a.type) in _TENSORS),
         bool(rule and rule.views),
+        schema.is_mutable,
         namespace == "prim",
     )
 
