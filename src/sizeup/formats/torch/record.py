@@ -116,7 +116,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if not outputs:
             return
         kind, inputs, attrs = normalise(operator, args, kwargs, outputs)
-        if operator.views and any(outputs[0] is each for each in inputs):
+        if not operator.mutates and any(outputs[0] is each for each in inputs):
             return  # it returned what it was given
         self._add(operator, kind, inputs, outputs, attrs)
 
