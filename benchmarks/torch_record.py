@@ -1,4 +1,4 @@
-"""How much recording adds to a bare forward on the same content-free tensors (CPU time, minimum of repeats)."""
+"""How much recording adds to a bare forward on the same content-free tensors: CPU time, least of repeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from sizeup.cost import count
 from sizeup.formats.torch.eager import fake_mode, record
-from sizeup.formats.torch.sources import import_torchvision
+from sizeup.formats.torch.zoo import import_torchvision
 
 MODELS = ("mobilenet_v2", "resnet50", "efficientnet_b0", "mobilenet_v3_small", "vit_b_16", "densenet121")
 
@@ -52,7 +52,8 @@ def main() -> None:
     print(f"{'model':20} {'bare ms':>8} {'record ms':>10} {'ratio':>6} {'count ms':>9}")
     for name in MODELS:
         bare, recorded, counted = measure(name, repeats)
-        print(f"{name:20} {bare * 1e3:8.1f} {recorded * 1e3:10.1f} {recorded / bare:6.2f} {counted * 1e3:9.2f}")
+        ratio = recorded / bare
+        print(f"{name:20} {bare * 1e3:8.1f} {recorded * 1e3:10.1f} {ratio:6.2f} {counted * 1e3:9.2f}")
 
 
 if __name__ == "__main__":

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from sizeup.dtypes import DType
+from sizeup.dtypes import DTYPES, DType
 from sizeup.errors import RuleError
 from sizeup.graph import ABSENT, Body, Graph, Op, Tensor
-from sizeup.ops import OpRule, UnknownShape, call_of, rule_of
+from sizeup.ops import Call, OpRule, UnknownShape, call_of, rule_of
 
 Column: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -20,18 +20,23 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 # Precisions of at most this width hold quantised integers, beside which biases stay at 32 bits.
 _QUANTISED_BITS = 8
 _BIAS_BITS = 32
+# One row beyond this would not fit its column: Python counts on, numpy does not.
+_LARGEST = 2**62
+_HANDLE = DTYPES["resource"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Accesses:
     """Tensors read or written, one entry each; those of operator i are first[i]:first[i + 1]."""
 
     first: Column
     elements: Column
+    times: Column  # how often in a pass: more than once in the body of a loop
     bits: Column
     priced: Flags  # follows a change of precision (indices, masks and shapes do not)
     weight: Flags  # is a parameter, a buffer or a constant
     bias: Flags  # a small parameter that stays at 32 bits beside quantised weights
+    tensors: tuple[Tensor, ...]
 
     def bytes_at(self, precision: DType | None = None) -> Column:
         """Bytes of every access, at the graph's own number types or at one precision."""
@@ -42,7 +47,7 @@ class Accesses:
             bits = np.where(self.priced, np.int64(precision.bits), self.bits)
             if quantised:
                 bits = np.where(self.bias, np.int64(_BIAS_BITS), bits)
-        return (self.elements * bits + 7) >> 3
+        return ((self.elements * bits + 7) >> 3) * self.times
 
     def by_op(self, quantities: Column) -> Column:
         """Sums of a column of these accesses, one number an operator."""
@@ -51,7 +56,7 @@ class Accesses:
         return running[self.first[1:]] - running[self.first[:-1]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Bytes:
     """Bytes at one precision: per operator what is read and written, and what all weights take."""
 
@@ -60,9 +65,10 @@ class Bytes:
     weights: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cost:
-    """Columns, one row an operator of the graph; unknown rows are zero and say so in `known`."""
+    """Columns, one row an operator of the graph; an unknown row holds only what is certain, and says so
+    in `known`."""
 
     graph: Graph
     macs: Column
@@ -73,6 +79,11 @@ class Cost:
     reads: Accesses
     writes: Accesses
     parameters: Accesses  # every parameter of the model once, in one group
+    stored_bytes: int  # of all parameters as the model keeps them: sparse or packed ones take less
+
+    def __repr__(self) -> str:
+        known = int(self.known.sum())
+        return f"<Cost of {self.graph!r}: {self.total_macs:,} MACs, {known:,} of {len(self.known):,} known>"
 
     @property
     def total_macs(self) -> int:
@@ -94,7 +105,7 @@ class Cost:
         return Bytes(
             self.reads.by_op(self.reads.bytes_at(precision)),
             self.writes.by_op(self.writes.bytes_at(precision)),
-            total(self.parameters.bytes_at(precision)),
+            self.stored_bytes if precision is None else total(self.parameters.bytes_at(precision)),
         )
 
 
@@ -105,36 +116,37 @@ def total(column: Column) -> int:
     return int(column.sum())
 
 
-_Access: TypeAlias = tuple[int, Tensor]  # elements moved, and of which tensor
+_Access: TypeAlias = tuple[int, int, Tensor]  # elements moved, how often, and of which tensor
 
 
 class _AccessColumns:
     def __init__(self) -> None:
         self.first = array("q", [0])
         self.elements = array("q")
-        self.bits = array("q")
-        self.priced = array("b")
-        self.weight = array("b")
-        self.bias = array("b")
+        self.times = array("q")
+        self.tensors: list[Tensor] = []
 
     def add(self, accesses: list[_Access]) -> None:
         """Append one operator's accesses and close its group."""
-        for elements, tensor in accesses:
+        for elements, times, tensor in accesses:
             self.elements.append(elements)
-            self.bits.append(tensor.dtype.bits)
-            self.priced.append(tensor.dtype.family == "float" or tensor.quant is not None)
-            self.weight.append(tensor.data is not None)
-            self.bias.append(tensor.is_parameter and len(tensor.shape or ()) <= 1)
-        self.first.append(len(self.elements))
+            self.times.append(times)
+            self.tensors.append(tensor)
+        self.first.append(len(self.tensors))
 
     def freeze(self) -> Accesses:
+        tensors = self.tensors
+        priced = np.array([each.follows_precision for each in tensors], np.bool_)
+        small = np.array([each.is_parameter and len(each.shape or ()) <= 1 for each in tensors], np.bool_)
         return Accesses(
             np.array(self.first, np.int64),
             np.array(self.elements, np.int64),
-            np.array(self.bits, np.int64),
-            np.array(self.priced, np.bool_),
-            np.array(self.weight, np.bool_),
-            np.array(self.bias, np.bool_),
+            np.array(self.times, np.int64),
+            np.array([each.dtype.bits for each in tensors], np.int64),
+            priced,
+            np.array([each.data is not None for each in tensors], np.bool_),
+            priced & small,
+            tuple(tensors),
         )
 
 
@@ -153,9 +165,15 @@ class _Row:
     def add(self, other: _Row, times: int = 1) -> None:
         self.macs += times * other.macs
         self.elementwise += times * other.elementwise
-        self.reads += [(times * elements, tensor) for elements, tensor in other.reads]
-        self.writes += [(times * elements, tensor) for elements, tensor in other.writes]
+        self.reads += [(elements, times * each, tensor) for elements, each, tensor in other.reads]
+        self.writes += [(elements, times * each, tensor) for elements, each, tensor in other.writes]
         self.reason = self.reason or other.reason
+
+    @property
+    def fits(self) -> bool:
+        """Whether its numbers, in bits at most, fit the columns."""
+        moved = max((64 * n * times for n, times, _ in (*self.reads, *self.writes)), default=0)
+        return max(self.macs, self.elementwise, moved) <= _LARGEST
 
 
 def count(graph: Graph) -> Cost:
@@ -163,18 +181,21 @@ def count(graph: Graph) -> Cost:
     macs, elementwise, params, known = array("q"), array("q"), array("q"), array("b")
     reads, writes, parameters = _AccessColumns(), _AccessColumns(), _AccessColumns()
     reasons: dict[int, str] = {}
-    owned: set[int] = set()
+    owners = _Owners()
     for index, op in enumerate(graph.ops):
         row = _row(graph, op)
+        if not row.fits:
+            row = _Row("its count does not fit 64 bits")
         macs.append(row.macs)
         elementwise.append(row.elementwise)
-        params.append(_first_use(graph, op, owned))
+        params.append(owners.parameters_of(graph, op))
         known.append(row.reason is None)
         reads.add(row.reads)
         writes.add(row.writes)
         if row.reason is not None:
             reasons[index] = row.reason
     parameters.add(_parameters(graph))
+    every_parameter = parameters.freeze()
     return Cost(
         graph,
         np.array(macs, np.int64),
@@ -184,7 +205,8 @@ def count(graph: Graph) -> Cost:
         reasons,
         reads.freeze(),
         writes.freeze(),
-        parameters.freeze(),
+        every_parameter,
+        _stored_bytes(parameters.tensors, every_parameter.bytes_at()),
     )
 
 
@@ -196,11 +218,13 @@ def _row(graph: Graph, op: Op) -> _Row:
         return row
     if op.bodies:
         return _row_of_bodies(op)
+    if rule.family == "control":
+        return _Row("the graph that it runs was not read")
     try:
         return _row_by_rule(rule, graph, op)
     except UnknownShape:
         return _Row("a shape that it needs depends on data")
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:
         where = f"{op.kind} (operator {op.name or op.source})"
         raise RuleError(f"the rule of {where} failed: {type(error).__name__}: {error}") from error
 
@@ -218,16 +242,32 @@ def _row_by_rule(rule: OpRule, graph: Graph, op: Op) -> _Row:
         row.elementwise = rule.elementwise(call)
     if op.attrs.get("activation"):
         row.elementwise += call.output.elements
-    if rule.reads is None and rule.writes is None:
+    if rule.reads is None and rule.writes is None and rule.updates is None:
         _add_plain_traffic(row, graph, op)
     else:
-        reads = rule.reads(call) if rule.reads else [0 if v is None else v.elements for v in call.inputs]
-        writes = rule.writes(call) if rule.writes else [v.elements for v in call.outputs]
-        row.reads = [(n, tensors[i]) for i, n in zip(op.inputs, reads, strict=True) if i != ABSENT and n]
-        row.writes = [(n, each) for each, n in zip(outputs, writes, strict=True) if n]
-    if any(not tensor.dtype.bits for _, tensor in (*row.reads, *row.writes)):
+        _add_traffic_by_rule(row, rule, call, graph, op)
+    if any(not tensor.dtype.bits for _, _, tensor in (*row.reads, *row.writes)):
         row.reason = "it moves strings, whose size depends on data"
     return row
+
+
+def _add_traffic_by_rule(row: _Row, rule: OpRule, call: Call, graph: Graph, op: Op) -> None:
+    reads = rule.reads(call) if rule.reads else [0 if v is None else v.elements for v in call.inputs]
+    writes = rule.writes(call) if rule.writes else [v.elements for v in call.outputs]
+    updates = rule.updates(call) if rule.updates else [0] * len(op.inputs)
+    for identity, read, updated in zip(op.inputs, reads, updates, strict=True):
+        if identity != ABSENT and (read or updated):
+            tensor = _content(graph, op, identity)
+            row.reads += [(read, 1, tensor)] * bool(read)
+            row.writes += [(updated, 1, tensor)] * bool(updated)
+    row.writes += [(n, 1, graph.tensors[i]) for i, n in zip(op.outputs, writes, strict=True) if n]
+
+
+def _content(graph: Graph, op: Op, identity: int) -> Tensor:
+    """The tensor whose numbers move; behind a variable's handle, that of the value read or written."""
+    tensor = graph.tensors[identity]
+    values = [*op.outputs, *op.inputs[1:]]
+    return graph.tensors[values[0]] if tensor.dtype is _HANDLE and values else tensor
 
 
 def _add_plain_traffic(row: _Row, graph: Graph, op: Op) -> None:
@@ -241,7 +281,7 @@ def _add_plain_traffic(row: _Row, graph: Graph, op: Op) -> None:
             if elements is None:
                 row.reason = row.reason or "a shape that it needs depends on data"
             else:
-                accesses.append((elements, tensors[identity]))
+                accesses.append((elements, 1, tensors[identity]))
 
 
 def _row_of_bodies(op: Op) -> _Row:
@@ -253,9 +293,11 @@ def _row_of_bodies(op: Op) -> _Row:
         for each in rows:
             together.add(each)
         return together
-    costliest = max(rows, key=lambda each: each.macs)
-    if costliest.reason is None and any(each.macs != costliest.macs for each in rows):
-        costliest.reason = "data decides which branch runs; the costliest is shown"
+    costliest = max(rows, key=lambda each: (each.macs, each.elementwise))
+    for each in rows:
+        costliest.reason = costliest.reason or each.reason
+        if (each.macs, each.elementwise) != (costliest.macs, costliest.elementwise):
+            costliest.reason = costliest.reason or "data decides which branch runs; the costliest is shown"
     return costliest
 
 
@@ -271,17 +313,39 @@ def _row_of_graph(body: Body) -> _Row:
     return row
 
 
-def _first_use(graph: Graph, op: Op, owned: set[int]) -> int:
-    """Parameters that no earlier operator used; `owned` remembers them by their constant's identity."""
-    found = 0
-    for identity in op.inputs:
-        tensor = graph.tensors[identity] if identity != ABSENT else None
-        if tensor is not None and tensor.is_parameter and id(tensor.data) not in owned:
-            owned.add(id(tensor.data))
-            found += tensor.elements or 0
-    for body in op.bodies:
-        found += sum(_first_use(body.graph, inner, owned) for inner in body.graph.ops)
-    return found
+class _Owners:
+    """Gives every parameter to the first operator that computes with it.
+
+    What only prepares a parameter before the first run (weights unpacked from half precision) passes
+    it on to whoever takes the result.
+    """
+
+    def __init__(self) -> None:
+        self.owned: set[int] = set()  # by the identity of the constant, which shared weights share
+        self.prepared: dict[tuple[int, int], int] = {}  # parameters behind a derived tensor
+
+    def parameters_of(self, graph: Graph, op: Op) -> int:
+        """Parameters that no earlier operator took."""
+        found = 0
+        for identity in op.inputs:
+            if identity == ABSENT:
+                continue
+            tensor = graph.tensors[identity]
+            if tensor.is_parameter and id(tensor.data) not in self.owned:
+                self.owned.add(id(tensor.data))
+                found += tensor.elements or 0
+            found += self.prepared.pop((id(graph), identity), 0)
+        for body in op.bodies:
+            found += sum(self.parameters_of(body.graph, inner) for inner in body.graph.ops)
+        if op.outputs and all(graph.tensors[identity].data is not None for identity in op.outputs):
+            self.prepared[id(graph), op.outputs[0]] = found
+            return 0
+        return found
+
+
+def _stored_bytes(tensors: Iterable[Tensor], dense: Column) -> int:
+    stored = (None if each.data is None else each.data.stored_bytes for each in tensors)
+    return sum(full if kept is None else kept for kept, full in zip(stored, dense.tolist(), strict=True))
 
 
 def _parameters(graph: Graph) -> list[_Access]:
@@ -294,4 +358,4 @@ def _parameters(graph: Graph) -> list[_Access]:
             if tensor.is_parameter:
                 found.setdefault(id(tensor.data), tensor)
         stack.extend(body.graph for op in each.ops for body in op.bodies)
-    return [(tensor.elements or 0, tensor) for tensor in found.values()]
+    return [(tensor.elements or 0, 1, tensor) for tensor in found.values()]

@@ -5,8 +5,12 @@ SizeupError
 │   ├── UnknownFormat
 │   ├── CorruptModel
 │   ├── MissingLibrary
-│   └── UnboundDimension
+│   ├── UnboundDimension
+│   └── NumbersMissing
 ├── InvalidGraph
+├── InvalidPlan
+├── WriteError
+├── RunFailed
 ├── RuleError
 └── Incomplete
 
@@ -45,8 +49,24 @@ class UnboundDimension(LoadError):
     """The model has dimensions without a size; the message names them and how to bind them."""
 
 
+class NumbersMissing(LoadError):
+    """A model without weights asks for numbers while it runs."""
+
+
 class InvalidGraph(SizeupError):
     """A graph breaks one of its invariants (see `sizeup.graph.check`)."""
+
+
+class InvalidPlan(SizeupError):
+    """An order or an arena breaks what it promises; the message names the operators or buffers."""
+
+
+class WriteError(SizeupError):
+    """A model file could not be changed as asked, or not be written."""
+
+
+class RunFailed(SizeupError):
+    """A real runtime refused a model, or ended with a crash; the message says which and how."""
 
 
 class RuleError(SizeupError):

@@ -14,8 +14,9 @@ def _scaled(value: float, step: int, suffixes: tuple[str, ...]) -> str:
         index += 1
     if index == 0:
         return f"{value:,}{suffixes[0]}" if isinstance(value, int) else f"{value:.4g}{suffixes[0]}"
-    digits = 0 if abs(size) >= 1000 else 3 - len(str(int(abs(size))))
-    return f"{size:,.{max(digits, 0)}f}{suffixes[index]}"
+    # Where rounding would add a digit in front, one less follows the point.
+    digits = 2 if abs(size) < 9.995 else 1 if abs(size) < 99.95 else 0
+    return f"{size:,.{digits}f}{suffixes[index]}"
 
 
 def count(value: float) -> str:

@@ -20,7 +20,8 @@ import sizeup
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.huggingface import build_configuration
 from sizeup.formats.torch.inputs import prepare
-from sizeup.formats.torch.sources import Built, build
+from sizeup.formats.torch.sources import build
+from sizeup.formats.torch.zoo import Built
 
 
 def _words(text: str) -> list[str]:

@@ -15,7 +15,9 @@ Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 
 _TFLITE_MAGIC = b"TFL3"
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
-_KNOWN = "a .tflite, .onnx or .pt2 file, package.module:factory, torchvision:NAME, timm:NAME or hf:CONFIG.json"
+_KNOWN = (
+    "a .tflite, .onnx or .pt2 file, package.module:factory, torchvision:NAME, timm:NAME or hf:CONFIG.json"
+)
 
 
 def load(
@@ -94,5 +96,11 @@ def _by_name(inputs: Inputs) -> Mapping[str, Any]:
     if inputs is None:
         return {}
     if isinstance(inputs, Mapping):
-        return inputs
+        return {name: _untyped(shape) for name, shape in inputs.items()}
     raise LoadError("inputs of a model file are given by name: {'input': (1, 3, 224, 224)}")
+
+
+def _untyped(shape: Any) -> Any:
+    """The sizes alone: a file knows the number types of its inputs."""
+    typed = isinstance(shape, tuple | list) and len(shape) == 2 and isinstance(shape[1], str)
+    return shape[0] if typed else shape

@@ -59,6 +59,11 @@ class Tensor:
         return None if self.shape is None else math.prod(self.shape)
 
     @property
+    def follows_precision(self) -> bool:
+        """Whether a change of precision changes its width; indices, masks and shapes keep theirs."""
+        return self.dtype.family == "float" or self.quant is not None
+
+    @property
     def is_parameter(self) -> bool:
         """Whether it holds trained numbers."""
         return self.data is not None and self.data.role == "parameter"
@@ -87,7 +92,7 @@ class Op:
     bodies: tuple[Body, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Graph:
     """A network in the order in which it runs; tensor ids index `tensors`."""
 
@@ -98,3 +103,8 @@ class Graph:
     name: str = ""
     format: str = ""
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        # In full it would be as long as the model.
+        name = self.name or "without a name"
+        return f"<Graph {name}: {len(self.ops):,} operators, {len(self.tensors):,} tensors>"

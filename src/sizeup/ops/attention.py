@@ -12,15 +12,26 @@ def _sizes(call: Call) -> tuple[Dim, Dim, Dim, Dim]:
     """Rows of queries (batch x heads x length), key length, and the two head sizes.
 
     With `heads` in the attributes the inputs are (batch, length, heads x size), as ONNX allows;
-    otherwise they are (..., heads, length, size). `past` keys precede those of the input.
+    otherwise they are (..., heads, length, size). `sizes` gives the four numbers where one input holds
+    several operands. Keys of earlier steps precede those of the input.
     """
+    past = _earlier_keys(call)
+    if "sizes" in call.attrs:
+        rows, keys, size, value_size = call.attrs["sizes"]
+        return rows, past + keys, size, value_size
     query, key, value = (call.input(index).shape for index in range(3))
-    past: Dim = call.attrs.get("past", 0)
     heads: Dim | None = call.attrs.get("heads")
     if heads is None:
         return math.prod(query[:-1]), past + key[-2], query[-1], value[-1]
     kv_heads: Dim = call.attrs.get("kv_heads", heads)
     return query[0] * query[1] * heads, past + key[-2], query[2] // heads, value[-1] // kv_heads
+
+
+def _earlier_keys(call: Call) -> Dim:
+    """`past` keys, or those of the input at `cached`, which is (..., length, size)."""
+    cached: int | None = call.attrs.get("cached")
+    past: Dim = call.attrs.get("past", 0) if cached is None else call.input(cached).shape[-2]
+    return past
 
 
 def softmax_of_scores(call: Call) -> Dim:
@@ -48,7 +59,7 @@ def attention(call: Call) -> Dim:
 
 def _softmax_and_bias(call: Call) -> Dim:
     batch, length, _ = call.input(0).shape
-    scores = batch * call.number("heads") * length * length
+    scores = batch * call.number("heads") * length * (length + _earlier_keys(call))
     biased = batch * length * call.input(1).shape[-1] if call.given(2) else 0
     return (7 if call.given(3) else 6) * scores + biased
 
@@ -66,7 +77,8 @@ def fused_attention(call: Call) -> Dim:
     projected = call.input(1).shape[-1]
     key_width: Dim = call.attrs.get("key_width", projected // 3)
     value_width = projected - 2 * key_width
-    return batch * length * (width * projected + length * (key_width + value_width))
+    keys = length + _earlier_keys(call)
+    return batch * length * (width * projected + keys * (key_width + value_width))
 
 
 def _layer_elementwise(call: Call) -> Dim:
@@ -75,7 +87,7 @@ def _layer_elementwise(call: Call) -> Dim:
     hidden = call.number("hidden")
     biases = sum(call.input(index).elements for index in call.attrs["biases"])
     # A whole encoder layer adds two norms (7), two residual sums and the activation of its hidden layer.
-    around = rows * (2 * 7 * width + 2 * width + hidden) if call.attrs["hidden"] else 0
+    around = rows * (2 * 7 * width + 2 * width + hidden) if len(call.attrs["matrices"]) > 2 else 0
     return 6 * rows * call.number("heads") * length + rows * biases + around
 
 

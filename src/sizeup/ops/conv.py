@@ -1,4 +1,4 @@
-"""Convolutions. Inputs: data, filter, bias, then whatever else a format passes along."""
+"""Convolutions. Inputs: data, filter, bias, then what else a format has (deform_conv: offsets, mask)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sizeup.ops.rule import Call, names, op_rule
         " aten._conv_depthwise2d aten.conv_depthwise3d"
     ),
     onnx=names("Conv ConvInteger QLinearConv com.microsoft::FusedConv com.microsoft::NhwcFusedConv"),
-    tflite=names("CONV_2D DEPTHWISE_CONV_2D CONV_3D"),
+    tflite=names("CONV_2D DEPTHWISE_CONV_2D CONV_3D STABLEHLO_CONVOLUTION"),
     weight=1,
     elementwise=bias_additions(2),
 )
@@ -30,7 +30,7 @@ def conv(call: Call) -> Dim:
     family="conv",
     torch=names("aten.conv_transpose1d aten.conv_transpose2d aten.conv_transpose3d"),
     onnx=names("ConvTranspose"),
-    tflite=names("TRANSPOSE_CONV CONV_3D_TRANSPOSE"),
+    tflite=names("TRANSPOSE_CONV CONV_3D_TRANSPOSE Convolution2DTransposeBias"),
     weight=1,
     elementwise=bias_additions(2),
 )
@@ -39,14 +39,23 @@ def conv_transpose(call: Call) -> Dim:
     return call.input(0).elements * (call.input(1).elements // call.number("in_channels"))
 
 
+def _sampling(call: Call) -> Dim:
+    """A bilinear sample (four products, three sums) for each tap of each input channel, used by all
+    filters of a group; one product more where a mask weighs the samples."""
+    out_channels = call.number("out_channels")
+    groups: Dim = call.attrs.get("groups", 1)
+    positions = call.output.elements // out_channels
+    samples = positions * (call.input(1).elements // out_channels) * groups
+    return (8 if call.given(4) else 7) * samples + bias_additions(2)(call)
+
+
 @op_rule(
     "deform_conv",
     family="conv",
     torch=names("torchvision.deform_conv2d"),
     onnx=names("DeformConv"),
     weight=1,
-    # Each tap of each input channel is a bilinear sample: four products and three sums.
-    elementwise=lambda call: 7 * call.input(1).elements * call.output.elements // call.number("out_channels"),
+    elementwise=_sampling,
 )
 def deform_conv(call: Call) -> Dim:
     """As a convolution; the bilinear sampling of its taps counts as elementwise operations."""

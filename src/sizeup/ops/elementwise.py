@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from sizeup.ops.formulas import per_output
-from sizeup.ops.rule import OpRule, names, register
+from sizeup.graph import Dim
+from sizeup.ops.formulas import between_inputs, per_output, reads_first
+from sizeup.ops.rule import Call, Formula, OpRule, Traffic, names, register
 
 
 def elementwise(
-    kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-", *, operations: int = 1, summary: str = ""
+    kind: str,
+    torch: str = "-",
+    onnx: str = "-",
+    tflite: str = "-",
+    *,
+    operations: int = 1,
+    formula: Formula | None = None,
+    reads: Traffic | None = None,
+    summary: str = "",
+    overwrites: bool = True,
 ) -> None:
     """Register a plain operator; names in a string are split at white space, '-' stands for none."""
     register(
@@ -15,11 +25,12 @@ def elementwise(
             kind,
             "elementwise",
             summary or f"{operations} operation{'s' * (operations > 1)} for each output number.",
-            elementwise=per_output(operations),
+            elementwise=formula or per_output(operations),
+            reads=reads,
             torch=names(torch),
             onnx=names(onnx),
             tflite=names(tflite),
-            overwrites=True,
+            overwrites=overwrites,
         )
     )
 
@@ -29,23 +40,45 @@ elementwise(
 )
 
 # arithmetic
-elementwise("add", "aten.add aten._add_relu", "Add com.microsoft::QLinearAdd", "ADD STABLEHLO_ADD")
+elementwise("add", "aten.add", "Add com.microsoft::QLinearAdd", "ADD STABLEHLO_ADD")
 elementwise("sub", "aten.sub aten.rsub", "Sub", "SUB STABLEHLO_SUBTRACT")
-elementwise("mul", "aten.mul", "Mul com.microsoft::QLinearMul", "MUL STABLEHLO_MULTIPLY")
+elementwise("mul", "aten.mul", "Mul com.microsoft::QLinearMul", "MUL STABLEHLO_MULTIPLY SignalWindow")
 elementwise("div", "aten.div aten.floor_divide aten.true_divide", "Div", "DIV FLOOR_DIV STABLEHLO_DIVIDE")
 elementwise("remainder", "aten.remainder aten.fmod", "Mod", "FLOOR_MOD STABLEHLO_REMAINDER")
 elementwise("addcmul", "aten.addcmul aten.addcdiv", operations=3)
 elementwise("lerp", "aten.lerp", operations=3)
-elementwise("sum_n", "-", "Sum Mean", "ADD_N", summary="One operation for each output number.")
+_JOINED = "One operation for each output number and input beyond the first."
+elementwise("sum_n", "-", "Sum", "ADD_N", formula=between_inputs, summary=_JOINED)
+elementwise(
+    "mean_n",
+    "-",
+    "Mean",
+    formula=lambda call: between_inputs(call) + call.output.elements,
+    summary="One operation for each output number and input: the sums, then a quotient.",
+)
 elementwise("pow", "aten.pow aten.float_power", "Pow", "POW STABLEHLO_POWER")
 elementwise("square", "aten.square", "-", "SQUARE")
 elementwise("squared_difference", "-", "-", "SQUARED_DIFFERENCE", operations=2)
-elementwise("maximum", "aten.maximum aten.fmax", "Max", "MAXIMUM STABLEHLO_MAXIMUM")
-elementwise("minimum", "aten.minimum aten.fmin", "Min", "MINIMUM STABLEHLO_MINIMUM")
+elementwise(
+    "maximum",
+    "aten.maximum aten.fmax aten.max.other",
+    "Max",
+    "MAXIMUM STABLEHLO_MAXIMUM",
+    formula=between_inputs,
+    summary=_JOINED,
+)
+elementwise(
+    "minimum",
+    "aten.minimum aten.fmin aten.min.other",
+    "Min",
+    "MINIMUM STABLEHLO_MINIMUM",
+    formula=between_inputs,
+    summary=_JOINED,
+)
 elementwise("neg", "aten.neg", "Neg", "NEG STABLEHLO_NEGATE")
 elementwise("abs", "aten.abs", "Abs", "ABS COMPLEX_ABS STABLEHLO_ABS")
 elementwise("sign", "aten.sign aten.sgn", "Sign", "SIGN")
-elementwise("sqrt", "aten.sqrt", "Sqrt", "SQRT")
+elementwise("sqrt", "aten.sqrt", "Sqrt", "SQRT SignalFilterBankSquareRoot")
 elementwise("rsqrt", "aten.rsqrt", "-", "RSQRT STABLEHLO_RSQRT")
 elementwise("reciprocal", "aten.reciprocal", "Reciprocal")
 elementwise("exp", "aten.exp aten.exp2 aten.expm1", "Exp", "EXP STABLEHLO_EXPONENTIAL")
@@ -86,13 +119,25 @@ elementwise(
 elementwise("hardsigmoid", "aten.hardsigmoid", "HardSigmoid")
 elementwise("hardswish", "aten.hardswish", "HardSwish", "HARD_SWISH")
 elementwise("silu", "aten.silu", "Swish com.microsoft::QuickGelu")
+
+
+def _gelu(call: Call) -> Dim:
+    return (2 if call.given(1) else 1) * call.output.elements
+
+
 elementwise(
-    "gelu", "aten.gelu", "Gelu com.microsoft::Gelu com.microsoft::FastGelu com.microsoft::BiasGelu", "GELU"
+    "gelu",
+    "aten.gelu",
+    "Gelu com.microsoft::Gelu com.microsoft::FastGelu com.microsoft::BiasGelu",
+    "GELU",
+    formula=_gelu,
+    summary="1 operation for each output number, and one more where a bias is added first.",
 )
 elementwise("mish", "aten.mish", "Mish")
 elementwise("softplus", "aten.softplus", "Softplus")
-elementwise("softsign", "aten.softsign", "Softsign")
-elementwise("glu", "aten.glu", "SwiGLU", operations=2)
+elementwise("softsign", "-", "Softsign")
+# An output number needs two input numbers that lie apart, so writing over them is not safe.
+elementwise("glu", "aten.glu", "SwiGLU", operations=2, overwrites=False)
 
 # comparison, logic, bits
 elementwise(
@@ -110,7 +155,8 @@ elementwise(
 elementwise(
     "bitwise",
     "aten.bitwise_and aten.bitwise_or aten.bitwise_not aten.bitwise_xor aten.bitwise_left_shift"
-    " aten.bitwise_right_shift aten.__lshift__ aten.__rshift__ aten.__and__ aten.__or__",
+    " aten.bitwise_right_shift aten.__lshift__ aten.__rshift__ aten.__and__ aten.__or__"
+    " aten.__xor__ aten.__ilshift__ aten.__irshift__ aten.__iand__ aten.__ior__ aten.__ixor__",
     "BitwiseAnd BitwiseOr BitwiseNot BitwiseXor BitShift",
     "BITWISE_XOR RIGHT_SHIFT STABLEHLO_SHIFT_LEFT",
 )
@@ -118,8 +164,15 @@ elementwise(
     "where", "aten.where aten.masked_fill aten.masked_scatter", "Where", "SELECT SELECT_V2 STABLEHLO_SELECT"
 )
 elementwise("is_special", "aten.isnan aten.isinf aten.isfinite", "IsNaN IsInf")
-elementwise("triangle", "aten.tril aten.triu", "Trilu", summary="One operation for each output number.")
-elementwise("bucketize", "aten.bucketize aten.searchsorted", "-", "BUCKETIZE")
+elementwise("triangle", "aten.tril aten.triu", "Trilu")
+elementwise(
+    "bucketize",
+    "aten.bucketize aten.searchsorted",
+    "-",
+    "BUCKETIZE",
+    overwrites=False,
+    summary="1 operation for each output number; the steps of the search are not counted.",
+)
 
 # change of number type
 elementwise(
@@ -127,14 +180,23 @@ elementwise(
     "aten._to_copy aten.to aten.type_as prims.convert_element_type",
     "Cast CastLike",
     "CAST STABLEHLO_CONVERT",
+    reads=reads_first,
 )
 elementwise(
     "quantize",
     "aten.quantize_per_tensor aten.quantize_per_channel quantized_decomposed.quantize_per_tensor"
     " quantized_decomposed.quantize_per_channel",
-    "QuantizeLinear DynamicQuantizeLinear com.microsoft::QuantizeLinear",
-    "QUANTIZE FAKE_QUANT",
+    "QuantizeLinear com.microsoft::QuantizeLinear",
+    "QUANTIZE",
     operations=2,
+)
+elementwise(
+    "dynamic_quantize",
+    "-",
+    "DynamicQuantizeLinear",
+    operations=4,
+    overwrites=False,
+    summary="4 operations for each output number: minimum and maximum, then scale and round.",
 )
 elementwise(
     "dequantize",
@@ -145,9 +207,13 @@ elementwise(
 )
 elementwise(
     "fake_quantize",
-    "aten.fake_quantize_per_tensor_affine aten.fake_quantize_per_channel_affine",
+    "aten.fake_quantize_per_tensor_affine aten.fake_quantize_per_channel_affine"
+    " aten.fake_quantize_per_tensor_affine_cachemask aten.fake_quantize_per_channel_affine_cachemask",
+    "-",
+    "FAKE_QUANT",
     operations=4,
 )
 elementwise("complex_part", "-", "-", "REAL IMAG")
 elementwise("dropout", "aten.native_dropout aten.feature_dropout aten.alpha_dropout")
-elementwise("rotary", "-", "RotaryEmbedding com.microsoft::RotaryEmbedding", operations=3)
+# Pairs of numbers turn together: writing one would spoil the other's input.
+elementwise("rotary", "-", "RotaryEmbedding com.microsoft::RotaryEmbedding", operations=3, overwrites=False)

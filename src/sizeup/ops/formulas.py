@@ -24,6 +24,11 @@ def per_input(operations: int = 1) -> Formula:
     return formula
 
 
+def between_inputs(call: Call) -> Dim:
+    """One operation for each further input and output number: n inputs are joined in n - 1 steps."""
+    return (sum(value is not None for value in call.inputs) - 1) * call.output.elements
+
+
 def bias_additions(index: int) -> Formula:
     """One addition for each output number where the bias, the input at `index`, is given."""
 
@@ -31,6 +36,11 @@ def bias_additions(index: int) -> Formula:
         return call.output.elements if call.given(index) else 0
 
     return formula
+
+
+def reads_first(call: Call) -> list[Dim]:
+    """The first input alone: of the others only the type or the shape matters."""
+    return [call.input(0).elements, *[0] * (len(call.inputs) - 1)]
 
 
 def reads_nothing(call: Call) -> list[Dim]:

@@ -15,6 +15,7 @@ def layout(
     summary: str,
     reads: Traffic | None = None,
     writes: Traffic | None = None,
+    updates: Traffic | None = None,
     views: bool = False,
     overwrites: bool = False,
 ) -> None:
@@ -26,6 +27,7 @@ def layout(
             summary,
             reads=reads,
             writes=writes,
+            updates=updates,
             torch=names(torch),
             onnx=names(onnx),
             tflite=names(tflite),
@@ -48,18 +50,18 @@ _COPIES = "Reads as many numbers as it writes; computes nothing."
 
 view(
     "view",
-    "aten.view aten.view_as aten.squeeze aten.unsqueeze aten.flatten aten.unflatten aten.detach aten.alias"
+    "aten.view aten.view_as aten.squeeze aten.unsqueeze aten.unflatten aten.detach aten.alias"
     " aten.lift_fresh aten.slice aten.select aten.narrow aten.split aten.split_with_sizes aten.chunk"
     " aten.tensor_split aten.unbind aten.transpose aten.permute aten.t aten.numpy_T aten.movedim"
     " aten.swapaxes aten.expand aten.expand_as aten.broadcast_to aten.diagonal aten.unfold aten.as_strided"
     " aten.view_as_real aten.view_as_complex aten.real aten.imag aten._unsafe_view aten._reshape_alias"
     " aten.resolve_conj aten.resolve_neg aten._conj aten.unsafe_split aten.unsafe_chunk"
     " aten.unsafe_split_with_sizes aten.hsplit aten.vsplit aten.moveaxis aten.swapdims aten.adjoint aten.mT"
-    " aten.mH aten.squeeze_copy",
+    " aten.mH aten.atleast_1d aten.atleast_2d aten.atleast_3d aten.dsplit",
 )
 view(
     "reshape",
-    "aten.reshape aten.reshape_as aten.contiguous",
+    "aten.reshape aten.reshape_as aten.contiguous aten.flatten aten.ravel",
     "Reshape Flatten Squeeze Unsqueeze",
     "RESHAPE SQUEEZE EXPAND_DIMS STABLEHLO_RESHAPE BITCAST",
 )
@@ -105,16 +107,16 @@ layout(
 layout(
     "rearrange",
     "aten.flip aten.fliplr aten.flipud aten.roll aten.rot90 aten.pixel_shuffle aten.pixel_unshuffle"
-    " aten.channel_shuffle aten.native_channel_shuffle aten.im2col aten.col2im aten.meshgrid"
+    " aten.channel_shuffle aten.native_channel_shuffle aten.im2col aten.meshgrid"
     " aten.cartesian_prod aten.combinations aten.diag_embed aten.diag aten.pad_sequence",
-    "SpaceToDepth DepthToSpace ReverseSequence Col2Im",
+    "SpaceToDepth DepthToSpace ReverseSequence",
     "SPACE_TO_DEPTH DEPTH_TO_SPACE BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND REVERSE_V2 REVERSE_SEQUENCE"
     " MATRIX_DIAG",
     summary=_COPIES,
 )
 layout(
     "copy",
-    "aten.clone aten.copy aten._to_dense aten.lift_fresh_copy aten.lift aten.set_",
+    "aten.clone aten.copy aten._to_dense aten.lift_fresh_copy aten.lift",
     "-",
     "-",
     reads=lambda call: [
@@ -137,20 +139,42 @@ layout(
     " aten.full_like aten.empty_like aten.empty_permuted aten.new_zeros aten.new_ones aten.new_full"
     " aten.new_empty aten.new_empty_strided aten.fill aten.zero aten.arange aten.linspace aten.logspace"
     " aten.eye aten.tril_indices aten.triu_indices aten.scalar_tensor aten.rand aten.randn aten.rand_like"
-    " aten.randn_like aten.randint aten.randperm aten.bernoulli aten.normal aten.uniform aten.exponential"
-    " aten.multinomial aten.hann_window aten.hamming_window aten._efficientzerotensor aten.resize"
-    " aten.one_hot aten.normal_functional",
+    " aten.randn_like aten.randint aten.randint_like aten.randperm aten.uniform aten.exponential"
+    " aten.hann_window aten.hamming_window aten.blackman_window aten.bartlett_window aten.kaiser_window"
+    " aten._efficientzerotensor aten.resize aten.normal_functional",
     "Constant ConstantOfShape Range EyeLike RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
-    " Bernoulli Multinomial OneHot BlackmanWindow HammingWindow HannWindow MelWeightMatrix",
-    "FILL ZEROS_LIKE RANGE ONE_HOT RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_IOTA",
+    " BlackmanWindow HammingWindow HannWindow MelWeightMatrix",
+    "FILL ZEROS_LIKE RANGE RANDOM_UNIFORM RANDOM_STANDARD_NORMAL STABLEHLO_IOTA STABLEHLO_RNG_BIT_GENERATOR",
     reads=reads_nothing,
-    summary="Writes its output; reads no tensor.",
+    summary="Writes its output; reads no tensor. The work of random numbers is not counted.",
+)
+layout(
+    "draw",
+    "aten.bernoulli aten.normal aten.multinomial aten.poisson",
+    "Bernoulli Multinomial",
+    "MULTINOMIAL",
+    summary="Reads a distribution, writes samples; the work of random numbers is not counted.",
+)
+layout(
+    "one_hot",
+    "aten.one_hot",
+    "OneHot",
+    "ONE_HOT",
+    summary="Reads the indices, writes their rows; computes nothing.",
+)
+layout(
+    "unpool",
+    "aten.max_unpool2d aten.max_unpool3d",
+    "MaxUnpool",
+    summary="Reads numbers and where they go, writes the whole; computes nothing.",
 )
 layout(
     "shape_of",
     "aten.sym_size aten.sym_numel aten.sym_stride aten.sym_storage_offset aten._local_scalar_dense aten.item"
     " aten.sym_constrain_range_for_size aten._assert_async aten._assert_scalar aten._assert_tensor_metadata"
-    " aten.is_nonzero aten.is_same_size",
+    " aten.is_nonzero aten.is_same_size aten.sym_constrain_range aten._functional_assert_async"
+    " aten._functional_assert_scalar aten._functional_sym_constrain_range aten.sym_is_contiguous"
+    " aten._functional_sym_constrain_range_for_size aten._shape_as_tensor",
     "Shape Size OptionalHasElement SequenceLength",
     "SHAPE RANK BROADCAST_ARGS",
     reads=reads_nothing,
@@ -159,11 +183,24 @@ layout(
 layout(
     "sequence",
     "-",
-    "SequenceConstruct SequenceAt SequenceEmpty SequenceInsert SequenceErase SplitToSequence"
-    " ConcatFromSequence",
+    "SequenceConstruct SequenceAt SequenceEmpty SequenceInsert SequenceErase",
     reads=reads_nothing,
     writes=writes_nothing,
     summary="Passes tensors along in a list.",
+)
+layout(
+    "split_to_sequence",
+    "-",
+    "SplitToSequence",
+    writes=lambda call: [call.input(0).elements],
+    summary=_COPIES,
+)
+layout(
+    "concat_from_sequence",
+    "-",
+    "ConcatFromSequence",
+    reads=reads_what_it_writes(),
+    summary=_COPIES,
 )
 layout(
     "variable",
@@ -174,5 +211,13 @@ layout(
     writes=writes_nothing,
     summary="Names a piece of memory that outlives a run.",
 )
-layout("read_variable", "-", "-", "READ_VARIABLE", reads=reads_what_it_writes(), summary="Reads a variable.")
-layout("assign_variable", "-", "-", "ASSIGN_VARIABLE", summary="Writes a variable; it has no output.")
+layout("read_variable", "-", "-", "READ_VARIABLE", reads=reads_what_it_writes(), summary=_COPIES)
+layout(
+    "assign_variable",
+    "-",
+    "-",
+    "ASSIGN_VARIABLE",
+    reads=lambda call: [0, call.input(1).elements],
+    updates=lambda call: [call.input(1).elements, 0],
+    summary="Reads a value and writes it into a variable; it has no output.",
+)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from sizeup.graph import Dim
-from sizeup.ops.formulas import reads_what_it_writes
+from sizeup.ops.formulas import per_input, per_output, reads_what_it_writes
 from sizeup.ops.rule import Call, OpRule, names, register
 
 
@@ -29,41 +31,83 @@ _lookup(
     "embedding_lookup",
     "-",
     "-",
-    "EMBEDDING_LOOKUP EMBEDDING_LOOKUP_SPARSE HASHTABLE_LOOKUP",
+    "EMBEDDING_LOOKUP",
     table=1,
     weight=1,
 )
 _lookup(
     "gather",
-    "aten.gather aten.index aten.index_select aten.take aten.take_along_dim aten.masked_select"
-    " aten._unsafe_index aten.nonzero aten.nonzero_static aten.unique_dim aten._unique2"
-    " aten.unique_consecutive",
-    "Gather GatherElements GatherND Compress NonZero Unique com.microsoft::GatherBlockQuantized",
-    "GATHER GATHER_ND WHERE UNIQUE",
+    "aten.gather aten.index aten.index_select aten.take aten.take_along_dim aten._unsafe_index",
+    "Gather GatherElements GatherND",
+    "GATHER GATHER_ND STABLEHLO_GATHER",
 )
 
 
-def _scatter(kind: str, torch: str, onnx: str, tflite: str, summary: str) -> None:
-    register(
-        OpRule(
-            kind,
-            "lookup",
-            summary,
-            torch=names(torch),
-            onnx=names(onnx),
-            tflite=names(tflite),
-            overwrites=True,
-        )
+def _rows(call: Call, index: int) -> Dim:
+    table = call.input(index)
+    return call.input(1).elements * math.prod(table.shape[1:])
+
+
+register(
+    OpRule(
+        "gather_dequantize",
+        "lookup",
+        "Rows looked up along the first axis, a scale and a shift for each number of them.",
+        elementwise=per_output(2),
+        # Of the table, its scales and its zero points only the rows that are asked for are read.
+        reads=lambda call: [
+            0 if value is None else value.elements if index == 1 else _rows(call, index)
+            for index, value in enumerate(call.inputs)
+        ],
+        onnx=names("com.microsoft::GatherBlockQuantized"),
+        weight=0,
     )
+)
+register(
+    OpRule(
+        "pick",
+        "lookup",
+        "One test of each input number; how many come out depends on data.",
+        elementwise=per_input(),
+        torch=names(
+            "aten.nonzero aten.nonzero_static aten.nonzero_numpy aten.argwhere aten.masked_select"
+            " aten.unique_dim aten._unique2 aten.unique_consecutive aten.unique_dim_consecutive"
+        ),
+        onnx=names("NonZero Unique Compress"),
+        tflite=names("WHERE UNIQUE"),
+    )
+)
 
 
-_scatter(
-    "scatter",
-    "aten.scatter aten.scatter_add aten.scatter_reduce aten.index_put aten._index_put_impl"
-    " aten._unsafe_index_put aten.index_add aten.index_fill aten.put",
-    "ScatterElements ScatterND",
-    "SCATTER_ND SPARSE_TO_DENSE DENSIFY",
-    "Reads its inputs, writes the updated whole; computes nothing.",
+register(
+    OpRule(
+        "scatter",
+        "lookup",
+        "Reads its inputs, writes the updated whole; computes nothing.",
+        torch=names(
+            "aten.scatter aten.index_put aten._index_put_impl aten._unsafe_index_put aten.index_fill aten.put"
+        ),
+        onnx=names("Scatter ScatterElements ScatterND"),
+        overwrites=True,
+    )
+)
+register(
+    OpRule(
+        "scatter_add",
+        "lookup",
+        "Reads its inputs, writes the updated whole; one operation for each number of the update.",
+        elementwise=lambda call: call.input(2).elements,
+        torch=names("aten.scatter_add aten.scatter_reduce aten.index_add aten.index_reduce"),
+        overwrites=True,
+    )
+)
+register(
+    OpRule(
+        "scatter_new",
+        "lookup",
+        "Reads indices and values, writes a new tensor that holds them; computes nothing.",
+        tflite=names("SCATTER_ND SPARSE_TO_DENSE DENSIFY"),
+    )
 )
 
 

@@ -22,7 +22,7 @@ from sizeup.ops.rule import Call, names, op_rule
         " com.microsoft::MatMulNBits com.microsoft::MatMulIntegerToFloat com.microsoft::DynamicQuantizeMatMul"
         " com.microsoft::QGemm com.microsoft::TransposeMatMul"
     ),
-    tflite=names("FULLY_CONNECTED BATCH_MATMUL"),
+    tflite=names("FULLY_CONNECTED BATCH_MATMUL STABLEHLO_DOT_GENERAL"),
     weight=1,
     elementwise=bias_additions(2),
 )
@@ -47,19 +47,30 @@ def outer(call: Call) -> Dim:
 )
 def grouped_matmul(call: Call) -> Dim:
     """Every row meets one group's matrix: output numbers x the shared inner dimension."""
-    return call.output.elements * call.input(0).shape[-1]
+    left, right = call.input(0).shape, call.input(1).shape
+    if len(left) == len(right) == 2:
+        # The groups share out the inner dimension: together they sum over it once.
+        return math.prod(call.output.shape[1:]) * left[-1]
+    return call.output.elements * left[-1]
 
 
 @op_rule("bilinear", family="matmul", torch=names("aten.bilinear"), weight=2, elementwise=bias_additions(3))
 def bilinear(call: Call) -> Dim:
     """For each sample and output feature x1^T W x2: first W x2 (both inner sizes), then a dot with x1."""
-    rows = call.output.elements // call.output.shape[-1]
+    rows = math.prod(call.output.shape[:-1])
     return rows * call.input(2).elements + call.output.elements * call.input(0).shape[-1]
 
 
-@op_rule("einsum", family="matmul", torch=names("aten.einsum"), onnx=names("Einsum"))
+def _sum_of_one(call: Call) -> Dim:
+    """With a single operand there is no product: one addition for each number where an axis is summed."""
+    terms: list[str] = call.attrs["terms"]
+    summed = len(terms) == 1 and not set(terms[0]) <= set(call.attrs["result"])
+    return call.input(0).elements if summed else 0
+
+
+@op_rule("einsum", family="matmul", torch=names("aten.einsum"), onnx=names("Einsum"), elementwise=_sum_of_one)
 def einsum(call: Call) -> Dim:
-    """Operands contracted left to right; each pair costs the product of all sizes that it touches."""
+    """Operands contracted left to right; each pair costs the product of all sizes that it keeps or shares."""
     operands: list[str] = call.attrs["terms"]
     sizes: dict[str, Dim] = {}
     for index, term in enumerate(operands):
@@ -69,8 +80,10 @@ def einsum(call: Call) -> Dim:
     total: Dim = 0
     left = operands[0]
     for index, right in enumerate(operands[1:], start=2):
-        touched = dict.fromkeys(left + right)
-        total = total + math.prod(sizes[letter] for letter in touched)
         wanted = set(call.attrs["result"]).union(*operands[index:])
+        # An axis of one operand that nobody wants is summed before the product.
+        shared = set(left) & set(right)
+        touched = [each for each in dict.fromkeys(left + right) if each in wanted or each in shared]
+        total = total + math.prod(sizes[letter] for letter in touched)
         left = "".join(letter for letter in touched if letter in wanted)
     return total

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from sizeup.graph import Dim
+from sizeup.ops.formulas import bias_additions
 from sizeup.ops.rule import Call, Formula, names, op_rule
 
 
@@ -71,9 +72,13 @@ def rnn(call: Call) -> Dim:
     return _rows(call) * _matrix_elements(call)
 
 
-@op_rule(
-    "svdf", family="recurrent", tflite=names("SVDF"), weight=1, elementwise=lambda call: call.output.elements
-)
+def _sum_of_ranks(call: Call) -> Dim:
+    """The filters of a unit are summed (filters - units additions a row), then a bias is added."""
+    filters = call.input(0).shape[0] * call.input(1).shape[0]
+    return filters - call.output.elements + bias_additions(3)(call)
+
+
+@op_rule("svdf", family="recurrent", tflite=names("SVDF"), weight=1, elementwise=_sum_of_ranks)
 def svdf(call: Call) -> Dim:
     """A filter over the features, then one over the remembered steps, for each batch row."""
     return call.input(0).shape[0] * (call.input(1).elements + call.input(2).elements)

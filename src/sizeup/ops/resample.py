@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sizeup.graph import Dim
-from sizeup.ops.rule import Call, OpRule, names, register
+from sizeup.ops.rule import Call, OpRule, UnknownShape, names, register
 
 
 def _taps(call: Call) -> Dim:
@@ -36,13 +36,30 @@ _resample(
     "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR",
 )
 _resample("grid_sample", "aten.grid_sampler aten.grid_sampler_2d aten.grid_sampler_3d", "GridSample", "-")
-_resample("roi_align", "torchvision.roi_align torchvision.roi_pool torchvision.ps_roi_align", "RoiAlign", "-")
+_resample("roi_align", "torchvision.roi_align torchvision.ps_roi_align", "RoiAlign", "-")
+
+
+def _regions(call: Call) -> Dim:
+    raise UnknownShape
+
+
+register(
+    OpRule(
+        "roi_pool",
+        "resample",
+        "Unknown: how many numbers each region covers depends on data.",
+        elementwise=_regions,
+        torch=names("torchvision.roi_pool torchvision.ps_roi_pool"),
+        onnx=names("MaxRoiPool"),
+    )
+)
 register(
     OpRule(
         "affine_grid",
         "resample",
-        "A 2x3 product for each grid point.",
-        elementwise=lambda call: 5 * call.output.elements,
+        "A row of the affine matrix times a grid point for each output number.",
+        # n products and n - 1 sums, n being 3 in the plane and 4 in space.
+        elementwise=lambda call: (2 * call.input(0).shape[-1] - 1) * call.output.elements,
         torch=names("aten.affine_grid_generator"),
         onnx=names("AffineGrid"),
     )

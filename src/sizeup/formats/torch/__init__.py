@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sizeup.errors import LoadError, MissingLibrary, UnknownFormat
+from sizeup.errors import LoadError, MissingLibrary, NumbersMissing, UnknownFormat
 from sizeup.graph import Graph
 
 if TYPE_CHECKING:
-    from sizeup.formats.torch.sources import Built
+    from sizeup.formats.torch.zoo import Built
 
 
 def _require_torch() -> None:
@@ -73,7 +73,7 @@ def load_named(
 
 
 def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -> Graph:
-    from sizeup.formats.torch.eager import REAL_RUN_BYTES, NumbersMissing, record
+    from sizeup.formats.torch.eager import REAL_RUN_BYTES, record
 
     try:
         return record(built.module, inputs, kwargs, name=built.name, mode=built.mode)

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils import _pytree as pytree
 
-from sizeup.errors import LoadError, SizeupError
+from sizeup.errors import LoadError, NumbersMissing, SizeupError
 from sizeup.formats.torch.inputs import Arguments, arguments, named_leaves, prepare
 from sizeup.formats.torch.record import NeedsNumbers, Recorder, module_scopes, untouched
 from sizeup.formats.torch.translate import dtype_of
@@ -37,10 +37,6 @@ _NEEDS_NUMBERS = (
 )
 REAL_RUN_BYTES = 4 << 30
 _REAL_RUN_NOTE = "recorded from a run with real numbers, because what it computes depends on them: {why}"
-
-
-class NumbersMissing(LoadError):
-    """A model without weights asks for numbers while it runs."""
 
 
 def fake_mode() -> FakeTensorMode:

@@ -13,8 +13,8 @@ import torch
 
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.torch.eager import fake_mode
-from sizeup.formats.torch.sources import Built, import_torchvision
 from sizeup.formats.torch.weightless import construct
+from sizeup.formats.torch.zoo import Built, import_torchvision
 
 _TOKENS = 128
 _SECOND = 16_000  # samples of speech

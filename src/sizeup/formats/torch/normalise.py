@@ -25,13 +25,9 @@ Normaliser: TypeAlias = Callable[[str, Arguments], Normal]
 
 def _conv(name: str, given: Arguments) -> Normal:
     weight = given["weight"]
-    attrs = {
-        "groups": given.get("groups", 1),
-        "kernel": tuple(weight.shape[2:]),
-        "stride": given.get("stride"),
-        "padding": given.get("padding"),
-        "dilation": given.get("dilation"),
-    }
+    attrs = {"groups": given.get("groups", 1), "kernel": tuple(weight.shape[2:])}
+    # For whoever reads an explanation; defaults that the caller left out are no news.
+    attrs |= {name: given[name] for name in ("stride", "padding", "dilation") if name in given}
     if given.get("transposed"):
         return Normal({**attrs, "in_channels": weight.shape[0]}, kind="conv_transpose")
     return Normal({**attrs, "out_channels": weight.shape[0]})

@@ -1,0 +1,121 @@
+"""The public verbs: each takes a model, however it is given, and returns frozen data."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sizeup import cost, dtypes, formats
+from sizeup.cost import Cost
+from sizeup.errors import Incomplete, RuleError, SizeupError
+from sizeup.formats import Inputs
+from sizeup.graph import Graph
+from sizeup.report import Report, report_of
+from sizeup.report.explain import Explanation
+from sizeup.report.explain import explain as _explain
+
+# A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
+Source: TypeAlias = Any
+
+_CHUNK = 1 << 20
+
+
+def load(
+    source: Source,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Graph:
+    """Read a model and return its graph; inputs are tensors or shapes, `bind` sizes free dimensions."""
+    return formats.load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+
+
+def count(
+    source: Source,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Cost:
+    """Count a model's operators: columns of MACs, elementwise operations, parameters and elements moved."""
+    return cost.count(load(source, inputs=inputs, kwargs=kwargs, bind=bind))
+
+
+def analyze(
+    source: Source,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: str | None = None,
+    strict: bool = False,
+) -> Report:
+    """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns."""
+    asked = None if precision is None else dtypes.precision(precision)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    report = report_of(graph, cost.count(graph), asked, sha256=_sha256(source))
+    if strict:
+        _demand_complete(report)
+    return report
+
+
+def explain(
+    source: Source,
+    op: int | str,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: str | None = None,
+) -> Explanation:
+    """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators."""
+    report = source if isinstance(source, Report) else None
+    if report is None:
+        report = analyze(source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision)
+    return _explain(report, op)
+
+
+def load_rules(path: str | os.PathLike[str]) -> None:
+    """Run a Python file that registers rules for operators of your own with `@sizeup.op_rule`."""
+    file = Path(path)
+    if not file.is_file():
+        raise RuleError(f"{file}: no such file of rules")
+    name = f"sizeup_rules_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise RuleError(f"{file}: rules are a Python file, with the ending .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SizeupError:
+        raise
+    # It is the user's code: whatever it raises is news about that file, not a fault of ours.
+    except Exception as error:
+        raise RuleError(f"{file}: the rules cannot be used: {type(error).__name__}: {error}") from error
+
+
+def _demand_complete(report: Report) -> None:
+    if report.unknown:
+        listed = "; ".join(f"{each.count:,} x {each.kind} ({each.reason})" for each in report.unknown)
+        raise Incomplete(
+            f"{report.name}: {len(report.ops) - report.known_ops:,} of {len(report.ops):,} operators"
+            f" are not counted: {listed}"
+        )
+
+
+def _sha256(source: Source) -> str | None:
+    """The digest of the file that was read, without the files that it refers to; None for anything else."""
+    if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
+        return None
+    digest = hashlib.sha256()
+    with Path(source).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,71 @@
+"""The command line: one file a verb, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from sizeup.cli import analyze, explain, ops
+
+__all__ = ["app", "main"]
+
+# Beyond the verbs' own codes: 1 is kept for checks that fail, so a crash must not look like one.
+_CRASHED = 70
+
+_HINT = """\
+sizeup tells what a neural network costs before you deploy it. Try
+
+  sizeup analyze model.tflite          what a file costs, operator by operator
+  sizeup analyze torchvision:resnet50  PyTorch code, without its weights
+  sizeup explain model.onnx 12         where the numbers of operator 12 are from
+
+sizeup --help lists all verbs, sizeup VERB --help all options of one.
+"""
+
+app = typer.Typer(
+    name="sizeup",
+    help="Size up a neural network before you deploy it.",
+    epilog="Example: sizeup analyze model.onnx --bind batch=1 --precision int8",
+    pretty_exceptions_enable=False,
+)
+app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
+app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import sizeup
+
+        typer.echo(f"sizeup {sizeup.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(_HINT, nl=False)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    if hasattr(sys.stdout, "reconfigure"):
+        # A name in a model may hold letters that the terminal's encoding lacks.
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        app(arguments, prog_name="sizeup")
+    except Exception:
+        traceback.print_exc()
+        print(
+            "sizeup: this is a fault of sizeup itself; please report it with the lines above", file=sys.stderr
+        )
+        sys.exit(_CRASHED)

@@ -1,0 +1,72 @@
+"""`sizeup analyze`: what a model costs."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sizeup.cli.exits import verb
+from sizeup.cli.options import Bind, Inputs, Model, Precision, Rules, bindings, model_inputs
+
+EXAMPLE = "Example: sizeup analyze model.onnx --bind batch=1 -o report.json"
+
+
+class By(str, Enum):
+    """What a row of the table is."""
+
+    op = "op"
+    module = "module"
+    kind = "kind"
+
+
+@verb
+def analyze(
+    model: Model,
+    precision: Precision = None,
+    input: Inputs = None,
+    bind: Bind = None,
+    by: Annotated[
+        By | None, typer.Option(help="What a row of the table is; chosen by size without it.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(min=1, help="Cut module paths after so many names.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Show the costliest rows only.")] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a .json, .csv or .md file; repeatable."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
+    ] = False,
+    rules: Rules = None,
+) -> None:
+    """Count a model's MACs, parameters and bytes, and say whether every operator was counted."""
+    if depth is not None and by not in (None, By.module):
+        raise typer.BadParameter(
+            f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
+        )
+    from sizeup import api
+    from sizeup.cli import terminal
+    from sizeup.report import data, files
+
+    for path in output or ():
+        files.writer_of(path)
+    arguments = model_inputs(input)
+    bound = bindings(bind)
+    with terminal.busy(f"reading {model}"):
+        for path in rules or ():
+            api.load_rules(path)
+        report = api.analyze(model, **arguments, bind=bound, precision=precision, strict=strict)
+    for path in output or ():
+        report.save(path)
+    if json:
+        sys.stdout.writelines(data.json_lines(report))
+        return
+    from sizeup.report.console import render
+
+    console = terminal.output()
+    render(report, console, by=by.value if by else None, depth=depth, top=top)

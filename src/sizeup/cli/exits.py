@@ -1,0 +1,49 @@
+"""How a verb ends: errors become one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import ParamSpec
+
+import typer
+
+from sizeup.errors import Incomplete, SizeupError
+
+BAD_INPUT = 2
+INCOMPLETE = 3
+# As a shell reports a program that a signal ended: SIGINT is 2, SIGPIPE 13.
+_INTERRUPTED = 128 + 2
+_PIPE_CLOSED = 128 + 13
+
+_Parameters = ParamSpec("_Parameters")
+
+
+def verb(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
+    """Make a function a verb: whatever it raises on purpose ends the program without a traceback."""
+
+    @functools.wraps(function)
+    def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+            sys.stdout.flush()
+        except SizeupError as error:
+            # Here and not above: completion and --help do without the packages that this needs.
+            from sizeup.cli.terminal import complain
+
+            complain(str(error))
+            raise typer.Exit(INCOMPLETE if isinstance(error, Incomplete) else BAD_INPUT) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(_INTERRUPTED) from None
+        except BrokenPipeError:
+            _forget_output()
+            raise typer.Exit(_PIPE_CLOSED) from None
+
+    return run
+
+
+def _forget_output() -> None:
+    """Send what is left to nowhere, so that the interpreter's last flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

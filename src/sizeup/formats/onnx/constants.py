@@ -1,0 +1,228 @@
+"""Constants of a model: where their numbers are kept, and how to fetch them once somebody asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import NodeProto, SparseTensorProto, TensorProto, numpy_helper
+
+from sizeup.errors import CorruptModel, LoadError
+from sizeup.formats.onnx.value_types import dtype_of
+
+Array: TypeAlias = np.ndarray[Any, Any]
+# The folder that the model was named in, then the one that its file really is in; empty for bytes.
+Home: TypeAlias = tuple[Path, ...]
+
+# Shapes, axes and scales are this small; weights that matter are not.
+SMALL = 1024
+# More numbers than this in one constant can only be a broken file.
+_MOST = 2**56
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A constant of the file: its type, its shape, and a reader that fetches its numbers when asked."""
+
+    name: str
+    element: int
+    dims: tuple[int, ...]
+    read: Callable[[], Array]
+    stored_bytes: int | None = None
+    written_as_node: bool = False
+    declared_role: str = ""  # PARAMETER, BUFFER, ... where the exporter wrote it down
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.dims)
+
+
+class Origins:
+    """The weights taken out of a model, by the number that their stand-ins carry."""
+
+    KEY = "sizeup"
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._tensors: list[TensorProto | SparseTensorProto] = []
+
+    def stand_in(self, tensor: TensorProto) -> TensorProto:
+        """A tensor of the same name, type and shape without the numbers; small ones stay as they are."""
+        if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) <= SMALL:
+            return tensor
+        return self._light(tensor.name, tensor.dims, tensor.data_type, tensor)
+
+    def stand_in_for_sparse(self, sparse: SparseTensorProto) -> TensorProto:
+        """A dense tensor without numbers in the place of a sparse one."""
+        values = sparse.values
+        return self._light(values.name, sparse.dims, values.data_type, sparse)
+
+    def _light(
+        self, name: str, dims: Iterable[int], element: int, origin: TensorProto | SparseTensorProto
+    ) -> TensorProto:
+        light = TensorProto(name=name, dims=dims, data_type=element)
+        light.data_location = TensorProto.EXTERNAL
+        light.external_data.add(key=self.KEY, value=str(len(self._tensors)))
+        self._tensors.append(origin)
+        return light
+
+    def of(self, tensor: TensorProto) -> TensorProto | SparseTensorProto:
+        """The tensor for which this one stands in, or itself."""
+        if tensor.data_location != TensorProto.EXTERNAL or len(tensor.external_data) != 1:
+            return tensor
+        entry = tensor.external_data[0]
+        if entry.key != self.KEY or not entry.value.isdecimal() or int(entry.value) >= len(self._tensors):
+            return tensor
+        return self._tensors[int(entry.value)]
+
+
+def stored(tensor: TensorProto, origins: Origins, role: str = "") -> Stored:
+    """The handle of a constant, in the model itself or in a file beside it."""
+    origin = origins.of(tensor)
+    if isinstance(origin, SparseTensorProto):
+        return stored_sparse(origin, origins)
+    name = origin.name
+    dims = _checked_dims(name, tuple(origin.dims))
+    if origin.data_location != TensorProto.EXTERNAL:
+        return Stored(name, origin.data_type, dims, partial(_from_message, origin), declared_role=role)
+    region = _region(origin, origins.home)
+    reader = partial(_from_file, name, origin.data_type, dims, region)
+    return Stored(name, origin.data_type, dims, reader, region.length, declared_role=role)
+
+
+def stored_sparse(sparse: SparseTensorProto, origins: Origins) -> Stored:
+    """The handle of a sparse constant; its shape is the dense one, its bytes those of the file."""
+    values = stored(sparse.values, origins)
+    indices = stored(sparse.indices, origins)
+    dims = _checked_dims(values.name, tuple(sparse.dims))
+    held = sum(each.elements * dtype_of(each.element).bits for each in (values, indices))
+    reader = partial(_from_sparse, dims, values, indices)
+    return Stored(values.name, values.element, dims, reader, (held + 7) // 8)
+
+
+def stored_in_node(node: NodeProto, origins: Origins) -> Stored:
+    """The handle of what a Constant operator holds."""
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            found = stored(attribute.t, origins)
+        elif attribute.name == "sparse_value":
+            found = stored_sparse(attribute.sparse_tensor, origins)
+        elif attribute.name.startswith("value_"):
+            found = _from_attribute(onnx.helper.get_attribute_value(attribute))
+        else:
+            continue
+        name = node.output[0]
+        return Stored(name, found.element, found.dims, found.read, found.stored_bytes, written_as_node=True)
+    raise CorruptModel(f"Constant operator {node.name or node.output[0]!r} holds no value")
+
+
+def _from_attribute(value: Any) -> Stored:
+    """A number, a string or a list of either; ONNX fixes integers at 64 bits and floats at 32."""
+    items = value if isinstance(value, list) else [value]
+    if items and isinstance(items[0], bytes):
+        array: Array = np.array(value, dtype=object)
+        element: int = TensorProto.STRING
+    elif items and isinstance(items[0], float):
+        array, element = np.array(value, np.float32), TensorProto.FLOAT
+    else:
+        array, element = np.array(value, np.int64), TensorProto.INT64
+    return Stored("", element, array.shape, lambda: array)
+
+
+def _checked_dims(name: str, dims: tuple[int, ...]) -> tuple[int, ...]:
+    if any(size < 0 for size in dims) or math.prod(dims) > _MOST:
+        raise CorruptModel(f"constant {name!r} has the impossible shape {list(dims)}")
+    return dims
+
+
+def _from_message(tensor: TensorProto) -> Array:
+    try:
+        array: Array = numpy_helper.to_array(tensor)
+    except Exception as error:  # whatever the library makes of numbers that do not fit their shape
+        raise CorruptModel(f"constant {tensor.name!r} cannot be read: {error}") from error
+    return array
+
+
+def _from_sparse(dims: tuple[int, ...], values: Stored, indices: Stored) -> Array:
+    numbers, places = values.read(), indices.read()
+    dense: Array = np.zeros(dims, numbers.dtype)
+    try:
+        if places.ndim == 1:
+            dense.reshape(-1)[places] = numbers
+        else:
+            dense[tuple(places.T)] = numbers
+    except (IndexError, ValueError) as error:
+        raise CorruptModel(f"sparse constant {values.name!r} has indices outside its shape") from error
+    return dense
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Where in which file the numbers of an external constant are."""
+
+    home: Home
+    location: str
+    offset: int
+    length: int | None
+
+
+def _region(tensor: TensorProto, home: Home) -> _Region:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    try:
+        offset, length = (
+            int(entries.get("offset") or 0),
+            int(entries["length"]) if "length" in entries else None,
+        )
+    except ValueError as error:
+        raise CorruptModel(f"constant {tensor.name!r}: its place in {location!r} is not a number") from error
+    if not location or offset < 0 or (length is not None and length < 0):
+        raise CorruptModel(f"constant {tensor.name!r} does not say where in which file its numbers are")
+    posix, windows = PurePosixPath(location), PureWindowsPath(location)
+    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts:
+        raise CorruptModel(
+            f"constant {tensor.name!r} points outside the model's folder ({location!r}), which is refused;"
+            " external data must lie beside the model"
+        )
+    return _Region(home, location, offset, length)
+
+
+def _path(name: str, region: _Region) -> Path:
+    if not region.home:
+        raise LoadError(
+            f"constant {name!r} is kept in the file {region.location!r}, but the model was given without a"
+            " folder; load it by its path"
+        )
+    path = region.home[0] / region.location
+    if not path.is_file():
+        raise LoadError(f"{path}: the file with the numbers of constant {name!r} is missing; put it there")
+    # A link that leads elsewhere is no better than a path that does; but in a cache of links, the model
+    # itself is one, and its data lies beside what it points to.
+    if not any(path.resolve().is_relative_to(folder.resolve()) for folder in region.home):
+        raise CorruptModel(f"constant {name!r}: {path} leads outside the model's folder, which is refused")
+    return path
+
+
+def _from_file(name: str, element: int, dims: tuple[int, ...], region: _Region) -> Array:
+    """The numbers mapped from their file: only what is touched is read."""
+    path = _path(name, region)
+    bits = dtype_of(element).bits
+    needed = (math.prod(dims) * bits + 7) // 8
+    held = region.length if region.length is not None else path.stat().st_size - region.offset
+    if bits == 0 or held < needed or region.offset + needed > path.stat().st_size:
+        raise CorruptModel(f"{path}: holds fewer numbers than constant {name!r} of shape {list(dims)} needs")
+    if needed == 0:
+        return np.zeros(dims, onnx.helper.tensor_dtype_to_np_dtype(element))
+    content = np.memmap(path, np.uint8, "r", region.offset, (needed,))
+    if bits < 8:
+        packed = TensorProto(name=name, dims=dims, data_type=element, raw_data=content.tobytes())
+        return _from_message(packed)
+    array: Array = content.view(onnx.helper.tensor_dtype_to_np_dtype(element)).reshape(dims)
+    return array

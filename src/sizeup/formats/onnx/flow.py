@@ -1,0 +1,175 @@
+"""Control flow: which blocks run how often, and what types come out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from onnx import TensorProto
+
+from sizeup.formats.onnx.blocks import Block, Node
+from sizeup.formats.onnx.constants import Array
+from sizeup.formats.onnx.frames import Frame
+from sizeup.formats.onnx.value_types import Dims, ValueType, joined, make, unknown
+
+_TRUE = np.array(True)
+# Shapes that still change after so many rounds are taken as unknown.
+_ROUNDS = 4
+
+
+class InferBlock(Protocol):
+    """Infers a block within a frame, from the types (and certain values) of its inputs."""
+
+    def __call__(
+        self, block: Block, inputs: list[ValueType], outer: Frame, values: Mapping[str, Array]
+    ) -> Frame:
+        """The frame of the block, filled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The types of an operator's outputs, and its blocks with how often each runs (None: data decides)."""
+
+    types: list[ValueType]
+    runs: list[tuple[str, Block, int | None]]
+
+
+def follow(node: Node, frame: Frame, opset: int, infer: InferBlock) -> Flow:
+    """Follow an operator that runs blocks."""
+    if node.op == "If" and {"then_branch", "else_branch"} <= node.blocks.keys():
+        return _if(node, frame, infer)
+    if node.op == "Loop" and "body" in node.blocks:
+        return _loop(node, frame, infer)
+    if node.op == "Scan" and "body" in node.blocks:
+        return _batched_scan(node, frame, infer) if opset < 9 else _scan(node, frame, infer)
+    runs: list[tuple[str, Block, int | None]] = []
+    for name, block in node.blocks.items():
+        infer(block, [], frame, {})
+        runs.append((name, block, None))
+    return Flow([], runs)
+
+
+def _truth(frame: Frame, name: str) -> bool | None:
+    value = frame.value(name) if name else None
+    return bool(value) if value is not None and value.size == 1 else None
+
+
+def _if(node: Node, frame: Frame, infer: InferBlock) -> Flow:
+    condition = _truth(frame, node.inputs[0]) if node.inputs else None
+    names = ["then_branch", "else_branch"]
+    if condition is not None:
+        names = ["then_branch"] if condition else ["else_branch"]
+    branches = []
+    for name in names:
+        inner = infer(node.blocks[name], [], frame, {})
+        branches.append([inner.type(each) for each in inner.block.outputs])
+    types = branches[0]
+    for other in branches[1:]:
+        types = [joined(a, b) for a, b in zip(types, other, strict=False)]
+    return Flow(types, [(name, node.blocks[name], 1) for name in names])
+
+
+def _loop(node: Node, frame: Frame, infer: InferBlock) -> Flow:
+    """Inputs: trip count, condition, states. The body gets iteration, condition, states, and gives back
+    condition, states, and one slice of each stacked output."""
+    body = node.blocks["body"]
+    trips, condition, *states = [*node.inputs, "", ""][: max(2, len(node.inputs))]
+    fixed = [make(TensorProto.INT64, ()), make(TensorProto.BOOL, ())]
+    # Whenever the body runs its condition holds, so what it computes from that is certain too.
+    certain = {body.inputs[1]: _TRUE} if len(body.inputs) > 1 else {}
+    inner, types = _settle(body, fixed, [frame.type(each) for each in states], 1, frame, certain, infer)
+    goes_on = _truth(inner, body.outputs[0]) if body.outputs else None
+    runs = _trip_count(frame, trips, condition, goes_on)
+    slices = [inner.type(each) for each in body.outputs[1 + len(states) :]]
+    return Flow(types + [_stacked(each, 0, runs) for each in slices], [("body", body, runs)])
+
+
+def _trip_count(frame: Frame, trips: str, condition: str, goes_on: bool | None) -> int | None:
+    limit = frame.value(trips) if trips else None
+    most = int(limit.reshape(-1)[0]) if limit is not None and limit.size == 1 else None
+    enters = _truth(frame, condition) if condition else True
+    if enters is False or (most is not None and most <= 0):
+        return 0
+    if enters is None or goes_on is None or (trips and most is None):
+        return None
+    return most if goes_on else 1
+
+
+def _scan(node: Node, frame: Frame, infer: InferBlock) -> Flow:
+    """Inputs: states, then sequences; the body gets states and one slice of each sequence."""
+    body = node.blocks["body"]
+    count = len(node.inputs) - node.integer("num_scan_inputs")
+    states, sequences = node.inputs[:count], node.inputs[count:]
+    axes = node.integers("scan_input_axes") or (0,) * len(sequences)
+    types = [frame.type(each) for each in sequences]
+    runs = _length(zip(types, axes, strict=False))
+    slices = [_without(each, axis) for each, axis in zip(types, axes, strict=False)]
+    inner, final = _settle(body, [], [frame.type(each) for each in states], 0, frame, {}, infer, slices)
+    stacks = [inner.type(each) for each in body.outputs[count:]]
+    places = node.integers("scan_output_axes") or (0,) * len(stacks)
+    stacked = [_stacked(each, place, runs) for each, place in zip(stacks, places, strict=False)]
+    return Flow(final + stacked, [("body", body, runs)])
+
+
+def _batched_scan(node: Node, frame: Frame, infer: InferBlock) -> Flow:
+    """The Scan of operator set 8: sequence lengths first, and a batch axis before all others."""
+    body = node.blocks["body"]
+    count = len(node.inputs) - node.integer("num_scan_inputs")
+    states = [frame.type(each) for each in node.inputs[1:count]]
+    sequences = [frame.type(each) for each in node.inputs[count:]]
+    batch, steps = _length((each, 0) for each in sequences), _length((each, 1) for each in sequences)
+    slices = [_without(_without(each, 0), 0) for each in sequences]
+    inner, final = _settle(body, [], [_without(each, 0) for each in states], 0, frame, {}, infer, slices)
+    stacks = [inner.type(each) for each in body.outputs[len(states) :]]
+    runs = None if batch is None or steps is None else batch * steps
+    types = [_stacked(each, 0, batch) for each in final]
+    types += [_stacked(_stacked(each, 0, steps), 0, batch) for each in stacks]
+    return Flow(types, [("body", body, runs)])
+
+
+def _settle(
+    body: Block,
+    before: list[ValueType],
+    states: list[ValueType],
+    first: int,
+    frame: Frame,
+    certain: Mapping[str, Array],
+    infer: InferBlock,
+    after: list[ValueType] | None = None,
+) -> tuple[Frame, list[ValueType]]:
+    """Types of states that hold in every round: a dimension that the body changes is not known."""
+    for _ in range(_ROUNDS):
+        inner = infer(body, [*before, *states, *(after or [])], frame, certain)
+        results = [inner.type(each) for each in body.outputs[first : first + len(states)]]
+        results += [unknown()] * (len(states) - len(results))
+        settled = [joined(a, b) for a, b in zip(states, results, strict=True)]
+        if [each.dims for each in settled] == [each.dims for each in states]:
+            return inner, states
+        states = settled
+    states = [make(each.element, None) if each.element else unknown() for each in states]
+    return infer(body, [*before, *states, *(after or [])], frame, certain), states
+
+
+def _length(sequences: Iterable[tuple[ValueType, int]]) -> int | None:
+    for known, axis in sequences:
+        if known.dims is not None and -len(known.dims) <= axis < len(known.dims):
+            return known.dims[axis]
+    return None
+
+
+def _without(known: ValueType, axis: int) -> ValueType:
+    if known.dims is None or not -len(known.dims) <= axis < len(known.dims):
+        return make(known.element, None) if known.element else unknown()
+    axis %= len(known.dims)
+    return make(known.element, known.dims[:axis] + known.dims[axis + 1 :])
+
+
+def _stacked(known: ValueType, axis: int, length: int | None) -> ValueType:
+    if known.dims is None or not known.element:
+        return known
+    place = axis % (len(known.dims) + 1)
+    dims: Dims = (*known.dims[:place], length, *known.dims[place:])
+    return make(known.element, dims)

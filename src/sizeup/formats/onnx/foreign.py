@@ -1,0 +1,256 @@
+"""Shapes of operators that ONNX's inference does not know: those of ONNX Runtime that models really use.
+
+Where such an operator is one of ONNX's own with something fused to it, that operator stands in for it;
+otherwise its outputs are worked out here. Only what is certain is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from onnx import NodeProto, TensorProto
+
+from sizeup.formats.onnx.blocks import Node
+from sizeup.formats.onnx.value_types import Dims, ValueType, make, unknown
+
+_Types: TypeAlias = list[ValueType]
+_Outputs: TypeAlias = Callable[[Node, _Types], _Types]
+
+_DOMAIN = "com.microsoft::"
+_OUTPUTS: dict[str, _Outputs] = {}
+# The operator of ONNX that stands in, and which inputs it takes.
+_EQUIVALENTS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "FusedConv": ("Conv", (0, 1, 2)),
+    "QLinearConv": ("QLinearConv", tuple(range(9))),
+    "FusedGemm": ("Gemm", (0, 1, 2)),
+    "QGemm": ("Gemm", (0, 3)),
+    "QLinearAdd": ("Add", (0, 3)),
+    "QLinearMul": ("Mul", (0, 3)),
+    "QLinearWhere": ("Where", (0, 1, 4)),
+    "QLinearConcat": ("Concat", ()),  # every third input from the third on
+    "QLinearAveragePool": ("AveragePool", (0,)),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
+    "DynamicQuantizeMatMul": ("MatMul", (0, 1)),
+    "GatherND": ("GatherND", (0, 1)),
+    "BiasGelu": ("Add", (0, 1)),
+}
+_FUSED = ("activation", "channels_last")
+
+
+def stand_in_for(node: Node, types: _Types) -> _Types | NodeProto | None:
+    """The types of a foreign operator's outputs, an operator of ONNX with the same ones, or None."""
+    known = _OUTPUTS.get(node.op)
+    if known is not None:
+        return known(node, types + [unknown()] * (12 - len(types)))
+    op = node.op.removeprefix(_DOMAIN)
+    if op == node.op or op not in _EQUIVALENTS or node.integer("channels_last"):
+        return None
+    standard, taken = _EQUIVALENTS[op]
+    places = taken or range(2, len(node.inputs), 3)
+    names = [node.inputs[index] if index < len(node.inputs) else "" for index in places]
+    while names and not names[-1]:
+        names.pop()
+    kept = [each for each in node.proto.attribute if not each.name.startswith(_FUSED)]
+    return NodeProto(op_type=standard, input=names, output=node.outputs, attribute=kept)
+
+
+def _shaped(names: str) -> Callable[[_Outputs], _Outputs]:
+    """Register a function for ONNX Runtime's operators; '.' marks those that it files under ONNX's own."""
+
+    def register(function: _Outputs) -> _Outputs:
+        for name in names.split():
+            _OUTPUTS[name[1:] if name.startswith(".") else _DOMAIN + name] = function
+        return function
+
+    return register
+
+
+@_shaped(
+    "Gelu FastGelu QuickGelu BiasSoftmax BiasAdd QLinearSigmoid QLinearLeakyRelu QLinearSoftmax GroupNorm"
+    " RotaryEmbedding Inverse Trilu MoE QMoE"
+)
+def _like_the_first(_: Node, types: _Types) -> _Types:
+    return [types[0]]
+
+
+@_shaped("SkipGroupNorm")
+def _twice_the_first(_: Node, types: _Types) -> _Types:
+    return [types[0], types[0]]
+
+
+@_shaped("SkipLayerNormalization SkipSimplifiedLayerNormalization .SimplifiedLayerNormalization")
+def _norm(_: Node, types: _Types) -> _Types:
+    """The normalised tensor, mean and deviation of each row, and the sum that was normalised."""
+    data = types[0]
+    row = make(TensorProto.FLOAT, None if not data.dims else (*data.dims[:-1], 1))
+    return [data, row, row, data]
+
+
+@_shaped("BiasSplitGelu")
+def _halved(_: Node, types: _Types) -> _Types:
+    dims = types[0].dims
+    if not dims or dims[-1] is None:
+        return []
+    return [make(types[0].element, (*dims[:-1], dims[-1] // 2))]
+
+
+@_shaped("QuantizeLinear")
+def _quantised(_: Node, types: _Types) -> _Types:
+    return [make(types[2].element or TensorProto.UINT8, types[0].dims)]
+
+
+@_shaped("DequantizeLinear")
+def _dequantised(_: Node, types: _Types) -> _Types:
+    return [make(types[1].element, types[0].dims)]
+
+
+@_shaped("FusedMatMul TransposeMatMul")
+def _product(node: Node, types: _Types) -> _Types:
+    left = _turned(types[0].dims, node.integer("transA"), node.integer("transBatchA"))
+    right = _turned(types[1].dims, node.integer("transB"), node.integer("transBatchB"))
+    return [make(types[0].element, _matmul(left, right))]
+
+
+@_shaped("MatMulIntegerToFloat")
+def _product_of_integers(_: Node, types: _Types) -> _Types:
+    return [make(types[2].element, _matmul(types[0].dims, types[1].dims))]
+
+
+@_shaped("MatMulNBits MatMulBnb4")
+def _product_with_packed(node: Node, types: _Types) -> _Types:
+    dims = types[0].dims
+    return [make(types[0].element, (*dims[:-1], node.integer("N")))] if dims else []
+
+
+@_shaped("GatherBlockQuantized")
+def _gathered(node: Node, types: _Types) -> _Types:
+    table, indices = types[0].dims, types[1].dims
+    if not table or indices is None:
+        return []
+    if types[0].element == TensorProto.UINT8 and table[-1] is not None:
+        # Bytes hold several numbers each, packed along the last axis.
+        table = (*table[:-1], table[-1] * (8 // (node.integer("bits", 4) or 4)))
+    axis = node.integer("gather_axis") % len(table)
+    return [make(types[2].element, (*table[:axis], *indices, *table[axis + 1 :]))]
+
+
+@_shaped("EmbedLayerNormalization")
+def _embedded(_: Node, types: _Types) -> _Types:
+    indices, table = types[0].dims, types[2].dims
+    if not indices or not table:
+        return []
+    summed = make(types[2].element, (*indices, table[-1]))
+    return [summed, make(TensorProto.INT32, indices[:1]), summed]
+
+
+@_shaped("DynamicQuantizeLSTM")
+def _lstm(node: Node, types: _Types) -> _Types:
+    data, weight = types[0].dims, types[1].dims
+    if data is None or weight is None or len(data) != 3 or len(weight) != 3:
+        return []
+    state = (weight[0], data[1], node.integer("hidden_size") or None)
+    final = make(types[0].element, state)
+    return [make(types[0].element, (data[0], *state)), final, final]
+
+
+@_shaped("Attention")
+def _attention(node: Node, types: _Types) -> _Types:
+    return _projected(node, types, types[0].element)
+
+
+@_shaped("QAttention")
+def _quantised_attention(node: Node, types: _Types) -> _Types:
+    return _projected(node, types, types[3].element)
+
+
+def _projected(node: Node, types: _Types, element: int) -> _Types:
+    data, weights = types[0].dims, types[1].dims
+    if data is None or weights is None or len(data) != 3 or len(weights) != 2 or weights[1] is None:
+        return []
+    sizes = node.integers("qkv_hidden_sizes")
+    output = make(element, (*data[:2], sizes[2] if len(sizes) == 3 else weights[1] // 3))
+    heads, place = node.integer("num_heads"), 4 if node.op.endswith("::Attention") else 8
+    if heads < 1 or len(sizes) == 3 or node.integer("past_present_share_buffer"):
+        return [output]
+    length = _sum(data[1], _earlier(node, types, place))
+    return [output, make(element, (2, data[0], heads, length, weights[1] // 3 // heads))]
+
+
+@_shaped("MultiHeadAttention")
+def _multi_head(node: Node, types: _Types) -> _Types:
+    query, key, value = (each.dims for each in types[:3])
+    heads = node.integer("num_heads") or None
+    if query is None or len(query) not in (3, 5):
+        return []
+    if len(query) == 5:  # (batch, length, heads, 3, size)
+        return [make(types[0].element, (*query[:2], _times(query[2], query[4])))]
+    if key is not None and len(key) == 5:  # (batch, length, heads, 2, size)
+        return [make(types[0].element, (*query[:2], _times(key[2], key[4])))]
+    if value is None or len(value) not in (3, 4):
+        return []
+    width = value[2] if len(value) == 3 else _times(value[1], value[3])
+    output = make(types[0].element, (*query[:2], width))
+    if len(value) == 4 or query[2] is None or width is None or not heads:
+        return [output]
+    # With the ninth input the runtime writes into a cache of its own length.
+    shares = len(node.inputs) > 8 and bool(node.inputs[8])
+    length = None if shares else _sum(value[1], _earlier(node, types, 6))
+    sizes = (query[2] // heads, width // heads)
+    return [output, *(make(types[0].element, (query[0], heads, length, size)) for size in sizes)]
+
+
+@_shaped("GroupQueryAttention")
+def _group_query(node: Node, types: _Types) -> _Types:
+    query, packed = types[0].dims, len(node.inputs) < 2 or not node.inputs[1]
+    heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
+    if query is None or len(query) != 3 or query[2] is None or heads < 1 or kv_heads < 1:
+        return []
+    size = query[2] // (heads + 2 * kv_heads if packed else heads)
+    # With a cache the length of what comes out depends on whether the runtime shares its buffer.
+    grown = None if len(node.inputs) > 3 and node.inputs[3] else query[1]
+    cache = make(types[0].element, (query[0], kv_heads, grown, size))
+    return [make(types[0].element, (*query[:2], heads * size)), cache, cache]
+
+
+def _earlier(node: Node, types: _Types, place: int) -> int | None:
+    """The length of a cache (..., length, size); 0 where none is given."""
+    if place >= len(node.inputs) or not node.inputs[place]:
+        return 0
+    dims = types[place].dims
+    return dims[-2] if dims is not None and len(dims) > 1 else None
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
+
+
+def _times(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first * second
+
+
+def _turned(dims: Dims, last_two: int, batch: int) -> Dims:
+    """Dimensions after the transpositions that a fused product has built in."""
+    if dims is None or len(dims) < 2:
+        return dims
+    if batch:
+        dims = (*dims[1:-1], dims[0], dims[-1])
+    return (*dims[:-2], dims[-1], dims[-2]) if last_two else dims
+
+
+def _matmul(left: Dims, right: Dims) -> Dims:
+    if not left or not right:
+        return None
+    rows = left[-2:-1]
+    columns = right[-1:] if len(right) > 1 else ()
+    return (*_broadcast(left[:-2], right[:-2]), *rows, *columns)
+
+
+def _broadcast(first: tuple[int | None, ...], second: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    rank = max(len(first), len(second))
+    first = (1,) * (rank - len(first)) + first
+    second = (1,) * (rank - len(second)) + second
+    # An open dimension beside one larger than 1 must be that or broadcast to it.
+    return tuple(
+        b if a == 1 else a if b == 1 else (a if b is None else b) for a, b in zip(first, second, strict=True)
+    )

@@ -1,0 +1,355 @@
+"""ONNX's operators in the form that rules expect: inputs in one order, attributes by one name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from sizeup.formats.onnx.blocks import Node
+from sizeup.graph import Shape
+from sizeup.ops import kind_of
+from sizeup.ops.einsum import letters
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An operator with the shapes around it; None where a shape is unknown or an input not given."""
+
+    node: Node
+    inputs: tuple[Shape | None, ...]
+    outputs: tuple[Shape | None, ...]
+
+    def shape(self, index: int) -> Shape | None:
+        """The shape of an input, if it is given and known."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def given(self, index: int) -> bool:
+        """Whether an optional input is given."""
+        return index < len(self.node.inputs) and bool(self.node.inputs[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The places of inputs in the order that the rule expects (others follow), attributes, and the kind."""
+
+    order: tuple[int, ...] = ()
+    attrs: dict[str, Any] = field(default_factory=dict)
+    kind: str = ""
+
+    def places(self, count: int) -> list[int]:
+        """Where each input of the normalised operator comes from; -1 where there is none."""
+        first = [index if index < count else -1 for index in self.order]
+        rest = [index for index in range(count) if index not in self.order]
+        while not rest and first and first[-1] == -1:
+            first.pop()
+        return first + rest
+
+
+_Normaliser: TypeAlias = Callable[[Site], Form]
+_NORMALISERS: dict[str, _Normaliser] = {}
+PLAIN = Form()
+# An input that no operator has: it keeps the place of an absent bias when others follow.
+_NO_BIAS = 99
+
+
+def kind(node: Node) -> str:
+    """The kind that the operator's name stands for; the name itself where no rule knows it."""
+    return kind_of("onnx", node.op) or node.op
+
+
+def needs_form(node: Node) -> bool:
+    """Whether the operator differs from what rules expect; most do not."""
+    return node.op in _NORMALISERS
+
+
+def normalised(site: Site) -> Form:
+    """The form of an operator that needs one."""
+    return _NORMALISERS[site.node.op](site)
+
+
+def normaliser(*names: str) -> Callable[[_Normaliser], _Normaliser]:
+    """Register the decorated function for operators of these names; '.' stands for ONNX Runtime's domain."""
+
+    def register(function: _Normaliser) -> _Normaliser:
+        for name in names:
+            _NORMALISERS[name.replace(".", "com.microsoft::")] = function
+        return function
+
+    return register
+
+
+def _activation(node: Node) -> dict[str, Any]:
+    text = node.text("activation")
+    return {"activation": text.lower()} if text else {}
+
+
+def _window(node: Node, filter_shape: Shape | None) -> dict[str, Any]:
+    kernel = node.integers("kernel_shape") or (filter_shape or ())[2:]
+    return {
+        "groups": node.integer("group", 1),
+        "kernel": kernel,
+        "stride": node.integers("strides") or (1,) * len(kernel),
+        "dilation": node.integers("dilations") or (1,) * len(kernel),
+    }
+
+
+def _conv(site: Site, order: tuple[int, ...]) -> Form:
+    filter_shape = site.shape(order[1])
+    attrs = _window(site.node, filter_shape) | _activation(site.node)
+    if filter_shape:
+        attrs["out_channels"] = filter_shape[0]
+    return Form(order, attrs)
+
+
+@normaliser("Conv", ".FusedConv", ".NhwcFusedConv")
+def _plain_conv(site: Site) -> Form:
+    return _conv(site, (0, 1, 2))
+
+
+@normaliser("ConvInteger")
+def _conv_of_integers(site: Site) -> Form:
+    return _conv(site, (0, 1, _NO_BIAS))
+
+
+@normaliser("QLinearConv", ".QLinearConv")
+def _quantised_conv(site: Site) -> Form:
+    return _conv(site, (0, 3, 8))
+
+
+@normaliser("DeformConv")
+def _deform_conv(site: Site) -> Form:
+    return _conv(site, (0, 1, 3, 2, 4))
+
+
+@normaliser("ConvTranspose")
+def _conv_transpose(site: Site) -> Form:
+    filter_shape = site.shape(1)
+    attrs = _window(site.node, filter_shape)
+    if filter_shape:
+        attrs["in_channels"] = filter_shape[0]
+    return Form((0, 1, 2), attrs)
+
+
+def _product(order: tuple[int, ...], axis: int = -1, **attrs: Any) -> Form:
+    return Form(order, {"contracted": (axis,), **attrs})
+
+
+@normaliser("MatMul")
+def _matmul(site: Site) -> Form:
+    return _product((0, 1))
+
+
+@normaliser("MatMulInteger")
+def _matmul_of_integers(site: Site) -> Form:
+    return _product((0, 1, _NO_BIAS))
+
+
+@normaliser("QLinearMatMul")
+def _quantised_matmul(site: Site) -> Form:
+    return _product((0, 3, _NO_BIAS))
+
+
+@normaliser(".DynamicQuantizeMatMul")
+def _dynamic_matmul(site: Site) -> Form:
+    return _product((0, 1, 4))
+
+
+@normaliser(".MatMulIntegerToFloat")
+def _matmul_to_float(site: Site) -> Form:
+    return _product((0, 1, 6))
+
+
+@normaliser(".MatMulNBits")
+def _packed_matmul(site: Site) -> Form:
+    return _product((0, 1, 5))
+
+
+@normaliser(".MatMulBnb4")
+def _table_matmul(site: Site) -> Form:
+    return _product((0, 1, _NO_BIAS))
+
+
+@normaliser("Gemm", ".FusedGemm")
+def _gemm(site: Site) -> Form:
+    return _product((0, 1, 2), 0 if site.node.integer("transA") else 1, **_activation(site.node))
+
+
+@normaliser(".QGemm")
+def _quantised_gemm(site: Site) -> Form:
+    return _product((0, 3, 6), 0 if site.node.integer("transA") else 1)
+
+
+@normaliser(".FusedMatMul", ".TransposeMatMul")
+def _fused_matmul(site: Site) -> Form:
+    """With transBatchA the rows lead and the batch lies between; with transA too, what is summed leads."""
+    node = site.node
+    if not node.integer("transA"):
+        return _product((0, 1))
+    return _product((0, 1), 0 if node.integer("transBatchA") else -2)
+
+
+@normaliser("Einsum")
+def _einsum(site: Site) -> Form:
+    equation = site.node.text("equation")
+    terms = equation.partition("->")[0].replace(" ", "").split(",")
+    # A rank that is not known does not matter: neither is the operator's cost then.
+    ranks = [
+        len(term.replace("...", "")) if shape is None else len(shape)
+        for term, shape in zip(terms, site.inputs, strict=True)
+    ]
+    spelled, result = letters(equation, ranks)
+    return Form((), {"terms": spelled, "result": result})
+
+
+@normaliser("LSTM", "GRU", "RNN", ".DynamicQuantizeLSTM")
+def _recurrent(site: Site) -> Form:
+    """X is (steps, batch, features), or batch first; W and R are (directions, gates x units, inner)."""
+    recurrent = site.shape(2)
+    attrs: dict[str, Any] = {"rows": (0, 1), "matrices": (1, 2)}
+    if recurrent:
+        inner = recurrent[1] if "::" in site.node.op else recurrent[-1]
+        attrs["units"] = recurrent[0] * (site.node.integer("hidden_size") or inner)
+    return Form((), attrs)
+
+
+@normaliser("AveragePool", "MaxPool", "LpPool", ".QLinearAveragePool", ".NhwcMaxPool")
+def _pool(site: Site) -> Form:
+    return Form((), {"taps": math.prod(site.node.integers("kernel_shape"))})
+
+
+def _samples(mode: str, axes: int) -> int:
+    """Input numbers that one output number is made of: along each axis 1, 2 or 4."""
+    along_one = 1 if "nearest" in mode else 4 if "cubic" in mode else 2
+    return math.prod([along_one] * axes)
+
+
+@normaliser("Resize", "Upsample")
+def _resize(site: Site) -> Form:
+    before, after = site.shape(0), site.outputs[0] if site.outputs else None
+    if before is None or after is None:
+        return PLAIN
+    changed = sum(a != b for a, b in zip(before, after, strict=True))
+    return Form((), {"taps": _samples(site.node.text("mode", "nearest"), changed)})
+
+
+@normaliser("GridSample", ".GridSample")
+def _grid_sample(site: Site) -> Form:
+    data = site.shape(0)
+    return (
+        PLAIN
+        if data is None
+        else Form((), {"taps": _samples(site.node.text("mode", "linear"), len(data) - 2)})
+    )
+
+
+@normaliser("RoiAlign")
+def _roi_align(site: Site) -> Form:
+    """Four numbers for each sample of a bin; how many samples an adaptive ratio takes depends on data."""
+    samples = max(site.node.integer("sampling_ratio"), 1) ** 2
+    return Form((), {"taps": 4 * samples})
+
+
+@normaliser("LRN")
+def _local_response(site: Site) -> Form:
+    return Form((), {"size": site.node.integer("size", 1)})
+
+
+@normaliser("ScatterElements", "ScatterND", "Scatter")
+def _scatter(site: Site) -> Form:
+    return Form(kind="scatter_add") if site.node.text("reduction", "none") != "none" else PLAIN
+
+
+@normaliser(".QLinearAdd", ".QLinearMul")
+def _quantised_pair(site: Site) -> Form:
+    return Form((0, 3))
+
+
+@normaliser(".QLinearWhere")
+def _quantised_where(site: Site) -> Form:
+    return Form((0, 1, 4))
+
+
+@normaliser(".QLinearConcat")
+def _quantised_concat(site: Site) -> Form:
+    return Form(tuple(range(2, len(site.node.inputs), 3)))
+
+
+@normaliser(".GroupNorm")
+def _group_norm(site: Site) -> Form:
+    return Form((), {"activation": "silu"} if site.node.integer("activation") else {})
+
+
+@normaliser("Attention")
+def _attention(site: Site) -> Form:
+    """(batch, heads, length, size), or (batch, length, heads x size) with the heads in attributes."""
+    query = site.shape(0)
+    attrs: dict[str, Any] = {}
+    if query is not None and len(query) == 3:
+        heads = site.node.integer("q_num_heads")
+        attrs = {"heads": heads, "kv_heads": site.node.integer("kv_num_heads") or heads}
+    if site.given(4):
+        attrs["cached"] = 4
+    return Form((0, 1, 2, 3, 4), attrs)
+
+
+@normaliser(".MultiHeadAttention")
+def _multi_head(site: Site) -> Form:
+    """Order here: query, key, value, mask, past key; either mask counts as the one that is added."""
+    heads = site.node.integer("num_heads")
+    attrs: dict[str, Any] = {"heads": heads, "kv_heads": heads}
+    sizes = _packed_sizes(site, heads)
+    if sizes is not None:
+        attrs = {"sizes": sizes}
+    if site.given(6):
+        attrs["cached"] = 4
+    return Form((0, 1, 2, 5 if site.given(5) else 4, 6), attrs)
+
+
+def _packed_sizes(site: Site, heads: int) -> tuple[int, int, int, int] | None:
+    """Rows of queries, keys, and head sizes, where an input holds several operands or all heads apart."""
+    query, key, value = (site.shape(index) for index in range(3))
+    if query is not None and len(query) == 5:  # (batch, length, heads, 3, size)
+        return query[0] * query[1] * query[2], query[1], query[4], query[4]
+    if query is None or key is None:
+        return None
+    rows, size = query[0] * query[1] * heads, query[2] // heads
+    if len(key) == 5:  # (batch, length, heads, 2, size)
+        return rows, key[1], size, key[4]
+    if len(key) == 4 and value is not None and len(value) == 4:  # (batch, heads, length, size)
+        return rows, key[2], size, value[3]
+    return None
+
+
+@normaliser(".GroupQueryAttention")
+def _group_query(site: Site) -> Form:
+    heads, kv_heads = site.node.integer("num_heads"), site.node.integer("kv_num_heads")
+    attrs: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads}
+    query = site.shape(0)
+    if query is not None and not site.given(1):  # queries, keys and values lie side by side
+        size = query[2] // (heads + 2 * kv_heads)
+        attrs = {"sizes": (query[0] * query[1] * heads, query[1], size, size)}
+    if site.given(3):
+        attrs["cached"] = 4
+    return Form((0, 1, 2, 10, 3), attrs)
+
+
+@normaliser(".Attention")
+def _fused_attention(site: Site) -> Form:
+    return _projecting(site, (0, 1, 2, 3, 4))
+
+
+@normaliser(".QAttention")
+def _quantised_attention(site: Site) -> Form:
+    return _projecting(site, (0, 1, 2, 5, 8))
+
+
+def _projecting(site: Site, order: tuple[int, ...]) -> Form:
+    attrs: dict[str, Any] = {"heads": site.node.integer("num_heads")}
+    widths = site.node.integers("qkv_hidden_sizes")
+    if len(widths) == 3:
+        attrs["key_width"] = widths[1]
+    if site.given(order[4]):
+        attrs["cached"] = 4
+    return Form(order, attrs)

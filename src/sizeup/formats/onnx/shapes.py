@@ -1,0 +1,148 @@
+"""Shapes of all values: ONNX's own inference first, then operator by operator what it left open.
+
+ONNX's inference over a whole graph stops at operators of other domains, at loops, and where a shape is
+computed by more than a few arithmetic operators. The second pass follows the order of the operators and
+knows three things more: the values of small tensors that are certain before the run (a shape, and what is
+computed from it), the shapes of common operators of other domains, and how often blocks run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onnx import ModelProto, NodeProto, OperatorSetIdProto
+from onnx.shape_inference import infer_shapes
+
+from sizeup.errors import CorruptModel
+from sizeup.formats.onnx.blocks import Block, Node
+from sizeup.formats.onnx.constants import Array
+from sizeup.formats.onnx.flow import Flow, follow
+from sizeup.formats.onnx.foreign import stand_in_for
+from sizeup.formats.onnx.frames import Frame
+from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
+from sizeup.formats.onnx.value_types import ValueType, read, refined, unknown
+
+# Operators older than this set often have no inference; their shapes are those of the set's own.
+_FIRST_WITH_SHAPES = 7
+
+
+class Inference:
+    """What was found out about one model: the frame of every block, and how blocks run."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.frames: dict[int, Frame] = {}  # by the identity of the block
+        self.flows: dict[int, Flow] = {}  # by the identity of the operator
+        self.notes: list[str] = []
+        self._model = model
+        self._solo = Solo(model.ir_version, model.opset_import)
+        self._elder = Solo(model.ir_version, [OperatorSetIdProto(domain="", version=_FIRST_WITH_SHAPES)])
+
+    def whole(self, block: Block) -> None:
+        """Infer the whole model, whose inputs are bound."""
+        frame = self.frames[id(block)] = Frame(block)
+        frame.types.update(_at_once(self._model, block))
+        frame.types.update((name, block.declared[name]) for name in block.inputs)
+        if any(node.blocks or not _known(node, frame) for node in block.nodes):
+            self._complete(frame)
+
+    def _block(
+        self, block: Block, inputs: list[ValueType], outer: Frame, values: Mapping[str, Array]
+    ) -> Frame:
+        frame = self.frames[id(block)] = Frame(block, outer)
+        for index, name in enumerate(block.inputs):
+            given = inputs[index] if index < len(inputs) else unknown()
+            # What the loop really passes is certain; what the file declares need not hold in every round.
+            frame.types[name] = given if given.dims is not None else refined(given, block.declared[name])
+        frame.values.update(values)
+        self._complete(frame)
+        return frame
+
+    def _complete(self, frame: Frame) -> None:
+        """Find what is still open, in the order in which the operators run."""
+        for node in frame.block.nodes:
+            if node.blocks:
+                flow = follow(node, frame, self._solo.opset, self._block)
+                self.flows[id(node)] = flow
+                self._learn(node, flow.types, frame)
+            else:
+                if not _known(node, frame):
+                    self._learn(node, self._types(node, frame), frame)
+                self._evaluate(node, frame)
+
+    def _learn(self, node: Node, found: list[ValueType], frame: Frame) -> None:
+        """Keep what was inferred, and where that is open what the file declares."""
+        found = found + [unknown()] * (len(node.outputs) - len(found))
+        for name, known in zip(node.outputs, found, strict=False):
+            for other in (frame.types.get(name), frame.block.declared.get(name)):
+                known = known if other is None else refined(known, other)
+            if name:
+                frame.types[name] = known
+
+    def _types(self, node: Node, frame: Frame) -> list[ValueType]:
+        types = [frame.type(name) if name else unknown() for name in node.inputs]
+        found = stand_in_for(node, types)
+        if isinstance(found, list):
+            return found
+        proto: NodeProto = node.proto if found is None else found
+        named = {name: known for name, known in zip(node.inputs, types, strict=True) if name in proto.input}
+        values = {name: value for name in named if (value := frame.value(name)) is not None}
+        try:
+            types = self._solo.types(proto, named, values)
+            if self._solo.opset < _FIRST_WITH_SHAPES and any(each.shape is None for each in types):
+                return self._elder.types(proto, named, values)
+            return types
+        except NotInferred as error:
+            note = f"the shape of {node.label} is not known: {error}"
+            if note not in self.notes and len(self.notes) < 10:
+                self.notes.append(note)
+            return []
+
+    def _evaluate(self, node: Node, frame: Frame) -> None:
+        if node.op in ("Shape", "Size") and node.inputs and node.outputs:
+            frame.values[node.outputs[0]] = shape_value(node, frame.type(node.inputs[0]))
+            return
+        inputs = []
+        for name in node.inputs:
+            value = frame.value(name) if name else None
+            if value is None:
+                return
+            inputs.append(value)
+        results = self._solo.values(node, inputs, [frame.type(name) for name in node.outputs])
+        frame.values.update(zip(node.outputs, results or (), strict=False))
+
+
+def _known(node: Node, frame: Frame) -> bool:
+    types = frame.types
+    for name in node.outputs:
+        if name:
+            known = types.get(name)
+            if known is None or known.dims is None or None in known.dims:
+                return False
+    return True
+
+
+def _at_once(model: ModelProto, block: Block) -> dict[str, ValueType]:
+    """ONNX's inference over the whole graph.
+
+    Shapes that the file declares are left out: where they contradict the inputs (a changed batch, say)
+    ONNX would keep the stale ones. What it leaves open is taken from them afterwards.
+    """
+    graph = model.graph
+    del graph.value_info[:]
+    for value in graph.output:
+        value.ClearField("type")
+    if not block.in_order:
+        constants = [node for node in graph.node if node.op_type == "Constant"]
+        ordered = [*constants, *(node.proto for node in block.nodes)]
+        del graph.node[:]
+        graph.node.extend(ordered)
+    try:
+        inferred = infer_shapes(model, data_prop=True)
+    except Exception as error:  # the library has no one class for what it refuses
+        text = " ".join(str(error).split())[:300]
+        raise CorruptModel(
+            f"the shapes of the model contradict each other ({text}); check it with"
+            " onnx.checker.check_model(path, full_check=True)"
+        ) from error
+    values = (*inferred.graph.value_info, *inferred.graph.output)
+    return {value.name: read(value.type) for value in values}

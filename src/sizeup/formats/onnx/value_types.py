@@ -1,0 +1,121 @@
+"""What is known of a value before the model runs: its number type and, as far as certain, its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias, cast
+
+from onnx import TensorProto, TypeProto
+
+from sizeup.dtypes import DTYPES, DType
+from sizeup.graph import Shape
+
+# None stands for one dimension, or for a whole shape, that is not known.
+Dims: TypeAlias = tuple[int | None, ...] | None
+
+_NAMES = {
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "FLOAT8E4M3FN": "float8_e4m3fn",
+    "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT8E5M2": "float8_e5m2",
+    "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
+    "FLOAT8E8M0": "float8_e8m0fnu",
+    "FLOAT4E2M1": "float4_e2m1fn",
+}
+_DTYPES: dict[int, DType] = {
+    number: DTYPES[_NAMES.get(name, name.lower())]
+    for name, number in TensorProto.DataType.items()
+    if _NAMES.get(name, name.lower()) in DTYPES
+}
+_UNKNOWN = DTYPES["unknown"]
+
+
+def dtype_of(element: int) -> DType:
+    """The number type behind ONNX's code for it."""
+    return _DTYPES.get(element, _UNKNOWN)
+
+
+class ValueType:
+    """A value's type: ONNX's own message, and its number type and dimensions read out once."""
+
+    __slots__ = ("dims", "element", "proto", "shape")
+
+    def __init__(self, proto: TypeProto, element: int, dims: Dims) -> None:
+        self.proto = proto
+        self.element = element
+        self.dims = dims
+        # The dimensions where all of them are known.
+        self.shape: Shape | None = None if dims is None or None in dims else cast("Shape", dims)
+
+
+def read(proto: TypeProto) -> ValueType:
+    """The type that an ONNX message describes; sequences, maps and optionals have no dimensions."""
+    if not proto.HasField("tensor_type"):
+        return ValueType(proto, _inner(proto), None)
+    tensor = proto.tensor_type
+    if not tensor.HasField("shape"):
+        return ValueType(proto, tensor.elem_type, None)
+    # Some exporters write -1 for a dimension that they do not know.
+    dims = tuple(
+        size if dim.HasField("dim_value") and (size := dim.dim_value) >= 0 else None
+        for dim in tensor.shape.dim
+    )
+    return ValueType(proto, tensor.elem_type, dims)
+
+
+def _inner(proto: TypeProto) -> int:
+    """The number type of the tensors in a sequence, or of an optional one."""
+    for _ in range(4):
+        if proto.HasField("sequence_type"):
+            proto = proto.sequence_type.elem_type
+        elif proto.HasField("optional_type"):
+            proto = proto.optional_type.elem_type
+        elif proto.HasField("sparse_tensor_type"):
+            return proto.sparse_tensor_type.elem_type
+    return proto.tensor_type.elem_type
+
+
+def make(element: int, dims: Iterable[int | None] | None) -> ValueType:
+    """A tensor's type from its number type and what is known of its dimensions."""
+    proto = TypeProto()
+    tensor = proto.tensor_type
+    tensor.elem_type = element
+    if dims is None:
+        return ValueType(proto, element, None)
+    dims = tuple(dims)
+    tensor.shape.SetInParent()
+    for size in dims:
+        dim = tensor.shape.dim.add()
+        if size is not None:
+            dim.dim_value = size
+    return ValueType(proto, element, dims)
+
+
+def unknown() -> ValueType:
+    """The type of a value of which nothing is known."""
+    return ValueType(TypeProto(), 0, None)
+
+
+def joined(first: ValueType, second: ValueType) -> ValueType:
+    """What two possible types of one value have in common."""
+    element = first.element if first.element == second.element else 0
+    if not first.proto.HasField("tensor_type"):
+        return first if first.proto == second.proto else unknown()
+    if first.dims is None or second.dims is None or len(first.dims) != len(second.dims):
+        return make(element, None) if element else unknown()
+    if first.dims == second.dims and element:
+        return first
+    return make(element, (a if a == b else None for a, b in zip(first.dims, second.dims, strict=True)))
+
+
+def refined(first: ValueType, second: ValueType) -> ValueType:
+    """The first type, with what it leaves open taken from the second."""
+    element = first.element or second.element
+    if first.dims is None:
+        settled = first.proto.WhichOneof("value") not in (None, "tensor_type")
+        return first if settled else second if second.element == element else make(element, second.dims)
+    if second.dims is None or len(first.dims) != len(second.dims):
+        return first
+    dims = tuple(b if a is None else a for a, b in zip(first.dims, second.dims, strict=True))
+    return first if dims == first.dims and element == first.element else make(element, dims)

@@ -1,0 +1,115 @@
+"""A model's file without the weights in it: they stay on disk and become external data of that very file.
+
+ONNX files are protobuf messages, a row of (tag, length, content). To leave the numbers of constants out it is
+enough to walk the rows of the model, of its graph and of each constant, and to copy the rest as it is.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+_Buffer: TypeAlias = mmap.mmap | bytes
+
+# Field numbers of onnx.proto.
+_GRAPH = 7
+_INITIALIZER = 5
+_RAW_DATA = 9
+_EXTERNAL_DATA = 13
+_DATA_LOCATION = 14
+_EXTERNAL = 1
+
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+# Numbers that take fewer bytes are not worth a place of their own.
+_SMALL = 1024
+
+
+class Malformed(Exception):
+    """The bytes are not rows of a message."""
+
+
+def without_weights(path: Path) -> bytes:
+    """The content of a model's file, its large constants pointing back into the file."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        try:
+            return b"".join(_model(content, path.name))
+        except IndexError as error:
+            raise Malformed("the file ends within a field") from error
+
+
+def _model(content: _Buffer, location: str) -> Iterator[bytes]:
+    for number, start, body, end in _fields(content, 0, len(content)):
+        if number == _GRAPH:
+            yield from _message(_GRAPH, b"".join(_graph(content, body, end, location)))
+        else:
+            yield content[start:end]
+
+
+def _graph(content: _Buffer, first: int, last: int, location: str) -> Iterator[bytes]:
+    copied = first  # where what is to be copied next begins: operators go in one piece
+    for number, start, body, end in _fields(content, first, last):
+        if number == _INITIALIZER and end - body > _SMALL:
+            yield content[copied:start]
+            yield from _message(_INITIALIZER, b"".join(_tensor(content, body, end, location)))
+            copied = end
+    yield content[copied:last]
+
+
+def _tensor(content: _Buffer, first: int, last: int, location: str) -> Iterator[bytes]:
+    for number, start, body, end in _fields(content, first, last):
+        if number != _RAW_DATA or end - body <= _SMALL:
+            yield content[start:end]
+            continue
+        for key, value in (("location", location), ("offset", str(body)), ("length", str(end - body))):
+            entry = b"".join((*_message(1, key.encode()), *_message(2, value.encode())))
+            yield from _message(_EXTERNAL_DATA, entry)
+        yield _varint(_DATA_LOCATION << 3 | _VARINT) + _varint(_EXTERNAL)
+
+
+def _message(number: int, content: bytes) -> tuple[bytes, bytes, bytes]:
+    return _varint(number << 3 | _LENGTH), _varint(len(content)), content
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _fields(content: _Buffer, position: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+    """Field number, start of the field, start of its content, end; for all fields up to `last`."""
+    while position < last:
+        start = position
+        tag, position = _read_varint(content, position)
+        kind = tag & 7
+        if kind == _LENGTH:
+            length, position = _read_varint(content, position)
+            end = position + length
+        elif kind == _VARINT:
+            _, end = _read_varint(content, position)
+        elif kind in (_FIXED32, _FIXED64):
+            end = position + (4 if kind == _FIXED32 else 8)
+        else:
+            raise Malformed(f"a field of the unknown type {kind}")
+        if end > last:
+            raise Malformed("a field is longer than what holds it")
+        yield tag >> 3, start, position, end
+        position = end
+
+
+def _read_varint(content: _Buffer, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = content[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise Malformed("a number has too many digits")

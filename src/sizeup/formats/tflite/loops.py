@@ -1,0 +1,89 @@
+"""How often a loop runs, where the file itself says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sizeup.formats.tflite.node import integers
+from sizeup.graph import Graph, Op, Tensor
+
+
+class _Counter(NamedTuple):
+    """A loop variable that starts at a constant and grows by a constant."""
+
+    start: int
+    step: int
+
+
+def trips(initial: Sequence[Tensor], condition: Graph, body: Graph) -> int | None:
+    """How often the body runs: `counter < limit`, or several such joined by "and"; None for all else.
+
+    `initial` are the loop variables' first values; condition and body take one input for each.
+    """
+    if len(condition.outputs) != 1 or not len(initial) == len(condition.inputs) == len(body.inputs):
+        return None
+    if len(body.outputs) != len(body.inputs):
+        return None
+    return _trips_until(condition.outputs[0], _Loop(initial, condition, body))
+
+
+class _Loop:
+    def __init__(self, initial: Sequence[Tensor], condition: Graph, body: Graph) -> None:
+        self.initial = initial
+        self.condition = condition
+        self.body = body
+        self.makers = {identity: op for op in condition.ops for identity in op.outputs}
+        self.body_makers = {identity: op for op in body.ops for identity in op.outputs}
+
+    def limit(self, identity: int) -> int | None:
+        """The value of a tensor of the condition that is the same in every round."""
+        if identity in self.condition.inputs:
+            place = self.condition.inputs.index(identity)
+            unchanged = self.body.outputs[place] == self.body.inputs[place]
+            return _scalar(self.initial[place]) if unchanged else None
+        return _scalar(self.condition.tensors[identity])
+
+    def counter(self, identity: int) -> _Counter | None:
+        """The loop variable behind a tensor of the condition, where it counts."""
+        if identity not in self.condition.inputs:
+            return None
+        place = self.condition.inputs.index(identity)
+        start = _scalar(self.initial[place])
+        maker = self.body_makers.get(self.body.outputs[place])
+        if start is None or maker is None or maker.kind != "add" or len(maker.inputs) != 2:
+            return None
+        if self.body.inputs[place] not in maker.inputs:
+            return None
+        added = maker.inputs[1] if maker.inputs[0] == self.body.inputs[place] else maker.inputs[0]
+        step = _scalar(self.body.tensors[added])
+        return _Counter(start, step) if step is not None and step > 0 else None
+
+
+def _trips_until(identity: int, loop: _Loop) -> int | None:
+    maker = loop.makers.get(identity)
+    if maker is None or len(maker.inputs) != 2:
+        return None
+    if maker.source in ("LOGICAL_AND", "STABLEHLO_AND"):
+        left, right = (_trips_until(each, loop) for each in maker.inputs)
+        return None if left is None or right is None else min(left, right)
+    return _trips_of_comparison(maker, loop)
+
+
+def _trips_of_comparison(comparison: Op, loop: _Loop) -> int | None:
+    left, right = comparison.inputs
+    relation: str = comparison.attrs.get("relation", comparison.source)
+    if relation in ("GREATER", "GREATER_EQUAL"):
+        left, right, relation = right, left, relation.replace("GREATER", "LESS")
+    if relation not in ("LESS", "LESS_EQUAL"):
+        return None
+    counter, limit = loop.counter(left), loop.limit(right)
+    if counter is None or limit is None:
+        return None
+    beyond = limit + (relation == "LESS_EQUAL")
+    return max(0, -((counter.start - beyond) // counter.step))
+
+
+def _scalar(tensor: Tensor) -> int | None:
+    found = integers(tensor)
+    return found[0] if found is not None and len(found) == 1 else None

@@ -1,0 +1,94 @@
+"""An operator on its way from the file to the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from sizeup.errors import CorruptModel
+from sizeup.formats.tflite.schema import options
+from sizeup.graph import ABSENT, Body, Graph, Shape, Tensor
+
+if TYPE_CHECKING:
+    from sizeup.formats.tflite.model import Model
+
+
+class Node:
+    """One operator as the file has it; a normaliser turns kind, inputs, attrs and bodies into ours."""
+
+    __slots__ = ("attrs", "bodies", "data_shaped", "inputs", "kind", "model", "operator", "outputs", "source",
+                 "tensors")  # fmt: skip
+
+    def __init__(
+        self, model: Model, tensors: list[Tensor], operator: Any, source: str, kind: str,
+        inputs: list[int], outputs: list[int],
+    ) -> None:  # fmt: skip
+        self.model = model
+        self.tensors = tensors
+        self.operator = operator
+        self.source = source
+        self.kind = kind
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs: dict[str, Any] = {}
+        self.bodies: tuple[Body, ...] = ()
+        self.data_shaped = False  # the numbers that come in decide the shape that comes out
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise CorruptModel about this operator."""
+        raise CorruptModel(f"{self.model.name}: {self.source}: {problem}")
+
+    def has(self, position: int) -> bool:
+        """Whether the input at that place is given."""
+        return position < len(self.inputs) and self.inputs[position] != ABSENT
+
+    def tensor(self, position: int) -> Tensor:
+        """The input at that place, which must be given."""
+        if not self.has(position):
+            self.fail(f"input {position} is missing")
+        return self.tensors[self.inputs[position]]
+
+    def shape(self, position: int, rank: int | None = None) -> Shape | None:
+        """The shape of an input, of a given rank and without empty dimensions; None where data decides it."""
+        shape = self.tensor(position).shape
+        if shape is not None and rank is not None and (len(shape) != rank or 0 in shape):
+            self.fail(f"input {position} is {shape}, not a full shape of {rank} dimensions")
+        return shape
+
+    def options(self, table: str) -> Any | None:
+        """Its options; None where it carries none of that table."""
+        return options(self.operator, table)
+
+    def needed_options(self, table: str) -> Any:
+        """Its options, without which the operator means nothing."""
+        found = options(self.operator, table)
+        if found is None:
+            self.fail(f"{table} are missing")
+        return found
+
+    def body(self, name: str, index: int) -> Body:
+        """A subgraph that it runs once."""
+        return Body(name, self.graph(index))
+
+    def graph(self, index: int) -> Graph:
+        """A subgraph that it refers to."""
+        return self.model.graph(index)
+
+    def integers(self, position: int) -> list[int] | None:
+        """The numbers of a small constant input; None where they are not in the file."""
+        return integers(self.tensor(position))
+
+
+# Shapes, windows and loop bounds are short; a longer constant is none of these.
+_LONGEST = 64
+
+
+def integers(tensor: Tensor) -> list[int] | None:
+    """The numbers of a small constant of integers; None where it is something else."""
+    data = tensor.data
+    if data is None or data.read is None or tensor.dtype.family != "int":
+        return None
+    if tensor.elements is None or tensor.elements > _LONGEST:
+        return None
+    return [int(number) for number in np.ravel(data.read())]

@@ -1,0 +1,234 @@
+"""From TFLite's operators to ours: the order of inputs and the attributes that rules compute from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from sizeup.formats.tflite import control, recurrent, stablehlo
+from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.variables import shared_name
+from sizeup.graph import ABSENT, Shape
+
+_ACTIVATIONS = {1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bit"}
+
+
+def normaliser(source: str) -> Callable[[Node], None] | None:
+    """What brings operators of that name into our form; None where they are in it already."""
+    return _NORMALISERS.get(source)
+
+
+def _fuse(node: Node, options: Any | None) -> None:
+    """An activation that runs as part of the operator."""
+    if options is not None:
+        code = options.FusedActivationFunction()
+        if code:
+            node.attrs["activation"] = _ACTIVATIONS.get(code, f"activation_{code}")
+
+
+def _fused(table: str) -> Callable[[Node], None]:
+    """For operators that are in our form but for the activation in their options."""
+    return lambda node: _fuse(node, node.options(table))
+
+
+def _filter(node: Node, rank: int) -> Shape:
+    """The filter's shape; ones where data decides it, which the rule then finds out by itself."""
+    return node.shape(1, rank) or (1,) * rank
+
+
+def _conv_2d(node: Node) -> None:
+    """Filter (out, h, w, in of one group)."""
+    options = node.options("Conv2DOptions")
+    _fuse(node, options)
+    data, filters = node.shape(0), _filter(node, 4)
+    groups = data[3] // filters[3] if data is not None and len(data) == 4 else 1
+    node.attrs.update(out_channels=filters[0], groups=groups, kernel=filters[1:3], **_window(options))
+
+
+def _depthwise_conv_2d(node: Node) -> None:
+    """Filter (1, h, w, out); every input channel is a group of its own."""
+    options = node.options("DepthwiseConv2DOptions")
+    _fuse(node, options)
+    data, filters = node.shape(0), _filter(node, 4)
+    groups = data[3] if data is not None and len(data) == 4 else filters[3]
+    node.attrs.update(out_channels=filters[3], groups=groups, kernel=filters[1:3], **_window(options))
+
+
+def _window(options: Any | None) -> dict[str, tuple[int, int]]:
+    if options is None:
+        return {}
+    return {
+        "stride": (options.StrideH(), options.StrideW()),
+        "dilation": (options.DilationHFactor(), options.DilationWFactor()),
+    }
+
+
+def _conv_3d(node: Node) -> None:
+    """Filter (d, h, w, in of one group, out)."""
+    _fuse(node, node.options("Conv3DOptions"))
+    filters = _filter(node, 5)
+    node.attrs.update(out_channels=filters[4], kernel=filters[:3])
+
+
+def _transposed(node: Node) -> None:
+    """From (output shape, filter, data, bias) to (data, filter, bias, output shape)."""
+    shape, filters, data, *bias = (*node.inputs, *[ABSENT] * (3 - len(node.inputs)))
+    node.inputs = [data, filters, *(bias or [ABSENT]), shape]
+
+
+def _transpose_conv(node: Node) -> None:
+    """Filter (out, h, w, in)."""
+    _transposed(node)
+    options = node.options("TransposeConvOptions")
+    _fuse(node, options)
+    filters = _filter(node, 4)
+    node.attrs.update(in_channels=filters[3], kernel=filters[1:3])
+    if options is not None:
+        node.attrs["stride"] = (options.StrideH(), options.StrideW())
+
+
+def _conv_3d_transpose(node: Node) -> None:
+    """Filter (d, h, w, out, in)."""
+    _transposed(node)
+    _fuse(node, node.options("Conv3DOptions"))
+    filters = _filter(node, 5)
+    node.attrs.update(in_channels=filters[4], kernel=filters[:3])
+
+
+def _transpose_conv_with_bias(node: Node) -> None:
+    """MediaPipe's own operator: data, filter (out, h, w, in), bias."""
+    filters = _filter(node, 4)
+    node.attrs.update(in_channels=filters[3], kernel=filters[1:3])
+
+
+def _fully_connected(node: Node) -> None:
+    """Weights (units, in): as many of the last axes of the data as hold `in` numbers are summed over."""
+    _fuse(node, node.options("FullyConnectedOptions"))
+    data, weights = node.shape(0), node.shape(1, 2)
+    if data is None or weights is None:
+        node.attrs["contracted"] = (-1,)
+        return
+    axis, product = len(data), 1
+    while axis and product < weights[1]:
+        axis -= 1
+        product *= data[axis]
+    if product == weights[1]:
+        node.attrs["contracted"] = tuple(range(axis, len(data)))
+    elif math.prod(data) % weights[1]:
+        node.fail(f"data of the shape {data} for weights of the shape {weights}")
+    else:
+        # The runtime cuts the flat data into rows across axes; the weights give up their own axis then.
+        node.inputs[0], node.inputs[1] = node.inputs[1], node.inputs[0]
+        node.attrs["contracted"] = (1,)
+
+
+def _batch_matmul(node: Node) -> None:
+    """Left (..., rows, inner), or (..., inner, rows) where it is adjoint."""
+    options = node.options("BatchMatMulOptions")
+    adjoint = options is not None and options.AdjX()
+    node.attrs["adjoint"] = (bool(adjoint), bool(options is not None and options.AdjY()))
+    left = node.shape(0)
+    if left is not None and len(left) < 2:
+        node.fail(f"a left operand of the shape {left}")
+    node.attrs["contracted"] = (-2,) if adjoint else (-1,)
+
+
+def _pool(node: Node) -> None:
+    options = node.needed_options("Pool2DOptions")
+    _fuse(node, options)
+    kernel = (options.FilterHeight(), options.FilterWidth())
+    if min(kernel) < 1:
+        node.fail(f"a window of {kernel}")
+    node.attrs.update(
+        taps=kernel[0] * kernel[1], kernel=kernel, stride=(options.StrideH(), options.StrideW())
+    )
+
+
+def _svdf(node: Node) -> None:
+    """Data (batch, in), weights of features (filters, in), weights of time (filters, steps)."""
+    _fuse(node, node.options("SVDFOptions"))
+    for position in range(3):
+        node.shape(position, 2)
+
+
+def _resize_bilinear(node: Node) -> None:
+    node.attrs["taps"] = 4
+
+
+def _resize_nearest(node: Node) -> None:
+    node.attrs["taps"] = 1
+
+
+def _local_response(node: Node) -> None:
+    """The window reaches `radius` channels to either side."""
+    options = node.needed_options("LocalResponseNormalizationOptions")
+    if options.Radius() < 0:
+        node.fail(f"a radius of {options.Radius()}")
+    node.attrs["size"] = 2 * options.Radius() + 1
+
+
+def _reduce_window(node: Node) -> None:
+    """Inputs: data, start value, window, strides, dilations."""
+    window = node.integers(2)
+    if window is None:
+        node.kind = node.source  # the size of the window is not in the file
+        return
+    node.attrs["taps"] = math.prod(window)
+
+
+def _random(node: Node) -> None:
+    """Other numbers in every run, although its inputs may be constants."""
+    node.attrs["random"] = True
+
+
+def _two_inputs(node: Node) -> None:
+    """What the second input holds, a value or scores, is what is counted."""
+    node.tensor(1)
+
+
+def _var_handle(node: Node) -> None:
+    node.attrs["variable"] = shared_name(node)
+
+
+def _data_shaped(node: Node) -> None:
+    node.data_shaped = True
+
+
+_NORMALISERS: dict[str, Callable[[Node], None]] = {
+    "CONV_2D": _conv_2d,
+    "DEPTHWISE_CONV_2D": _depthwise_conv_2d,
+    "CONV_3D": _conv_3d,
+    "TRANSPOSE_CONV": _transpose_conv,
+    "CONV_3D_TRANSPOSE": _conv_3d_transpose,
+    "Convolution2DTransposeBias": _transpose_conv_with_bias,
+    "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _batch_matmul,
+    "AVERAGE_POOL_2D": _pool,
+    "MAX_POOL_2D": _pool,
+    "L2_POOL_2D": _pool,
+    "RESIZE_BILINEAR": _resize_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": _resize_nearest,
+    "LOCAL_RESPONSE_NORMALIZATION": _local_response,
+    "REDUCE_WINDOW": _reduce_window,
+    "ADD": _fused("AddOptions"),
+    "SUB": _fused("SubOptions"),
+    "MUL": _fused("MulOptions"),
+    "DIV": _fused("DivOptions"),
+    "CONCATENATION": _fused("ConcatenationOptions"),
+    "L2_NORMALIZATION": _fused("L2NormOptions"),
+    "SVDF": _svdf,
+    "RANDOM_UNIFORM": _random,
+    "RANDOM_STANDARD_NORMAL": _random,
+    "MULTINOMIAL": _random,
+    "STABLEHLO_RNG_BIT_GENERATOR": _random,
+    "VAR_HANDLE": _var_handle,
+    "ASSIGN_VARIABLE": _two_inputs,
+    "NON_MAX_SUPPRESSION_V4": _two_inputs,
+    "NON_MAX_SUPPRESSION_V5": _two_inputs,
+    "WHERE": _data_shaped,
+    "UNIQUE": _data_shaped,
+    **recurrent.NORMALISERS,
+    **control.NORMALISERS,
+    **stablehlo.NORMALISERS,
+}

@@ -1,0 +1,94 @@
+"""Opening a .tflite file, and what a user may say about its inputs."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sizeup import units
+from sizeup.errors import CorruptModel, LoadError
+from sizeup.formats.tflite.model import Model
+from sizeup.formats.tflite.schema import BROKEN, schema
+from sizeup.formats.tflite.signatures import note_what_is_left_out, renamed, signature_names
+from sizeup.graph import Graph, Shape
+
+_MAGIC = b"TFL3"
+_FIXED = "changing the shapes of a TFLite file is not supported yet: convert the model at that size"
+
+
+def load(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Graph:
+    """Read a .tflite file, or its content; shapes are those that the file records."""
+    schema()
+    if isinstance(source, bytes | bytearray | memoryview):
+        name, folder, content = "model", None, memoryview(source)
+    else:
+        path = Path(source)
+        name, folder, content = path.name, path.parent, _mapped(path)
+    if bytes(content[4:8]) != _MAGIC:
+        raise CorruptModel(f"{name}: not a TFLite file: bytes 4 to 8 are not {_MAGIC.decode()!r}")
+    try:
+        return _read(Model(content, name, folder), inputs or {}, bind or {})
+    except BROKEN as error:
+        raise CorruptModel(f"{name}: the file is damaged: {error}") from error
+
+
+def _mapped(path: Path) -> memoryview:
+    """The file as memory: its weights are read from disk only when somebody asks for them."""
+    try:
+        with path.open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise CorruptModel(f"{path.name}: the file is empty")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> Graph:
+    graph = model.graph(0)
+    names = signature_names(model)
+    note_what_is_left_out(model)
+    for file in model.constants.files:
+        model.note(f"weights are kept in another file, {file!r}")
+    _check_inputs(model.name, graph, names, inputs)
+    _check_batch(model.name, graph, bind)
+    return replace(renamed(graph, names), name=Path(model.name).stem, notes=tuple(model.notes))
+
+
+def _check_inputs(model: str, graph: Graph, names: Mapping[int, str], inputs: Mapping[str, Any]) -> None:
+    """Accept the shapes that the file records; others would need every shape of the graph anew."""
+    known = {graph.tensors[identity].name: identity for identity in graph.inputs}
+    known |= {names[identity]: identity for identity in graph.inputs if identity in names}
+    for name, given in inputs.items():
+        if name not in known:
+            raise LoadError(f"{model}: no input is called {name!r}; it has {', '.join(map(repr, known))}")
+        shape, recorded = _shape_of(given), graph.tensors[known[name]].shape
+        if shape != recorded:
+            raise LoadError(
+                f"{model}: input {name!r} was saved as {units.shape(recorded)}, not {units.shape(shape)};"
+                f" {_FIXED}"
+            )
+
+
+def _check_batch(model: str, graph: Graph, bind: Mapping[str, int]) -> None:
+    """A batch may be named if it is the recorded one."""
+    shapes = [graph.tensors[identity].shape for identity in graph.inputs]
+    recorded = {shape[0] for shape in shapes if shape}
+    for name, size in bind.items():
+        if name != "batch":
+            raise LoadError(f"{model}: TFLite has no named dimension {name!r}; only 'batch' can be bound")
+        if recorded != {size}:
+            saved = ", ".join(map(str, sorted(recorded))) or "none"
+            raise LoadError(f"{model}: batch={size} differs from what was saved ({saved}); {_FIXED}")
+
+
+def _shape_of(given: Any) -> Shape:
+    return tuple(int(size) for size in getattr(given, "shape", given))

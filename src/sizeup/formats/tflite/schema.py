@@ -1,0 +1,65 @@
+"""The tables of a .tflite file, as the accessors of LiteRT's own schema."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import struct
+from typing import Any
+
+from sizeup.errors import MissingLibrary
+
+# What the accessors raise when offsets, lengths or types in a file are nonsense: reads beyond the
+# end (struct, numpy's frombuffer) and numbers that cannot be an offset (flatbuffers' own checks).
+BROKEN = (struct.error, ValueError, TypeError, OverflowError)
+
+# By number: older releases of the schema do not name the newest types.
+TYPE_NAMES = (
+    *("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8"),
+    *("float64", "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"),
+    *("int2", "uint4", "float8_e4m3fn", "float8_e5m2"),
+)
+
+
+@functools.cache
+def schema() -> Any:
+    """LiteRT's generated schema, loaded on first use."""
+    try:
+        return importlib.import_module("ai_edge_litert.schema_py_generated")
+    except ImportError as error:
+        raise MissingLibrary("reading TFLite", "ai-edge-litert", "tflite") from error
+
+
+@functools.cache
+def operator_names() -> dict[int, str]:
+    """The names of the builtin operators by their code."""
+    codes = vars(schema().BuiltinOperator)
+    return {code: name for name, code in codes.items() if isinstance(code, int)}
+
+
+def options(operator: Any, table: str) -> Any | None:
+    """An operator's options as accessors of the named table; None where it carries others or none."""
+    tables = schema()
+    first, second = tables.BuiltinOptions, tables.BuiltinOptions2
+    if table in vars(first) and operator.BuiltinOptionsType() == getattr(first, table):
+        union = operator.BuiltinOptions()
+    elif table in vars(second) and operator.BuiltinOptions2Type() == getattr(second, table):
+        union = operator.BuiltinOptions2()
+    else:
+        return None
+    if union is None:
+        return None
+    found = getattr(tables, table)()
+    found.Init(union.Bytes, union.Pos)
+    return found
+
+
+def numbers(vector: Any) -> list[int]:
+    """The content of an `...AsNumpy()` accessor, which answers 0 where the vector is absent."""
+    found: list[int] = [] if isinstance(vector, int) else vector.tolist()
+    return found
+
+
+def text(raw: bytes | None) -> str:
+    """A string of the file; files name things in any bytes they like."""
+    return "" if raw is None else raw.decode("utf-8", "replace")

@@ -1,0 +1,87 @@
+"""StableHLO's operators, whose options say which axis is which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.schema import numbers
+from sizeup.ops import rule_of
+
+_RELATIONS = {2: "GREATER_EQUAL", 3: "GREATER", 4: "LESS_EQUAL", 5: "LESS"}
+
+
+def _dot_general(node: Node) -> None:
+    options = node.needed_options("StablehloDotGeneralOptions")
+    contracted = numbers(options.LhsContractingDimensionsAsNumpy())
+    left = node.shape(0)
+    if left is not None and not set(contracted) <= set(range(len(left))):
+        node.fail(f"axes {contracted} of an operand of the shape {left}")
+    node.attrs["contracted"] = tuple(contracted)
+
+
+def _convolution(node: Node) -> None:
+    """A convolution whose input is spread out by its dilation is a transposed one."""
+    options = node.needed_options("StablehloConvolutionOptions")
+    data, filters = node.shape(0), node.shape(1)
+    if data is None or filters is None:
+        node.attrs.update(out_channels=1, in_channels=1)
+        return
+    channels, features = options.InputFeatureDimension(), options.KernelOutputFeatureDimension()
+    if not (0 <= channels < len(data) and 0 <= features < len(filters)) or 0 in data or 0 in filters:
+        node.fail(f"channels on axes {channels} and {features} of the shapes {data} and {filters}")
+    if any(size > 1 for size in numbers(options.LhsDilationAsNumpy())):
+        node.kind = "conv_transpose"
+    spatial = numbers(options.KernelSpatialDimensionsAsNumpy())
+    node.attrs.update(
+        out_channels=filters[features],
+        in_channels=data[channels],
+        groups=options.FeatureGroupCount(),
+        kernel=tuple(filters[axis] for axis in spatial if 0 <= axis < len(filters)),
+        stride=tuple(numbers(options.WindowStridesAsNumpy())),
+        dilation=tuple(numbers(options.RhsDilationAsNumpy())),
+    )
+
+
+def _operations(node: Node, region: int) -> int | None:
+    """Scalar operations of a region; None where one of them has no rule or runs regions of its own."""
+    ops = node.graph(region).ops
+    kinds = [rule_of(op.kind) for op in ops]
+    if any(op.bodies for op in ops) or None in kinds:
+        return None
+    return sum(rule is not None and rule.family == "elementwise" for rule in kinds)
+
+
+def _reduce(node: Node) -> None:
+    """Its region takes the running result and the next number."""
+    options = node.needed_options("StablehloReduceOptions")
+    operations = _operations(node, options.BodySubgraphIndex())
+    if operations is None:
+        node.kind = node.source
+        return
+    node.attrs["operations"] = operations
+
+
+def _reduce_window(node: Node) -> None:
+    options = node.needed_options("StablehloReduceWindowOptions")
+    operations = _operations(node, options.BodySubgraphIndex())
+    if operations is None:
+        node.kind = node.source
+        return
+    node.attrs["taps"] = operations * math.prod(numbers(options.WindowDimensionsAsNumpy()))
+
+
+def _compare(node: Node) -> None:
+    options = node.options("StablehloCompareOptions")
+    direction = 0 if options is None else options.ComparisonDirection()
+    node.attrs["relation"] = _RELATIONS.get(direction, "EQUAL")
+
+
+NORMALISERS: dict[str, Callable[[Node], None]] = {
+    "STABLEHLO_DOT_GENERAL": _dot_general,
+    "STABLEHLO_CONVOLUTION": _convolution,
+    "STABLEHLO_REDUCE": _reduce,
+    "STABLEHLO_REDUCE_WINDOW": _reduce_window,
+    "STABLEHLO_COMPARE": _compare,
+}

@@ -1,0 +1,145 @@
+"""A subgraph of the file as a graph of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sizeup import units
+from sizeup.errors import CorruptModel, InvalidGraph
+from sizeup.formats.tflite.dynamic import Openness
+from sizeup.formats.tflite.names import scope_of
+from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.schema import numbers
+from sizeup.formats.tflite.tensors import TensorReader
+from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
+from sizeup.ops import rule_of
+
+if TYPE_CHECKING:
+    from sizeup.formats.tflite.model import Model
+
+_DERIVED = Constant("derived")
+
+
+def build(model: Model, index: int) -> Graph:
+    """The graph of one subgraph; tensor ids are the file's own."""
+    table = model.root.Subgraphs(index)
+    inputs, outputs = numbers(table.InputsAsNumpy()), numbers(table.OutputsAsNumpy())
+    tensors: list[Tensor] = []
+    nodes, normalisers = _nodes(model, table, tensors)
+    made = set(inputs).union(*(node.outputs for node in nodes))
+    states = model.variables.initial_states(nodes, is_main=index == 0)
+    reader = TensorReader(model, table, _weights(nodes), states, made)
+    _check_ids(model, nodes, inputs, outputs, reader.count)
+    tensors += reader.read()
+    if index == 0:
+        _note_open_inputs(model, inputs, tensors, reader.open)
+    openness = Openness(tensors, reader.open) if reader.open else None
+    fixed = _Fixed(tensors)
+    ops = []
+    for position, (node, normalise) in enumerate(zip(nodes, normalisers, strict=True)):
+        if normalise is not None:
+            normalise(node)
+        if openness is not None:
+            openness.follow(node)
+        fixed.follow(node)
+        ops.append(_op(node, position))
+    name = model.limits.label(table.Name()) or f"subgraph {index}"
+    graph = Graph(tuple(tensors), tuple(ops), tuple(inputs), tuple(outputs), name, "tflite")
+    try:
+        check(graph)
+    except InvalidGraph as error:
+        raise CorruptModel(f"{model.name}: {error}") from error
+    return graph
+
+
+def _note_open_inputs(
+    model: Model, inputs: list[int], tensors: list[Tensor], signatures: dict[int, list[int]]
+) -> None:
+    for identity in inputs:
+        if identity in signatures:
+            tensor, signature = tensors[identity], units.shape(tuple(signatures[identity]))
+            recorded = units.shape(tensor.shape)
+            model.note(f"input {tensor.name!r} ({signature}) is counted at its recorded shape {recorded}")
+
+
+def _nodes(
+    model: Model, table: Any, tensors: list[Tensor]
+) -> tuple[list[Node], list[Callable[[Node], None] | None]]:
+    nodes, normalisers = [], []
+    for position in range(model.limits.length(table.OperatorsLength())):
+        operator = table.Operators(position)
+        code = operator.OpcodeIndex()
+        if code >= len(model.codes):
+            raise CorruptModel(f"{model.name}: operator {position} has the code {code} of {len(model.codes)}")
+        found = model.codes[code]
+        inputs, outputs = numbers(operator.InputsAsNumpy()), numbers(operator.OutputsAsNumpy())
+        model.limits.refer(len(inputs) + len(outputs))
+        given = [each for each in outputs if each != ABSENT]
+        node = Node(model, tensors, operator, found.source, found.kind, inputs, given)
+        if found.computes and not (node.has(0) and given):
+            node.fail(f"inputs {inputs} and outputs {outputs}")
+        nodes.append(node)
+        normalisers.append(found.normalise)
+    return nodes, normalisers
+
+
+def _check_ids(model: Model, nodes: list[Node], inputs: list[int], outputs: list[int], count: int) -> None:
+    def within(identities: Iterable[int], lowest: int, where: str) -> None:
+        for identity in identities:
+            if not lowest <= identity < count:
+                raise CorruptModel(f"{model.name}: {where} refers to tensor {identity} of {count}")
+
+    within(inputs, 0, "the list of inputs")
+    within(outputs, 0, "the list of outputs")
+    for node in nodes:
+        within(node.inputs, ABSENT, node.source)
+        within(node.outputs, 0, node.source)
+
+
+def _weights(nodes: list[Node]) -> set[int]:
+    """What operators with weights read beside their data: trained numbers even without a scale."""
+    found: set[int] = set()
+    for node in nodes:
+        rule = rule_of(node.kind)
+        if rule is not None and (rule.weight is not None or rule.family == "recurrent"):
+            found.update(node.inputs[1:])
+    return found
+
+
+class _Fixed:
+    """Follows what is the same in every run: constants, and what is computed from them alone."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.tensors = tensors
+        self.ids = {
+            identity
+            for identity, tensor in enumerate(tensors)
+            if tensor.data is not None and tensor.data.role != "buffer"
+        }
+
+    def follow(self, node: Node) -> None:
+        """Mark the outputs of an operator that reads nothing but fixed tensors."""
+        given = [identity for identity in node.inputs if identity != ABSENT]
+        if not given or not self.ids.issuperset(given) or node.bodies or node.attrs.get("random"):
+            return
+        if rule_of(node.kind) is None:
+            return
+        for identity in node.outputs:
+            self.ids.add(identity)
+            self.tensors[identity] = replace(self.tensors[identity], data=_DERIVED)
+
+
+def _op(node: Node, position: int) -> Op:
+    name = node.tensors[node.outputs[0]].name if node.outputs else ""
+    return Op(
+        node.kind,
+        tuple(node.inputs),
+        tuple(node.outputs),
+        node.attrs,
+        node.source,
+        name or str(position),
+        scope_of(name),
+        node.bodies,
+    )

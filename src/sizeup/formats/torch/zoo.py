@@ -1,0 +1,50 @@
+"""What model libraries give us: a module without weights, and the way to import them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module, ready to be recorded: where its tensors live, and what it is usually run on."""
+
+    module: torch.nn.Module
+    name: str
+    inputs: Any = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    mode: FakeTensorMode | None = None
+    real: Callable[[], torch.nn.Module] | None = (
+        None  # the same with random weights, for what asks for numbers
+    )
+
+
+_LIBRARIES: list[torch.library.Library] = []
+
+
+def import_torchvision() -> Any:
+    """Import torchvision, or None where it is not installed.
+
+    Where its compiled half does not fit this torch, the operators that its Python half names are
+    declared and it is imported again: its networks need no more than that.
+    """
+    try:
+        return importlib.import_module("torchvision")
+    except ModuleNotFoundError:
+        return None
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for name in ("nms", "qnms"):
+            schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            library.define(schema)  # type: ignore[no-untyped-call]
+        _LIBRARIES.append(library)  # an operator lives as long as its library
+        for name in [each for each in sys.modules if each.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        return importlib.import_module("torchvision")

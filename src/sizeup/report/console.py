@@ -1,0 +1,84 @@
+"""A report on a terminal."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from sizeup.report.table import table_text
+from sizeup.report.text import headline, plain, receipt, title
+from sizeup.report.view import By, View, view
+
+if TYPE_CHECKING:
+    from sizeup.report.explain import Explanation
+    from sizeup.report.summary import Report
+
+_LEAST_ROOM = 16
+_LABELS = 14
+
+
+def render(
+    report: Report,
+    console: Console,
+    *,
+    by: By | None = None,
+    depth: int | None = None,
+    top: int | None = None,
+) -> None:
+    """Print the headline, the receipt, the notes and the table, as wide as the console is."""
+    shown = view(report, by, depth, top)
+    console.print(Text(title(report), style="bold"))
+    for label, text in headline(report):
+        print_labelled(console, label, text, "bold" if label in ("MACs", "FLOPs", "parameters") else "")
+    _print_receipt(report, console)
+    for note in report.notes:
+        print_labelled(console, "note", note, "dim")
+    if shown.entries:
+        console.print()
+        print_table(console, shown)
+    if shown.rest is not None and shown.rest.ops:
+        console.print(Text("--top N shows more rows, -o FILE.csv keeps every operator", style="dim"))
+
+
+def render_explanation(explanation: Explanation, console: Console) -> None:
+    """Print where an operator's numbers come from, or the table of the operators that were found."""
+    console.print(Text(plain(explanation.title), style="bold"))
+    previous = ""
+    for label, text in explanation.lines:
+        style = "bold" if label in ("MACs", "FLOPs") else "yellow" if label == "not known" else ""
+        print_labelled(console, "" if label == previous else label, text, style)
+        previous = label
+    if explanation.view is not None:
+        print_table(console, explanation.view)
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """An explanation as plain text of 80 columns."""
+    buffer = io.StringIO()
+    render_explanation(explanation, Console(file=buffer, width=80, color_system=None))
+    return buffer.getvalue()
+
+
+def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = _LABELS) -> None:
+    """Print a text beside its label, wrapped so that the labels stand alone in their column."""
+    room = max(console.width - width, _LEAST_ROOM)
+    lines = textwrap.wrap(plain(text), room, subsequent_indent="  ", break_on_hyphens=False) or [""]
+    for index, line in enumerate(lines):
+        start = f"  {label if index == 0 else ''}".ljust(width)
+        console.print(Text.assemble((start, "cyan"), (line, style)), soft_wrap=True)
+
+
+def _print_receipt(report: Report, console: Console) -> None:
+    first, *others = receipt(report)
+    print_labelled(console, "coverage", first, "bold yellow" if report.unknown else "green")
+    for line in others:
+        print_labelled(console, "", line, "yellow")
+
+
+def print_table(console: Console, shown: View) -> None:
+    """Print the rows of a view with as many columns as there is room for."""
+    console.print(table_text(shown, console.width, console.options.ascii_only), soft_wrap=True)

@@ -1,0 +1,131 @@
+"""Machine-readable reports: plain data, JSON and CSV. Raw integers, the unit in every key."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from sizeup import units
+from sizeup.dtypes import precision_name
+from sizeup.report.rows import OpRow, Port
+
+if TYPE_CHECKING:
+    from sizeup.report.summary import Report
+
+SCHEMA_VERSION = 1
+# Its keys are the names of the columns, also where there is no operator.
+_BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, None)
+_NO_MEMORY = "peak memory is not planned by this version"
+_NO_LATENCY = "no target device was given, and this version estimates no latency"
+
+
+def to_dict(report: Report) -> dict[str, Any]:
+    """The whole report as plain data."""
+    return {**_head(report), "ops": [_op(row) for row in report.ops]}
+
+
+def json_lines(report: Report) -> Iterator[str]:
+    """The whole report as JSON text, one key or operator a line, made piece by piece."""
+    yield "{\n"
+    for key, value in _head(report).items():
+        yield f"  {json.dumps(key)}: {json.dumps(value)},\n"
+    yield '  "ops": ['
+    separator = "\n    "
+    for row in report.ops:
+        yield separator + json.dumps(_op(row))
+        separator = ",\n    "
+    yield "\n  ]\n}\n" if len(report.ops) else "]\n}\n"
+
+
+def csv_lines(report: Report) -> Iterator[str]:
+    """One line an operator under a line of names; what is not known is empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_op(_BLANK))
+    yield buffer.getvalue()
+    for row in report.ops:
+        buffer.seek(0)
+        buffer.truncate()
+        writer.writerow([_csv_cell(value) for value in _op(row).values()])
+        yield buffer.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ";".join(units.shape(None if each is None else tuple(each)) for each in value)
+    return value
+
+
+def _head(report: Report) -> dict[str, Any]:
+    totals = report.totals
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "sizeup", "version": version("sizeup")},
+        "model": {
+            "name": report.name,
+            "format": report.format,
+            "sha256": report.sha256,
+            "inputs": [_port(each) for each in report.inputs],
+            "outputs": [_port(each) for each in report.outputs],
+        },
+        "precision": None if report.precision is None else precision_name(report.precision),
+        "coverage": {
+            "ops": len(report.ops),
+            "known_ops": report.known_ops,
+            "share": report.coverage,
+            "unknown": [
+                {"kind": each.kind, "count": each.count, "reason": each.reason} for each in report.unknown
+            ],
+        },
+        "totals": {
+            "macs": totals.macs,
+            "flops": totals.flops,
+            "elementwise_ops": totals.elementwise_ops,
+            "params": totals.params,
+            "weight_bytes": totals.weight_bytes,
+            "read_bytes": totals.read_bytes,
+            "written_bytes": totals.written_bytes,
+        },
+        "memory": {"unavailable": _NO_MEMORY},
+        "latency": {"unavailable": _NO_LATENCY},
+        "notes": list(report.notes),
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "shape": _shape(port.shape), "dtype": port.dtype}
+
+
+def _shape(shape: tuple[int, ...] | None) -> list[int] | None:
+    return None if shape is None else list(shape)
+
+
+def _op(row: OpRow) -> dict[str, Any]:
+    return {
+        "index": row.index,
+        "name": row.name,
+        "kind": row.kind,
+        "source": row.source,
+        "scope": row.scope,
+        "input_shapes": [_shape(each) for each in row.input_shapes],
+        "output_shapes": [_shape(each) for each in row.output_shapes],
+        "precision": row.precision,
+        "macs": row.macs,
+        "elementwise_ops": row.elementwise_ops,
+        "params": row.params,
+        "read_bytes": row.read_bytes,
+        "written_bytes": row.written_bytes,
+        "intensity": row.intensity,
+        # Filled where memory is planned and a target is given; the reason is above, once.
+        "live_bytes": None,
+        "ms": None,
+        "bound_by": None,
+        "known": row.known,
+        "reason": row.reason,
+    }

@@ -1,0 +1,40 @@
+"""Reports as files, their format chosen by the suffix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sizeup.errors import SizeupError
+from sizeup.report import data, markdown
+
+if TYPE_CHECKING:
+    from sizeup.report.summary import Report
+
+_WRITERS: dict[str, Callable[[Report], Iterable[str]]] = {
+    ".json": data.json_lines,
+    ".csv": data.csv_lines,
+    ".md": markdown.lines,
+}
+
+
+def writer_of(path: str | os.PathLike[str]) -> Callable[[Report], Iterable[str]]:
+    """What writes a report to a file of that suffix."""
+    found = _WRITERS.get(Path(path).suffix.lower())
+    if found is None:
+        raise SizeupError(
+            f"{os.fspath(path)}: a report is written as {', '.join(_WRITERS)}; give it one of these endings"
+        )
+    return found
+
+
+def save(report: Report, path: str | os.PathLike[str]) -> None:
+    """Write a report to a file."""
+    write = writer_of(path)
+    try:
+        with Path(path).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.writelines(write(report))
+    except OSError as error:
+        raise SizeupError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,55 @@
+"""A report where Python shows values: a few lines of text, or a small table of HTML."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from sizeup import units
+from sizeup.report.text import columns_of, headline, plain, receipt, title
+from sizeup.report.view import view
+
+if TYPE_CHECKING:
+    from sizeup.report.summary import Report
+
+
+def text(report: Report) -> str:
+    """The report in four lines."""
+    totals = report.totals
+    if report.unknown and not totals.macs:
+        work = "unknown MACs"
+    else:
+        work = f"{units.count(totals.macs)} MACs ({units.count(totals.flops)} FLOPs)"
+    return (
+        f"Report on {title(report)}\n"
+        f"  {work}, {units.count(totals.elementwise_ops)} elementwise operations\n"
+        f"  {units.count(totals.params)} parameters in {units.size(totals.weight_bytes)},"
+        f" {units.size(totals.read_bytes)} read, {units.size(totals.written_bytes)} written\n"
+        f"  {receipt(report)[0].removesuffix(':')}"
+    )
+
+
+def html(report: Report) -> str:
+    """The headline and the usual table as plain HTML, without scripts or styles of its own."""
+    shown = view(report)
+    columns = columns_of(shown)
+    rows = [*shown.entries, *([shown.rest] if shown.rest else []), shown.total]
+    head = "".join(_row([label, words], "left", "left") for label, words in headline(report))
+    sides = ["right" if column.right else "left" for column in columns]
+    titles = _row([column.title for column in columns], *sides, tag="th")
+    body = "".join(_row([column.text(entry) for column in columns], *sides) for entry in rows)
+    lines = "<br>".join(_escaped(line) for line in receipt(report))
+    name = _escaped(title(report))
+    return f"<b>{name}</b><table>{head}</table><p>{lines}</p><table>{titles}{body}</table>"
+
+
+def _row(cells: list[str], *sides: str, tag: str = "td") -> str:
+    inner = (
+        f'<{tag} style="text-align:{side}">{_escaped(cell)}</{tag}>'
+        for cell, side in zip(cells, sides, strict=True)
+    )
+    return f"<tr>{''.join(inner)}</tr>"
+
+
+def _escaped(text: str) -> str:
+    return escape(plain(text))

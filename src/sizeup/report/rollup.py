@@ -1,0 +1,101 @@
+"""Roll-ups: the rows of operators added up by module, by kind, or by both."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from sizeup.cost import Bytes, Cost
+from sizeup.report.rows import Group
+
+UNUSED_PARAMETERS = "(unused parameters)"
+"""The row of parameters that no operator reads; without it the rows would not add up."""
+
+_Key = TypeVar("_Key", bound=Hashable)
+# ops, unknown operators, macs, elementwise, params, read, written
+_Sums = list[int]
+_WIDTH = 7
+
+
+@lru_cache(maxsize=65536)
+def module_path(scope: str) -> tuple[str, ...]:
+    """The names from the outermost module to the innermost: `a/b.c` has two, `a.b.c` has three."""
+    return tuple(part for part in scope.split("/" if "/" in scope else ".") if part)
+
+
+@lru_cache(maxsize=65536)
+def module_at(scope: str, depth: int | None) -> str:
+    """The module that holds a scope at most `depth` names deep; empty for the model itself."""
+    separator = "/" if "/" in scope else "."
+    return separator.join(module_path(scope)[:depth])
+
+
+def by_kind(cost: Cost, moved: Bytes) -> tuple[Group, ...]:
+    """One row a kind, the costliest first."""
+    sums = _summed(cost, moved, [op.kind for op in cost.graph.ops])
+    rows = [_group(None, kind, numbers) for kind, numbers in sums.items()]
+    rows.sort(key=lambda row: (-row.macs, -row.elementwise_ops, -row.read_bytes - row.written_bytes))
+    return (*rows, *_unused(cost))
+
+
+def by_module(cost: Cost, moved: Bytes, depth: int | None) -> tuple[Group, ...]:
+    """One row a module cut at a depth, in the order of first use; every operator is in one row."""
+    sums = _summed(cost, moved, [module_at(op.scope, depth) for op in cost.graph.ops])
+    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *_unused(cost))
+
+
+def by_module_and_kind(cost: Cost, moved: Bytes, depth: int | None) -> tuple[Group, ...]:
+    """One row a kind within each module cut at a depth."""
+    keys = [(module_at(op.scope, depth), op.kind) for op in cost.graph.ops]
+    sums = _summed(cost, moved, keys)
+    return (*(_group(module, kind, numbers) for (module, kind), numbers in sums.items()), *_unused(cost))
+
+
+def module_tree(cost: Cost, moved: Bytes) -> tuple[Group, ...]:
+    """One row a module with all that is inside it; the first row, the model itself, is the total."""
+    leaves = _summed(cost, moved, [op.scope for op in cost.graph.ops])
+    sums: dict[str, _Sums] = {"": [0] * _WIDTH}
+    for scope, numbers in leaves.items():
+        for depth in range(len(module_path(scope)) + 1):
+            _add(sums.setdefault(module_at(scope, depth), [0] * _WIDTH), numbers)
+    unused = _unused(cost)
+    sums[""][4] += sum(row.params for row in unused)
+    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *unused)
+
+
+def _summed(cost: Cost, moved: Bytes, keys: Sequence[_Key]) -> dict[_Key, _Sums]:
+    """Columns added up by key as Python ints, so that no sum can overflow."""
+    columns: Iterable[tuple[int, ...]] = zip(
+        (~cost.known).astype(int).tolist(),
+        cost.macs.tolist(),
+        cost.elementwise.tolist(),
+        cost.params.tolist(),
+        moved.read.tolist(),
+        moved.written.tolist(),
+        strict=True,
+    )
+    sums: dict[_Key, _Sums] = {}
+    for key, numbers in zip(keys, columns, strict=True):
+        found = sums.get(key)
+        if found is None:
+            sums[key] = [1, *numbers]
+        else:
+            _add(found, (1, *numbers))
+    return sums
+
+
+def _add(sums: _Sums, numbers: Sequence[int]) -> None:
+    for index, number in enumerate(numbers):
+        sums[index] += number
+
+
+def _group(module: str | None, kind: str | None, numbers: _Sums) -> Group:
+    return Group(module, kind, *numbers)
+
+
+def _unused(cost: Cost) -> tuple[Group, ...]:
+    unused = cost.total_params - sum(cost.params.tolist())
+    if not unused:
+        return ()
+    return (Group(UNUSED_PARAMETERS, UNUSED_PARAMETERS, 0, 0, 0, 0, unused, 0, 0),)

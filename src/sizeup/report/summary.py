@@ -1,0 +1,218 @@
+"""The report: everything that was found out about a model, side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import Any, overload
+
+from sizeup.cost import Bytes, Cost, total
+from sizeup.dtypes import DType, precision_name
+from sizeup.graph import ABSENT, Graph, Op
+from sizeup.report import rollup
+from sizeup.report.rows import Group, OpRow, Port, Totals, Unknown
+
+
+class OpRows(Sequence[OpRow]):
+    """The rows of all operators, each made when it is asked for: columns stay columns."""
+
+    def __init__(self, cost: Cost, moved: Bytes, precision: DType | None) -> None:
+        self._cost = cost
+        self._moved = moved
+        self._precision = precision
+
+    def __len__(self) -> int:
+        return len(self._cost.graph.ops)
+
+    @overload
+    def __getitem__(self, index: int) -> OpRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[OpRow]: ...
+    def __getitem__(self, index: int | slice) -> OpRow | list[OpRow]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self)} operators; no operator {index}")
+        return self._row(index % len(self))
+
+    def __iter__(self) -> Iterator[OpRow]:
+        return (self._row(index) for index in range(len(self)))
+
+    def _row(self, index: int) -> OpRow:
+        cost, graph = self._cost, self._cost.graph
+        op = graph.ops[index]
+        known = bool(cost.known[index])
+
+        def quantity(column: Any) -> int | None:
+            # Beside an unknown operator a number is what its part that is known adds to the total.
+            return int(column[index]) if known or column[index] else None
+
+        return OpRow(
+            index,
+            name_of(graph, op),
+            op.kind,
+            op.source,
+            op.scope,
+            tuple(graph.tensors[i].shape for i in op.inputs if i != ABSENT),
+            tuple(graph.tensors[i].shape for i in op.outputs),
+            _precision_of(graph, op, self._precision),
+            quantity(cost.macs),
+            quantity(cost.elementwise),
+            int(cost.params[index]),
+            quantity(self._moved.read),
+            quantity(self._moved.written),
+            cost.reasons.get(index),
+        )
+
+
+def name_of(graph: Graph, op: Op) -> str:
+    """An operator's own name, or that of its first output where the format gives it none."""
+    return op.name or (graph.tensors[op.outputs[0]].name if op.outputs else "")
+
+
+def _precision_of(graph: Graph, op: Op, asked: DType | None) -> str | None:
+    """The number type of the first output, which is the asked one where the output follows it."""
+    places = (*op.outputs, *(i for i in op.inputs if i != ABSENT))
+    if not places:
+        return None
+    tensor = graph.tensors[places[0]]
+    return precision_name(asked if asked is not None and tensor.follows_precision else tensor.dtype)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Report:
+    """What a model costs at one precision; every renderer takes this and nothing else."""
+
+    cost: Cost
+    precision: DType | None = None
+    sha256: str | None = None
+    moved: Bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "moved", self.cost.bytes_at(self.precision))
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that was counted."""
+        return self.cost.graph
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.graph.name or "model"
+
+    @property
+    def format(self) -> str:
+        """Where the model came from: torch, onnx, tflite, or empty for a graph made by hand."""
+        return self.graph.format
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Assumptions that were made on the way."""
+        return self.graph.notes
+
+    @cached_property
+    def inputs(self) -> tuple[Port, ...]:
+        """What the model is fed with."""
+        return _ports(self.graph, self.graph.inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[Port, ...]:
+        """What the model gives."""
+        return _ports(self.graph, self.graph.outputs)
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The sums over all operators that are known."""
+        return Totals(
+            self.cost.total_macs,
+            self.cost.total_elementwise,
+            self.cost.total_params,
+            self.moved.weights,
+            total(self.moved.read),
+            total(self.moved.written),
+        )
+
+    @property
+    def coverage(self) -> float:
+        """The share of operators that could be counted, from 0 to 1."""
+        count = len(self.graph.ops)
+        return self.known_ops / count if count else 1.0
+
+    @property
+    def known_ops(self) -> int:
+        """How many operators could be counted."""
+        return len(self.graph.ops) - len(self.cost.reasons)
+
+    @cached_property
+    def unknown(self) -> tuple[Unknown, ...]:
+        """The operators that could not be counted, by kind and reason, the most frequent first."""
+        ops = self.graph.ops
+        found = Counter((ops[index].kind, reason) for index, reason in self.cost.reasons.items())
+        return tuple(Unknown(kind, count, reason) for (kind, reason), count in found.most_common())
+
+    @cached_property
+    def ops(self) -> OpRows:
+        """One row an operator, in the order in which they run."""
+        return OpRows(self.cost, self.moved, self.precision)
+
+    def by_kind(self) -> tuple[Group, ...]:
+        """One row a kind of operator, the costliest first; the rows add up to the totals."""
+        return rollup.by_kind(self.cost, self.moved)
+
+    def by_module(self, depth: int | None = None) -> tuple[Group, ...]:
+        """One row a module, cut at `depth` names; the rows add up to the totals."""
+        return rollup.by_module(self.cost, self.moved, depth)
+
+    def by_module_and_kind(self, depth: int | None = None) -> tuple[Group, ...]:
+        """One row a kind of operator within each module; the rows add up to the totals."""
+        return rollup.by_module_and_kind(self.cost, self.moved, depth)
+
+    def module_tree(self) -> tuple[Group, ...]:
+        """One row a module with all that is inside it, outer modules before inner ones."""
+        return rollup.module_tree(self.cost, self.moved)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, schema_version 1."""
+        from sizeup.report import data
+
+        return data.to_dict(self)
+
+    def to_pandas(self) -> Any:
+        """The rows of all operators as a data frame."""
+        from sizeup.report import frames
+
+        return frames.frame(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the report as its suffix says: .json, .csv or .md."""
+        from sizeup.report import files
+
+        files.save(self, path)
+
+    def __repr__(self) -> str:
+        from sizeup.report import notebook
+
+        return notebook.text(self)
+
+    def _repr_html_(self) -> str:
+        from sizeup.report import notebook
+
+        return notebook.html(self)
+
+
+def _ports(graph: Graph, identities: tuple[int, ...]) -> tuple[Port, ...]:
+    tensors = [graph.tensors[i] for i in identities]
+    return tuple(Port(each.name, each.shape, each.dtype.name) for each in tensors)
+
+
+def report_of(
+    graph: Graph, cost: Cost, precision: DType | None = None, *, sha256: str | None = None
+) -> Report:
+    """The report on a graph that was counted, its bytes taken at the given precision."""
+    if cost.graph is not graph:
+        raise ValueError("the cost was counted on another graph")
+    return Report(cost, precision, sha256)

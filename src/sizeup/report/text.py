@@ -1,0 +1,144 @@
+"""The words of a report for people: what every readable output says, before it is laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sizeup import units
+from sizeup.dtypes import precision_name
+from sizeup.report.rows import Port
+from sizeup.report.view import Entry, View
+
+if TYPE_CHECKING:
+    from sizeup.report.summary import Report
+
+_MOST_PORTS = 4
+_LONGEST_NAME = 40
+_MOST_UNKNOWN = 10
+UNKNOWN = "?"
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table; those of a higher rank go first where room is short."""
+
+    title: str
+    text: Callable[[Entry], str]
+    rank: int = 0  # 0: always shown
+    right: bool = True
+    flexible: bool = False  # may be shortened in the middle
+
+
+def plain(text: str) -> str:
+    """Text without control characters: a name in a file must not steer a terminal."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    )
+
+
+def brief(name: str) -> str:
+    """A name of one line at most: converters join the names of all that they fused."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    half = (_LONGEST_NAME - 3) // 2
+    return f"{name[: half + 1]}...{name[len(name) - half :]}"
+
+
+def title(report: Report) -> str:
+    """The model's name, and its format where it has one."""
+    return plain(f"{report.name} ({report.format})" if report.format else report.name)
+
+
+def amount(value: int) -> str:
+    """A count both ways: short, and exact where the short form rounds."""
+    short = units.count(value)
+    return short if value < 1000 else f"{short} ({value:,})"
+
+
+def _total(report: Report, value: int, words: str) -> str:
+    if not report.unknown:
+        return f"{amount(value)} {words}"
+    return f"{amount(value)} {words}, incomplete" if value else "unknown"
+
+
+def headline(report: Report) -> list[tuple[str, str]]:
+    """Labels and texts: what goes in and out, and the totals."""
+    totals = report.totals
+    weights, read, written = map(units.size, (totals.weight_bytes, totals.read_bytes, totals.written_bytes))
+    lines = [("input", text) for text in _ports(report.inputs)]
+    lines += [("output", text) for text in _ports(report.outputs)]
+    if report.precision is not None:
+        lines.append(("bytes at", f"{precision_name(report.precision)} (indices and masks keep their type)"))
+    lines += [
+        ("MACs", _total(report, totals.macs, "multiply-accumulates")),
+        ("FLOPs", _total(report, totals.flops, "at 2 for each MAC")),
+        ("elementwise", _total(report, totals.elementwise_ops, "operations without a MAC")),
+        ("parameters", f"{amount(totals.params)} in {weights}"),
+        ("traffic", f"{read} read, {written} written in one pass{', incomplete' if report.unknown else ''}"),
+    ]
+    return lines
+
+
+def _ports(ports: tuple[Port, ...]) -> list[str]:
+    lines = [
+        f"{brief(each.name)} {units.shape(each.shape)} {each.dtype}".strip() for each in ports[:_MOST_PORTS]
+    ]
+    return [*lines, f"and {len(ports) - _MOST_PORTS} more"] if len(ports) > _MOST_PORTS else lines
+
+
+def receipt(report: Report) -> list[str]:
+    """Whether everything was counted: one line, and where not, what is missing and what to do."""
+    count = len(report.graph.ops)
+    counted = f"{report.known_ops:,} of {count:,} operator{'s' * (count != 1)} counted"
+    if not report.unknown:
+        return [counted]
+    lines = [f"{counted}; the totals are incomplete:"]
+    lines += [f"{each.count:,} x {each.kind}: {each.reason}" for each in report.unknown[:_MOST_UNKNOWN]]
+    if len(report.unknown) > _MOST_UNKNOWN:
+        lines.append(f"and {len(report.unknown) - _MOST_UNKNOWN:,} more kinds")
+    advice = "--strict makes this an error"
+    if any(each.reason.startswith("no rule") for each in report.unknown):
+        advice = f"--rules FILE adds rules of your own; {advice}"
+    return [*lines, advice]
+
+
+def columns_of(shown: View) -> list[Column]:
+    """The columns that fit the rows of a view, in the order in which they stand."""
+    whole = shown.total.macs or 0
+    first = [Column(shown.by, lambda entry: entry.label, right=False, flexible=True)]
+    if shown.by == "op":
+        first = [
+            Column("#", lambda entry: "" if entry.index is None else str(entry.index)),
+            Column("operator", lambda entry: entry.kind, right=False),
+            Column("name", lambda entry: entry.label, right=False, flexible=True),
+            Column("input", lambda entry: entry.inputs, 6, right=False),
+            Column("output", lambda entry: entry.output, 1, right=False),
+            Column("type", lambda entry: entry.precision, 5, right=False),
+        ]
+    else:
+        first.append(Column("ops", lambda entry: f"{entry.ops:,}" if entry.ops else NOTHING))
+    numbers = [
+        Column("params", lambda entry: _number(entry.params, units.count)),
+        Column("MACs", lambda entry: _counted(entry, entry.macs, units.count)),
+        Column("share", lambda entry: units.share(entry.macs, whole) if entry.macs else NOTHING),
+        Column("elementwise", lambda entry: _counted(entry, entry.elementwise_ops, units.count), 3),
+        Column("read", lambda entry: _counted(entry, entry.read_bytes, units.size), 2),
+        Column("written", lambda entry: _counted(entry, entry.written_bytes, units.size), 2),
+        Column("FLOP/B", lambda entry: f"{entry.intensity:,.1f}" if entry.intensity else NOTHING, 4),
+    ]
+    return [column for column in (*first, *numbers) if whole or column.title not in ("share", "FLOP/B")]
+
+
+def _number(value: int, write: Callable[[float], str]) -> str:
+    return write(value) if value else NOTHING
+
+
+def _counted(entry: Entry, value: int | None, write: Callable[[float], str]) -> str:
+    if value is None or (entry.unknown_ops and not value):
+        return UNKNOWN
+    return f"{_number(value, write)} +{UNKNOWN}" if entry.unknown_ops else _number(value, write)

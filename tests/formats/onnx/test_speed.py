@@ -1,0 +1,94 @@
+"""Time grows with the number of operators and no faster, and beside ONNX's own loading it is small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx.shape_inference import infer_shapes
+
+from formats.onnx.making import model, node, value, weight
+from sizeup import cost
+from sizeup.formats.onnx import load
+
+
+def fastest(action: Callable[[], object], times: int = 3) -> float:
+    """CPU seconds of the fastest of a few runs."""
+    seconds = []
+    for _ in range(times):
+        start = time.process_time()
+        action()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
+def chain(length: int, op: str) -> bytes:
+    """A chain of products and activations, or of operators whose shapes ONNX cannot infer."""
+    nodes = []
+    for index in range(length // 2):
+        nodes.append(node("MatMul", f"h{2 * index} w", f"h{2 * index + 1}"))
+        nodes.append(node(op, f"h{2 * index + 1}", f"h{2 * index + 2}"))
+    made = model(nodes, [value("h0", (1, 16))], f"h{length}", [weight("w", 16, 16)])
+    return bytes(made.SerializeToString())
+
+
+@pytest.mark.parametrize("op", ["Relu", "com.microsoft::Gelu"])
+def test_time_grows_with_the_number_of_operators(op: str) -> None:
+    short, long = chain(2_000, op), chain(20_000, op)
+    assert cost.count(load(long)).total_macs == 10_000 * 256
+    ratio = fastest(lambda: cost.count(load(long))) / fastest(lambda: cost.count(load(short)))
+    assert ratio < 15  # ten times the operators; a quadratic step would make it a hundred
+
+
+def test_operators_in_reverse_order_are_no_slower_to_sort() -> None:
+    def reverse(length: int) -> bytes:
+        made = onnx.load_model_from_string(chain(length, "Relu"))
+        nodes = list(made.graph.node)[::-1]
+        del made.graph.node[:]
+        made.graph.node.extend(nodes)
+        return bytes(made.SerializeToString())
+
+    short, long = reverse(2_000), reverse(20_000)
+    assert fastest(lambda: load(long), 2) / fastest(lambda: load(short), 2) < 15
+
+
+def test_reading_takes_less_than_onnx_takes_to_load_and_infer(tmp_path: Path) -> None:
+    """Without weights, where ONNX has least to do, the whole way costs at most 1.5 times as much."""
+    path = tmp_path / "m.onnx"
+    layers = 200
+    nodes = []
+    for index in range(layers):
+        nodes += [
+            node("MatMul", f"x{index} w{index}", f"a{index}", name=f"/encoder/layer.{index}/dense/MatMul"),
+            node("Add", f"a{index} b{index}", f"c{index}", name=f"/encoder/layer.{index}/dense/Add"),
+            node("Gelu", f"c{index}", f"d{index}", name=f"/encoder/layer.{index}/act/Gelu"),
+            node("LayerNormalization", f"d{index} s{index} t{index}", f"x{index + 1}"),
+        ]
+    constants = [weight(f"w{index}", 256, 256) for index in range(layers)]
+    constants += [weight(f"{name}{index}", 256) for name in "bst" for index in range(layers)]
+    onnx.save(model(nodes, [value("x0", (8, 256))], f"x{layers}", constants), path)
+    ours = fastest(lambda: cost.count(load(path)), 5)
+    theirs = fastest(lambda: infer_shapes(onnx.load(path)), 5)
+    assert ours < 1.5 * theirs
+
+
+def test_missing_library_is_told_with_the_line_that_installs_it() -> None:
+    code = (
+        "import sys; sys.modules['onnx'] = None\n"
+        "from sizeup.errors import MissingLibrary\n"
+        "from sizeup.formats.onnx import load\n"
+        "try:\n    load(b'')\nexcept MissingLibrary as error:\n    print(error)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == "reading ONNX needs onnx: pip install 'sizeup[onnx]'"
+
+
+def test_package_is_imported_without_onnx() -> None:
+    code = "import sys, sizeup.formats.onnx; print('onnx' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == "False"

@@ -1,0 +1,44 @@
+"""The rules' TFLite names against LiteRT's own list: none misspelt, none forgotten in silence."""
+
+from __future__ import annotations
+
+from ai_edge_litert import schema_py_generated as schema
+
+from sizeup.formats.tflite.normalise import _NORMALISERS
+from sizeup.formats.tflite.schema import TYPE_NAMES
+from sizeup.ops import rules
+
+BUILTIN = {name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+# Operators of MediaPipe and TFLite Micro whose count is certain.
+CUSTOM = {"Convolution2DTransposeBias", "SignalFilterBankSquareRoot", "SignalWindow"}
+# Nothing is known of these: they stay unknown in every report.
+WITHOUT_RULE = {
+    "CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES",  # not operators of their own
+    "STABLEHLO_CUSTOM_CALL",  # whatever its target does
+    "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_LOOKUP", "HASHTABLE_SIZE",
+    "LSH_PROJECTION", "SKIP_GRAM", "CONCAT_EMBEDDINGS", "EMBEDDING_LOOKUP_SPARSE",  # work depends on data
+    "RFFT2D",  # operations depend on the algorithm
+    "STABLEHLO_SCATTER",  # its region may do anything with each update
+}  # fmt: skip
+
+
+def _known() -> set[str]:
+    return {name for rule in rules() for name in rule.tflite if rule.family != "own"}
+
+
+def test_every_name_in_the_rules_is_an_operator() -> None:
+    assert _known() - BUILTIN == CUSTOM
+
+
+def test_every_operator_has_a_rule_or_is_listed_as_unknown() -> None:
+    assert BUILTIN - _known() == WITHOUT_RULE
+
+
+def test_every_normaliser_is_for_an_operator_with_a_rule() -> None:
+    assert set(_NORMALISERS) <= _known()
+
+
+def test_number_types_are_those_of_the_schema() -> None:
+    codes = {name.lower(): code for name, code in vars(schema.TensorType).items() if isinstance(code, int)}
+    # Releases before 2.2 lack the newest types.
+    assert codes.items() <= {name: code for code, name in enumerate(TYPE_NAMES)}.items()

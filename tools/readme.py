@@ -1,0 +1,69 @@
+"""Write into the documentation what its commands really print.
+
+    python tools/readme.py            # rewrite the blocks
+    python tools/readme.py --check    # exit 1 where one is out of date
+
+A block marked `console` holds a command after `$ ` and its output. Model files that it names are looked
+for in the folder `shared/models` beside the project (SIZEUP_SHARED names another place).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared")) / "models"
+PAGES = ("README.md", "docs/cli.md", "docs/json.md")
+WIDTH = 88
+
+_BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
+
+
+def output_of(command: str) -> str:
+    """What the command line prints, as wide as a page and without colours."""
+    plain = {**os.environ, "COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "sizeup", *shlex.split(command)],
+        cwd=MODELS,
+        env=plain,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"sizeup {command}: exit code {done.returncode}\n{done.stderr}")
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.strip("\n").splitlines())
+
+
+def current(text: str) -> str:
+    """A page with every block as it would be printed now."""
+    return _BLOCK.sub(lambda match: f"```console\n$ sizeup {match[1]}\n{output_of(match[1])}```\n", text)
+
+
+def main() -> int:
+    """Rewrite the pages, or with `--check` compare them."""
+    stale = 0
+    for name in PAGES:
+        path = ROOT / name
+        before = path.read_text("utf-8")
+        after = current(before)
+        if "--check" not in sys.argv:
+            path.write_text(after, "utf-8")
+        elif after != before:
+            stale += 1
+            print(
+                "\n".join(
+                    difflib.unified_diff(before.splitlines(), after.splitlines(), name, "now", "", "", 1)
+                )
+            )
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
