@@ -12,13 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.api import analyze, count, explain, load, load_rules
+    from sizeup.api import analyze, count, explain, load, load_rules, optimize
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, Graph, GraphBuilder
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.explain import Explanation
+    from sizeup.rewrite import Optimized
 
     __version__: str
 
@@ -34,6 +35,7 @@ _HOMES = {
     "Incomplete": "errors",
     "LoadError": "errors",
     "OpRule": "ops",
+    "Optimized": "rewrite",
     "Report": "report",
     "SizeupError": "errors",
     "analyze": "api",
@@ -42,6 +44,7 @@ _HOMES = {
     "load": "api",
     "load_rules": "api",
     "op_rule": "ops",
+    "optimize": "api",
 }
 
 __all__ = [
@@ -54,6 +57,7 @@ __all__ = [
     "Incomplete",
     "LoadError",
     "OpRule",
+    "Optimized",
     "Report",
     "SizeupError",
     "__version__",
@@ -63,6 +67,7 @@ __all__ = [
     "load",
     "load_rules",
     "op_rule",
+    "optimize",
 ]
 
 

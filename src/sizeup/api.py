@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sizeup import cost, dtypes, formats
 from sizeup.cost import Cost
@@ -18,6 +18,9 @@ from sizeup.graph import Graph
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
+
+if TYPE_CHECKING:
+    from sizeup.rewrite import Optimized, Progress
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
@@ -79,6 +82,31 @@ def explain(
     if report is None:
         report = analyze(source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision)
     return _explain(report, op)
+
+
+def optimize(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    reorder: bool = True,
+    plan: bool = True,
+    cluster: int | None = None,
+    pack: bool = False,
+    verify: bool = True,
+    time_limit: float = 10.0,
+    bind: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> Optimized:
+    """Write a .tflite or .onnx file that needs less, proven in a real runtime; the original if nothing helps.
+
+    `reorder` runs operators in the order with the least peak, `plan` stores places of tensors that TFLite
+    Micro follows, `cluster` leaves at most so many values in each weight, `pack` stores such weights as
+    code-books that TFLite Micro decodes. Each search ends after `time_limit` seconds.
+    """
+    from sizeup import rewrite
+
+    wishes = rewrite.Wishes(reorder, plan, cluster, pack, verify, time_limit, progress)
+    return rewrite.optimize(Path(source), Path(out), wishes, bind)
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:

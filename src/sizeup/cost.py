@@ -47,7 +47,9 @@ class Accesses:
             bits = np.where(self.priced, np.int64(precision.bits), self.bits)
             if quantised:
                 bits = np.where(self.bias, np.int64(_BIAS_BITS), bits)
-        return ((self.elements * bits + 7) >> 3) * self.times
+        # Eight numbers take exactly `bits` bytes: whole eights first, so that no number is counted in bits.
+        whole, rest = self.elements >> 3, self.elements & 7
+        return (whole * bits + ((rest * bits + 7) >> 3)) * self.times
 
     def by_op(self, quantities: Column) -> Column:
         """Sums of a column of these accesses, one number an operator."""
@@ -225,6 +227,8 @@ def _row(graph: Graph, op: Op) -> _Row:
     except UnknownShape:
         return _Row("a shape that it needs depends on data")
     except Exception as error:
+        if rule.family != "own":  # a model that breaks what its operator's definition promises
+            return _Row(f"its rule failed on it: {type(error).__name__}: {error}")
         where = f"{op.kind} (operator {op.name or op.source})"
         raise RuleError(f"the rule of {where} failed: {type(error).__name__}: {error}") from error
 
@@ -322,7 +326,7 @@ class _Owners:
 
     def __init__(self) -> None:
         self.owned: set[int] = set()  # by the identity of the constant, which shared weights share
-        self.prepared: dict[tuple[int, int], int] = {}  # parameters behind a derived tensor
+        self.prepared: dict[tuple[int, int], list[int]] = {}  # parameters behind a derived tensor, once
 
     def parameters_of(self, graph: Graph, op: Op) -> int:
         """Parameters that no earlier operator took."""
@@ -334,11 +338,13 @@ class _Owners:
             if tensor.is_parameter and id(tensor.data) not in self.owned:
                 self.owned.add(id(tensor.data))
                 found += tensor.elements or 0
-            found += self.prepared.pop((id(graph), identity), 0)
+            behind = self.prepared.get((id(graph), identity))
+            found += behind.pop() if behind else 0
         for body in op.bodies:
             found += sum(self.parameters_of(body.graph, inner) for inner in body.graph.ops)
         if op.outputs and all(graph.tensors[identity].data is not None for identity in op.outputs):
-            self.prepared[id(graph), op.outputs[0]] = found
+            behind = [found]
+            self.prepared.update({(id(graph), identity): behind for identity in op.outputs})
             return 0
         return found
 

@@ -9,6 +9,7 @@ SizeupError
 │   └── NumbersMissing
 ├── InvalidGraph
 ├── InvalidPlan
+├── DoesNotFit
 ├── WriteError
 ├── RunFailed
 ├── RuleError
@@ -67,6 +68,17 @@ class WriteError(SizeupError):
 
 class RunFailed(SizeupError):
     """A real runtime refused a model, or ended with a crash; the message says which and how."""
+
+
+class DoesNotFit(SizeupError):
+    """A capacity was asked for that no plan found keeps to."""
+
+    def __init__(self, asked: int, best: int, lower_bound: int) -> None:
+        proof = "no plan can" if lower_bound > asked else f"none goes below {lower_bound:,} B"
+        super().__init__(f"does not fit in {asked:,} B: the best plan takes {best:,} B, and {proof}")
+        self.asked = asked
+        self.best = best
+        self.lower_bound = lower_bound
 
 
 class RuleError(SizeupError):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from memory_graphs import branches, random_problem
-from planner_graphs import known_answers, read
 
 import sizeup
+from memory.memory_graphs import branches, random_problem
+from memory.planner_graphs import known_answers, read
 from sizeup.errors import InvalidPlan
 from sizeup.memory import check_order, lifetimes
 from sizeup.memory.order import best_order
@@ -103,6 +103,7 @@ def test_known_answers_are_reproduced_and_no_bound_exceeds_one(shared: Path) -> 
     assert proven >= NETWORK_LIKE - len(HARD) == 33
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
@@ -145,6 +146,7 @@ def test_time_is_kept_and_the_bound_proven_so_far_is_told(shared: Path) -> None:
     assert all(low <= found.lower_bound_bytes < found.peak_bytes <= high for low, high in told)
 
 
+@pytest.mark.extras
 def test_state_is_written_and_read_in_the_given_order(shared: Path) -> None:
     graph = sizeup.load(shared / "models" / "pmw_alexa.tflite")
     order = best_order(problem_of(graph)).order

@@ -119,10 +119,10 @@ PRODUCTS = [
     row("grouped_matmul", "10x4, 3x4x5, 3", "10x5", macs=200, reads=[40, 60, 3], writes=[50]),
     # Three groups share out an inner dimension of 10: 2x5 numbers sum over all 10 together.
     row("grouped_matmul", "2x10, 10x5, 3", "3x2x5", macs=100, reads=[20, 50, 3], writes=[30]),
-    # 2 samples x 4 features: W x2 is 3x5 products, the dot with x1 3 more.
+    # 2 samples x 4 features: x1 W is 3x5 products, the dot with x2 5 more.
     row(
         "bilinear", "2x3, 2x5, 4x3x5, 4", "2x4",
-        macs=2 * 4 * (15 + 3), elementwise=8, reads=[6, 10, 60, 4], writes=[8],
+        macs=2 * 4 * (15 + 5), elementwise=8, reads=[6, 10, 60, 4], writes=[8],
     ),
     row(
         "einsum", "2x3x4, 4x5", "2x3x5", terms=["bld", "de"], result="ble",

@@ -204,4 +204,4 @@ def test_notebook_table_escapes_names() -> None:
     html = sizeup.analyze(builder.freeze())._repr_html_()
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
-    assert sizeup.analyze(three_convolutions())._repr_html_().count("<tr>") == 7 + 1 + 3 + 1
+    assert sizeup.analyze(three_convolutions())._repr_html_().count("<tr>") == 9 + 1 + 3 + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.text import Text
@@ -39,3 +39,28 @@ def busy(text: str) -> Iterator[None]:
                 yield
         else:
             yield
+
+
+@contextlib.contextmanager
+def searching(text: str, seconds: float) -> Iterator[Callable[[str, int, int], None] | None]:
+    """As `busy`, with a way to show how far a search has come: what it looks for, its bound and its best."""
+    with contextlib.redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield None
+            return
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(plain(text), total=None)
+            searched = ""
+
+            def show(what: str, bound: int, best: int) -> None:
+                nonlocal task, searched
+                if what != searched:
+                    bar.remove_task(task)
+                    task, searched = bar.add_task(what, total=seconds), what
+                bounds = f"searching the best {what}: {bound:,} B proven, {best:,} B found"
+                bar.update(task, description=bounds, completed=bar.tasks[-1].elapsed or 0)
+
+            yield show

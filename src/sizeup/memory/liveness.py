@@ -35,10 +35,10 @@ class Buffers:
 
     def live_bytes(self) -> Column:
         """Bytes in use while each operator runs, its own inputs and outputs included."""
-        change = np.zeros(self.steps + 1, np.int64)
+        change = np.zeros(max(self.steps, 1) + 1, np.int64)
         np.add.at(change, self.first, self.size)
         np.subtract.at(change, self.last + 1, self.size)
-        return np.cumsum(change[:-1])
+        return np.cumsum(change)[: self.steps]
 
     def live_at(self, step: int) -> list[int]:
         """The buffers in use while an operator runs, largest first."""

@@ -26,8 +26,14 @@ _CLOCK_EVERY = 256
 Progress = Callable[[int, int], None]  # proven lower bound, best peak so far
 
 
-def best_order(problem: Problem, *, time_limit: float = 10.0, progress: Progress | None = None) -> Ordering:
-    """The order with the least peak, or the best found in time with the bound proven by then."""
+def best_order(
+    problem: Problem,
+    *,
+    time_limit: float = 10.0,
+    most_states: int | None = None,
+    progress: Progress | None = None,
+) -> Ordering:
+    """The order with the least peak, or the best found within the limits with the bound proven by then."""
     started = time.monotonic()
     given = tuple(topological(problem))
     if problem.count == 0:
@@ -41,7 +47,7 @@ def best_order(problem: Problem, *, time_limit: float = 10.0, progress: Progress
         best = _upper_bound(problem, best, bound, started + time_limit / 4)
     states = 0
     if best[0] > bound:
-        search = _Search(problem, best, bound, started + time_limit, progress)
+        search = _Search(problem, best, bound, started + time_limit, most_states, progress)
         best, bound = search.run()
         states = search.states
     return Ordering(best[1], best[0], bound, time.monotonic() - started, states)
@@ -154,12 +160,19 @@ class _Search:
     """Best-first search with a rising threshold."""
 
     def __init__(
-        self, problem: Problem, best: _Best, bound: int, deadline: float, progress: Progress | None
+        self,
+        problem: Problem,
+        best: _Best,
+        bound: int,
+        deadline: float,
+        most_states: int | None,
+        progress: Progress | None,
     ) -> None:
         self.problem = problem
         self.best = best
         self.threshold = bound
         self.deadline = deadline
+        self.most_states = most_states
         self.progress = progress
         self.states = 0
         self.came: dict[int, tuple[int, tuple[int, ...]]] = {}  # set -> (set before, operators run since)
@@ -176,7 +189,7 @@ class _Search:
                 if state[0] == everything:
                     return (self.threshold, self._order(everything)), self.threshold
                 self.states += 1
-                if self.states % _CLOCK_EVERY == 0 and self._is_late():
+                if self.states == self.most_states or (self.states % _CLOCK_EVERY == 0 and self._is_late()):
                     return self.best, self.threshold
                 self._expand(state)
             if not self.postponed:

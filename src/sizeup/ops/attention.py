@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from sizeup.graph import Dim
+from sizeup.graph import Dim, Shape
 from sizeup.ops.rule import Call, names, op_rule
 
 
-def _sizes(call: Call) -> tuple[Dim, Dim, Dim, Dim]:
-    """Rows of queries (batch x heads x length), key length, and the two head sizes.
+class _Sizes(NamedTuple):
+    """Rows of scores and of the result (batch x heads x length), key length, and the two head sizes."""
+
+    scored: Dim
+    made: Dim
+    keys: Dim
+    size: Dim
+    value_size: Dim
+
+
+def _sizes(call: Call) -> _Sizes:
+    """The sizes of an attention, whose inputs come in three forms.
 
     With `heads` in the attributes the inputs are (batch, length, heads x size), as ONNX allows;
-    otherwise they are (..., heads, length, size). `sizes` gives the four numbers where one input holds
-    several operands. Keys of earlier steps precede those of the input.
+    otherwise they are (..., heads, length, size), and leading dimensions of one are broadcast. `sizes`
+    gives the numbers where one input holds several operands. Keys of earlier steps precede those of the
+    input.
     """
     past = _earlier_keys(call)
     if "sizes" in call.attrs:
         rows, keys, size, value_size = call.attrs["sizes"]
-        return rows, past + keys, size, value_size
+        return _Sizes(rows, rows, past + keys, size, value_size)
     query, key, value = (call.input(index).shape for index in range(3))
     heads: Dim | None = call.attrs.get("heads")
     if heads is None:
-        return math.prod(query[:-1]), past + key[-2], query[-1], value[-1]
+        scored = math.prod(_broadcast(query[:-2], key[:-2])) * query[-2]
+        return _Sizes(scored, math.prod(call.output.shape[:-1]), past + key[-2], query[-1], value[-1])
     kv_heads: Dim = call.attrs.get("kv_heads", heads)
-    return query[0] * query[1] * heads, past + key[-2], query[2] // heads, value[-1] // kv_heads
+    rows = query[0] * query[1] * heads
+    return _Sizes(rows, rows, past + key[-2], query[2] // heads, value[-1] // kv_heads)
+
+
+def _broadcast(queries: Shape, keys: Shape) -> list[Dim]:
+    """Leading dimensions of scores: those of the queries; of the keys where the queries have one or none."""
+    missing = max(len(keys) - len(queries), 0)
+    aligned = (*[1] * missing, *queries)
+    others = (*[1] * (len(aligned) - len(keys)), *keys)
+    return [other if own == 1 else own for own, other in zip(aligned, others, strict=True)]
 
 
 def _earlier_keys(call: Call) -> Dim:
@@ -36,8 +58,8 @@ def _earlier_keys(call: Call) -> Dim:
 
 def softmax_of_scores(call: Call) -> Dim:
     """Per score: one scaling and the five steps of a softmax; one more where a mask is added."""
-    rows, keys, _, _ = _sizes(call)
-    return (7 if call.given(3) else 6) * rows * keys
+    sizes = _sizes(call)
+    return (7 if call.given(3) else 6) * sizes.made * sizes.keys
 
 
 @op_rule(
@@ -53,8 +75,8 @@ def softmax_of_scores(call: Call) -> Dim:
 )
 def attention(call: Call) -> Dim:
     """Every query meets every key (head size), and every score its value (value size)."""
-    rows, keys, size, value_size = _sizes(call)
-    return rows * keys * (size + value_size)
+    sizes = _sizes(call)
+    return sizes.keys * (sizes.scored * sizes.size + sizes.made * sizes.value_size)
 
 
 def _softmax_and_bias(call: Call) -> Dim:

@@ -15,7 +15,10 @@ from sizeup.ops.rule import Call, names, op_rule
         " aten.mkldnn_convolution aten.thnn_conv2d aten._slow_conv2d_forward aten.slow_conv3d"
         " aten._conv_depthwise2d aten.conv_depthwise3d"
     ),
-    onnx=names("Conv ConvInteger QLinearConv com.microsoft::FusedConv com.microsoft::NhwcFusedConv"),
+    onnx=names(
+        "Conv ConvInteger QLinearConv com.microsoft::FusedConv com.microsoft::NhwcFusedConv"
+        " com.microsoft::QLinearConv"
+    ),
     tflite=names("CONV_2D DEPTHWISE_CONV_2D CONV_3D STABLEHLO_CONVOLUTION"),
     weight=1,
     elementwise=bias_additions(2),

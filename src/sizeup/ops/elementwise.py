@@ -106,7 +106,12 @@ elementwise("tanh", "aten.tanh", "Tanh", "TANH STABLEHLO_TANH")
 # activations
 elementwise("relu", "aten.relu", "Relu", "RELU RELU_N1_TO_1 RELU_0_TO_1")
 elementwise("relu6", "aten.relu6 aten.hardtanh", "-", "RELU6")
-elementwise("leaky_relu", "aten.leaky_relu aten.rrelu aten.rrelu_with_noise", "LeakyRelu", "LEAKY_RELU")
+elementwise(
+    "leaky_relu",
+    "aten.leaky_relu aten.rrelu aten.rrelu_with_noise",
+    "LeakyRelu com.microsoft::QLinearLeakyRelu",
+    "LEAKY_RELU",
+)
 elementwise("prelu", "aten.prelu aten._prelu_kernel", "PRelu", "PRELU")
 elementwise("elu", "aten.elu aten.celu aten.selu", "Elu Celu Selu", "ELU")
 elementwise("threshold", "aten.threshold aten.hardshrink aten.softshrink", "ThresholdedRelu Shrink")
@@ -161,10 +166,13 @@ elementwise(
     "BITWISE_XOR RIGHT_SHIFT STABLEHLO_SHIFT_LEFT",
 )
 elementwise(
-    "where", "aten.where aten.masked_fill aten.masked_scatter", "Where", "SELECT SELECT_V2 STABLEHLO_SELECT"
+    "where",
+    "aten.where aten.masked_fill aten.masked_scatter",
+    "Where com.microsoft::QLinearWhere",
+    "SELECT SELECT_V2 STABLEHLO_SELECT",
 )
 elementwise("is_special", "aten.isnan aten.isinf aten.isfinite", "IsNaN IsInf")
-elementwise("triangle", "aten.tril aten.triu", "Trilu")
+elementwise("triangle", "aten.tril aten.triu", "Trilu com.microsoft::Trilu")
 elementwise(
     "bucketize",
     "aten.bucketize aten.searchsorted",

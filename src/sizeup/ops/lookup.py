@@ -38,7 +38,7 @@ _lookup(
 _lookup(
     "gather",
     "aten.gather aten.index aten.index_select aten.take aten.take_along_dim aten._unsafe_index",
-    "Gather GatherElements GatherND",
+    "Gather GatherElements GatherND com.microsoft::GatherND",
     "GATHER GATHER_ND STABLEHLO_GATHER",
 )
 

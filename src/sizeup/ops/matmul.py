@@ -14,13 +14,13 @@ from sizeup.ops.rule import Call, names, op_rule
     family="matmul",
     torch=names(
         "aten.linear aten.addmm aten.mm aten.bmm aten.baddbmm aten.addbmm aten.matmul aten.mv aten.addmv"
-        " aten.dot aten.vdot aten.inner aten.chain_matmul aten._scaled_mm aten._int_mm aten.mkldnn_linear"
-        " aten._addmm_activation aten.linalg_vecdot"
+        " aten.dot aten.vdot aten.inner aten._scaled_mm aten._int_mm aten.mkldnn_linear"
+        " aten._addmm_activation"
     ),
     onnx=names(
         "MatMul Gemm MatMulInteger QLinearMatMul com.microsoft::FusedMatMul com.microsoft::FusedGemm"
         " com.microsoft::MatMulNBits com.microsoft::MatMulIntegerToFloat com.microsoft::DynamicQuantizeMatMul"
-        " com.microsoft::QGemm com.microsoft::TransposeMatMul"
+        " com.microsoft::QGemm com.microsoft::TransposeMatMul com.microsoft::MatMulBnb4"
     ),
     tflite=names("FULLY_CONNECTED BATCH_MATMUL STABLEHLO_DOT_GENERAL"),
     weight=1,
@@ -56,9 +56,9 @@ def grouped_matmul(call: Call) -> Dim:
 
 @op_rule("bilinear", family="matmul", torch=names("aten.bilinear"), weight=2, elementwise=bias_additions(3))
 def bilinear(call: Call) -> Dim:
-    """For each sample and output feature x1^T W x2: first W x2 (both inner sizes), then a dot with x1."""
+    """For each sample and output feature x1^T W x2: first x1^T W (both inner sizes), then a dot with x2."""
     rows = math.prod(call.output.shape[:-1])
-    return rows * call.input(2).elements + call.output.elements * call.input(0).shape[-1]
+    return rows * call.input(2).elements + call.output.elements * call.input(1).shape[-1]
 
 
 def _sum_of_one(call: Call) -> Dim:

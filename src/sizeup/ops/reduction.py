@@ -43,7 +43,7 @@ def _pooling(call: Call) -> Dim:
 
 
 reduction("sum", "aten.sum aten.nansum", "ReduceSum ReduceLogSum", "SUM")
-reduction("mean", "aten.mean aten.nanmean", "ReduceMean", "MEAN")
+reduction("mean", "aten.mean aten.nanmean", "ReduceMean com.microsoft::QLinearReduceMean", "MEAN")
 reduction("max", "aten.max aten.amax", "ReduceMax", "REDUCE_MAX")
 reduction("min", "aten.min aten.amin", "ReduceMin", "REDUCE_MIN")
 reduction("prod", "aten.prod", "ReduceProd", "REDUCE_PROD")

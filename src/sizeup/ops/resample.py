@@ -35,7 +35,12 @@ _resample(
     "Resize Upsample",
     "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR",
 )
-_resample("grid_sample", "aten.grid_sampler aten.grid_sampler_2d aten.grid_sampler_3d", "GridSample", "-")
+_resample(
+    "grid_sample",
+    "aten.grid_sampler aten.grid_sampler_2d aten.grid_sampler_3d",
+    "GridSample com.microsoft::GridSample",
+    "-",
+)
 _resample("roi_align", "torchvision.roi_align torchvision.ps_roi_align", "RoiAlign", "-")
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 # Its keys are the names of the columns, also where there is no operator.
-_BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, None)
-_NO_MEMORY = "peak memory is not planned by this version"
+_BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None)
+_DATA_DECIDES = "the sizes of {count} tensors depend on data"
 _NO_LATENCY = "no target device was given, and this version estimates no latency"
 
 
@@ -92,9 +92,27 @@ def _head(report: Report) -> dict[str, Any]:
             "read_bytes": totals.read_bytes,
             "written_bytes": totals.written_bytes,
         },
-        "memory": {"unavailable": _NO_MEMORY},
+        "memory": _memory(report),
         "latency": {"unavailable": _NO_LATENCY},
         "notes": list(report.notes),
+    }
+
+
+def _memory(report: Report) -> dict[str, Any]:
+    found = report.memory
+    usage, arena = found.usage, found.arena
+    if usage.unknown:
+        return {"unavailable": _DATA_DECIDES.format(count=usage.unknown)}
+    return {
+        "peak_bytes": usage.peak_bytes,
+        "peak_op": usage.peak_op,
+        "peak_tensors": [{"name": each.name, "bytes": each.bytes} for each in usage.held],
+        "best_peak_bytes": found.best_peak_bytes,
+        "lower_bound_bytes": found.lower_bound_bytes,
+        "status": found.status,
+        "arena_bytes": None if arena is None else arena.head_bytes,
+        "arena_tail_bytes_64": None if arena is None else arena.tail_bytes_64,
+        "arena_tail_bytes_32": None if arena is None else arena.tail_bytes_32,
     }
 
 
@@ -122,8 +140,8 @@ def _op(row: OpRow) -> dict[str, Any]:
         "read_bytes": row.read_bytes,
         "written_bytes": row.written_bytes,
         "intensity": row.intensity,
-        # Filled where memory is planned and a target is given; the reason is above, once.
-        "live_bytes": None,
+        "live_bytes": row.live_bytes,
+        # Filled where a target is given; the reason is above, once.
         "ms": None,
         "bound_by": None,
         "known": row.known,

@@ -62,6 +62,7 @@ class OpRow:
     params: int
     read_bytes: int | None
     written_bytes: int | None
+    live_bytes: int  # in memory while it runs, beside the weights
     reason: str | None
 
     @property

@@ -12,6 +12,8 @@ from typing import Any, overload
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import ABSENT, Graph, Op
+from sizeup.memory.overview import Overview, overview
+from sizeup.memory.usage import Usage
 from sizeup.report import rollup
 from sizeup.report.rows import Group, OpRow, Port, Totals, Unknown
 
@@ -19,8 +21,9 @@ from sizeup.report.rows import Group, OpRow, Port, Totals, Unknown
 class OpRows(Sequence[OpRow]):
     """The rows of all operators, each made when it is asked for: columns stay columns."""
 
-    def __init__(self, cost: Cost, moved: Bytes, precision: DType | None) -> None:
+    def __init__(self, cost: Cost, moved: Bytes, precision: DType | None, usage: Usage) -> None:
         self._cost = cost
+        self._usage = usage
         self._moved = moved
         self._precision = precision
 
@@ -64,6 +67,7 @@ class OpRows(Sequence[OpRow]):
             int(cost.params[index]),
             quantity(self._moved.read),
             quantity(self._moved.written),
+            int(self._usage.live_bytes[index]),
             cost.reasons.get(index),
         )
 
@@ -155,9 +159,14 @@ class Report:
         return tuple(Unknown(kind, count, reason) for (kind, reason), count in found.most_common())
 
     @cached_property
+    def memory(self) -> Overview:
+        """What a run holds in memory beside the weights, and how low that could go."""
+        return overview(self.graph, self.precision)
+
+    @cached_property
     def ops(self) -> OpRows:
         """One row an operator, in the order in which they run."""
-        return OpRows(self.cost, self.moved, self.precision)
+        return OpRows(self.cost, self.moved, self.precision, self.memory.usage)
 
     def by_kind(self) -> tuple[Group, ...]:
         """One row a kind of operator, the costliest first; the rows add up to the totals."""

@@ -81,6 +81,31 @@ def headline(report: Report) -> list[tuple[str, str]]:
         ("parameters", f"{amount(totals.params)} in {weights}"),
         ("traffic", f"{read} read, {written} written in one pass{', incomplete' if report.unknown else ''}"),
     ]
+    return lines + _memory(report)
+
+
+_MOST_HELD = 3
+
+
+def _memory(report: Report) -> list[tuple[str, str]]:
+    """The peak, what is held then, how low another order goes, and TFLite Micro's arena."""
+    found = report.memory
+    usage, arena = found.usage, found.arena
+    if usage.unknown:
+        return [("memory", f"unknown: the sizes of {usage.unknown:,} tensors depend on data")]
+    if usage.peak_op is None:
+        return []
+    peak, kind = units.size(usage.peak_bytes), report.graph.ops[usage.peak_op].kind
+    lines = [("memory", f"{peak} at the peak beside the weights, in operator {usage.peak_op} ({kind})")]
+    held = [f"{brief(each.name)} {units.size(each.bytes)}" for each in usage.held[:_MOST_HELD]]
+    rest = len(usage.held) - _MOST_HELD
+    lines.append(("held then", f"{', '.join(held)}{f' and {rest:,} more' if rest > 0 else ''}"))
+    if found.best_peak_bytes is not None and found.best_peak_bytes < usage.peak_bytes:
+        proof = "proven least" if found.status == "optimal" else "best found"
+        lines.append(("best order", f"{units.size(found.best_peak_bytes)} at the peak ({proof})"))
+    if arena is not None:
+        tail = "" if arena.tail_bytes_32 is None else f" + {units.size(arena.tail_bytes_32)} kept (32-bit)"
+        lines.append(("arena", f"{units.size(arena.head_bytes)} planned{tail}, TFLite Micro as shipped"))
     return lines
 
 

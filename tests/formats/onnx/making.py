@@ -98,3 +98,29 @@ def shapes(found: Graph) -> dict[str, tuple[int, ...] | None]:
 def roles(found: Graph) -> Mapping[str, str]:
     """What every constant is for."""
     return {each.name: each.data.role for each in found.tensors if each.data is not None}
+
+
+def branches() -> onnx.ModelProto:
+    """Two branches that widen and narrow, a constant among the operators, and things that nobody reads."""
+    generator = np.random.default_rng(0)
+    shapes = {"wa": (25, 250), "wb": (25, 250), "va": (250, 5), "vb": (250, 5)}
+    weights = [numbers(name, generator.normal(size=shape), np.float32) for name, shape in shapes.items()]
+    made = model(
+        [
+            node("MatMul", "x wa", "a"),
+            node("MatMul", "x wb", "b"),
+            node("Constant", "", "k", value_float=2.0),
+            node("Identity", "va", "va2"),
+            node("MatMul", "a va2", "a2"),
+            node("MatMul", "b vb", "b2"),
+            node("Mul", "a2 k", "a3"),
+            node("Add", "a3 b2", "y"),
+        ],
+        [value("x", (1, 25))],
+        [value("y", (1, 5))],
+        weights,
+    )
+    made.producer_name, made.doc_string = "somebody", "about it"
+    made.metadata_props.add(key="labels", value="cat,dog")
+    made.graph.value_info.append(value("a", (1, 250)))
+    return made

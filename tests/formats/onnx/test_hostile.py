@@ -138,6 +138,11 @@ def test_text_that_is_no_text_is_a_corrupt_model() -> None:
         load(made.replace(b"A" * 8, b"\xff" * 8))
 
 
+def test_model_that_onnx_cannot_infer_is_a_corrupt_model() -> None:
+    with pytest.raises(CorruptModel, match=r"contradict each other.*check_model"):
+        load(model([node("Einsum", "x x", "", equation="ij,jk->ik")], [value("x", (2, 2))], "x"))
+
+
 def test_einsum_that_does_not_fit_its_operands_is_a_corrupt_model() -> None:
     with pytest.raises(CorruptModel, match="Einsum operator 'y'"):
         load(model([node("Einsum", "x x", "y", equation="ij")], [value("x", (2, 3))]))

@@ -102,6 +102,28 @@ ROWS = [
         elementwise=64 * 16,
         types={**QUANTISED_TYPES, "b": np.int32},
     ),
+    Row(
+        "com.microsoft::QLinearConv",
+        "x xs xz w ws wz ys yz",
+        {"x": (1, 3, 8, 8)},
+        {"w": (16, 3, 3, 3), **QUANTISED},
+        64 * 16 * 27,
+        432,
+        CONV,
+        elementwise=0,
+        types=QUANTISED_TYPES,
+    ),
+    # 64 x 48 weights of 4 bits, two to a byte, with a scale for every 16.
+    Row(
+        "com.microsoft::MatMulBnb4",
+        "x w s",
+        {"x": (5, 64)},
+        {"w": (1536,), "s": (192,)},
+        5 * 48 * 64,
+        48 * 64,
+        {"K": 64, "N": 48, "block_size": 16, "quant_type": 1},
+        types={"w": np.uint8},
+    ),
     # A fused convolution: bias and activation add one operation each for 1,024 outputs.
     Row(
         "com.microsoft::FusedConv",
@@ -621,6 +643,17 @@ ROWS = [
         elementwise=48 * 4,
         types=QUANTISED_TYPES,
     ),
+    Row(
+        "com.microsoft::QLinearLeakyRelu",
+        "x xs xz ys yz",
+        {"x": (2, 5, 8)},
+        dict.fromkeys(("xs", "xz", "ys", "yz"), SCALAR),
+        0,
+        0,
+        elementwise=80,
+        types=QUANTISED_TYPES,
+    ),
+    Row("com.microsoft::Trilu", "x", {"x": (2, 5, 5)}, {}, 0, 0, elementwise=50),
     # 2 sequences of 5 tokens; tables of 20, 10 and 2 rows of 8; scale and shift.
     Row(
         "com.microsoft::EmbedLayerNormalization",

@@ -231,6 +231,22 @@ def test_shapes_in_the_file_help_where_nothing_else_does() -> None:
     assert shapes(load(made))["y"] == (5, 6)
 
 
+def test_domain_that_the_file_forgot_to_list_is_no_obstacle() -> None:
+    made = model(
+        [node("mine::Fancy", "x", "h"), node("Relu", "h", "z"), node("Relu", "x", "y")], [value("x", (2, 3))]
+    )
+    del made.opset_import[1:]
+    found = load(made)
+    assert (shapes(found)["h"], shapes(found)["z"], shapes(found)["y"]) == (None, None, (2, 3))
+    assert not found.notes
+
+
+def test_model_of_another_library_in_memory_is_read() -> None:
+    onnx_ir = pytest.importorskip("onnx_ir")
+    made = model([node("MatMul", "x w", "y")], [value("x", (2, 3))], "y", [weight("w", 3, 4)])
+    assert shapes(load(onnx_ir.from_proto(made)))["y"] == (2, 4)
+
+
 def test_operator_that_contradicts_its_inputs_is_noted() -> None:
     found = load(model([node("MatMul", "x w", "y")], [value("x", (2, 3))], "y", [weight("w", 5, 4)]))
     assert shapes(found)["y"] is None

@@ -92,7 +92,7 @@ def stored(tensor: TensorProto, origins: Origins, role: str = "") -> Stored:
     dims = _checked_dims(name, tuple(origin.dims))
     if origin.data_location != TensorProto.EXTERNAL:
         return Stored(name, origin.data_type, dims, partial(_from_message, origin), declared_role=role)
-    region = _region(origin, origins.home)
+    region = region_of(origin, origins.home)
     reader = partial(_from_file, name, origin.data_type, dims, region)
     return Stored(name, origin.data_type, dims, reader, region.length, declared_role=role)
 
@@ -164,7 +164,7 @@ def _from_sparse(dims: tuple[int, ...], values: Stored, indices: Stored) -> Arra
 
 
 @dataclass(frozen=True, slots=True)
-class _Region:
+class Region:
     """Where in which file the numbers of an external constant are."""
 
     home: Home
@@ -173,7 +173,8 @@ class _Region:
     length: int | None
 
 
-def _region(tensor: TensorProto, home: Home) -> _Region:
+def region_of(tensor: TensorProto, home: Home) -> Region:
+    """Where an external constant says that its numbers are; only places beside the model are accepted."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     try:
@@ -191,10 +192,10 @@ def _region(tensor: TensorProto, home: Home) -> _Region:
             f"constant {tensor.name!r} points outside the model's folder ({location!r}), which is refused;"
             " external data must lie beside the model"
         )
-    return _Region(home, location, offset, length)
+    return Region(home, location, offset, length)
 
 
-def _path(name: str, region: _Region) -> Path:
+def _path(name: str, region: Region) -> Path:
     if not region.home:
         raise LoadError(
             f"constant {name!r} is kept in the file {region.location!r}, but the model was given without a"
@@ -210,7 +211,7 @@ def _path(name: str, region: _Region) -> Path:
     return path
 
 
-def _from_file(name: str, element: int, dims: tuple[int, ...], region: _Region) -> Array:
+def _from_file(name: str, element: int, dims: tuple[int, ...], region: Region) -> Array:
     """The numbers mapped from their file: only what is touched is read."""
     path = _path(name, region)
     bits = dtype_of(element).bits

@@ -24,6 +24,8 @@ from sizeup.formats.onnx.value_types import ValueType, read, refined, unknown
 
 # Operators older than this set often have no inference; their shapes are those of the set's own.
 _FIRST_WITH_SHAPES = 7
+# A reader needs the first reasons, not all of them.
+_MOST_NOTES = 10
 
 
 class Inference:
@@ -92,9 +94,9 @@ class Inference:
                 return self._elder.types(proto, named, values)
             return types
         except NotInferred as error:
-            note = f"the shape of {node.label} is not known: {error}"
-            if note not in self.notes and len(self.notes) < 10:
-                self.notes.append(note)
+            # Behind an operator that nobody knows, that one is to blame.
+            if all(known.element for known in named.values()) and len(self.notes) < _MOST_NOTES:
+                self.notes.append(f"the shape of {node.label} is not known: {error}")
             return []
 
     def _evaluate(self, node: Node, frame: Frame) -> None:

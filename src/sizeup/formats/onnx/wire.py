@@ -40,7 +40,7 @@ def without_weights(path: Path) -> bytes:
 
 
 def _model(content: _Buffer, location: str) -> Iterator[bytes]:
-    for number, start, body, end in _fields(content, 0, len(content)):
+    for number, start, body, end in fields(content, 0, len(content)):
         if number == _GRAPH:
             yield from _message(_GRAPH, b"".join(_graph(content, body, end, location)))
         else:
@@ -49,7 +49,7 @@ def _model(content: _Buffer, location: str) -> Iterator[bytes]:
 
 def _graph(content: _Buffer, first: int, last: int, location: str) -> Iterator[bytes]:
     copied = first  # where what is to be copied next begins: operators go in one piece
-    for number, start, body, end in _fields(content, first, last):
+    for number, start, body, end in fields(content, first, last):
         if number == _INITIALIZER and end - body > _SMALL:
             yield content[copied:start]
             yield from _message(_INITIALIZER, b"".join(_tensor(content, body, end, location)))
@@ -58,7 +58,7 @@ def _graph(content: _Buffer, first: int, last: int, location: str) -> Iterator[b
 
 
 def _tensor(content: _Buffer, first: int, last: int, location: str) -> Iterator[bytes]:
-    for number, start, body, end in _fields(content, first, last):
+    for number, start, body, end in fields(content, first, last):
         if number != _RAW_DATA or end - body <= _SMALL:
             yield content[start:end]
             continue
@@ -81,7 +81,7 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _fields(content: _Buffer, position: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+def fields(content: _Buffer, position: int, last: int) -> Iterator[tuple[int, int, int, int]]:
     """Field number, start of the field, start of its content, end; for all fields up to `last`."""
     while position < last:
         start = position

@@ -9,12 +9,12 @@ from the beginning of the file are moved along.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd
 
 from sizeup.errors import CorruptModel, WriteError
 from sizeup.formats.tflite import archive
-from sizeup.formats.tflite.flat import Front, Table, Vector, Written, put, root
+from sizeup.formats.tflite.flat import Front, Table, Vector, put, root, unsigned
 from sizeup.formats.tflite.schema import BROKEN
 
 PLAN = "OfflineMemoryAllocation"
@@ -24,6 +24,7 @@ ONLINE = -1
 
 # Fields of the schema's tables.
 _CODES, _SUBGRAPHS, _BUFFERS, _METADATA = 1, 2, 4, 6
+_EXTERNAL = (8, 9)
 _ROOT_FIELDS = 10
 _TENSORS, _OPERATORS = 0, 3
 _TENSOR_BUFFER = 2
@@ -66,8 +67,8 @@ def _rewritten(
 ) -> bytearray:
     model = root(file)
     if order is not None:
-        _reorder(model, order)
-    planned = plan_buffer(model)
+        _reorder(file, order)
+    planned = _plan_buffer(model)
     added: bytes | None = None
     if offsets is not None:
         plan = _plan(model, offsets)
@@ -77,19 +78,21 @@ def _rewritten(
             buffers[planned] = plan
     elif order is not None and planned is not None:
         buffers[planned] = _plan(model, [ONLINE] * sum(_tensor_counts(model)))
-    longer = {index: data for index, data in buffers.items() if not _replaced(model, index, data)}
+    longer = {index: data for index, data in buffers.items() if not _replaced(file, index, data)}
     if not longer and added is None:
         return file
     return _grown(file, longer, added)
 
 
-def _reorder(model: Table, order: Sequence[int]) -> None:
-    operators = model.vector(_SUBGRAPHS).table(0).vector(_OPERATORS)
+def _reorder(file: bytearray, order: Sequence[int]) -> None:
+    operators, *others = [graph.vector(_OPERATORS) for graph in root(file).vector(_SUBGRAPHS).tables()]
+    if operators in others:
+        raise WriteError("two graphs of the file share one list of operators, which cannot be reordered")
     if sorted(order) != list(range(operators.length)):
         raise WriteError(f"an order of {operators.length} operators must name each of them once")
     targets = [operators.target(index) for index in order]
     for index, target in enumerate(targets):
-        put(operators.content, operators.slot(index), 4, target - operators.slot(index))
+        put(file, operators.slot(index), 4, target - operators.slot(index))
 
 
 def _tensor_counts(model: Table) -> list[int]:
@@ -105,7 +108,7 @@ def _plan(model: Table, offsets: Sequence[int]) -> bytes:
     return struct.pack(f"<3i{len(numbers)}i", 0, len(counts), len(numbers), *numbers)
 
 
-def plan_buffer(model: Table) -> int | None:
+def _plan_buffer(model: Table) -> int | None:
     """The buffer that holds a plan already."""
     for entry in model.vector(_METADATA).tables():
         if entry.text(_NAME) == PLAN.encode():
@@ -123,13 +126,13 @@ def _place(buffer: Table) -> tuple[int, int]:
     return (offset, buffer.number(_SIZE, 8)) if offset > 1 else (0, 0)
 
 
-def _replaced(model: Table, index: int, data: bytes) -> bool:
+def _replaced(file: bytearray, index: int, data: bytes) -> bool:
     """Write over a buffer, if the new bytes are as many and no other buffer shares the old ones."""
-    buffers = model.vector(_BUFFERS)
+    buffers = root(file).vector(_BUFFERS)
     if not 0 < index < buffers.length:
         raise WriteError(f"there is no buffer {index} to replace")
     first, length = _place(buffers.table(index))
-    if first + length > len(model.content):
+    if first + length > len(file):
         raise CorruptModel(f"buffer {index} lies outside the file")
     if length != len(data) or not length:
         return False
@@ -137,7 +140,7 @@ def _replaced(model: Table, index: int, data: bytes) -> bool:
         begin, size = _place(buffers.table(other))
         if other != index and size and begin < first + length and first < begin + size:
             return False
-    model.content[first : first + length] = data
+    file[first : first + length] = data
     return True
 
 
@@ -170,11 +173,11 @@ def _grown(file: bytearray, longer: Mapping[int, bytes], plan: bytes | None) -> 
     return grown
 
 
-def _extended(front: Front, slot: int, old: Vector, changed: Iterator[int] | Sequence[int]) -> dict[int, int]:
+def _extended(front: Front, slot: int, old: Vector, changed: Iterable[int]) -> dict[int, int]:
     """A copy of a list that has room for new entries; returns the slots that are still to be set."""
     wanted = set(changed)
     length = max([old.length, *(index + 1 for index in wanted)])
-    made: Written = front.vector(length)
+    made = front.vector(length)
     front.refer(slot, made)
     for index in range(old.length):
         if index not in wanted:
@@ -204,29 +207,46 @@ def _alignment(model: Table) -> int:
 
 def _move_along(file: bytearray, shift: int) -> None:
     """Correct everything that counts bytes from the beginning of the file."""
-    done: set[int] = set()  # tables may be shared
-    for slot in _absolute(root(file)):
-        place = struct.unpack_from("<Q", file, slot)[0]
-        if place > 1 and slot not in done:
-            put(file, slot, 8, place + shift)
-            done.add(slot)
+    for slot in set(_absolute(root(file))):  # a set, as tables may be shared
+        put(file, slot, 8, unsigned(file, slot, 8) + shift)
     archive.move_along(file, shift)
 
 
 def _absolute(model: Table) -> Iterator[int]:
-    for buffer in model.vector(_BUFFERS).tables():
-        slot = buffer.slot(_OFFSET)
-        if slot is not None:
-            yield slot
+    """Where positions in the file are written down; 0 and 1 are none."""
+    tables = [(each, _OFFSET) for each in model.vector(_BUFFERS).tables()]
     for graph in model.vector(_SUBGRAPHS).tables():
-        for operator in graph.vector(_OPERATORS).tables():
-            slot = operator.slot(_LARGE_OPTIONS)
-            if slot is not None:
-                yield slot
+        tables += [(each, _LARGE_OPTIONS) for each in graph.vector(_OPERATORS).tables()]
+    for table, number in tables:
+        slot = table.slot(number)
+        if slot is not None and unsigned(model.content, slot, 8) > 1:
+            yield slot
+
+
+def stored_plan(content: bytes) -> tuple[int, ...] | None:
+    """The offsets of a plan that the file holds already, of all tensors; None without one."""
+    model = root(content)
+    index = _plan_buffer(model)
+    if index is None:
+        return None
+    first, length = _place(model.vector(_BUFFERS).table(index))
+    return struct.unpack_from(f"<{max(length // 4 - 3, 0)}i", content, first + 12)
+
+
+def external_files(content: bytes) -> list[str]:
+    """The names of other files in which the model keeps weights."""
+    groups = root(content).vector(_EXTERNAL[0]).tables()
+    return [group.text(_NAME).decode("utf-8", "replace") for group in groups]
+
+
+def holds_data_outside(content: bytes) -> bool:
+    """Whether something lies behind the tables of the file, or in another file."""
+    model = root(content)
+    return any(True for _ in _absolute(model)) or any(model.slot(each) is not None for each in _EXTERNAL)
 
 
 def tensor_buffers(content: bytes) -> list[tuple[int, memoryview]]:
-    """For every tensor of the main graph the number of its buffer (0 is the empty one) and what that holds."""
+    """For every tensor of the main graph its buffer's number, 0 for the empty one, and what that holds."""
     model, view = root(content), memoryview(content)
     buffers = model.vector(_BUFFERS)
     found = []

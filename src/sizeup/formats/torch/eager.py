@@ -35,6 +35,7 @@ _NEEDS_NUMBERS = (
     GuardOnDataDependentSymNode,
     NeedsNumbers,
 )
+_ANYTHING = (Exception, SystemExit)  # a model's forward may raise what it likes
 REAL_RUN_BYTES = 4 << 30
 _REAL_RUN_NOTE = "recorded from a run with real numbers, because what it computes depends on them: {why}"
 
@@ -62,32 +63,44 @@ def record(
     except SizeupError:
         raise
     except _NEEDS_NUMBERS as error:
-        why = _summary(error)
-        if not _can_run(module):
-            raise NumbersMissing(
-                f"{name}: what it computes depends on its numbers, which are not here: {why};"
-                " give the module itself, with weights, and a run with real numbers is recorded"
-            ) from error
-        # A run with numbers may update statistics: let a copy do it.
-        with torch.random.fork_rng(devices=[]):
-            return _last_attempt(deepcopy(module), given, name, None, note=_REAL_RUN_NOTE.format(why=why))
-    except Exception:
-        # Some models need autograd inside their forward, which inference mode forbids.
-        return _last_attempt(module, given, name, mode)
-
-
-def _last_attempt(
-    module: torch.nn.Module, given: Arguments, name: str, mode: FakeTensorMode | None, note: str = ""
-) -> Graph:
+        return _record_with_numbers(module, given, name, error)
+    except _ANYTHING:
+        pass  # some models need autograd inside their forward, which inference mode forbids
     try:
-        return _attempt(module, given, name, mode, inference=mode is None, note=note)
+        return _attempt(module, given, name, mode, inference=False)
     except SizeupError:
         raise
-    except Exception as error:
-        raise LoadError(
-            f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {_summary(error)};"
-            " check the inputs that it was given"
+    except _ANYTHING as error:
+        # Code that looks at numbers in ways of its own (NumPy, formatting) fails in as many ways.
+        return _record_with_numbers(module, given, name, error)
+
+
+def _record_with_numbers(module: torch.nn.Module, given: Arguments, name: str, error: BaseException) -> Graph:
+    """Run a copy of the model for real, because it asked for numbers, or may have: a last try."""
+    why = _summary(error)
+    if not _can_run(module):
+        if not isinstance(error, _NEEDS_NUMBERS):
+            raise _failed(name, given, error) from error
+        raise NumbersMissing(
+            f"{name}: what it computes depends on its numbers, which are not here: {why};"
+            " give the module itself, with weights, and a run with real numbers is recorded"
         ) from error
+    try:
+        # A run with numbers may update statistics: let a copy do it.
+        with torch.random.fork_rng(devices=[]):
+            note = _REAL_RUN_NOTE.format(why=why)
+            return _attempt(deepcopy(module), given, name, None, inference=True, note=note)
+    except SizeupError:
+        raise
+    except _ANYTHING as last:
+        raise _failed(name, given, last) from last
+
+
+def _failed(name: str, given: Arguments, error: BaseException) -> LoadError:
+    return LoadError(
+        f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {_summary(error)};"
+        " check the inputs that it was given"
+    )
 
 
 def _attempt(
@@ -107,9 +120,11 @@ def _attempt(
         identity = builder.input(label, tuple(tensor.shape), dtype_of(tensor.dtype))
         recorder.name_tensor(tensor, identity)
     for label, parameter in module.named_parameters():
-        recorder.add_constant(label, parameter, "parameter")
+        recorder.add_shared_constant(label, parameter, "parameter")
     for label, buffer in module.named_buffers():
-        recorder.add_constant(label, buffer, "buffer")
+        recorder.add_shared_constant(label, buffer, "buffer")
+    if any(".quantized" in type(each).__module__ for each in module.modules()):
+        builder.note("weights packed inside quantised modules are not among the parameters")
     with ExitStack() as stack:
         stack.enter_context(untouched(module))
         stack.enter_context(_plain_execution())

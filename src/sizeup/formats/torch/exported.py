@@ -72,29 +72,18 @@ def _arguments(
 ) -> list[Any]:
     held = {**program.state_dict, **program.constants}
     made: list[Any] = []
-    tied: dict[tuple[Any, ...], Any] = {}
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         role = _ROLES.get(spec.kind)
         if role is not None and spec.target is not None:
-            made.append(_constant(recorder, spec.target, held[spec.target], role, tied))
+            tensor = held[spec.target]
+            recorder.add_shared_constant(spec.target, tensor, role)
+            made.append(tensor)
         elif spec.kind is InputKind.USER_INPUT:
             made.append(_user_input(recorder, mode, spec.arg, values, shapes))
         else:
             made.append(held.get(spec.target))
     return made
-
-
-def _constant(
-    recorder: Recorder, name: str, tensor: torch.Tensor, role: Role, tied: dict[tuple[Any, ...], Any]
-) -> torch.Tensor:
-    # Tied weights come back from a file as two tensors over the same bytes.
-    place = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride())
-    if place not in tied:
-        tied[place] = tensor
-        recorder.add_constant(name, tensor, role)
-    found: torch.Tensor = tied[place]
-    return found
 
 
 def _user_input(
@@ -121,23 +110,30 @@ def _shapes(program: ExportedProgram, inputs: Any, bind: Mapping[str, int]) -> d
     shapes: dict[str, tuple[int, ...]] = {}
     missing: list[str] = []
     used: set[str] = set()
+    free: dict[str, set[int]] = {}  # sizes of symbols, which inputs may share
     for name in names:
         value = placeholders.get(name)
         if not isinstance(value, torch.Tensor):
             continue
-        sizes = []
+        if name in given and len(given[name]) != len(value.shape):
+            rank = len(value.shape)
+            raise LoadError(f"input {name!r} has {rank} dimensions; {len(given[name])} were given")
+        sizes: list[int] = []
         for axis, size in enumerate(value.shape):
-            keys = (f"{name}.{axis}", str(size))
-            bound = next((bind[key] for key in keys if key in bind), None)
-            used.update(key for key in keys if key in bind)
-            if type(size) is int:
-                sizes.append(size)
-            elif name in given and axis < len(given[name]):
-                sizes.append(given[name][axis])
-            elif bound is not None:
-                sizes.append(bound)
-            else:
+            is_fixed = type(size) is int
+            keys = {f"{name}.{axis}"} if is_fixed else {f"{name}.{axis}", str(size)}
+            used |= keys & bind.keys()
+            wanted = {bind[key] for key in keys & bind.keys()}
+            wanted |= {given[name][axis]} if name in given else set()
+            wanted |= {size} if is_fixed else free.get(str(size), set())
+            if len(wanted) > 1:
+                told = " and ".join(map(str, sorted(wanted)))
+                raise LoadError(f"input {name!r} at axis {axis}: {told} at once; the program allows one size")
+            if not wanted:
                 missing.append(f"{name}.{axis} (symbol {size})")
+                continue
+            sizes.append(*wanted)
+            free.setdefault(str(size), set()).update(wanted)
         shapes[name] = tuple(sizes)
     unknown = sorted(set(bind) - used)
     if unknown:

@@ -57,14 +57,20 @@ def prepare(
 ) -> Arguments:
     """The same arguments with tensors and shapes made content-free by `mode`, or real where there is none."""
 
+    # Beside tensors, a tuple of ints is what it is: a window, a size, a list of scales.
+    any_tensor = any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(given))
+    stands_for_tensor = _is_typed_shape if any_tensor else is_shape
+
     def made(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if mode is None or isinstance(value, FakeTensor):
+            if isinstance(value, FakeTensor):
                 return value
+            if mode is None:  # the run may write into it
+                return value.detach().clone().requires_grad_(value.requires_grad)
             return mode.from_tensor(value.to(device) if device.type == "meta" else value)
-        return empty(value, device, dtype, mode) if is_shape(value) else value
+        return empty(value, device, dtype, mode) if stands_for_tensor(value) else value
 
-    args, kwargs = pytree.tree_map(made, given, is_leaf=is_shape)
+    args, kwargs = pytree.tree_map(made, given, is_leaf=stands_for_tensor)
     return tuple(args), dict(kwargs)
 
 

@@ -58,8 +58,9 @@ def _matmul(name: str, given: Arguments) -> Normal:
     inputs = [given[operand] for operand in operands] if operands else None
     if name == "addbmm":  # sums over the batch too
         return Normal({"contracted": (0, -1)}, inputs)
-    if name == "linalg_vecdot":
-        return Normal({"contracted": (given.get("dim", -1),)})
+    if name == "_scaled_mm":
+        scales = [given["scale_a"], given["scale_b"]]
+        return Normal({"contracted": _LAST}, [given["self"], given["mat2"], given.get("bias"), *scales])
     return Normal({"contracted": _LAST}, inputs)
 
 

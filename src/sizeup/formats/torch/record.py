@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -41,6 +43,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         self._ids: dict[int, int] = {}
         self._alive: list[Any] = []  # an id is only unique while its object lives
         self._names: dict[str, int] = {}
+        self._places: dict[tuple[Any, ...], int] = {}
 
     def enter(self, scope: str) -> None:
         """Attribute what follows to a module."""
@@ -57,6 +60,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
         self.name_tensor(tensor, identity)
         return identity
+
+    def add_shared_constant(self, name: str, tensor: torch.Tensor, role: Role) -> None:
+        """The same, but tensors over the same bytes are one: tied weights."""
+        if tensor.layout is not torch.strided:  # there is no one storage
+            self.add_constant(name, tensor, role)
+            return
+        storage = tensor.untyped_storage()._cdata
+        place = (storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+        known = self._places.get(place)
+        if known is None:
+            self._places[place] = self.add_constant(name, tensor, role)
+        else:
+            self.name_tensor(tensor, known)
 
     def identity(self, tensor: torch.Tensor | None) -> int:
         """The value that a tensor object stands for; one never seen before is a constant."""
@@ -91,7 +107,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         return result
 
     def _run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if operator.mutates and self.mode is not None:
+        if operator.mutates and self.mode is not None and not _holds_fake(args):
             # Torch computes small arithmetic on the model's own tensors for real, in place too.
             args, kwargs = tree_map_only(torch.Tensor, self._without_content, (args, kwargs))
         if isinstance(args[0] if args else None, FakeTensor):
@@ -225,24 +241,30 @@ def module_scopes(root: torch.nn.Module, enter: Callable[[str], None]) -> Iterat
 
 @contextmanager
 def untouched(root: torch.nn.Module) -> Iterator[None]:
-    """Put back whatever attributes a model's forward sets on its modules, caches for example."""
-    kept = [(module, vars(module).copy(), _tables(module)) for module in root.modules()]
+    """Put back whatever a model's forward sets on its modules: attributes, and what its containers hold."""
+    # Compiled modules keep their attributes elsewhere, and set none.
+    modules = [each for each in root.modules() if not isinstance(each, torch.jit.ScriptModule)]
+    kept = [(vars(module), vars(module).copy()) for module in modules]
+    containers = [each for _, then in kept for each in then.values() if type(each) in _CONTAINERS]
+    held = {id(each): (each, copy(each)) for each in containers}
     try:
         yield
     finally:
-        for module, attributes, tables in kept:
-            for table, content in tables.items():
-                current = attributes[table]
-                if _differ(current, content):
-                    current.clear()
-                    current.update(content)
-            if _differ(vars(module), attributes):
-                vars(module).clear()
-                vars(module).update(attributes)
+        for now, then in (*kept, *held.values()):
+            _restore(now, then)
 
 
-def _tables(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
-    return {name: dict(vars(module)[name]) for name in ("_parameters", "_buffers", "_modules")}
+_CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
+
+
+def _restore(now: Any, then: Any) -> None:
+    if isinstance(now, dict):
+        if _differ(now, then):
+            now.clear()
+            now.update(then)
+    elif len(now) != len(then) or any(a is not b for a, b in zip(now, then, strict=True)):
+        now.clear()
+        now.update(then) if isinstance(now, set) else now.extend(then)
 
 
 def _differ(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool:

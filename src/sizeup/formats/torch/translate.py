@@ -63,7 +63,9 @@ def _operator_of(function: Any, _generation: int) -> Operator:
         plain,
         known,
         tuple(argument.name for argument in schema.arguments),
-        tuple((i, a.name) for i, a in enumerate(schema.arguments) if str(a.type) in _TENSORS),
+        tuple(
+            (i, a.name) for i, a in enumerate(schema.arguments) if str(a.type) in _TENSORS and not a.is_out
+        ),
         bool(rule and rule.views),
         schema.is_mutable,
         namespace == "prim",

@@ -1,0 +1,200 @@
+"""Where to put every buffer: the lowest arena, with a proof of how low any arena can go.
+
+First fit in a few orders answers most networks at once, because it meets the bound. What is left is asked
+of CP-SAT: not for the least height, which it is slow to prove, but whether a given height suffices; at the
+bound first, then half-way up.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sizeup.errors import DoesNotFit
+from sizeup.memory.check import check_offsets
+from sizeup.memory.liveness import Buffers, Column
+
+_INSTALL = "pip install 'sizeup[solve]' proves more"
+_PATIENCE = 0.5  # of the time that is left, for the question at the bound
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """A place for every buffer, the height that this takes, and what no packing goes below."""
+
+    offsets: tuple[int, ...]
+    height: int
+    lower_bound: int
+    seconds: float
+    method: str
+    note: str = ""
+
+    @property
+    def status(self) -> str:
+        """'optimal' where the height is proven to be the least, otherwise 'feasible'."""
+        return "optimal" if self.height == self.lower_bound else "feasible"
+
+
+Progress = Callable[[int, int], None]  # proven lower bound, best height so far
+
+
+def pack(
+    buffers: Buffers,
+    *,
+    alignment: int = 1,
+    capacity: int | None = None,
+    time_limit: float = 10.0,
+    progress: Progress | None = None,
+) -> Packing:
+    """The lowest packing found in time; with a capacity the first that fits, or DoesNotFit."""
+    started = time.monotonic()
+    sizes = _aligned(buffers, alignment)
+    bound = int(sizes.live_bytes().max()) if sizes.steps and len(sizes) else 0
+    enough = bound if capacity is None else max(capacity, bound)
+    best = _best_greedy(sizes, enough)
+    method, note = "first fit", ""
+    if best[0] > enough:
+        asked = _ask_solver(sizes, best, bound, enough, started + time_limit, progress)
+        if asked is None:
+            note = _INSTALL
+        else:
+            best, bound, method = asked
+    check_offsets(buffers, best[1], alignment=alignment)
+    found = Packing(best[1], best[0], bound, time.monotonic() - started, method, note)
+    if capacity is not None and found.height > capacity:
+        raise DoesNotFit(capacity, found.height, found.lower_bound)
+    return found
+
+
+_Placed = tuple[int, tuple[int, ...]]  # height, offsets
+
+
+def _aligned(buffers: Buffers, alignment: int) -> Buffers:
+    """Buffers of sizes that are multiples of the alignment, so that whatever is put on top is aligned too."""
+    return replace(buffers, size=-(-buffers.size // alignment) * alignment)
+
+
+def _best_greedy(buffers: Buffers, enough: int) -> _Placed:
+    best: _Placed | None = None
+    for order in _orders(buffers):
+        found = _first_fit(buffers, order)
+        best = found if best is None or found < best else best
+        if best[0] <= enough:
+            break
+    assert best is not None  # there is at least one order
+    return best
+
+
+def _orders(buffers: Buffers) -> Iterator[list[int]]:
+    size, first, last = (column.tolist() for column in (buffers.size, buffers.first, buffers.last))
+    keys: tuple[Callable[[int], tuple[int, ...]], ...] = (
+        lambda b: (-size[b], first[b]),
+        lambda b: (-size[b] * (last[b] - first[b] + 1), first[b]),
+        lambda b: (first[b] - last[b], -size[b]),
+        lambda b: (first[b], -size[b]),
+    )
+    for key in keys:
+        yield sorted(range(len(size)), key=key)
+
+
+def _first_fit(buffers: Buffers, order: list[int]) -> _Placed:
+    """Each buffer in turn at the lowest place that is free for as long as it lives.
+
+    Placed buffers are kept sorted by address, and those that live at another time are passed over: the time
+    grows with the square of the buffers, at one numpy comparison each (10,000 buffers: a few seconds).
+    """
+    offsets = [0] * len(buffers)
+    placed = np.empty(len(order), np.int64)
+    addresses: list[int] = []
+    count = height = 0
+    for buffer in order:
+        size = int(buffers.size[buffer])
+        if size:
+            others = placed[:count]
+            at_once = (buffers.first[others] <= buffers.last[buffer]) & (
+                buffers.last[others] >= buffers.first[buffer]
+            )
+            offset = _lowest_gap(others[at_once].tolist(), offsets, buffers.size, size)
+            offsets[buffer] = offset
+            height = max(height, offset + size)
+            place = bisect_right(addresses, offset)
+            addresses.insert(place, offset)
+            placed[place + 1 : count + 1] = placed[place:count].copy()
+            placed[place] = buffer
+            count += 1
+    return height, tuple(offsets)
+
+
+def _lowest_gap(neighbours: list[int], offsets: list[int], sizes: Column, wanted: int) -> int:
+    top = 0
+    for other in neighbours:
+        if offsets[other] - top >= wanted:
+            break
+        top = max(top, offsets[other] + int(sizes[other]))
+    return top
+
+
+def _ask_solver(
+    buffers: Buffers, best: _Placed, bound: int, enough: int, deadline: float, progress: Progress | None
+) -> tuple[_Placed, int, str] | None:
+    """The best packing, the proven bound and a word for how; None without a solver."""
+    try:
+        from ortools.sat.python import cp_model  # noqa: F401 - asked for once, before anything is built
+    except ImportError:
+        return None
+    height, asked_at_bound = enough, False
+    while best[0] > enough and bound < best[0] and time.monotonic() < deadline:
+        if progress is not None:
+            progress(bound, best[0])
+        left = deadline - time.monotonic()
+        answer = _fits(buffers, height, left if asked_at_bound else left * _PATIENCE)
+        asked_at_bound = True
+        if isinstance(answer, tuple):
+            best = answer
+        elif answer is False:
+            bound = max(bound, height + 1)
+            enough = max(enough, bound)
+        else:
+            low = height  # neither placed nor refuted: look between it and what is known to fit
+            if best[0] - low <= 1:
+                break
+            height = low + (best[0] - low) // 2
+            continue
+        height = bound + (best[0] - bound) // 2 if best[0] > enough else enough
+    return best, min(bound, best[0]), "CP-SAT"
+
+
+def _fits(buffers: Buffers, height: int, seconds: float) -> _Placed | bool | None:
+    """A packing within a height, False where there is none, None where time ran out."""
+    from ortools.sat.python import cp_model
+
+    unit = int(np.gcd.reduce(buffers.size)) or 1  # places are sums of sizes: count in their common unit
+    model = cp_model.CpModel()
+    starts, across, up = {}, [], []
+    for buffer, (size, first, last) in enumerate(
+        zip(buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), strict=True)
+    ):
+        if not size:
+            continue
+        if size > height:
+            return False
+        start = model.new_int_var(0, (height - size) // unit, "")
+        starts[buffer] = start
+        across.append(model.new_fixed_size_interval_var(first, last - first + 1, ""))
+        up.append(model.new_fixed_size_interval_var(start, size // unit, ""))
+    model.add_no_overlap_2d(across, up)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(seconds, 0.1)
+    solver.parameters.num_workers = 2
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return False
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    offsets = [unit * solver.value(starts[b]) if b in starts else 0 for b in range(len(buffers))]
+    tops = [offset + size for offset, size in zip(offsets, buffers.size.tolist(), strict=True)]
+    return max(tops, default=0), tuple(offsets)

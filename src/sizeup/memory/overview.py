@@ -1,0 +1,40 @@
+"""The memory part of a report: the peak as it is, how low it could go, and TFLite Micro's arena."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sizeup.dtypes import DType
+from sizeup.graph import Graph
+from sizeup.memory.order import best_order
+from sizeup.memory.ordering import problem_of
+from sizeup.memory.tflm import MicroArena, arena
+from sizeup.memory.usage import Usage, usage
+
+# A report is asked for often and must say the same every time: a fixed effort, not a fixed time.
+_MOST_OPS = 500
+_MOST_STATES = 500
+_REORDERABLE = ("onnx", "tflite")  # code runs in the order in which it is written
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a run holds; the fields of the best order are None where none was looked for."""
+
+    usage: Usage
+    best_peak_bytes: int | None
+    lower_bound_bytes: int | None
+    status: str | None  # 'optimal' where no order goes below the best peak, otherwise 'feasible'
+    arena: MicroArena | None  # for TFLite files at their own number types
+
+
+def overview(graph: Graph, precision: DType | None = None) -> Overview:
+    """Look at a graph's memory with an effort that suits a report; `best_order` looks longer."""
+    found = usage(graph, precision=precision)
+    micro = arena(graph) if graph.format == "tflite" and precision is None and not found.unknown else None
+    if graph.format not in _REORDERABLE or len(graph.ops) > _MOST_OPS or found.unknown:
+        return Overview(found, None, None, None, micro)
+    problem = problem_of(graph, precision=precision)
+    best = best_order(problem, time_limit=math.inf, most_states=_MOST_STATES)
+    return Overview(found, best.peak_bytes, best.lower_bound_bytes, best.status, micro)

@@ -1,0 +1,122 @@
+"""The arena as shipped: what TFLite Micro's interpreter will report for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sizeup.errors import InvalidPlan
+from sizeup.graph import Graph
+from sizeup.memory.check import check_offsets
+from sizeup.memory.liveness import Buffers
+from sizeup.memory.tflm.greedy import ONLINE, place
+from sizeup.memory.tflm.head import planned
+from sizeup.memory.tflm.kernels import KERNELS
+from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
+from sizeup.memory.tflm.program import subgraphs
+from sizeup.memory.tflm.tail import tail_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory that a kernel asks for while it runs; subgraph 0 is the main graph."""
+
+    subgraph: int
+    operator: int
+    size: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MicroArena:
+    """TFLite Micro's memory: the head, where tensors and scratch are planned, and the tail, kept for good.
+
+    The tail is given as the 64-bit interpreter of the package on PyPI reports it, and as usual firmware of a
+    32-bit processor takes it, which has neither the recorder of allocations nor compression. The former is
+    measured, the latter computed from the same structures with narrow pointers and measured on no board. Both
+    are None where a kernel is not known; `unknown` says which.
+    """
+
+    head_bytes: int
+    tail_bytes_64: int | None
+    tail_bytes_32: int | None
+    unknown: str  # why the tail is not known; empty where it is
+    offsets: tuple[int, ...]  # of every tensor of the main graph; -1 where it is not in the head
+    scratch: tuple[Scratch, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def total_bytes_64(self) -> int | None:
+        """Head and tail as the interpreter of the package on PyPI reports them."""
+        return None if self.tail_bytes_64 is None else self.head_bytes + self.tail_bytes_64
+
+    @property
+    def total_bytes_32(self) -> int | None:
+        """Head and tail in firmware of a 32-bit processor."""
+        return None if self.tail_bytes_32 is None else self.head_bytes + self.tail_bytes_32
+
+
+def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool = False) -> MicroArena:
+    """Predict the interpreter's arena for a TFLite model, provided that its kernels take the model at all.
+
+    `offsets` is an offline plan: an offset for every tensor of the main graph and, if there are any, of the
+    subgraphs behind it; -1 for those that the interpreter is to place. `overlap` accepts a plan in which
+    tensors in use at once share bytes, which the interpreter does not check either. Raises Incomplete where
+    a shape depends on data.
+    """
+    graphs = subgraphs(graph)
+    offline = _offline(graphs, offsets)
+    asked = planned(graph, offline)
+    buffers = asked.buffers
+    given = [offline.get((owner.subgraph, owner.tensor), ONLINE) for owner in asked.owners]
+    found = place(buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), given)
+    _check(buffers, found, [not overlap or offset == ONLINE for offset in given])
+    unknown = _unknown(graphs)
+    return MicroArena(
+        head_bytes=max(map(sum, zip(found, buffers.size.tolist(), strict=True)), default=0),
+        tail_bytes_64=None if unknown else tail_bytes(graphs, PYTHON_PACKAGE, offline),
+        tail_bytes_32=None if unknown else tail_bytes(graphs, FIRMWARE, offline),
+        unknown=unknown,
+        offsets=tuple(found[number] if number >= 0 else -1 for number in buffers.of_tensor),
+        scratch=tuple(
+            Scratch(owner.subgraph, owner.operator, size, offset)
+            for owner, size, offset in zip(asked.owners, asked.asked, found, strict=True)
+            if owner.operator >= 0
+        ),
+        notes=_notes(graphs, unknown),
+    )
+
+
+def _offline(graphs: Sequence[Graph], offsets: Sequence[int] | None) -> dict[tuple[int, int], int]:
+    """The offsets that are given, by subgraph and tensor."""
+    if offsets is None:
+        return {}
+    keys = [
+        (number, identity) for number, graph in enumerate(graphs) for identity in range(len(graph.tensors))
+    ]
+    if len(offsets) not in (len(graphs[0].tensors), len(keys)):
+        raise InvalidPlan(f"{len(offsets)} offsets for {len(graphs[0].tensors)} tensors ({len(keys)} in all)")
+    if min(offsets, default=0) < ONLINE:
+        raise InvalidPlan(f"an offset of {min(offsets)}: below zero there is only {ONLINE}, to be placed")
+    return {key: offset for key, offset in zip(keys, offsets, strict=False) if offset != ONLINE}
+
+
+def _check(buffers: Buffers, found: Sequence[int], is_judged: Sequence[bool]) -> None:
+    kept = [number for number, judged in enumerate(is_judged) if judged]
+    tensors = tuple(buffers.tensors[number] for number in kept)
+    columns = (buffers.size[kept], buffers.first[kept], buffers.last[kept])
+    check_offsets(Buffers(*columns, tensors, (), buffers.steps), [found[number] for number in kept])
+
+
+def _unknown(graphs: Sequence[Graph]) -> str:
+    names = {op.source or op.kind for graph in graphs for op in graph.ops if op.source not in KERNELS}
+    return f"what these kernels keep is not known: {', '.join(sorted(names))}" if names else ""
+
+
+def _notes(graphs: Sequence[Graph], unknown: str) -> tuple[str, ...]:
+    notes = ["scratch is that of TFLite Micro's reference kernels; optimised ones may ask for more"]
+    if unknown:
+        notes.append(f"{unknown}; the head is without their scratch, if they ask for any")
+    if len(graphs) > 1:
+        notes.append(f"{len(graphs)} subgraphs are planned together")
+    return tuple(notes)

@@ -1,0 +1,82 @@
+"""A model as TFLite Micro sees it: its subgraphs, and where each of their tensors lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sizeup.errors import Incomplete
+from sizeup.graph import Graph, Tensor
+from sizeup.memory.liveness import tensor_bytes
+
+# The operators whose subgraphs the interpreter plans together with the graph that calls them.
+CALLERS = frozenset(("IF", "WHILE", "CALL_ONCE"))
+
+
+def subgraphs(graph: Graph) -> tuple[Graph, ...]:
+    """The graph itself, then what it calls, each once and in the order of the first call.
+
+    Converters number subgraphs in that order; where a file does not, only paddings of a few bytes differ.
+    """
+    found: dict[int, Graph] = {}
+    waiting = [graph]
+    while waiting:
+        current = waiting.pop()
+        if id(current) not in found:
+            found[id(current)] = current
+            waiting.extend(reversed(list(_called(current))))
+    return tuple(found.values())
+
+
+def _called(graph: Graph) -> Iterator[Graph]:
+    for op in graph.ops:
+        for body in op.bodies:
+            yield body.graph
+
+
+def planned_bytes(graph: Graph) -> dict[int, int]:
+    """Bytes of every tensor that gets a place in the head, by its id.
+
+    Not constants, nor variables, which outlive a run; nor handles of variables, which point into the tail.
+    But also leftovers of a converter that no operator knows: the interpreter plans them for the time
+    before the run.
+    """
+    handles = {identity for op in graph.ops if op.source == "VAR_HANDLE" for identity in op.outputs}
+    read = _read(graph)
+    sizes = {}
+    for identity, tensor in enumerate(graph.tensors):
+        is_made = tensor.data is None or tensor.data.role == "derived"
+        is_leftover = is_described(tensor) and identity not in read
+        if (is_made or is_leftover) and identity not in handles:
+            sizes[identity] = exact_bytes(graph, tensor)
+    return {identity: size for identity, size in sizes.items() if size}
+
+
+def variable_bytes(graph: Graph) -> dict[int, int]:
+    """Bytes of every variable tensor, which a run leaves for the next, by its id.
+
+    Formats describe one as a buffer without content that an operator reads.
+    """
+    read = _read(graph)
+    return {
+        identity: exact_bytes(graph, tensor)
+        for identity, tensor in enumerate(graph.tensors)
+        if identity in read and is_described(tensor)
+    }
+
+
+def _read(graph: Graph) -> set[int]:
+    return {identity for op in graph.ops for identity in op.inputs}
+
+
+def is_described(tensor: Tensor) -> bool:
+    """Whether the file only describes it and gives it no content."""
+    return tensor.data is not None and tensor.data.role == "buffer" and tensor.data.read is None
+
+
+def exact_bytes(graph: Graph, tensor: Tensor) -> int:
+    """Bytes of a tensor; raises Incomplete where its shape depends on data."""
+    if tensor.elements is None:
+        raise Incomplete(
+            f"{graph.name or 'graph'}: TFLite Micro cannot plan {tensor.name!r}, whose size depends on data"
+        )
+    return tensor_bytes(tensor)

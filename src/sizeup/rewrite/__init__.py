@@ -1,0 +1,31 @@
+"""Making a model file that needs less: another order, a plan for its memory, fewer values in its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sizeup.errors import WriteError
+from sizeup.rewrite.files import check_target
+from sizeup.rewrite.order import Progress
+from sizeup.rewrite.result import Deviation, Footprint, Optimized, Verification
+from sizeup.rewrite.wishes import Wishes
+
+__all__ = ["Deviation", "Footprint", "Optimized", "Progress", "Verification", "Wishes", "optimize"]
+
+
+def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | None = None) -> Optimized:
+    """Write a file that needs less, or the original where nothing is gained."""
+    check_target(source, out)
+    if wishes.cluster is not None and wishes.cluster < 2:
+        raise WriteError(f"{wishes.cluster} values are too few for a weight; 16 take 4 bits each")
+    suffix = source.suffix.lower()
+    if suffix == ".tflite":
+        from sizeup.rewrite import tflite
+
+        return tflite.optimize(source, out, wishes)
+    if suffix == ".onnx":
+        from sizeup.rewrite import onnx
+
+        return onnx.optimize(source, out, wishes, bind)
+    raise WriteError(f"{source}: only .tflite and .onnx files can be rewritten")

@@ -1,0 +1,109 @@
+"""Less arena for TFLite Micro: another order, and a plan that its interpreter takes from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sizeup.errors import Incomplete, InvalidPlan
+from sizeup.graph import Graph
+from sizeup.memory import check_offsets, lifetimes
+from sizeup.memory.arena import Packing, pack
+from sizeup.memory.ordering import Ordering
+from sizeup.memory.tflm import arena, planned
+from sizeup.rewrite.order import find_order, reordered, telling
+from sizeup.rewrite.wishes import Wishes
+from sizeup.runtimes import Arena
+
+_ALIGNMENT = 16
+_ONLINE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to write the file: its order and its plan, None for what stays; and the arena to expect."""
+
+    order: tuple[int, ...] | None
+    offsets: tuple[int, ...] | None
+    expected: Arena
+    plan_status: str | None = None
+    note: str = ""  # what would make a better plan
+
+    @property
+    def changes(self) -> int:
+        """How much it changes, to prefer the least of equals."""
+        return (self.order is not None) + (self.offsets is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The candidates, the file as it is among them, and what is known of orders."""
+
+    candidates: tuple[Candidate, ...]
+    ordering: Ordering | None
+    has_better_order: bool  # than the file's own, as TFLite Micro runs it
+
+
+def search(graph: Graph, wishes: Wishes) -> Search:
+    """All ways that may need less than the file does; raises Incomplete where sizes depend on data."""
+    ordering, better = None, False
+    orders: list[tuple[int, ...] | None] = [None]
+    if wishes.reorder and graph.ops:
+        ran = _as_run(graph)
+        ordering = find_order(ran, views=False, time_limit=wishes.time_limit, progress=wishes.progress)
+        better = ordering.peak_bytes < int(lifetimes(ran, views=False).live_bytes().max())
+        orders += [ordering.order] if better else []
+    found = []
+    for order in orders:
+        found.append(Candidate(order, None, _expected(reordered(graph, order))))
+        if wishes.plan:
+            found += _planned(graph, order, found[-1].expected, wishes)
+    return Search(tuple(found), ordering, better)
+
+
+def predicted(graph: Graph, offsets: Sequence[int] | None = None) -> Arena | None:
+    """The arena to expect of a file that nobody ran; None where a kernel's share is not known."""
+    try:
+        found = arena(graph, offsets=offsets, overlap=True)
+    except (Incomplete, InvalidPlan):
+        return None
+    return None if found.tail_bytes_64 is None else Arena(found.head_bytes, found.tail_bytes_64)
+
+
+def _as_run(graph: Graph) -> Graph:
+    """The graph as TFLite Micro runs it: what is computed from constants is computed, and takes memory."""
+    tensors = tuple(
+        replace(each, data=None) if each.data is not None and each.data.role == "derived" else each
+        for each in graph.tensors
+    )
+    return replace(graph, tensors=tensors)
+
+
+def _expected(graph: Graph, offsets: Sequence[int] | None = None) -> Arena:
+    found = arena(graph, offsets=offsets)
+    return Arena(found.head_bytes, found.tail_bytes_64 or 0)
+
+
+def _planned(graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes: Wishes) -> list[Candidate]:
+    """A plan, if one can need less than what the interpreter would find by itself."""
+    ordered = reordered(graph, order)
+    live = planned(ordered).buffers.live_bytes()
+    if not len(live) or without.head_bytes <= int(live.max()):
+        return []
+    offsets, packing = plan_of(ordered, wishes)
+    return [Candidate(order, offsets, _expected(ordered, offsets), packing.status, packing.note)]
+
+
+def plan_of(graph: Graph, wishes: Wishes) -> tuple[tuple[int, ...], Packing]:
+    """An offset for every tensor of the main graph, -1 for none, and the packing that they are from.
+
+    Scratch that kernels ask for and tensors of called graphs are planned along, so that there is room for
+    them, but only the interpreter can place them.
+    """
+    buffers = planned(graph).buffers
+    packing = pack(
+        buffers, alignment=_ALIGNMENT, time_limit=wishes.time_limit, progress=telling(wishes.progress, "plan")
+    )
+    check_offsets(buffers, packing.offsets, alignment=_ALIGNMENT)
+    offsets = tuple(_ONLINE if buffer < 0 else int(packing.offsets[buffer]) for buffer in buffers.of_tensor)
+    return offsets, packing

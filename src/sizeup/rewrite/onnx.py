@@ -1,0 +1,104 @@
+"""Rewriting ONNX files: their operators in the order with the least peak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sizeup.errors import RunFailed, WriteError
+from sizeup.formats import onnx
+from sizeup.graph import Graph
+from sizeup.memory.ordering import Ordering
+from sizeup.rewrite import files
+from sizeup.rewrite.order import find_order, moved, peak_bytes, reordered
+from sizeup.rewrite.result import Footprint, Optimized, Verification
+from sizeup.rewrite.verify import Judge, is_equal, judge_of
+from sizeup.rewrite.wishes import Wishes
+
+_OWN_ORDER = "ONNX Runtime arranges operators by itself; runtimes that follow the file's order have the gain"
+
+
+def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | None = None) -> Optimized:
+    """Write the file with the least peak; the original where nothing is gained."""
+    if wishes.cluster is not None or wishes.pack:
+        raise WriteError(f"{source}: weights are clustered and packed in .tflite files only")
+    graph = onnx.load(source, bind=bind)
+    from sizeup.formats.onnx.write import external_files, write
+
+    judge, notes = _judge(graph, source, wishes)
+    before = Footprint(peak_bytes(graph), source.stat().st_size, files.gzip_bytes_of(source))
+    ordering, order = None, None
+    if wishes.reorder and (judge is not None or not wishes.verify):
+        ordering = find_order(graph, views=True, time_limit=wishes.time_limit, progress=wishes.progress)
+        order = ordering.order if ordering.peak_bytes < before.peak_bytes else None
+    temporary = files.beside(out)
+    try:
+        notes += files.copy_along(external_files(source), source, out)
+        write(source, temporary, graph, None)
+        verification = None if judge is None else judge.verdict(judge.original)
+        if order is not None:
+            order, verification = _reorder(source, temporary, graph, order, judge, notes)
+        temporary.replace(out)
+    except OSError as error:
+        raise WriteError(f"{out}: cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return _result(graph, out, before, ordering, order, verification, notes)
+
+
+def _judge(graph: Graph, source: Path, wishes: Wishes) -> tuple[Judge | None, list[str]]:
+    if not wishes.verify:
+        return None, ["nothing was verified: --verify runs the result"]
+    judge, reasons = judge_of(graph, source, ("ort",))
+    if judge is None:
+        reasons.append("nothing can be verified, so nothing was changed; --no-verify changes it all the same")
+    return judge, reasons
+
+
+def _reorder(
+    source: Path,
+    target: Path,
+    graph: Graph,
+    order: tuple[int, ...],
+    judge: Judge | None,
+    notes: list[str],
+) -> tuple[tuple[int, ...] | None, Verification | None]:
+    """Write the new order, and take it back where it cannot be written or computes something else."""
+    from sizeup.formats.onnx.write import write
+
+    kept = None if judge is None else judge.verdict(judge.original)
+    try:
+        write(source, target, graph, order)
+        run = None if judge is None else judge.outputs(target)
+    except (RunFailed, WriteError) as error:
+        notes.append(f"the new order was taken back: {error}")
+        write(source, target, graph, None)
+        return None, kept
+    if judge is None or run is None:
+        return order, None
+    if not is_equal(judge.original, run):
+        notes.append(f"the new order was taken back: its outputs differ in {judge.title}")
+        write(source, target, graph, None)
+        return None, kept
+    return order, judge.verdict(run)
+
+
+def _result(
+    graph: Graph,
+    out: Path,
+    before: Footprint,
+    ordering: Ordering | None,
+    order: tuple[int, ...] | None,
+    verification: Verification | None,
+    notes: list[str],
+) -> Optimized:
+    after = Footprint(peak_bytes(reordered(graph, order)), out.stat().st_size, files.gzip_bytes_of(out))
+    return Optimized(
+        graph.name, graph.format, out, before, after, order is not None,
+        moved_ops=0 if order is None else moved(order),
+        ops=len(graph.ops),
+        order_status=None if ordering is None else ordering.status,
+        lower_bound_bytes=None if ordering is None else ordering.lower_bound_bytes,
+        verification=verification,
+        notes=(*notes, *([_OWN_ORDER] if order is not None else [])),
+    )  # fmt: skip

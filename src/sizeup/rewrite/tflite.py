@@ -1,0 +1,203 @@
+"""Rewriting .tflite files, one step after the other: weights first, then order and plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sizeup.errors import RunFailed
+from sizeup.formats import tflite
+from sizeup.formats.tflite import pack as code_books
+from sizeup.formats.tflite.write import external_files, rewrite, stored_plan, tensor_buffers
+from sizeup.graph import Graph
+from sizeup.memory.ordering import Ordering
+from sizeup.rewrite import files
+from sizeup.rewrite.arrange import arrangements
+from sizeup.rewrite.micro import predicted
+from sizeup.rewrite.order import moved, peak_bytes
+from sizeup.rewrite.result import Footprint, Optimized, Verification
+from sizeup.rewrite.twin import GAINS, random_weights
+from sizeup.rewrite.verify import Judge, is_equal, judge_of
+from sizeup.rewrite.weights import cluster_weights, weights_of
+from sizeup.rewrite.wishes import Wishes
+from sizeup.runtimes import Arena, Run
+
+
+@dataclass(slots=True)
+class _Work:
+    """A file on its way: its content and what is known of it so far."""
+
+    content: bytes
+    graph: Graph
+    judge: Judge | None
+    run: Run | None  # of this very content
+    notes: list[str] = field(default_factory=list)
+    clustered: int = 0
+    packed: int = 0
+    order: tuple[int, ...] | None = None
+    ordering: Ordering | None = None
+    has_better_order: bool = False  # than the order that came in
+    plan_status: str | None = None
+    expected: Arena | None = None  # where nothing is measured
+    twins: int | None = None  # different outputs with random weights, where that was tried
+
+    @property
+    def arena(self) -> Arena | None:
+        """What TFLite Micro reported, or is expected to."""
+        return self.expected if self.run is None else self.run.arena
+
+    @property
+    def order_status(self) -> str | None:
+        """How good the order is known to be; a better one may be known that does not help."""
+        if self.ordering is None:
+            return None
+        return "feasible" if self.has_better_order and self.order is None else self.ordering.status
+
+    @property
+    def verification(self) -> Verification | None:
+        """The file as it is now against the original."""
+        if self.judge is None or self.run is None:
+            return None
+        return self.judge.verdict(self.run, self.twins)
+
+
+def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
+    """Write the file that needs least; the original where nothing is gained."""
+    content = files.content_of(source)
+    graph = tflite.load(source)
+    work = _begin(source, content, graph, wishes)
+    before = Footprint(peak_bytes(graph), len(content), files.gzip_bytes(content), work.arena)
+    if work.judge is not None or not wishes.verify:
+        _improve(work, wishes)
+    work.notes += files.copy_along(external_files(content), source, out)
+    files.put(work.content, out)
+    after = Footprint(peak_bytes(work.graph), len(work.content), files.gzip_bytes(work.content), work.arena)
+    return Optimized(
+        graph.name, graph.format, out, before, after, work.content != content,
+        moved_ops=0 if work.order is None else moved(work.order),
+        ops=len(work.graph.ops),
+        order_status=work.order_status,
+        lower_bound_bytes=None if work.ordering is None else work.ordering.lower_bound_bytes,
+        planned=work.plan_status is not None,
+        plan_status=work.plan_status,
+        clustered_weights=work.clustered,
+        cluster_values=wishes.cluster,
+        packed_weights=work.packed,
+        arena_is_measured=work.run is not None and work.run.arena is not None,
+        verification=work.verification,
+        notes=tuple(work.notes),
+    )  # fmt: skip
+
+
+def _begin(source: Path, content: bytes, graph: Graph, wishes: Wishes) -> _Work:
+    if not wishes.verify:
+        notes = ["nothing was verified: --verify runs the result"]
+        return _Work(content, graph, None, None, notes, expected=predicted(graph, stored_plan(content)))
+    judge, reasons = judge_of(graph, source, ("tflm", "litert"))
+    work = _Work(content, graph, judge, None if judge is None else judge.original)
+    if judge is None:
+        work.notes = [
+            *reasons,
+            "nothing can be verified, so nothing was changed; --no-verify changes it all the same",
+        ]
+    elif judge.runtime != "tflm" and wishes.plan:
+        work.notes.append(f"no plan was written: {reasons[0]}")
+    return work
+
+
+def _improve(work: _Work, wishes: Wishes) -> None:
+    if wishes.cluster is not None:
+        _cluster(work, wishes.cluster)
+    if wishes.pack:
+        _pack(work)
+    if wishes.reorder or wishes.plan:
+        _arrange(work, wishes)
+
+
+def _cluster(work: _Work, values: int) -> None:
+    buffers = tensor_buffers(work.content)
+    stored = {identity: data for identity, (index, data) in enumerate(buffers) if index and len(data)}
+    found = cluster_weights(work.graph, stored, values)
+    work.notes += found.notes
+    if any(op.bodies for op in work.graph.ops):
+        work.notes.append("weights of graphs that operators call are not clustered")
+    contents = {buffers[identity][0]: data for identity, data in found.contents.items()}
+    if not contents or _accept(work, rewrite(work.content, buffers=contents), must_be_equal=False):
+        work.clustered = len(found.weights)
+
+
+def _pack(work: _Work) -> None:
+    if work.judge is not None and work.judge.runtime != "tflm":
+        work.notes.append(
+            "no code-books were written: TFLite Micro, which decodes them, does not run the model"
+        )
+        return
+    chosen = code_books.books(work.graph, weights_of(work.graph))
+    if not chosen:
+        work.notes.append("no weight takes less room as a code-book; --cluster 16 makes weights that do")
+        return
+    smaller = code_books.packed(work.content, chosen)
+    if len(smaller) >= len(work.content):
+        work.notes.append("code-books would make the file larger, so the weights stay as they are")
+    elif _accept(work, smaller):
+        work.packed = len(chosen)
+
+
+def _accept(work: _Work, content: bytes, *, must_be_equal: bool = True) -> bool:
+    """Go on with new content, if the real runtime runs it and computes the same."""
+    run = None
+    if work.judge is not None and work.run is not None:
+        try:
+            run = work.judge.outputs(content)
+        except RunFailed as error:
+            work.notes.append(f"a change was taken back: {error}")
+            return False
+        if must_be_equal and not is_equal(work.run, run):
+            work.notes.append(f"a change was taken back: its outputs differ in {work.judge.title}")
+            return False
+    work.content, work.graph, work.run = content, tflite.load(content), run
+    if work.judge is None:
+        work.expected = predicted(work.graph, stored_plan(content))
+    return True
+
+
+def _arrange(work: _Work, wishes: Wishes) -> None:
+    found = arrangements(work.content, work.graph, wishes, work.judge, work.arena)
+    work.notes += found.notes
+    work.ordering, work.has_better_order = found.ordering, found.has_better_order
+    for better in found.better:
+        twins = _twins(work, better.content)
+        if twins != 0 and _accept(work, better.content):
+            work.twins = twins
+            work.order, work.plan_status = better.order, better.plan_status
+            if work.judge is None:
+                work.expected = better.arena
+            return
+
+
+def _twins(work: _Work, content: bytes) -> int | None:
+    """Try a change with random weights, where the real ones give one output only.
+
+    Returns how many outputs that gave; None where it was not tried or gave no more; 0 where they differ.
+    """
+    judge, run = work.judge, work.run
+    if judge is None or run is None or run.distinct_outputs > 1:
+        return None
+    numbers = [index for index, _ in tensor_buffers(work.content)]
+    for gain in GAINS:
+        weights = {
+            numbers[each]: raw for each, raw in random_weights(work.graph, gain).items() if numbers[each]
+        }
+        try:
+            before = judge.outputs(rewrite(work.content, buffers=weights))
+            after = judge.outputs(rewrite(content, buffers=weights)) if before.distinct_outputs > 1 else None
+        except RunFailed:
+            return None
+        if after is not None:
+            if is_equal(before, after):
+                return before.distinct_outputs
+            work.notes.append(
+                f"a change was taken back: with random weights its outputs differ in {judge.title}"
+            )
+            return 0
+    return None

@@ -1,0 +1,161 @@
+"""Starting a runtime apart from ourselves: models crash interpreters, and that must be news, not the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from sizeup.errors import MissingLibrary, RunFailed
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Sample: TypeAlias = Sequence[Array]  # one array for each input, in the model's order
+Model: TypeAlias = str | os.PathLike[str] | bytes
+
+
+class Library(NamedTuple):
+    """What runs a model: its name for people, the module to import, and the package that has it."""
+
+    title: str
+    module: str
+    package: str
+    extra: str
+
+
+RUNTIMES = {
+    "tflm": Library("TFLite Micro", "tflite_micro", "tflite-micro", "measure"),
+    "litert": Library("LiteRT", "ai_edge_litert", "ai-edge-litert", "tflite"),
+    "ort": Library("ONNX Runtime", "onnxruntime", "onnxruntime", "measure"),
+}
+
+_ARENA = re.compile(r"Arena allocation (head|tail) (\d+) bytes")
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Memory that TFLite Micro's interpreter recorded: planned anew in every run, and kept for good."""
+
+    head_bytes: int
+    tail_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """What firmware must set aside."""
+        return self.head_bytes + self.tail_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a runtime made of samples, one tuple of arrays for each; `arena` where the runtime reports it."""
+
+    runtime: str
+    outputs: tuple[tuple[Array, ...], ...]
+    arena: Arena | None = None
+
+    @property
+    def title(self) -> str:
+        """The runtime's name for people."""
+        return RUNTIMES[self.runtime].title
+
+    @property
+    def distinct_outputs(self) -> int:
+        """How many different answers the samples brought: with one alone, equal answers prove little."""
+        return len({b"".join(each.tobytes() for each in outputs) for outputs in self.outputs})
+
+
+def run(
+    runtime: str,
+    model: str | os.PathLike[str] | bytes,
+    samples: Sequence[Sample] = (),
+    *,
+    timeout: float = 600,
+) -> Run:
+    """Run a model file, or its content, on samples one after the other; without samples only load it.
+
+    Raises RunFailed where the runtime refuses the model, crashes or takes longer than `timeout` seconds.
+    """
+    library = RUNTIMES[runtime]
+    if importlib.util.find_spec(library.module) is None:
+        raise MissingLibrary(f"running a model in {library.title}", library.package, library.extra)
+    with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
+        folder = Path(name)
+        if isinstance(model, bytes):
+            path = folder / "model"
+            path.write_bytes(model)
+        else:
+            path = Path(model)
+        said = _work(library, runtime, path.absolute(), samples, folder, timeout)
+        return Run(runtime, _loaded(folder / "outputs.npz"), _arena(said))
+
+
+def _work(
+    library: Library, runtime: str, model: Path, samples: Sequence[Sample], folder: Path, timeout: float
+) -> str:
+    """Let a process of its own do it; returns what was said on the way."""
+    _save(folder / "inputs.npz", samples)
+    command = [sys.executable, "-m", "sizeup.runtimes.worker", runtime, str(model), str(folder)]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"{library.title} took longer than {timeout:g} s on {model.name}") from error
+    said = done.stderr.decode(errors="replace")
+    if done.returncode:
+        raise RunFailed(f"{library.title} {_reason(done.returncode, runtime, folder, said)}")
+    return said
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the folder that sizeup was imported from, also where that is no installed one."""
+    home = str(Path(__file__).resolve().parents[2])
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([home, known] if known else [home])}
+
+
+def _reason(code: int, runtime: str, folder: Path, said: str) -> str:
+    if code < 0:
+        return f"crashed ({signal.Signals(-code).name})"
+    told = folder / "error.txt"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    reason = told.read_text("utf-8") if told.exists() else " ".join(lines[-1:])
+    if runtime == "tflm" and lines:
+        reason = lines[0]  # the interpreter prints what it dislikes, and raises something less telling
+    return f"does not run it: {' '.join(reason.split())[:_LONGEST_REASON]}"
+
+
+def _save(path: Path, samples: Sequence[Sample]) -> None:
+    arrays = {
+        f"{index}.{place}": each for index, sample in enumerate(samples) for place, each in enumerate(sample)
+    }
+    np.savez(path, allow_pickle=False, **arrays)
+
+
+def _loaded(path: Path) -> tuple[tuple[Array, ...], ...]:
+    found: dict[int, dict[int, Array]] = {}
+    with np.load(path, allow_pickle=False) as file:
+        for key in file.files:
+            index, _, place = key.partition(".")
+            found.setdefault(int(index), {})[int(place)] = file[key]
+    return tuple(tuple(found[index][place] for place in sorted(found[index])) for index in sorted(found))
+
+
+def _arena(said: str) -> Arena | None:
+    sizes = {part: int(size) for part, size in _ARENA.findall(said)}
+    return Arena(sizes["head"], sizes["tail"]) if len(sizes) == 2 else None

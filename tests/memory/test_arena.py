@@ -1,0 +1,133 @@
+"""Where buffers go: never on top of each other, and as low as can be proven."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+import time
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sizeup.errors import DoesNotFit
+from sizeup.memory import Buffers, check_offsets
+from sizeup.memory.arena import pack
+
+
+def _buffers(spans: list[tuple[int, int, int]]) -> Buffers:
+    """Buffers of (size, first, last)."""
+    columns = np.array(spans, np.int64).reshape(-1, 3)
+    size, first, last = columns.T
+    each = tuple(range(len(spans)))
+    steps = int(last.max()) + 1 if len(spans) else 0
+    return Buffers(size, first, last, tuple((i,) for i in each), each, steps)
+
+
+@st.composite
+def _spans(draw: st.DrawFn, most: int) -> list[tuple[int, int, int]]:
+    found = []
+    for _ in range(draw(st.integers(1, most))):
+        first = draw(st.integers(0, 8))
+        found.append((draw(st.integers(0, 60)), first, first + draw(st.integers(0, 4))))
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(_spans(25), st.sampled_from([1, 4, 16]))
+def test_every_plan_passes_the_judge_and_keeps_to_the_bound(
+    spans: list[tuple[int, int, int]], alignment: int
+) -> None:
+    buffers = _buffers(spans)
+    found = pack(buffers, alignment=alignment, time_limit=0.2)
+    check_offsets(buffers, found.offsets, alignment=alignment, capacity=found.height)
+    assert found.lower_bound <= found.height
+    assert found.lower_bound >= int(buffers.live_bytes().max())
+
+
+def _least_height(spans: list[tuple[int, int, int]]) -> int:
+    """The least height over all orders of dropping buffers into place, each as low as it goes.
+
+    Some order reaches the least: that in which the addresses of a best packing, pushed down, rise.
+    """
+    best = sum(size for size, _, _ in spans)
+    for order in permutations(range(len(spans))):
+        placed: list[tuple[int, int]] = []
+        for buffer in order:
+            _, first, last = spans[buffer]
+            under = [
+                offset + spans[other][0]
+                for other, offset in placed
+                if spans[other][1] <= last and first <= spans[other][2]
+            ]
+            placed.append((buffer, max(under, default=0)))
+        best = min(best, max(offset + spans[buffer][0] for buffer, offset in placed))
+    return best
+
+
+@pytest.mark.extras
+@settings(max_examples=60, deadline=None)
+@given(_spans(6))
+def test_small_packings_are_as_low_as_brute_force(spans: list[tuple[int, int, int]]) -> None:
+    found = pack(_buffers(spans), time_limit=20)
+    assert found.status == "optimal"
+    assert found.height == _least_height(spans)
+
+
+def test_a_capacity_is_met_or_refused_with_what_is_known() -> None:
+    buffers = _buffers([(60, 0, 1), (50, 1, 2), (40, 2, 3)])
+    assert pack(buffers, capacity=200).height <= 200
+    with pytest.raises(DoesNotFit, match=r"does not fit in 100 B: .* no plan can") as told:
+        pack(buffers, capacity=100)
+    assert (told.value.asked, told.value.best, told.value.lower_bound) == (100, 110, 110)
+
+
+def test_nothing_takes_no_room() -> None:
+    assert pack(_buffers([])).height == 0
+    assert pack(_buffers([(0, 0, 3), (0, 1, 2)])).height == 0
+
+
+def test_without_a_solver_the_gap_and_the_remedy_are_told() -> None:
+    code = (
+        "import sys; sys.modules['ortools'] = None\n"
+        "import numpy as np\n"
+        "from sizeup.memory import Buffers\n"
+        "from sizeup.memory.arena import pack\n"
+        "spans = np.array([(3, 0, 0), (2, 0, 1), (2, 1, 2), (3, 2, 3), (2, 2, 3), (4, 3, 4), (1, 0, 4)]).T\n"
+        "n = range(spans.shape[1])\n"
+        "found = pack(Buffers(*spans, tuple((i,) for i in n), tuple(n), 5))\n"
+        "print(found.status, found.height >= found.lower_bound, found.method)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    status, bounded, method = done.stdout.split(maxsplit=2)
+    assert (bounded, method.strip()) == ("True", "first fit")
+    assert status in ("optimal", "feasible")
+
+
+def test_ten_thousand_buffers_take_seconds() -> None:
+    generator = np.random.default_rng(7)
+    first = generator.integers(0, 10_000, 10_000)
+    last = first + generator.integers(0, 9, 10_000)
+    columns = (column.tolist() for column in (generator.integers(1, 999, 10_000), first, last))
+    buffers = _buffers(list(zip(*columns, strict=True)))
+    started = time.process_time()
+    check_offsets(buffers, pack(buffers, time_limit=0).offsets)
+    assert time.process_time() - started < 30
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("name", ["B", "K"])
+def test_hard_instances_fit_their_capacity(name: str, shared: Path) -> None:
+    capacity = 1_048_576
+    with (shared / "planner" / "packing" / f"{name}.{capacity}.csv").open() as file:
+        rows = [{key: int(value) for key, value in row.items()} for row in csv.DictReader(file)]
+    times = sorted({row[key] for row in rows for key in ("lower", "upper")})
+    step = {moment: index for index, moment in enumerate(times)}
+    buffers = _buffers([(row["size"], step[row["lower"]], step[row["upper"]] - 1) for row in rows])
+    found = pack(buffers, capacity=capacity, time_limit=120)
+    check_offsets(buffers, found.offsets, capacity=capacity)
+    assert found.method == "CP-SAT"

@@ -1,0 +1,245 @@
+"""Plans of whole models against the real interpreter: random networks, offline plans, called subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ai_edge_litert")
+pytest.importorskip("tflite_micro")
+
+from ai_edge_litert import schema_py_generated as schema
+
+from formats.tflite.factory import File, Subgraph, options, quantised
+from micro_interpreter import Measured, measure
+from sizeup.errors import Incomplete, InvalidPlan
+from sizeup.memory.tflm import MicroArena, arena
+
+
+def _real(file: File) -> Measured:
+    return measure([file.pack()])[0]
+
+
+def _predicted(found: MicroArena) -> Measured:
+    return Measured(found.head_bytes, found.tail_bytes_64 or 0)
+
+
+def _random_network(seed: int) -> File:
+    """Dense layers and concatenations that read whatever was made before them, in any order."""
+    random = np.random.default_rng(seed)
+    file = File()
+    graph = file.main
+    widths = [int(random.integers(1, 120))]
+    made = [graph.tensor("in", (1, widths[0]))]
+    for number in range(int(random.integers(3, 25))):
+        left, right = (int(random.integers(len(made))) for _ in range(2))
+        if random.random() < 0.4 and left != right:
+            widths.append(widths[left] + widths[right])
+            made.append(graph.tensor(f"t{number}", (1, widths[-1])))
+            graph.op(
+                "CONCATENATION",
+                [made[left], made[right]],
+                [made[-1]],
+                options("ConcatenationOptions", axis=1),
+            )
+        else:
+            widths.append(int(random.integers(1, 120)))
+            weights = graph.tensor(
+                f"w{number}", (widths[-1], widths[left]), data=_zeros(widths[-1], widths[left])
+            )
+            made.append(graph.tensor(f"t{number}", (1, widths[-1])))
+            graph.op(
+                "FULLY_CONNECTED", [made[left], weights, -1], [made[-1]], options("FullyConnectedOptions")
+            )
+    graph.ends(made[:1], sorted({made[-1], made[int(random.integers(1, len(made)))]}))
+    return file
+
+
+def _zeros(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.zeros(shape, np.float32)
+
+
+def test_random_networks_are_planned_as_by_the_interpreter() -> None:
+    files = [_random_network(seed) for seed in range(60)]
+    real = measure([file.pack() for file in files])
+    assert not any(each.failure for each in real)
+    assert [_predicted(arena(file.load())) for file in files] == real
+    assert len({each.head for each in real}) > 30  # they do differ
+
+
+# Offline plans
+
+
+def _with_plan(file: File, offsets: Sequence[int]) -> File:
+    """Write the plan into the file as the interpreter reads it."""
+    entry = schema.MetadataT()
+    entry.name = "OfflineMemoryAllocation"
+    plan = [1, len(file.model.subgraphs), len(offsets), *offsets]
+    entry.buffer = file.buffer(np.array(plan, np.int32))
+    file.model.metadata = [entry]
+    return file
+
+
+def _chain() -> File:
+    file = File()
+    made = [file.main.tensor(f"t{n}", (4, 40)) for n in range(4)]
+    for source, result in pairwise(made):
+        file.main.op("NEG", [source], [result])
+    file.main.ends(made[:1], made[-1:])
+    return file
+
+
+PLANS = [
+    *((-1, -1, -1, -1), (0, 640, 0, 640), (640, 0, 640, 0)),
+    *((-1, 4_096, -1, -1), (8, 648, 8, 648), (0, 3_200, -1, -1)),
+]
+
+
+@pytest.mark.parametrize("offsets", PLANS)
+def test_an_offline_plan_is_taken_as_given(offsets: tuple[int, ...]) -> None:
+    found = arena(_chain().load(), offsets=offsets)
+    assert _predicted(found) == _real(_with_plan(_chain(), offsets))
+    assert all(given in (-1, place) for given, place in zip(offsets, found.offsets, strict=True))
+
+
+def test_a_plan_that_overlaps_is_refused_unless_that_is_meant() -> None:
+    offsets = (0, 320, 640, 960)
+    with pytest.raises(InvalidPlan, match="share bytes"):
+        arena(_chain().load(), offsets=offsets)
+    meant = arena(_chain().load(), offsets=offsets, overlap=True)
+    assert meant.offsets == offsets
+    assert _predicted(meant) == _real(_with_plan(_chain(), offsets))
+
+
+@pytest.mark.parametrize("offsets", [(0, 640, 0), (0, 640, 0, 640, 0), (0, 640, 0, -2)])
+def test_a_plan_of_the_wrong_form_is_refused(offsets: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidPlan, match="offset"):
+        arena(_chain().load(), offsets=offsets)
+
+
+def _with_state() -> File:
+    """One SVDF, whose state outlives a run."""
+    file = File()
+    graph, scale = file.main, quantised([0.5])
+    data = graph.tensor("in", (2, 3), "INT8", quantization=scale)
+    features = graph.tensor("features", (8, 3), "INT8", np.zeros(24, np.int8), quantization=scale)
+    times = graph.tensor("times", (8, 5), "INT16", np.zeros(40, np.int16), quantization=scale)
+    bias = graph.tensor("bias", (4,), "INT32", np.zeros(4, np.int32), quantization=quantised([0.25]))
+    state = graph.tensor("state", (2, 40), "INT16", isVariable=True, quantization=scale)
+    result = graph.tensor("out", (2, 4), "INT8", quantization=scale)
+    graph.op("SVDF", [data, features, times, bias, state], [result], options("SVDFOptions", rank=2))
+    graph.ends([data], [result])
+    return file
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 512])
+def test_a_state_moves_from_the_tail_to_the_head_where_the_plan_places_it(offset: int) -> None:
+    offsets = [-1, -1, -1, -1, offset, -1]
+    assert _predicted(arena(_with_state().load(), offsets=offsets)) == _real(
+        _with_plan(_with_state(), offsets)
+    )
+
+
+def test_leftovers_of_a_converter_are_planned_before_the_run() -> None:
+    """Two tensors that no operator knows need more than the network: 960 + 1,120 against 1,440 bytes."""
+    file = _chain()
+    file.main.tensor("leftover", (4, 60))
+    file.main.tensor("another", (4, 70))
+    file.main.table.inputs.append(file.main.tensor("unused input", (4, 50)))
+    found = arena(file.load())
+    assert found.head_bytes == 960 + 1_120
+    assert _predicted(found) == _real(file)
+
+
+# Called subgraphs
+
+
+def _negations(graph: Subgraph, count: int) -> None:
+    made = [graph.tensor(f"t{n}", (4, 40)) for n in range(count + 1)]
+    for source, result in pairwise(made):
+        graph.op("NEG", [source], [result])
+    graph.ends(made[:1], made[-1:])
+
+
+def _conditional(calls: int) -> File:
+    file = File()
+    asked = file.main.tensor("asked", (1,), "BOOL")
+    made = [file.main.tensor(f"t{n}", (4, 40)) for n in range(calls + 1)]
+    for source, result in pairwise(made):
+        choice = options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
+        file.main.op("IF", [asked, source], [result], choice)
+    file.main.ends([asked, made[0]], made[-1:])
+    _negations(file.subgraph("then"), 1)
+    _negations(file.subgraph("else"), 3)
+    return file
+
+
+def _conditional_with_scratch() -> File:
+    file = File()
+    asked, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
+    result = file.main.tensor("result", (4, 1))
+    file.main.op(
+        "IF", [asked, data], [result], options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
+    )
+    file.main.ends([asked, data], [result])
+    for name in ("SUM", "REDUCE_MAX"):
+        branch = file.subgraph(name)
+        given, made = branch.tensor("given", (4, 40)), branch.tensor("made", (4, 1))
+        axis = branch.tensor("axis", (1,), "INT32", np.array([1], np.int32))
+        branch.op(name, [given, axis], [made], options("ReducerOptions", keepDims=True))
+        branch.ends([given], [made])
+    return file
+
+
+def _loop() -> File:
+    file = File()
+    count, data = file.main.tensor("count", (1,), "INT32"), file.main.tensor("data", (4, 40))
+    counted, result = file.main.tensor("counted", (1,), "INT32"), file.main.tensor("result", (4, 40))
+    loop = options("WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
+    file.main.op("WHILE", [count, data], [counted, result], loop)
+    file.main.ends([count, data], [counted, result])
+    condition = file.subgraph("condition")
+    number, unused = condition.tensor("number", (1,), "INT32"), condition.tensor("unused", (4, 40))
+    limit = condition.tensor("limit", (1,), "INT32", np.array([3], np.int32))
+    goes_on = condition.tensor("goes on", (1,), "BOOL")
+    condition.op("LESS", [number, limit], [goes_on])
+    condition.ends([number, unused], [goes_on])
+    body = file.subgraph("body")
+    number, given = body.tensor("number", (1,), "INT32"), body.tensor("given", (4, 40))
+    one = body.tensor("one", (1,), "INT32", np.array([1], np.int32))
+    more, half = body.tensor("more", (1,), "INT32"), body.tensor("half", (4, 40))
+    made = body.tensor("made", (4, 40))
+    body.op("ADD", [number, one], [more], options("AddOptions"))
+    body.op("NEG", [given], [half])
+    body.op("ABS", [half], [made])
+    body.ends([number, given], [more, made])
+    return file
+
+
+@pytest.mark.parametrize(
+    "file",
+    [_conditional(1), _conditional(2), _conditional_with_scratch(), _loop()],
+    ids=["branches", "the same branches twice", "branches with scratch", "a loop"],
+)
+def test_called_subgraphs_share_the_plan(file: File) -> None:
+    assert _predicted(arena(file.load())) == _real(file)
+
+
+def test_an_offline_plan_reaches_into_called_subgraphs() -> None:
+    offsets = [-1, -1, -1, 1_600, -1, -1, -1, -1, -1]
+    found = arena(_conditional(1).load(), offsets=offsets)
+    assert _predicted(found) == _real(_with_plan(_conditional(1), offsets))
+    assert found.head_bytes != arena(_conditional(1).load()).head_bytes
+
+
+def test_a_shape_that_depends_on_data_is_not_guessed() -> None:
+    file = File()
+    data = file.main.tensor("data", (4, 40), "BOOL")
+    found = file.main.tensor("found", (1, 2), "INT64", shapeSignature=[-1, 2])
+    file.main.op("WHERE", [data], [found])
+    file.main.ends([data], [found])
+    with pytest.raises(Incomplete, match="'found', whose size depends on data"):
+        arena(file.load())

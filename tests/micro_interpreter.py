@@ -1,0 +1,84 @@
+"""What TFLite Micro's real interpreter allocates: the oracle for everything said of its arena.
+
+It runs in a process of its own, because it reports on the process's error stream and because a model that
+it cannot take may end the process. This file is both sides: imported it asks, run it answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+# A multiple of 16, as the arenas of boards are: the tail begins at the end.
+ARENA_BYTES = 16 << 20
+
+
+class Measured(NamedTuple):
+    """The arena as the interpreter reports it, or why there is none."""
+
+    head: int
+    tail: int
+    failure: str = ""
+
+
+def measure(models: Sequence[Path | bytes]) -> list[Measured]:
+    """Load every model in the interpreter and read its report."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for number, model in enumerate(models):
+            path = Path(folder, f"{number}.tflite") if isinstance(model, bytes) else model
+            if isinstance(model, bytes):
+                path.write_bytes(model)
+            paths.append(str(path))
+        found: list[Measured] = []
+        while len(found) < len(paths):
+            found += _ask(paths[len(found) :])
+        return found
+
+
+def _ask(paths: list[str]) -> list[Measured]:
+    """As many answers as the interpreter lives to give, and one more where it dies."""
+    run = subprocess.run(
+        [sys.executable, __file__, *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answers = [Measured(*json.loads(line)) for line in run.stdout.splitlines()]
+    if len(answers) < len(paths):
+        answers.append(Measured(0, 0, f"the process ended with {run.returncode}: {run.stderr[-300:]}"))
+    return answers
+
+
+def _answer(path: str) -> tuple[int, int, str]:
+    from tflite_micro import runtime
+
+    with tempfile.TemporaryFile() as report:
+        kept = os.dup(2)
+        os.dup2(report.fileno(), 2)
+        try:
+            runtime.Interpreter.from_file(path, arena_size=ARENA_BYTES).print_allocations()
+        except RuntimeError:
+            pass
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        report.seek(0)
+        text = report.read().decode("utf-8", "replace")
+    sizes = dict(re.findall(r"Arena allocation (head|tail) (\d+) bytes", text))
+    if sizes:
+        return int(sizes["head"]), int(sizes["tail"]), ""
+    return 0, 0, text.strip() or "no report"
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        sys.stdout.write(json.dumps(_answer(argument)) + "\n")
+        sys.stdout.flush()

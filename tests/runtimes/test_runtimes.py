@@ -1,0 +1,106 @@
+"""Real runtimes in processes of their own: what they compute, what they say, and how they fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from formats.onnx import making
+from sizeup import load
+from sizeup.dtypes import dtype
+from sizeup.errors import MissingLibrary, RunFailed
+from sizeup.graph import GraphBuilder
+from sizeup.runtimes import Arena, random_samples, run
+
+pytestmark = pytest.mark.extras
+
+
+def test_the_arena_is_what_the_interpreter_reports(shared: Path) -> None:
+    found = run("tflm", shared / "models/mlperf_vww96_int8.tflite")
+    assert found.arena == Arena(73_728, 29_952)
+    assert found.arena is not None
+    assert found.arena.total_bytes == 103_680
+    assert found.outputs == ()
+
+
+@pytest.mark.parametrize("name", ["mlperf_kws_int8", "mlperf_resnet8_fp32"])
+def test_two_runtimes_agree_on_a_model(shared: Path, name: str) -> None:
+    path = shared / "models" / f"{name}.tflite"
+    samples = random_samples(load(path), 4)
+    small, large = (run(runtime, path, samples) for runtime in ("tflm", "litert"))
+    assert small.distinct_outputs == large.distinct_outputs == 4
+    for ours, theirs in zip(small.outputs, large.outputs, strict=True):
+        # Kernels may round otherwise in the last place.
+        step = 2 if ours[0].dtype == np.int8 else 1e-4
+        assert np.abs(ours[0].astype(float) - theirs[0].astype(float)).max() <= step
+
+
+def test_onnx_runtime_computes() -> None:
+    weight = making.numbers("w", [[1, 2], [3, 4]], np.float32)
+    model = making.model(
+        [making.node("MatMul", "x w", "y")],
+        [making.value("x", (1, 2))],
+        [making.value("y", (1, 2))],
+        [weight],
+    )
+    found = run("ort", model.SerializeToString(), [[np.array([[1, 1]], np.float32)]])
+    assert found.outputs[0][0].tolist() == [[4, 6]]
+    assert found.title == "ONNX Runtime"
+
+
+def test_a_crash_is_news_and_not_the_end(shared: Path) -> None:
+    path = shared / "models/tflm_keyword_scrambled_8bit.tflite"
+    with pytest.raises(RunFailed, match=r"LiteRT crashed \(SIG"):
+        run("litert", path, random_samples(load(path), 1))
+
+
+def test_a_refusal_says_why(shared: Path) -> None:
+    with pytest.raises(RunFailed, match=r"TFLite Micro does not run it: .*'DENSIFY'"):
+        run("tflm", shared / "models/mp_face_detection_full_range_sparse.tflite")
+    with pytest.raises(RunFailed, match=r"LiteRT does not run it: .*custom op: ethos-u"):
+        run("litert", shared / "models/tflm_person_detect_vela.tflite")
+    with pytest.raises(RunFailed, match="ONNX Runtime does not run it"):
+        run("ort", b"nothing")
+
+
+def test_a_run_that_takes_too_long_is_ended(shared: Path) -> None:
+    with pytest.raises(RunFailed, match=r"took longer than 0\.01 s"):
+        run("tflm", shared / "models/tflm_hello_int8.tflite", timeout=0.01)
+
+
+def test_a_runtime_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tflite_micro", None)
+    with pytest.raises(MissingLibrary, match=r"pip install 'sizeup\[measure\]'"):
+        run("tflm", b"")
+
+
+def test_samples_are_the_same_for_the_same_seed_and_differ_otherwise(shared: Path) -> None:
+    graph = load(shared / "models/mlperf_kws_int8.tflite")
+    first, again, other = (random_samples(graph, 3, seed) for seed in (0, 0, 1))
+    assert all(np.array_equal(a[0], b[0]) for a, b in zip(first, again, strict=True))
+    assert not any(np.array_equal(a[0], b[0]) for a, b in zip(first, other, strict=True))
+    assert first[0][0].dtype == np.int8
+    assert first[0][0].min() < -120
+    assert first[0][0].max() > 120
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int16", "int32", "int64", "float16", "float32", "bool"])
+def test_samples_exist_for_every_plain_type(kind: str) -> None:
+    builder = GraphBuilder()
+    builder.input("data", (5, 7), dtype(kind))
+    (noise,), (waves,) = random_samples(builder.freeze(), 2)
+    assert noise.dtype == waves.dtype == np.dtype(kind)
+    assert noise.shape == (5, 7)
+    assert len(np.unique(noise)) > 1
+    if kind in ("int32", "int64"):
+        assert 0 <= noise.min() <= noise.max() < 8
+
+
+def test_texts_have_no_random_samples() -> None:
+    builder = GraphBuilder()
+    builder.input("words", (5,), dtype("string"))
+    with pytest.raises(RunFailed, match="no random inputs for 'words'"):
+        random_samples(builder.freeze(), 1)
