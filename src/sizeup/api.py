@@ -30,8 +30,8 @@ _CHUNK = 1 << 20
 
 def load(
     source: Source,
-    *,
     inputs: Inputs = None,
+    *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
 ) -> Graph:
@@ -41,8 +41,8 @@ def load(
 
 def count(
     source: Source,
-    *,
     inputs: Inputs = None,
+    *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
 ) -> Cost:
@@ -52,8 +52,8 @@ def count(
 
 def analyze(
     source: Source,
-    *,
     inputs: Inputs = None,
+    *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     precision: str | None = None,

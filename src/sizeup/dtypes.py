@@ -76,6 +76,7 @@ def dtype(name: str) -> DType:
 
 def precision(name: str) -> DType:
     """The number type behind a precision that a user typed (`fp32`, `int8`, ... or a type's name)."""
+    name = str(name).removeprefix("torch.")  # torch's own types are welcome
     found = PRECISIONS.get(name.lower())
     if found is None and name in _PRECISION_NAMES:
         found = DTYPES[name]

@@ -62,14 +62,6 @@ class InvalidPlan(SizeupError):
     """An order or an arena breaks what it promises; the message names the operators or buffers."""
 
 
-class WriteError(SizeupError):
-    """A model file could not be changed as asked, or not be written."""
-
-
-class RunFailed(SizeupError):
-    """A real runtime refused a model, or ended with a crash; the message says which and how."""
-
-
 class DoesNotFit(SizeupError):
     """A capacity was asked for that no plan found keeps to."""
 
@@ -79,6 +71,14 @@ class DoesNotFit(SizeupError):
         self.asked = asked
         self.best = best
         self.lower_bound = lower_bound
+
+
+class WriteError(SizeupError):
+    """A model file could not be changed as asked, or not be written."""
+
+
+class RunFailed(SizeupError):
+    """A real runtime refused a model, or ended with a crash; the message says which and how."""
 
 
 class RuleError(SizeupError):

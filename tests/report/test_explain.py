@@ -64,7 +64,7 @@ CASES: list[tuple[str, list[Shape | None], Shape, dict[str, Any], int]] = [
     ("matmul", [(4, 8), (8, 2)], (4, 2), {"contracted": (1,)}, 64),
     ("matmul", [(3, 4, 8), (4, 8, 2)], (3, 2), {"contracted": (1, 2)}, 6 * 32),
     ("einsum", [(2, 3, 4), (4, 5)], (2, 3, 5), {"terms": ["bld", "de"], "result": "ble"}, 120),
-    ("bilinear", [(7, 3), (7, 4), (5, 3, 4)], (7, 5), {}, 7 * 60 + 7 * 5 * 3),
+    ("bilinear", [(7, 3), (7, 4), (5, 3, 4)], (7, 5), {}, 7 * 60 + 7 * 5 * 4),
     ("attention", [HEADS, HEADS, HEADS], HEADS, {}, 2 * 4 * 128 * 128 * 64),
     ("attention", [HEADS, HEADS, HEADS], HEADS, {"past": 10}, 2 * 4 * 128 * 138 * 64),
     (

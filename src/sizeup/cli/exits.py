@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
@@ -40,6 +41,14 @@ def verb(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
         except BrokenPipeError:
             _forget_output()
             raise typer.Exit(_PIPE_CLOSED) from None
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            from sizeup.cli.terminal import complain
+
+            _forget_output()
+            complain(f"the report could not be written: {error.strerror}")
+            raise typer.Exit(BAD_INPUT) from None
 
     return run
 

@@ -30,6 +30,9 @@ def load(
     """Read a model from wherever it is: a file, a name, a PyTorch module, an ONNX model, or a graph."""
     if isinstance(source, Graph):
         return source
+    for name, size in (bind or {}).items():
+        if size < 1:
+            raise LoadError(f"{name}={size}: a dimension is bound to at least 1")
     if isinstance(source, str | os.PathLike):
         return _load_named(os.fspath(source), inputs, kwargs, bind)
     package = type(source).__module__.partition(".")[0]
@@ -97,7 +100,10 @@ def _by_name(inputs: Inputs) -> Mapping[str, Any]:
         return {}
     if isinstance(inputs, Mapping):
         return {name: _untyped(shape) for name, shape in inputs.items()}
-    raise LoadError("inputs of a model file are given by name: {'input': (1, 3, 224, 224)}")
+    raise LoadError(
+        "inputs of a model file are given by name: --input NAME:1x3x224x224,"
+        " or inputs={'NAME': (1, 3, 224, 224)}"
+    )
 
 
 def _untyped(shape: Any) -> Any:

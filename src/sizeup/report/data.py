@@ -84,9 +84,10 @@ def _head(report: Report) -> dict[str, Any]:
             ],
         },
         "totals": {
-            "macs": totals.macs,
-            "flops": totals.flops,
-            "elementwise_ops": totals.elementwise_ops,
+            "complete": not report.unknown,
+            "macs": _certain(report, totals.macs),
+            "flops": _certain(report, totals.flops),
+            "elementwise_ops": _certain(report, totals.elementwise_ops),
             "params": totals.params,
             "weight_bytes": totals.weight_bytes,
             "read_bytes": totals.read_bytes,
@@ -96,6 +97,11 @@ def _head(report: Report) -> dict[str, Any]:
         "latency": {"unavailable": _NO_LATENCY},
         "notes": list(report.notes),
     }
+
+
+def _certain(report: Report, value: int) -> int | None:
+    """A total; None where there are unknown operators and nothing else, which is not the same as zero."""
+    return None if report.unknown and not value else value
 
 
 def _memory(report: Report) -> dict[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def text(report: Report) -> str:
-    """The report in four lines."""
+    """The report in four lines, and one for each note."""
     totals = report.totals
     if report.unknown and not totals.macs:
         work = "unknown MACs"
@@ -26,6 +26,7 @@ def text(report: Report) -> str:
         f"  {units.count(totals.params)} parameters in {units.size(totals.weight_bytes)},"
         f" {units.size(totals.read_bytes)} read, {units.size(totals.written_bytes)} written\n"
         f"  {receipt(report)[0].removesuffix(':')}"
+        + "".join(f"\n  note: {plain(note)}" for note in report.notes)
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sizeup import units
 from sizeup.errors import LoadError, MissingLibrary, NumbersMissing, UnknownFormat
 from sizeup.graph import Graph
 
@@ -66,10 +70,23 @@ def load_named(
 
     built = build(source, bind or {})
     if inputs is None and not kwargs:
-        inputs, kwargs = built.inputs, built.kwargs
-    elif built.kwargs and isinstance(inputs, Mapping):
+        graph = _record_built(built, built.inputs, built.kwargs)
+        inputs_run_on = (graph.tensors[identity] for identity in graph.inputs)
+        usual = ", ".join(f"{each.name} {units.shape(each.shape)}" for each in inputs_run_on)
+        return replace(graph, notes=(*graph.notes, f"run on its usual input, {usual}"))
+    if built.kwargs and isinstance(inputs, Mapping):
+        _refuse_unknown_names(built, inputs)
         inputs, kwargs = None, {**built.kwargs, **inputs, **(kwargs or {})}
     return _record_built(built, inputs, kwargs)
+
+
+def _refuse_unknown_names(built: Built, inputs: Mapping[str, Any]) -> None:
+    """Models of transformers take any keyword and ignore those that they do not know."""
+    known = list(inspect.signature(built.module.forward).parameters)
+    for name in inputs:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3) or known[:3]
+            raise LoadError(f"{built.name} has no input {name!r}; did you mean {', '.join(near)}?")
 
 
 def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -> Graph:

@@ -97,10 +97,10 @@ def _record_with_numbers(module: torch.nn.Module, given: Arguments, name: str, e
 
 
 def _failed(name: str, given: Arguments, error: BaseException) -> LoadError:
-    return LoadError(
-        f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {_summary(error)};"
-        " check the inputs that it was given"
-    )
+    what = f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {_summary(error)}"
+    if not any(given):
+        return LoadError(f"{what}; give it inputs: --input 1x3x224x224, or inputs=((1, 3, 224, 224),)")
+    return LoadError(f"{what}; check the inputs that it was given")
 
 
 def _attempt(
