@@ -103,6 +103,7 @@ class Graph:
     name: str = ""
     format: str = ""
     notes: tuple[str, ...] = ()
+    offsets: tuple[int, ...] = ()  # a memory plan that the file prescribes: one a tensor, -1 for none
 
     def __repr__(self) -> str:
         # In full it would be as long as the model.

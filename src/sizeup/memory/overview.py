@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sizeup.dtypes import DType
+from sizeup.errors import InvalidPlan
 from sizeup.graph import Graph
 from sizeup.memory.order import best_order
 from sizeup.memory.ordering import problem_of
@@ -32,7 +34,10 @@ class Overview:
 def overview(graph: Graph, precision: DType | None = None) -> Overview:
     """Look at a graph's memory with an effort that suits a report; `best_order` looks longer."""
     found = usage(graph, precision=precision)
-    micro = arena(graph) if graph.format == "tflite" and precision is None and not found.unknown else None
+    micro = None
+    if graph.format == "tflite" and precision is None and not found.unknown:
+        with suppress(InvalidPlan):  # a plan for another number of tensors: the interpreter refuses it
+            micro = arena(graph, offsets=graph.offsets or None, overlap=True)
     if graph.format not in _REORDERABLE or len(graph.ops) > _MOST_OPS or found.unknown:
         return Overview(found, None, None, None, micro)
     problem = problem_of(graph, precision=precision)

@@ -12,6 +12,7 @@ from typing import Any
 from sizeup import units
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.tflite.model import Model
+from sizeup.formats.tflite.plan import stored_plan
 from sizeup.formats.tflite.schema import BROKEN, schema
 from sizeup.formats.tflite.signatures import note_what_is_left_out, renamed, signature_names
 from sizeup.graph import Graph, Shape
@@ -60,7 +61,10 @@ def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> G
         model.note(f"weights are kept in another file, {file!r}")
     _check_inputs(model.name, graph, names, inputs)
     _check_batch(model.name, graph, bind)
-    return replace(renamed(graph, names), name=Path(model.name).stem, notes=tuple(model.notes))
+    offsets = stored_plan(model)
+    return replace(
+        renamed(graph, names), name=Path(model.name).stem, notes=tuple(model.notes), offsets=offsets
+    )
 
 
 def _check_inputs(model: str, graph: Graph, names: Mapping[int, str], inputs: Mapping[str, Any]) -> None:

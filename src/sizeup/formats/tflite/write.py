@@ -15,9 +15,9 @@ from math import gcd
 from sizeup.errors import CorruptModel, WriteError
 from sizeup.formats.tflite import archive
 from sizeup.formats.tflite.flat import Front, Table, Vector, put, root, unsigned
+from sizeup.formats.tflite.plan import PLAN
 from sizeup.formats.tflite.schema import BROKEN
 
-PLAN = "OfflineMemoryAllocation"
 """The metadata entry from which TFLite Micro takes the places of tensors."""
 ONLINE = -1
 """The offset of a tensor that the interpreter is to place by itself."""
