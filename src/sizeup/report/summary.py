@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.memory.overview import Overview, overview
-from sizeup.memory.usage import Usage
 from sizeup.report import rollup
 from sizeup.report.rows import Group, OpRow, Port, Totals, Unknown
+
+if TYPE_CHECKING:
+    from sizeup.memory import Overview, Usage
 
 
 class OpRows(Sequence[OpRow]):
@@ -161,6 +162,8 @@ class Report:
     @cached_property
     def memory(self) -> Overview:
         """What a run holds in memory beside the weights, and how low that could go."""
+        from sizeup.memory import overview  # whoever only counts need not load the planners
+
         return overview(self.graph, self.precision)
 
     @cached_property
