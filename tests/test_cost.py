@@ -15,6 +15,7 @@ from sizeup.cost import Accesses, Cost, count, total
 from sizeup.dtypes import PRECISIONS, DType, dtype, precision
 from sizeup.errors import RuleError
 from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder, Quant, Role, Tensor
+from sizeup.ops import Call, op_rule, temporary_rules
 
 FLOAT = dtype("float32")
 QUANT = Quant(np.array(0.5), np.array(0))
@@ -163,14 +164,29 @@ def test_an_input_given_twice_is_read_once() -> None:
     assert count(builder.freeze()).bytes_at().read.tolist() == [24]
 
 
-def test_a_rule_that_fails_names_the_operator() -> None:
+def test_an_operator_that_breaks_its_rule_is_unknown_and_the_rest_is_counted() -> None:
     builder = GraphBuilder()
     x = builder.input("x", (6,), FLOAT)
     builder.op("conv", [x, x], [builder.tensor("y", (6,), FLOAT)], source="Conv", name="stem")
-    with pytest.raises(
-        RuleError, match=r"the rule of conv \(operator stem\) failed: KeyError: 'out_channels'"
-    ):
-        count(builder.freeze())
+    builder.op("neg", [x], [builder.tensor("z", (6,), FLOAT)])
+    found = count(builder.freeze())
+    assert found.reasons == {0: "its rule failed on it: KeyError: 'out_channels'"}
+    assert found.total_elementwise == 6
+
+
+def test_a_users_rule_that_fails_names_the_operator() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (6,), FLOAT)
+    builder.op("mine", [x], [builder.tensor("y", (6,), FLOAT)], source="Mine", name="stem")
+    with temporary_rules():
+
+        @op_rule("mine", onnx=["Mine"])
+        def mine(call: Call) -> int:
+            """It asks for what is not there."""
+            return call.number("width")
+
+        with pytest.raises(RuleError, match=r"the rule of mine \(operator stem\) failed: KeyError: 'width'"):
+            count(builder.freeze())
 
 
 def test_sums_beyond_64_bits_are_exact() -> None:
