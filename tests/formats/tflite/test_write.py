@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from formats.tflite.factory import File, options
 from sizeup.errors import CorruptModel, WriteError
 from sizeup.formats import tflite
-from sizeup.formats.tflite.write import PLAN, external_files, rewrite, tensor_buffers
+from sizeup.formats.tflite.plan import PLAN
+from sizeup.formats.tflite.write import external_files, rewrite, tensor_buffers
 
 FILES = (
     *("mlperf_ad01_int8", "mlperf_kws_int8", "mlperf_resnet_large_int8", "mlperf_vww96_int8"),
