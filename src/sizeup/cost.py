@@ -11,7 +11,7 @@ import numpy as np
 
 from sizeup.dtypes import DTYPES, DType
 from sizeup.errors import RuleError
-from sizeup.graph import ABSENT, Body, Graph, Op, Tensor
+from sizeup.graph import ABSENT, Body, Graph, Op, Tensor, without_collection
 from sizeup.ops import Call, OpRule, UnknownShape, call_of, rule_of
 
 Column: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -180,6 +180,11 @@ class _Row:
 
 def count(graph: Graph) -> Cost:
     """Count every operator of a graph by the rule of its kind."""
+    with without_collection():
+        return _count(graph)
+
+
+def _count(graph: Graph) -> Cost:
     macs, elementwise, params, known = array("q"), array("q"), array("q"), array("b")
     reads, writes, parameters = _AccessColumns(), _AccessColumns(), _AccessColumns()
     reasons: dict[int, str] = {}

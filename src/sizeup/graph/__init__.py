@@ -1,6 +1,6 @@
 """The graph: what it is, how it is made, and what always holds of it."""
 
-from sizeup.graph.builder import GraphBuilder
+from sizeup.graph.builder import GraphBuilder, without_collection
 from sizeup.graph.check import check
 from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Shape, Tensor
 
@@ -17,4 +17,5 @@ __all__ = [
     "Shape",
     "Tensor",
     "check",
+    "without_collection",
 ]

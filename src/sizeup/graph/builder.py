@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sizeup.dtypes import DType
 from sizeup.graph.check import check
 from sizeup.graph.ir import Body, Constant, Graph, Op, Quant, Shape, Tensor
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Pause Python's collector: what is built here is all kept, and looking through it only costs time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class GraphBuilder:

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import subprocess
+import sys
 
-import pytest
-import torch
+from conftest import ROOT
 
-from sizeup.formats.torch.eager import fake_mode, record
-from sizeup.formats.torch.zoo import import_torchvision
-
-MODELS = ("mobilenet_v2", "resnet50", "efficientnet_b0", "mobilenet_v3_small", "vit_b_16", "densenet121")
-SHAPE = (1, 3, 224, 224)
+MODELS = {"mobilenet_v2", "resnet50", "efficientnet_b0", "mobilenet_v3_small", "vit_b_16", "densenet121"}
 
 
-def _cpu_seconds(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
+def _ratios() -> dict[str, float]:
+    """What the benchmark prints, in a process of its own: a test process is full of other things."""
+    command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks" / "torch_record.py"), "--repeats", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    return {name: float(ratio) for name, _, _, ratio, _ in rows}
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_recording_is_at_most_a_third_slower_than_running(name: str) -> None:
-    module = import_torchvision().models.get_model(name, weights=None).eval()
-
-    def bare() -> None:
-        mode = fake_mode()
-        image = mode.from_tensor(torch.zeros(SHAPE))
-        with torch.inference_mode(), mode:
-            module(image)
-
-    bare()
-    record(module, (SHAPE,))
-    # In turns, and the least of each: a busy machine disturbs single runs. More turns where they are needed.
-    plain, recorded = [], []
-    for turn in range(20):
-        plain.append(_cpu_seconds(bare))
-        recorded.append(_cpu_seconds(lambda: record(module, (SHAPE,))))
-        if turn >= 4 and min(recorded) <= 1.3 * min(plain):
+def test_recording_is_at_most_a_third_slower_than_running() -> None:
+    # The least of a few rounds: a busy machine disturbs single ones.
+    best = _ratios()
+    for _ in range(3):
+        if max(best.values()) <= 1.3:
             break
-    assert min(recorded) <= 1.3 * min(plain)
+        best = {name: min(ratio, best[name]) for name, ratio in _ratios().items()}
+    assert best.keys() == MODELS
+    assert max(best.values()) <= 1.3, best

@@ -24,7 +24,7 @@ from sizeup.errors import LoadError, NumbersMissing, SizeupError
 from sizeup.formats.torch.inputs import Arguments, arguments, named_leaves, prepare
 from sizeup.formats.torch.record import NeedsNumbers, Recorder, module_scopes, untouched
 from sizeup.formats.torch.translate import dtype_of
-from sizeup.graph import Graph, GraphBuilder
+from sizeup.graph import Graph, GraphBuilder, without_collection
 
 # What only real numbers can answer, or only a real kernel can run.
 _NEEDS_NUMBERS = (
@@ -130,6 +130,7 @@ def _attempt(
         stack.enter_context(_plain_execution())
         stack.enter_context(torch.inference_mode() if inference else torch.enable_grad())
         stack.enter_context(mode or nullcontext())
+        stack.enter_context(without_collection() if mode else nullcontext())
         stack.enter_context(module_scopes(module, recorder.enter))
         stack.enter_context(recorder)
         result = module(*args, **kwargs)
