@@ -97,6 +97,7 @@ def cpu_milliseconds(statement: str) -> float:
     return float(fresh(code))
 
 
+@pytest.mark.alone
 def test_importing_sizeup_takes_at_most_twice_numpy() -> None:
     verbs = "import sizeup; sizeup.analyze; sizeup.count; sizeup.load"
     ours = theirs = float("inf")

@@ -328,5 +328,5 @@ def test_grouped_sums_are_those_of_the_groups(groups: list[list[int]]) -> None:
     flat = np.array([each for group in groups for each in group], np.int64)
     first = np.cumsum([0, *map(len, groups)], dtype=np.int64)
     nothing = np.zeros(len(flat), np.bool_)
-    accesses = Accesses(first, flat, flat, flat, nothing, nothing, nothing, ())
+    accesses = Accesses(first, flat, flat, flat, flat, flat, nothing, nothing, nothing, ())
     assert accesses.by_op(flat).tolist() == [sum(group) for group in groups]

@@ -41,6 +41,7 @@ def large() -> Graph:
     return chain(LARGE)
 
 
+@pytest.mark.alone
 def test_time_per_operator_does_not_grow_with_the_graph(large: Graph) -> None:
     small = chain(SMALL)
     best_small = best_large = float("inf")
@@ -59,6 +60,7 @@ def test_a_hundred_thousand_operators_sum_up_exactly(large: Graph) -> None:
     assert cost.total_elementwise == LARGE // 2 * 64
 
 
+@pytest.mark.alone
 def test_a_change_of_precision_takes_under_five_milliseconds(large: Graph) -> None:
     cost = count(large)
     for asked in ("int8", "fp16", "int4"):

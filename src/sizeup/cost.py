@@ -32,6 +32,8 @@ class Accesses:
     first: Column
     elements: Column
     times: Column  # how often in a pass: more than once in the body of a loop
+    eights: Column  # whole groups of eight elements moved in a pass
+    odd: Column  # the entries with elements beside whole groups
     bits: Column
     priced: Flags  # follows a change of precision (indices, masks and shapes do not)
     weight: Flags  # is a parameter, a buffer or a constant
@@ -46,16 +48,20 @@ class Accesses:
             quantised = precision.family == "int" and precision.bits <= _QUANTISED_BITS
             bits = np.where(self.priced, np.int64(precision.bits), self.bits)
             if quantised:
-                bits = np.where(self.bias, np.int64(_BIAS_BITS), bits)
+                np.putmask(bits, self.bias, _BIAS_BITS)
         # Eight numbers take exactly `bits` bytes: whole eights first, so that no number is counted in bits.
-        whole, rest = self.elements >> 3, self.elements & 7
-        return (whole * bits + ((rest * bits + 7) >> 3)) * self.times
+        # Few columns, because a fresh one of a large graph costs more than the arithmetic on it.
+        moved = self.eights * bits
+        if len(self.odd):
+            odd = self.odd
+            moved[odd] += (((self.elements[odd] & 7) * bits[odd] + 7) >> 3) * self.times[odd]
+        return moved
 
     def by_op(self, quantities: Column) -> Column:
         """Sums of a column of these accesses, one number an operator."""
         running = np.zeros(len(quantities) + 1, np.int64)
         np.cumsum(quantities, out=running[1:])
-        return running[self.first[1:]] - running[self.first[:-1]]
+        return np.diff(running[self.first])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,10 +146,13 @@ class _AccessColumns:
         tensors = self.tensors
         priced = np.array([each.follows_precision for each in tensors], np.bool_)
         small = np.array([each.is_parameter and len(each.shape or ()) <= 1 for each in tensors], np.bool_)
+        elements, times = np.array(self.elements, np.int64), np.array(self.times, np.int64)
         return Accesses(
             np.array(self.first, np.int64),
-            np.array(self.elements, np.int64),
-            np.array(self.times, np.int64),
+            elements,
+            times,
+            (elements >> 3) * times,
+            np.flatnonzero(elements & 7),
             np.array([each.dtype.bits for each in tensors], np.int64),
             priced,
             np.array([each.data is not None for each in tensors], np.bool_),

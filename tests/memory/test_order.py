@@ -103,6 +103,7 @@ def test_known_answers_are_reproduced_and_no_bound_exceeds_one(shared: Path) -> 
     assert proven >= NETWORK_LIKE - len(HARD) == 33
 
 
+@pytest.mark.alone
 @pytest.mark.extras
 @pytest.mark.parametrize(
     ("name", "before", "after"),
@@ -122,6 +123,7 @@ def test_real_networks_reach_their_least_peak(name: str, before: int, after: int
     assert int(lifetimes(graph, found.order).live_bytes().max()) == after
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("skip", [1, 4], ids=["chain", "with skips"])
 def test_twenty_thousand_operators_take_seconds(skip: int) -> None:
     count = 20_000

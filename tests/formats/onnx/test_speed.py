@@ -43,6 +43,7 @@ def chain(length: int, op: str) -> bytes:
     return bytes(made.SerializeToString())
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("op", ["Relu", "com.microsoft::Gelu"])
 def test_time_grows_with_the_number_of_operators(op: str) -> None:
     short, long = chain(2_000, op), chain(20_000, op)
@@ -51,6 +52,7 @@ def test_time_grows_with_the_number_of_operators(op: str) -> None:
     assert growth(lambda content: cost.count(load(content)), short, long) < 15
 
 
+@pytest.mark.alone
 def test_operators_in_reverse_order_are_no_slower_to_sort() -> None:
     def reverse(length: int) -> bytes:
         made = onnx.load_model_from_string(chain(length, "Relu"))
@@ -63,6 +65,7 @@ def test_operators_in_reverse_order_are_no_slower_to_sort() -> None:
     assert growth(load, short, long) < 15
 
 
+@pytest.mark.alone
 def test_reading_takes_less_than_onnx_takes_to_load_and_infer(tmp_path: Path) -> None:
     """Without weights, where ONNX has least to do, the whole way costs at most 1.5 times as much."""
     path = tmp_path / "m.onnx"

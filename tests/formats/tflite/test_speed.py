@@ -19,6 +19,7 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["mlperf_kws_int8", "mp_hand_landmark_full", "pmw_alexa", "te_persondet"])
 def test_reading_and_counting_takes_at_most_one_and_a_half_bare_reads(shared: Path, name: str) -> None:
     path = shared / "models" / f"{name}.tflite"

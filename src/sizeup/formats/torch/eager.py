@@ -126,11 +126,11 @@ def _attempt(
     if any(".quantized" in type(each).__module__ for each in module.modules()):
         builder.note("weights packed inside quantised modules are not among the parameters")
     with ExitStack() as stack:
+        stack.enter_context(without_collection() if mode else nullcontext())
         stack.enter_context(untouched(module))
         stack.enter_context(_plain_execution())
         stack.enter_context(torch.inference_mode() if inference else torch.enable_grad())
         stack.enter_context(mode or nullcontext())
-        stack.enter_context(without_collection() if mode else nullcontext())
         stack.enter_context(module_scopes(module, recorder.enter))
         stack.enter_context(recorder)
         result = module(*args, **kwargs)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from functools import partial
 from typing import Any
 
@@ -245,27 +244,29 @@ def untouched(root: torch.nn.Module) -> Iterator[None]:
     # Compiled modules keep their attributes elsewhere, and set none.
     modules = [each for each in root.modules() if not isinstance(each, torch.jit.ScriptModule)]
     kept = [(vars(module), vars(module).copy()) for module in modules]
-    containers = [each for _, then in kept for each in then.values() if type(each) in _CONTAINERS]
-    held = {id(each): (each, copy(each)) for each in containers}
+    containers = {id(each): each for _, then in kept for each in then.values() if type(each) in _CONTAINERS}
+    # Most of them are empty, and stay so: they share one copy.
+    held = [(each, _plain_copy(each) if each else ()) for each in containers.values()]
     try:
         yield
     finally:
-        for now, then in (*kept, *held.values()):
-            _restore(now, then)
+        for now, then in (*kept, *held):
+            if now or then:
+                _restore(now, then)
 
 
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
 
 
+def _plain_copy(container: Any) -> Any:
+    return dict(container) if isinstance(container, dict) else list(container)
+
+
 def _restore(now: Any, then: Any) -> None:
     if isinstance(now, dict):
-        if _differ(now, then):
+        if len(now) != len(then) or any(now.get(key, now) is not value for key, value in then.items()):
             now.clear()
             now.update(then)
     elif len(now) != len(then) or any(a is not b for a, b in zip(now, then, strict=True)):
         now.clear()
         now.update(then) if isinstance(now, set) else now.extend(then)
-
-
-def _differ(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
-    return len(now) != len(then) or any(now.get(key, now) is not value for key, value in then.items())
