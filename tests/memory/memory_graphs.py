@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
+import numpy as np
 from hypothesis import strategies as st
 
 from sizeup.dtypes import dtype
 from sizeup.graph import Graph, GraphBuilder
+from sizeup.memory import Buffers
 from sizeup.memory.ordering import Problem
 
 BYTE = dtype("int8")
@@ -42,3 +47,19 @@ def random_problem(draw: st.DrawFn, most_ops: int) -> Problem:
         reads[0] = (0,)
     stays = tuple(draw(st.booleans()) if buffer else False for buffer in range(len(sizes)))
     return Problem(tuple(sizes), tuple(makes), tuple(reads), stays, given=(0,))
+
+
+def buffers_of(spans: list[tuple[int, int, int]]) -> Buffers:
+    """Buffers of (size, first, last)."""
+    size, first, last = np.ascontiguousarray(np.array(spans, np.int64).reshape(-1, 3).T)
+    each = tuple(range(len(spans)))
+    steps = int(last.max()) + 1 if len(spans) else 0
+    return Buffers(size, first, last, tuple((i,) for i in each), each, steps)
+
+
+def packing_instance(shared: Path, name: str) -> tuple[Buffers, int]:
+    """One of the hard instances beside the project, and the capacity that it is known to fit."""
+    capacity = 1_048_576
+    with (shared / "planner" / "packing" / f"{name}.{capacity}.csv").open(newline="") as file:
+        rows = [{key: int(value) for key, value in row.items()} for row in csv.DictReader(file)]
+    return buffers_of([(row["size"], row["lower"], row["upper"] - 1) for row in rows]), capacity

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
 import time
@@ -14,18 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory.memory_graphs import buffers_of, packing_instance
 from sizeup.errors import DoesNotFit
-from sizeup.memory import Buffers, check_offsets
+from sizeup.memory import check_offsets
 from sizeup.memory.arena import pack
-
-
-def _buffers(spans: list[tuple[int, int, int]]) -> Buffers:
-    """Buffers of (size, first, last)."""
-    columns = np.array(spans, np.int64).reshape(-1, 3)
-    size, first, last = columns.T
-    each = tuple(range(len(spans)))
-    steps = int(last.max()) + 1 if len(spans) else 0
-    return Buffers(size, first, last, tuple((i,) for i in each), each, steps)
 
 
 @st.composite
@@ -42,7 +33,7 @@ def _spans(draw: st.DrawFn, most: int) -> list[tuple[int, int, int]]:
 def test_every_plan_passes_the_judge_and_keeps_to_the_bound(
     spans: list[tuple[int, int, int]], alignment: int
 ) -> None:
-    buffers = _buffers(spans)
+    buffers = buffers_of(spans)
     found = pack(buffers, alignment=alignment, time_limit=0.2)
     check_offsets(buffers, found.offsets, alignment=alignment, capacity=found.height)
     assert found.lower_bound <= found.height
@@ -73,13 +64,13 @@ def _least_height(spans: list[tuple[int, int, int]]) -> int:
 @settings(max_examples=60, deadline=None)
 @given(_spans(6))
 def test_small_packings_are_as_low_as_brute_force(spans: list[tuple[int, int, int]]) -> None:
-    found = pack(_buffers(spans), time_limit=20)
+    found = pack(buffers_of(spans), time_limit=20)
     assert found.status == "optimal"
     assert found.height == _least_height(spans)
 
 
 def test_a_capacity_is_met_or_refused_with_what_is_known() -> None:
-    buffers = _buffers([(60, 0, 1), (50, 1, 2), (40, 2, 3)])
+    buffers = buffers_of([(60, 0, 1), (50, 1, 2), (40, 2, 3)])
     assert pack(buffers, capacity=200).height <= 200
     with pytest.raises(DoesNotFit, match=r"does not fit in 100 B: .* no plan can") as told:
         pack(buffers, capacity=100)
@@ -87,8 +78,8 @@ def test_a_capacity_is_met_or_refused_with_what_is_known() -> None:
 
 
 def test_nothing_takes_no_room() -> None:
-    assert pack(_buffers([])).height == 0
-    assert pack(_buffers([(0, 0, 3), (0, 1, 2)])).height == 0
+    assert pack(buffers_of([])).height == 0
+    assert pack(buffers_of([(0, 0, 3), (0, 1, 2)])).height == 0
 
 
 def test_without_a_solver_the_gap_and_the_remedy_are_told() -> None:
@@ -113,21 +104,17 @@ def test_ten_thousand_buffers_take_seconds() -> None:
     first = generator.integers(0, 10_000, 10_000)
     last = first + generator.integers(0, 9, 10_000)
     columns = (column.tolist() for column in (generator.integers(1, 999, 10_000), first, last))
-    buffers = _buffers(list(zip(*columns, strict=True)))
+    buffers = buffers_of(list(zip(*columns, strict=True)))
     started = time.process_time()
     check_offsets(buffers, pack(buffers, time_limit=0).offsets)
     assert time.process_time() - started < 30
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize("name", ["B", "K"])
+@pytest.mark.parametrize("name", ["A", "B", "C", "D", "F", "G", "H", "J", "K"])
 def test_hard_instances_fit_their_capacity(name: str, shared: Path) -> None:
-    capacity = 1_048_576
-    with (shared / "planner" / "packing" / f"{name}.{capacity}.csv").open() as file:
-        rows = [{key: int(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    times = sorted({row[key] for row in rows for key in ("lower", "upper")})
-    step = {moment: index for index, moment in enumerate(times)}
-    buffers = _buffers([(row["size"], step[row["lower"]], step[row["upper"]] - 1) for row in rows])
-    found = pack(buffers, capacity=capacity, time_limit=120)
+    """Two of the eleven stay out: E takes the solver most of a minute, and I is open."""
+    buffers, capacity = packing_instance(shared, name)
+    found = pack(buffers, capacity=capacity, time_limit=60)
     check_offsets(buffers, found.offsets, capacity=capacity)
-    assert found.method == "CP-SAT"
+    assert found.seconds < 60

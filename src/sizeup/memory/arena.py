@@ -1,8 +1,9 @@
 """Where to put every buffer: the lowest arena, with a proof of how low any arena can go.
 
 First fit in a few orders answers most networks at once, because it meets the bound. What is left is asked
-of CP-SAT: not for the least height, which it is slow to prove, but whether a given height suffices; at the
-bound first, then half-way up.
+as a question: not for the least height, which is slow to prove, but whether a given height suffices; at the
+bound first, then half-way up. CP-SAT answers, and where it hesitates a search that stacks buffers takes a
+turn: each of them finds in a second what costs the other minutes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sizeup.memory.liveness import Buffers, Column
 
 _INSTALL = "pip install 'sizeup[solve]' proves more"
 _PATIENCE = 0.5  # of the time that is left, for the question at the bound
+_HESITATION = 2.0  # seconds after which the solver is interrupted for the other search
+_TURN = 0.3  # of the time that is then left, for the other search
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ def pack(
     best = _best_greedy(sizes, enough)
     method, note = "first fit", ""
     if best[0] > enough:
-        asked = _ask_solver(sizes, best, bound, enough, started + time_limit, progress)
+        patience = _PATIENCE if capacity is None else 1.0  # no other height is worth a question
+        asked = _ask(sizes, best, bound, enough, patience, started + time_limit, progress)
         if asked is None:
             note = _INSTALL
         else:
@@ -138,23 +142,28 @@ def _lowest_gap(neighbours: list[int], offsets: list[int], sizes: Column, wanted
     return top
 
 
-def _ask_solver(
-    buffers: Buffers, best: _Placed, bound: int, enough: int, deadline: float, progress: Progress | None
+def _ask(
+    buffers: Buffers,
+    best: _Placed,
+    bound: int,
+    enough: int,
+    patience: float,
+    deadline: float,
+    progress: Progress | None,
 ) -> tuple[_Placed, int, str] | None:
     """The best packing, the proven bound and a word for how; None without a solver."""
     try:
         from ortools.sat.python import cp_model  # noqa: F401 - asked for once, before anything is built
     except ImportError:
         return None
-    height, asked_at_bound = enough, False
+    height, method = enough, "first fit"
     while best[0] > enough and bound < best[0] and time.monotonic() < deadline:
         if progress is not None:
             progress(bound, best[0])
-        left = deadline - time.monotonic()
-        answer = _fits(buffers, height, left if asked_at_bound else left * _PATIENCE)
-        asked_at_bound = True
+        answer, asked = _answer(buffers, height, (deadline - time.monotonic()) * patience)
+        patience = 1.0
         if isinstance(answer, tuple):
-            best = answer
+            best, method = answer, asked
         elif answer is False:
             bound = max(bound, height + 1)
             enough = max(enough, bound)
@@ -165,7 +174,34 @@ def _ask_solver(
             height = low + (best[0] - low) // 2
             continue
         height = bound + (best[0] - bound) // 2 if best[0] > enough else enough
-    return best, min(bound, best[0]), "CP-SAT"
+    return best, min(bound, best[0]), "CP-SAT" if bound == best[0] and method == "first fit" else method
+
+
+def _answer(buffers: Buffers, height: int, seconds: float) -> tuple[_Placed | bool | None, str]:
+    """Whether the buffers fit in a height, and who said so: the two searches in turn."""
+    started = time.monotonic()
+    answer = _fits(buffers, height, min(seconds, _HESITATION))
+    if answer is None and seconds > 2 * _HESITATION:
+        stacked = _stacked(buffers, height, (seconds - _HESITATION) * _TURN)
+        if stacked is not None:
+            return stacked, "stacking"
+        answer = _fits(buffers, height, started + seconds - time.monotonic())
+    return answer, "CP-SAT"
+
+
+def _stacked(buffers: Buffers, height: int, seconds: float) -> _Placed | None:
+    try:
+        from sizeup.memory.stacking import stack
+    except ImportError:  # numba comes with the same extra, but not for every system
+        return None
+    offsets = stack(buffers, height, seconds)
+    return None if offsets is None else (_height(buffers, offsets), offsets)
+
+
+def _height(buffers: Buffers, offsets: tuple[int, ...]) -> int:
+    return max(
+        (offset + size for offset, size in zip(offsets, buffers.size.tolist(), strict=True)), default=0
+    )
 
 
 def _fits(buffers: Buffers, height: int, seconds: float) -> _Placed | bool | None:
@@ -195,6 +231,5 @@ def _fits(buffers: Buffers, height: int, seconds: float) -> _Placed | bool | Non
         return False
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    offsets = [unit * solver.value(starts[b]) if b in starts else 0 for b in range(len(buffers))]
-    tops = [offset + size for offset, size in zip(offsets, buffers.size.tolist(), strict=True)]
-    return max(tops, default=0), tuple(offsets)
+    offsets = tuple(unit * solver.value(starts[b]) if b in starts else 0 for b in range(len(buffers)))
+    return _height(buffers, offsets), offsets
