@@ -2,7 +2,7 @@
 
 from sizeup.graph.builder import GraphBuilder, without_collection
 from sizeup.graph.check import check
-from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Shape, Tensor
+from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Run, Shape, Tensor
 
 __all__ = [
     "ABSENT",
@@ -14,6 +14,7 @@ __all__ = [
     "Op",
     "Quant",
     "Role",
+    "Run",
     "Shape",
     "Tensor",
     "check",

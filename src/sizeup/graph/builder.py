@@ -9,7 +9,7 @@ from typing import Any
 
 from sizeup.dtypes import DType
 from sizeup.graph.check import check
-from sizeup.graph.ir import Body, Constant, Graph, Op, Quant, Shape, Tensor
+from sizeup.graph.ir import Body, Constant, Graph, Op, Quant, Run, Shape, Tensor
 
 
 @contextmanager
@@ -35,6 +35,7 @@ class GraphBuilder:
         self.inputs: list[int] = []
         self.outputs: list[int] = []
         self.notes: list[str] = []
+        self.run: Run | None = None
 
     def tensor(
         self,
@@ -85,6 +86,7 @@ class GraphBuilder:
             self.name,
             self.format,
             tuple(self.notes),
+            run=self.run,
         )
         check(graph)
         return graph

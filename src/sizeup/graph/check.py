@@ -14,6 +14,7 @@ def check(graph: Graph) -> None:
     for identity in graph.outputs:
         if identity not in made:
             raise InvalidGraph(f"{_where(graph)}: output tensor {identity} is never made")
+    _check_run(graph)
 
 
 def _given(graph: Graph) -> set[int]:
@@ -45,6 +46,14 @@ def _check_op(graph: Graph, index: int, op: Op, made: set[int]) -> None:
             name = graph.tensors[identity].name
             raise InvalidGraph(f"{_where(graph, index, op)} makes {name!r} a second time")
         made.add(identity)
+
+
+def _check_run(graph: Graph) -> None:
+    if graph.run is None:
+        return
+    storages = max(graph.run.storage, default=-1) + 1
+    if len(graph.run.storage) != len(graph.tensors) or len(graph.run.freed) not in (0, storages):
+        raise InvalidGraph(f"{_where(graph)}: the run that is told of is not one of these tensors")
 
 
 def _where(graph: Graph, index: int | None = None, op: Op | None = None) -> str:

@@ -92,6 +92,17 @@ class Op:
     bodies: tuple[Body, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a framework ran it in this order: which tensors lay in one storage, and when that was freed."""
+
+    storage: tuple[int, ...]  # of every tensor; -1 for constants
+    freed: tuple[int, ...]  # of every storage, the last operator that it was there for; () where last used
+    device: str = "cpu"
+    threads: int = 1
+    lanes: int = 16  # numbers in a vector of the processor, as oneDNN computes; 0 where it is not there
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph:
     """A network in the order in which it runs; tensor ids index `tensors`."""
@@ -104,6 +115,7 @@ class Graph:
     format: str = ""
     notes: tuple[str, ...] = ()
     offsets: tuple[int, ...] = ()  # a memory plan that the file prescribes: one a tensor, -1 for none
+    run: Run | None = None  # where the graph was recorded from one
 
     def __repr__(self) -> str:
         # In full it would be as long as the model.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sizeup.dtypes import DType
-from sizeup.errors import InvalidPlan
+from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph
 from sizeup.memory.order import best_order
 from sizeup.memory.ordering import problem_of
@@ -33,13 +33,20 @@ class Overview:
 
 def overview(graph: Graph, precision: DType | None = None) -> Overview:
     """Look at a graph's memory with an effort that suits a report; `best_order` looks longer."""
-    found = usage(graph, precision=precision)
-    micro = None
-    if graph.format == "tflite" and precision is None and not found.unknown:
-        with suppress(InvalidPlan):  # a plan for another number of tensors: the interpreter refuses it
-            micro = arena(graph, offsets=graph.offsets or None, overlap=True)
+    found = usage(graph, precision=precision, as_run=True)
+    micro = as_shipped(graph) if precision is None else None
     if graph.format not in _REORDERABLE or len(graph.ops) > _MOST_OPS or found.unknown:
         return Overview(found, None, None, None, micro)
     problem = problem_of(graph, precision=precision)
     best = best_order(problem, time_limit=math.inf, most_states=_MOST_STATES)
     return Overview(found, best.peak_bytes, best.lower_bound_bytes, best.status, micro)
+
+
+def as_shipped(graph: Graph) -> MicroArena | None:
+    """TFLite Micro's arena for a TFLite file as it is; None for other formats and where it cannot run."""
+    if graph.format != "tflite":
+        return None
+    # A size that depends on data, or a plan for another number of tensors: the interpreter refuses either.
+    with suppress(Incomplete, InvalidPlan):
+        return arena(graph, offsets=graph.offsets or None, overlap=True)
+    return None

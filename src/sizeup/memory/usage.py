@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from sizeup.dtypes import DType
-from sizeup.graph import Graph
+from sizeup.graph import ABSENT, Graph
 from sizeup.memory.liveness import Buffers, Column, lifetimes
+from sizeup.memory.run import lifetimes_as_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,15 @@ class Held:
 
     name: str
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The live bytes of every operator in three parts, which add up to them."""
+
+    inputs: Column  # what it reads
+    outputs: Column  # what it makes, where that is not what it reads under another name
+    others: Column  # what waits for a later operator, or its kernel takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +41,38 @@ class Usage:
     unknown: int  # tensors whose size only data decides, and which are missing from all of this
 
 
-def usage(graph: Graph, *, precision: DType | None = None) -> Usage:
-    """Live bytes of every operator, views sharing the bytes that they show."""
-    buffers = lifetimes(graph, precision=precision)
+def usage(graph: Graph, *, precision: DType | None = None, as_run: bool = False) -> Usage:
+    """Live bytes of every operator, views sharing the bytes that they show.
+
+    With `as_run`, a graph that was recorded from a run holds what that run held, for as long as it did.
+    """
+    if as_run and graph.run is not None:
+        buffers = lifetimes_as_run(graph, graph.run, precision)
+    else:
+        buffers = lifetimes(graph, precision=precision)
     live = buffers.live_bytes()
     peak_op = int(live.argmax()) if len(live) else None
     peak = 0 if peak_op is None else int(live[peak_op])
     at_peak = [] if peak_op is None else buffers.live_at(peak_op)
-    held = tuple(
-        Held(graph.tensors[buffers.tensors[each][0]].name, int(buffers.size[each])) for each in at_peak
-    )
+    held = tuple(Held(_name(graph, buffers, each), int(buffers.size[each])) for each in at_peak)
     unknown = sum(tensor.shape is None and tensor.data is None for tensor in graph.tensors)
     return Usage(buffers, live, peak, peak_op, held, unknown)
+
+
+def _name(graph: Graph, buffers: Buffers, buffer: int) -> str:
+    tensors = buffers.tensors[buffer]
+    if tensors:
+        return graph.tensors[tensors[0]].name
+    return f"workspace of {graph.ops[int(buffers.first[buffer])].name}"
+
+
+def shares(graph: Graph, buffers: Buffers) -> Shares:
+    """What of the memory in use each operator reads and makes; the buffers are those of the graph's order."""
+    inputs, outputs = np.zeros(buffers.steps, np.int64), np.zeros(buffers.steps, np.int64)
+    place, size = buffers.of_tensor, buffers.size.tolist()
+    for step, op in enumerate(graph.ops):
+        read = {place[identity] for identity in op.inputs if identity != ABSENT} - {-1}
+        made = {place[identity] for identity in op.outputs} - read - {-1}
+        inputs[step] = sum(size[buffer] for buffer in read)
+        outputs[step] = sum(size[buffer] for buffer in made)
+    return Shares(inputs, outputs, buffers.live_bytes() - inputs - outputs)

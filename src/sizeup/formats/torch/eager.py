@@ -137,6 +137,7 @@ def _attempt(
     builder.outputs.extend(dict.fromkeys(recorder.identity(each) for each in _output_tensors(result)))
     if note:
         builder.note(note)
+    builder.run = recorder.holders.run(len(builder.tensors), device.type)
     return builder.freeze()
 
 

@@ -49,6 +49,8 @@ def record_program(
     kept = len(result) - len(program.graph_signature.user_outputs)
     outputs = [each for each in result[kept:] if isinstance(each, torch.Tensor)]
     builder.outputs.extend(dict.fromkeys(recorder.identity(each) for each in outputs))
+    # A program lets go of a value after its last use; what this replay holds is no measure of that.
+    builder.run = recorder.holders.run(len(builder.tensors), deaths=False)
     return builder.freeze()
 
 

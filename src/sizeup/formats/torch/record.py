@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 from sizeup.errors import LoadError
 from sizeup.formats.torch.control import CONTROL
+from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
@@ -39,8 +40,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         self.builder = builder
         self.mode = mode
         self.scope = ""
-        self._ids: dict[int, int] = {}
-        self._alive: list[Any] = []  # an id is only unique while its object lives
+        self.holders = Holders(builder.ops)
         self._names: dict[str, int] = {}
         self._places: dict[tuple[Any, ...], int] = {}
 
@@ -50,14 +50,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     def name_tensor(self, tensor: torch.Tensor, identity: int) -> None:
         """Let a tensor object stand for a value of the graph, from now on."""
-        self._ids[id(tensor)] = identity
-        self._alive.append(tensor)
+        self.holders.name(tensor, identity)
 
     def add_constant(self, name: str, tensor: torch.Tensor, role: Role) -> int:
         """Add a tensor whose content is fixed; its numbers are read only when asked for."""
         data = Constant(role, partial(_numbers, tensor))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
-        self.name_tensor(tensor, identity)
+        self.holders.name(tensor, identity, fixed=True)
         return identity
 
     def add_shared_constant(self, name: str, tensor: torch.Tensor, role: Role) -> None:
@@ -71,13 +70,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if known is None:
             self._places[place] = self.add_constant(name, tensor, role)
         else:
-            self.name_tensor(tensor, known)
+            self.holders.name(tensor, known, fixed=True)
 
     def identity(self, tensor: torch.Tensor | None) -> int:
         """The value that a tensor object stands for; one never seen before is a constant."""
         if tensor is None:
             return ABSENT
-        found = self._ids.get(id(tensor))
+        found = self.holders.value(tensor)
         if found is None:
             return self.add_constant(self._unique("constant"), tensor, "constant")
         return found
@@ -193,13 +192,22 @@ def _grouped_result(left: torch.Tensor, right: torch.Tensor, *_: Any) -> torch.T
     return left.new_empty((*left.shape[:-1], right.shape[-1]))
 
 
+def _dropout_result(data: torch.Tensor, share: float, training: bool) -> torch.Tensor:
+    drops = training and share > 0
+    aten = torch.ops.aten
+    made: torch.Tensor = aten.dropout.default(data, share, training) if drops else aten.alias.default(data)
+    return made
+
+
 # Recurrent layers run step by step on tensors without content, and grouped products insist on a number
-# type that only some devices need; the shape of the result is plain.
+# type that only some devices need; the shape of the result is plain. Dropout that drops nothing hands back
+# what it was given, but copies tensors without content.
 _SHORTCUTS: dict[str, Callable[..., Any]] = {
     "aten.gru": _recurrent_result,
     "aten.rnn_tanh": _recurrent_result,
     "aten.rnn_relu": _recurrent_result,
     "aten._grouped_mm": _grouped_result,
+    "aten.dropout": _dropout_result,
 }
 
 

@@ -1,0 +1,114 @@
+"""Who holds what while a model runs: living tensor objects, their storages, and when the last one let go."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sized
+from typing import Any
+
+import torch
+
+from sizeup.graph import Run
+
+_CONSTANT = -1  # the storage of all that is fixed: no memory that a run takes or frees
+
+
+class _Seen(weakref.ref[torch.Tensor]):
+    """A tensor object that stands for a value of the graph, without being kept alive by that."""
+
+    __slots__ = ("identity", "key", "storage")
+
+    identity: int
+    key: int
+    storage: int
+
+
+class Holders:
+    """Which value each living tensor object stands for, and after which operator each storage was freed.
+
+    Python gives the id of a dead object to a new one, and so does the allocator with addresses: an entry
+    goes with its object, and that of a storage with the last known tensor that holds it.
+    """
+
+    def __init__(self, ops: Sized) -> None:
+        self._ops = ops  # those that have run so far
+        self._seen: dict[int, _Seen] = {}
+        self._at: dict[int, int] = {}  # the storage at an address
+        self._fixed: list[Any] = []  # storages of constants, kept so that nothing else gets their addresses
+        self._of_value: dict[int, int] = {}
+        # One entry a storage.
+        self._address: list[int | None] = []
+        self._holders: list[int] = []
+        self._freed: list[int | None] = []
+
+    def value(self, tensor: torch.Tensor) -> int | None:
+        """The value that a tensor object stands for, if it was ever named."""
+        seen = self._seen.get(id(tensor))
+        return None if seen is None else seen.identity
+
+    def name(self, tensor: torch.Tensor, identity: int, *, fixed: bool = False) -> None:
+        """Let a tensor object stand for a value from now on, as long as the object lives."""
+        key = id(tensor)
+        storage = self._hold(tensor, fixed)
+        seen = self._seen.get(key)
+        if seen is None:
+            seen = self._seen[key] = _Seen(tensor, self._forget)
+            seen.key = key
+        else:  # written into: the same object, most often over the same bytes
+            self._let_go(seen.storage)
+        seen.identity, seen.storage = identity, storage
+        self._of_value[identity] = storage
+
+    def run(self, values: int, device: str = "cpu", *, deaths: bool = True) -> Run:
+        """What was seen of a run, without deaths where those tell nothing; then the end."""
+        end = max(len(self._ops) - 1, 0)
+        freed = tuple(end if each is None else each for each in self._freed) if deaths else ()
+        storage = tuple(self._of_value.get(identity, _CONSTANT) for identity in range(values))
+        self._seen.clear()  # they point back here
+        self._fixed.clear()
+        return Run(storage, freed, device, torch.get_num_threads(), _lanes())
+
+    def _hold(self, tensor: torch.Tensor, fixed: bool) -> int:
+        try:
+            place = tensor.untyped_storage()
+            address = place._cdata
+        except (NotImplementedError, RuntimeError):  # sparse and wrapped tensors have no one storage
+            return self._open(None)
+        storage = self._at.get(address)
+        if storage is None:
+            if fixed:
+                self._fixed.append(place)
+                storage = _CONSTANT
+            else:
+                storage = self._open(address)
+            self._at[address] = storage
+        elif storage != _CONSTANT:
+            self._holders[storage] += 1
+        return storage
+
+    def _open(self, address: int | None) -> int:
+        self._address.append(address)
+        self._holders.append(1)
+        self._freed.append(None)
+        return len(self._holders) - 1
+
+    def _forget(self, seen: _Seen) -> None:
+        """Python calls this while the object is being freed, before its id can be another's."""
+        self._seen.pop(seen.key, None)
+        self._let_go(seen.storage)
+
+    def _let_go(self, storage: int) -> None:
+        if storage == _CONSTANT:
+            return
+        self._holders[storage] -= 1
+        if not self._holders[storage]:
+            self._freed[storage] = len(self._ops) - 1
+            address = self._address[storage]
+            if address is not None:
+                del self._at[address]
+
+
+def _lanes() -> int:
+    if not torch._C._has_mkldnn or not torch._C._get_mkldnn_enabled():
+        return 0
+    return 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8

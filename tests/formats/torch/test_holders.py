@@ -1,0 +1,368 @@
+"""Who holds a tensor, and until when: models that hold them oddly, against what the allocator held."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sizeup
+from sizeup.graph import Graph
+from sizeup.memory import lifetimes, usage
+from torch_allocator import allocated_peak
+
+N = 1000  # numbers of an input: 4,000 bytes
+SCALARS = 64  # bytes: torch makes tensors of plain numbers on its way
+
+
+class Keeping(nn.Module):
+    """Holds tensors in a list and on itself, and lets go of them half way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        held = []
+        for _ in range(4):
+            x = x * 2
+            held.append(x)
+        self.kept = x + 1
+        held.clear()
+        x = x * 3
+        x = x * 4
+        self.kept = None
+        for _ in range(3):
+            x = torch.cat([x, x])
+        return x
+
+
+class Residual(nn.Module):
+    """A local variable outlives its last use by an operator."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        identity = x + 1
+        y = identity * 2
+        y = torch.cat([y, y])
+        return torch.cat([y, y])
+
+
+class Deleting(nn.Module):
+    """The same, but it lets go in time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        identity = x + 1
+        y = identity * 2
+        del identity
+        y = torch.cat([y, y])
+        return torch.cat([y, y])
+
+
+class OverAView(nn.Module):
+    """Writes into a part of a tensor, and reads the whole."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        y[:500].add_(1)
+        y.relu_().mul_(3)
+        return y + 1
+
+
+class OutlivedByAView(nn.Module):
+    """A few numbers of a tensor keep all of it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        few = torch.cat([x, x, x])[:10]
+        y = x + 1
+        y = torch.cat([y, y])
+        return torch.cat([y, few])
+
+
+class Expanding(nn.Module):
+    """A view that shows more numbers than there are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * 2).expand(50, N).sum(0)
+
+
+class Unchanged(nn.Module):
+    """Hands back what it was given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x + 1
+        return x
+
+
+class Named(nn.Module):
+    """Returns a dictionary, and something beside it dies."""
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        a = x + 1
+        b = a * 2
+        unused = torch.cat([a, b])
+        return {"a": a, "more": [b, unused.sum()]}
+
+
+class Repeating(nn.Module):
+    """Calls one module again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.ReLU(), nn.ReLU(inplace=True), nn.Tanh())
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(5):
+            x = self.body(x) + x
+        return x
+
+
+class Dropping(nn.Module):
+    """Dropout that drops nothing hands back its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = x + 1
+        y = self.dropout(kept)
+        return torch.cat([y * 2, kept])
+
+
+class Splitting(nn.Module):
+    """All parts of a tensor share it, and the last one to go takes it along."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = (x * 2).chunk(2)
+        a = a + 1
+        y = torch.cat([a, x, x])
+        return torch.cat([y, b * 2])
+
+
+class Destination(nn.Module):
+    """Writes into a tensor that it made for that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = torch.empty(0)
+        torch.mul(x, 2, out=made)
+        return made + 1
+
+
+class Asking(nn.Module):
+    """Looks at a number, so that it is run for real."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(6):
+            x = torch.cat([x * 2, x])[: x.numel()] if float(x.sum()) < 0 else x + 1
+        return x
+
+
+MODELS = [
+    Keeping,
+    Residual,
+    Deleting,
+    OverAView,
+    OutlivedByAView,
+    Expanding,
+    Unchanged,
+    Named,
+    Repeating,
+    Dropping,
+    Splitting,
+    Destination,
+    Asking,
+]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized:UserWarning")
+@pytest.mark.parametrize("make", MODELS)
+def test_odd_holders_hold_what_the_allocator_held(make: Callable[[], nn.Module]) -> None:
+    module, x = make().eval(), torch.ones(N)
+    found = sizeup.analyze(module, inputs=(x,)).memory.usage
+    assert found.peak_bytes == pytest.approx(allocated_peak(module, x), abs=SCALARS)
+
+
+def test_what_is_written_in_place_is_one_buffer_under_its_first_name() -> None:
+    found = sizeup.analyze(OverAView(), inputs=((N,),)).memory.usage
+    assert [(each.name, each.bytes) for each in found.held] == [("x", 4000), ("mul", 4000), ("add_1", 4000)]
+    assert found.live_bytes.tolist() == [8000] * 5 + [12000]
+
+
+def test_a_local_variable_is_held_until_it_is_deleted() -> None:
+    peaks = [sizeup.analyze(make(), inputs=((N,),)).memory.usage.peak_bytes for make in (Residual, Deleting)]
+    assert peaks == [4000 * (1 + 1 + 2 + 4), 4000 * (1 + 2 + 4)]
+
+
+def test_the_caller_holds_what_it_gave_to_the_end() -> None:
+    module = nn.Sequential(nn.Tanh(), nn.Tanh(), nn.Tanh())
+    found = sizeup.analyze(module, inputs=((N,),)).memory.usage
+    assert found.live_bytes.tolist() == [8000, 12000, 12000]
+    assert found.peak_bytes == allocated_peak(module, torch.ones(N))
+
+
+def test_a_run_with_numbers_lets_activations_die() -> None:
+    alive: list[bool] = []
+
+    class Watching(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x + 1
+            watched = weakref.ref(y)
+            y = y * 2 if float(y.sum()) > 0 else y
+            alive.append(watched() is not None)
+            return y
+
+    report = sizeup.analyze(Watching(), inputs=(torch.ones(N),))
+    assert "real numbers" in report.notes[0]
+    assert alive == [False]
+
+
+def test_a_tensor_that_only_torch_holds_keeps_its_name() -> None:
+    class Handing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            holder = torch.zeros(N, requires_grad=True)
+            holder.grad = x * 2  # Python's own object goes, torch keeps the tensor
+            for _ in range(50):
+                torch.ones(N)
+            assert holder.grad is not None
+            return holder.grad + 1
+
+    graph = sizeup.load(Handing(), inputs=((N,),))
+    producers = {identity: op for op in graph.ops for identity in op.outputs}
+    assert producers[graph.ops[-1].inputs[0]].kind == "mul"
+
+
+@dataclass
+class Notes:
+    """For each operator of a program the operators that made its inputs, -1 for what was given."""
+
+    edges: list[list[int]]
+
+
+class Program(nn.Module):
+    """A random program over tensors that come and go; it notes by itself what each operator read."""
+
+    def __init__(self, seed: int, steps: int) -> None:
+        super().__init__()
+        self.seed, self.steps = seed, steps
+        self.notes = Notes([])
+
+    def forward(self, x: Tensor) -> Tensor:
+        choose = random.Random(self.seed)
+        expected: list[list[int]] = []
+        pool: list[tuple[Tensor, int]] = [(x, -1)]
+        for step in range(self.steps):
+            a, made_a = choose.choice(pool)
+            b, made_b = choose.choice(pool)
+            what = choose.random()
+            if what < 0.3:
+                made, read = a * 2, [made_a]
+            elif what < 0.5 and a.numel() + b.numel() < 20 * N:
+                made, read = torch.cat([a, b]), [made_a, made_b]
+            elif what < 0.65:
+                made, read = a.view(10, -1).view(-1), [made_a]
+                expected.append(read)
+                read = [len(expected) - 1]
+            elif what < 0.8 and a is not x:
+                pool = [entry for entry in pool if entry[0] is not a]
+                made, read = a.add_(1), [made_a]
+            else:
+                made, read = torch.zeros(10 * choose.randrange(1, N)), []
+            expected.append(read)
+            pool.append((made, len(expected) - 1))
+            del a, b, made
+            while len(pool) > 6 or (len(pool) > 1 and choose.random() < 0.4):
+                del pool[choose.randrange(1, len(pool))]
+            if step % 97 == 0:
+                gc.collect()
+        self.notes.edges = expected
+        return pool[-1][0]
+
+
+def _edges(graph: Graph) -> list[list[int]]:
+    maker = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
+    return [[maker.get(identity, -1) for identity in op.inputs] for op in graph.ops]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ids_of_dead_tensors_are_never_taken_for_living_ones(seed: int) -> None:
+    module, x = Program(seed, 150), torch.ones(N)
+    graph = sizeup.load(module, inputs=(x,))
+    assert _edges(graph) == module.notes.edges
+    assert usage(graph, as_run=True).peak_bytes == pytest.approx(allocated_peak(module, x), abs=SCALARS)
+
+
+def test_thousands_of_short_lived_tensors_keep_their_order() -> None:
+    module = Program(99, 1500)
+    graph = sizeup.load(module, inputs=((N,),))
+    assert _edges(graph) == module.notes.edges
+
+
+class InPlace(nn.Module):
+    """Small and large tensors, in place, and a local variable that a program need not hold."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        identity = torch.cat([x, x])
+        y = torch.relu_(identity + 1).mul_(2)
+        z = y[:N].clone()
+        z = torch.cat([z, x, x, x])
+        return torch.cat([z, z])
+
+
+def test_a_program_lets_go_after_the_last_use() -> None:
+    module, x = InPlace().eval(), torch.ones(N)
+    program = torch.export.export(module, (x,))
+    found = sizeup.analyze(program).memory.usage.peak_bytes
+    assert found == allocated_peak(program.module(), x)
+    eager = sizeup.analyze(module, inputs=(x,)).memory.usage.peak_bytes
+    assert eager == allocated_peak(module, x)
+    assert found < eager
+
+
+def test_a_result_that_no_one_uses_is_gone_at_once_in_a_program() -> None:
+    class Ignoring(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            values, _ = torch.cat([x, x]).view(2, N).max(0)
+            y = values * 2
+            return torch.cat([y] * 6)
+
+    program = torch.export.export(Ignoring(), (torch.ones(N),))
+    found = sizeup.analyze(program).memory.usage.peak_bytes
+    assert found == allocated_peak(program.module(), torch.ones(N))
+
+
+def test_other_orders_and_plans_know_nothing_of_a_run() -> None:
+    graph = sizeup.load(Residual(), inputs=((N,),))
+    without = replace(graph, run=None)
+    assert graph.run is not None
+    assert lifetimes(graph).live_bytes().tolist() == lifetimes(without).live_bytes().tolist()
+    assert usage(graph).peak_bytes == usage(without).peak_bytes == usage(without, as_run=True).peak_bytes
+    assert usage(graph, as_run=True).peak_bytes > usage(graph).peak_bytes
+    assert sizeup.plan(graph).arena_bytes == sizeup.plan(without).arena_bytes
+
+
+def test_what_runs_elsewhere_has_no_workspace_of_this_processor() -> None:
+    graph = sizeup.load(nn.Conv2d(64, 64, 3).eval(), inputs=((1, 64, 28, 28),))
+    assert graph.run is not None
+    there = replace(graph, run=replace(graph.run, device="cuda"))
+    assert usage(there, as_run=True).peak_bytes == 64 * (28 * 28 + 26 * 26) * 4
+    assert usage(graph, as_run=True).peak_bytes > usage(there, as_run=True).peak_bytes
+
+
+def test_the_recorder_holds_nothing_when_it_is_done() -> None:
+    module, x = nn.Linear(10, 10), torch.ones(1, 10)
+    gc.collect()
+    gc.disable()
+    try:
+        graph = sizeup.load(module, inputs=(x,))
+        watched = weakref.ref(module.weight), weakref.ref(x)
+        del module, x, graph
+        assert [each() for each in watched] == [None, None]
+    finally:
+        gc.enable()
