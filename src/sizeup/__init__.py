@@ -12,13 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.api import analyze, count, explain, load, load_rules, optimize
+    from sizeup.api import analyze, count, explain, load, load_rules, optimize, plan
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, Graph, GraphBuilder
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.explain import Explanation
+    from sizeup.report.plan import Plan
     from sizeup.rewrite import Optimized
 
     __version__: str
@@ -36,6 +37,7 @@ _HOMES = {
     "LoadError": "errors",
     "OpRule": "ops",
     "Optimized": "rewrite",
+    "Plan": "report.plan",
     "Report": "report",
     "SizeupError": "errors",
     "analyze": "api",
@@ -45,6 +47,7 @@ _HOMES = {
     "load_rules": "api",
     "op_rule": "ops",
     "optimize": "api",
+    "plan": "api",
 }
 
 __all__ = [
@@ -58,6 +61,7 @@ __all__ = [
     "LoadError",
     "OpRule",
     "Optimized",
+    "Plan",
     "Report",
     "SizeupError",
     "__version__",
@@ -68,6 +72,7 @@ __all__ = [
     "load_rules",
     "op_rule",
     "optimize",
+    "plan",
 ]
 
 

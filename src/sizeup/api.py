@@ -18,9 +18,11 @@ from sizeup.graph import Graph
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
+from sizeup.report.plan import Plan
 
 if TYPE_CHECKING:
-    from sizeup.rewrite import Optimized, Progress
+    from sizeup.memory import Progress
+    from sizeup.rewrite import Optimized
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
@@ -84,6 +86,41 @@ def explain(
     return _explain(report, op)
 
 
+def plan(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: str | None = None,
+    reorder: bool = True,
+    alignment: int = 1,
+    time_limit: float = 10.0,
+    progress: Progress | None = None,
+) -> Plan:
+    """Find the order and the places of tensors that need the least memory, and how low any plan can go.
+
+    Without `reorder` operators keep their order; every offset is a multiple of `alignment`. Each search ends
+    after `time_limit` seconds. Raises Incomplete where the size of a tensor depends on data.
+    """
+    from sizeup import memory
+
+    if alignment < 1:
+        raise SizeupError(f"an alignment of {alignment} makes no sense; 1 leaves every byte free to be used")
+    asked = None if precision is None else dtypes.precision(precision)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    placement = memory.best_placement(
+        graph,
+        reorder=reorder,
+        alignment=alignment,
+        precision=asked,
+        time_limit=time_limit,
+        progress=progress,
+    )
+    shipped = memory.as_shipped(graph) if asked is None else None
+    return Plan(graph, placement, asked, alignment, shipped)
+
+
 def optimize(
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -92,6 +129,7 @@ def optimize(
     plan: bool = True,
     cluster: int | None = None,
     pack: bool = False,
+    overlap: bool = False,
     verify: bool = True,
     time_limit: float = 10.0,
     bind: Mapping[str, int] | None = None,
@@ -101,11 +139,13 @@ def optimize(
 
     `reorder` runs operators in the order with the least peak, `plan` stores places of tensors that TFLite
     Micro follows, `cluster` leaves at most so many values in each weight, `pack` stores such weights as
-    code-books that TFLite Micro decodes. Each search ends after `time_limit` seconds.
+    code-books that TFLite Micro decodes. `overlap` lets the plan put outputs over inputs that die, which
+    holds for TFLite Micro's reference kernels only, not for CMSIS-NN or other optimised ones. Each search
+    ends after `time_limit` seconds.
     """
     from sizeup import rewrite
 
-    wishes = rewrite.Wishes(reorder, plan, cluster, pack, verify, time_limit, progress)
+    wishes = rewrite.Wishes(reorder, plan, cluster, pack, verify, time_limit, progress, overlap)
     return rewrite.optimize(Path(source), Path(out), wishes, bind)
 
 

@@ -86,4 +86,4 @@ class RuleError(SizeupError):
 
 
 class Incomplete(SizeupError):
-    """Completeness was demanded (`strict`), and some operators have no rule or no known shape."""
+    """All was to be known (`strict`, a plan), and some operators have no rule or no known shape."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli import analyze, explain, ops, optimize
+from sizeup.cli import analyze, explain, ops, optimize, plan
 
 __all__ = ["app", "main"]
 
@@ -21,6 +21,7 @@ sizeup tells what a neural network costs before you deploy it. Try
   sizeup analyze model.tflite          what a file costs, operator by operator
   sizeup analyze torchvision:resnet50  PyTorch code, without its weights
   sizeup explain model.onnx 12         where the numbers of operator 12 are from
+  sizeup plan model.tflite             the memory it needs, and a plan for it
   sizeup optimize model.tflite -o less.tflite    the same model in less memory
 
 sizeup --help lists all verbs, sizeup VERB --help all options of one.
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
 app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Inputs, Model, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import Bind, Inputs, Model, Plot, Precision, Rules, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup analyze model.onnx --bind batch=1 -o report.json"
 
@@ -38,6 +38,7 @@ def analyze(
         list[Path] | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write a .json, .csv or .md file; repeatable."),
     ] = None,
+    plot: Plot = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
@@ -51,10 +52,12 @@ def analyze(
         )
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import data, files
+    from sizeup.report import data, files, plots
 
     for path in output or ():
         files.writer_of(path)
+    for path in plot or ():
+        plots.check(path)
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {model}"):
@@ -63,6 +66,8 @@ def analyze(
         report = api.analyze(model, **arguments, bind=bound, precision=precision, strict=strict)
     for path in output or ():
         report.save(path)
+    for path in plot or ():
+        report.plot_memory(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
         return

@@ -33,6 +33,14 @@ def optimize(
     pack: Annotated[
         bool, typer.Option("--pack", help="Store weights as code-books, which TFLite Micro decodes.")
     ] = False,
+    overlap: Annotated[
+        bool,
+        typer.Option(
+            "--overlap",
+            help="Let outputs overlap dying inputs (.tflite). TFLite Micro reference kernels only (not"
+            " CMSIS-NN, Ethos-U or other optimised kernels).",
+        ),
+    ] = False,
     verify: Annotated[bool, typer.Option(help="Run original and result in a real runtime.")] = True,
     time_limit: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds for each search.")] = 10.0,
     bind: Bind = None,
@@ -52,6 +60,7 @@ def optimize(
             plan=plan,
             cluster=cluster,
             pack=pack,
+            overlap=overlap,
             verify=verify,
             time_limit=time_limit,
             bind=bound,

@@ -35,6 +35,10 @@ Rules = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="A Python file with rules of your own (@sizeup.op_rule)."),
 ]
+Plot = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Draw memory by operator as a .png or .svg file; repeatable."),
+]
 
 _SHAPE = re.compile(r"\d+(x\d+)*")
 

@@ -4,22 +4,30 @@ from sizeup.memory.check import check_offsets, check_order
 from sizeup.memory.liveness import Buffers, lifetimes, tensor_bytes
 from sizeup.memory.order import best_order
 from sizeup.memory.ordering import Ordering, Problem, problem_of
-from sizeup.memory.overview import Overview, overview
-from sizeup.memory.usage import Held, Usage, usage
+from sizeup.memory.overview import Overview, as_shipped, overview
+from sizeup.memory.placement import Placement, best_placement
+from sizeup.memory.search import Progress
+from sizeup.memory.usage import Held, Shares, Usage, shares, usage
 
 __all__ = [
     "Buffers",
     "Held",
     "Ordering",
     "Overview",
+    "Placement",
     "Problem",
+    "Progress",
+    "Shares",
     "Usage",
+    "as_shipped",
     "best_order",
+    "best_placement",
     "check_offsets",
     "check_order",
     "lifetimes",
     "overview",
     "problem_of",
+    "shares",
     "tensor_bytes",
     "usage",
 ]

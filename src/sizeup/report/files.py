@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +33,19 @@ def writer_of(path: str | os.PathLike[str]) -> Callable[[Report], Iterable[str]]
 
 def save(report: Report, path: str | os.PathLike[str]) -> None:
     """Write a report to a file."""
-    write = writer_of(path)
+    write(path, writer_of(path)(report))
+
+
+def write(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
+    """Write lines of text to a file."""
+    with writing(path), Path(path).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        file.writelines(lines)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what the system says of a file that cannot be written into one line."""
     try:
-        with Path(path).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.writelines(write(report))
+        yield
     except OSError as error:
         raise SizeupError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from error

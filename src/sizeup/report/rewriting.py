@@ -63,7 +63,10 @@ def _findings(result: Optimized) -> Iterator[tuple[str, str, str]]:
     if result.order_status is not None:
         yield "order", _order(result), ""
     if result.planned:
-        yield "plan", f"stored in the file, {result.plan_status}; unchanged firmware follows it", ""
+        firmware = "unchanged firmware with reference kernels" if result.overlaps else "unchanged firmware"
+        yield "plan", f"stored in the file, {result.plan_status}; {firmware} follows it", ""
+    if result.overlaps:
+        yield "overlap", f"{result.overlaps} outputs over dying inputs: {result.kernels}", "yellow"
     if result.clustered_weights:
         yield "cluster", f"{result.clustered_weights} weights have at most {result.cluster_values} values", ""
     if result.packed_weights:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from sizeup.cost import Bytes, Cost, total
@@ -204,6 +205,12 @@ class Report:
         from sizeup.report import files
 
         files.save(self, path)
+
+    def plot_memory(self, path: str | PathLike[str]) -> Path:
+        """Draw memory by operator as .png or .svg: inputs, outputs and what waits; returns the path."""
+        from sizeup.report import plots
+
+        return plots.plot_memory(self, path)
 
     def __repr__(self) -> str:
         from sizeup.report import notebook

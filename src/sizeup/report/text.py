@@ -12,6 +12,7 @@ from sizeup.report.rows import Port
 from sizeup.report.view import Entry, View
 
 if TYPE_CHECKING:
+    from sizeup.report.plan import Plan
     from sizeup.report.summary import Report
 
 _MOST_PORTS = 4
@@ -96,7 +97,10 @@ def _memory(report: Report) -> list[tuple[str, str]]:
     if usage.peak_op is None:
         return []
     peak, kind = units.size(usage.peak_bytes), report.graph.ops[usage.peak_op].kind
-    lines = [("memory", f"{peak} at the peak beside the weights, in operator {usage.peak_op} ({kind})")]
+    run = report.graph.run
+    here = f", as torch runs it{' on this CPU' if run.device == 'cpu' else ''}" if run is not None else ""
+    where = f"in operator {usage.peak_op} ({kind}){here}"
+    lines = [("memory", f"{peak} at the peak beside the weights, {where}")]
     held = [f"{brief(each.name)} {units.size(each.bytes)}" for each in usage.held[:_MOST_HELD]]
     rest = len(usage.held) - _MOST_HELD
     lines.append(("held then", f"{', '.join(held)}{f' and {rest:,} more' if rest > 0 else ''}"))
@@ -107,6 +111,30 @@ def _memory(report: Report) -> list[tuple[str, str]]:
         tail = "" if arena.tail_bytes_32 is None else f" + {units.size(arena.tail_bytes_32)} kept (32-bit)"
         lines.append(("arena", f"{units.size(arena.head_bytes)} planned{tail}, TFLite Micro as shipped"))
     return lines
+
+
+def verdict(plan: Plan) -> str:
+    """What a plan brings, and whether that is proven, in one sentence that begins with the arena's bytes."""
+    arena, given = plan.arena_bytes, plan.given_peak_bytes
+    if plan.peak_step is None:
+        return f"{arena:,} B for what goes in; the model has no operators"
+    if arena < given:
+        less = f"-{100 * (given - arena) / given:.1f} %"
+        return f"{arena:,} B instead of at least {given:,} B as given ({less}); {_proof(plan)}"
+    if plan.status != "optimal" or plan.moved_ops:
+        return f"{arena:,} B; {_proof(plan)}"
+    shipped = plan.shipped
+    if shipped is not None and shipped.head_bytes > max(shipped.live_bytes, arena):
+        return f"{arena:,} B in the order as given, less than TFLite Micro finds by itself; {_proof(plan)}"
+    return f"{arena:,} B; nothing to gain over the order as given, {_proof(plan)}"
+
+
+def _proof(plan: Plan) -> str:
+    if plan.status == "optimal":
+        return f"proven: no plan{'' if plan.placement.ordering else ' of this order'} needs less"
+    bound = plan.lower_bound_bytes
+    gap = units.share(plan.arena_bytes - bound, bound)
+    return f"at most {gap} above the least, for {bound:,} B are proven to be needed"
 
 
 def _ports(ports: tuple[Port, ...]) -> list[str]:

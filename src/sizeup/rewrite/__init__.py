@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sizeup.errors import WriteError
+from sizeup.memory.search import Progress
 from sizeup.rewrite.files import check_target
-from sizeup.rewrite.order import Progress
 from sizeup.rewrite.result import Deviation, Footprint, Optimized, Verification
 from sizeup.rewrite.wishes import Wishes
 
@@ -19,6 +19,8 @@ def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | 
     check_target(source, out)
     if wishes.cluster is not None and wishes.cluster < 2:
         raise WriteError(f"{wishes.cluster} values are too few for a weight; 16 take 4 bits each")
+    if wishes.overlap and not wishes.plan:
+        raise WriteError("outputs overlap inputs by a plan in the file: --overlap needs --plan")
     suffix = source.suffix.lower()
     if suffix == ".tflite":
         from sizeup.rewrite import tflite

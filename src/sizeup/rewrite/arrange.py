@@ -8,8 +8,8 @@ from sizeup.errors import Incomplete, RunFailed
 from sizeup.formats.tflite.write import rewrite
 from sizeup.graph import Graph
 from sizeup.memory.ordering import Ordering
+from sizeup.memory.search import find_order, peak_bytes, reordered
 from sizeup.rewrite.micro import search
-from sizeup.rewrite.order import find_order, peak_bytes, reordered
 from sizeup.rewrite.verify import Judge
 from sizeup.rewrite.wishes import Wishes
 from sizeup.runtimes import Arena
@@ -23,6 +23,7 @@ class Arrangement(NamedTuple):
     plan_status: str | None  # None: it has no new plan
     arena: Arena | None
     peak_bytes: int
+    overlaps: int = 0  # outputs that share bytes with a dying input
 
 
 class Arrangements(NamedTuple):
@@ -68,7 +69,9 @@ def _for_micro(
         arena = candidate.expected if judge is None else _measured(judge, written, notes)
         peak = peak_bytes(reordered(graph, candidate.order))
         if arena is not None and (arena.total_bytes, peak) < least:
-            new = Arrangement(written, candidate.order, candidate.plan_status, arena, peak)
+            new = Arrangement(
+                written, candidate.order, candidate.plan_status, arena, peak, candidate.overlaps
+            )
             ranked.append(((arena.total_bytes, peak), candidate.changes, new))
     ranked.sort(key=lambda each: each[:2])
     better = [each[2] for each in ranked]

@@ -9,9 +9,13 @@ from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph
 from sizeup.memory import check_offsets, lifetimes
 from sizeup.memory.arena import Packing, pack
+from sizeup.memory.check import check_overlapping
+from sizeup.memory.liveness import Buffers
 from sizeup.memory.ordering import Ordering
+from sizeup.memory.overlapping import lowest, pack_overlapping, shared_results
+from sizeup.memory.search import find_order, reordered, telling
 from sizeup.memory.tflm import arena, planned
-from sizeup.rewrite.order import find_order, reordered, telling
+from sizeup.memory.tflm.overlap import overlaps
 from sizeup.rewrite.wishes import Wishes
 from sizeup.runtimes import Arena
 
@@ -28,11 +32,12 @@ class Candidate:
     expected: Arena
     plan_status: str | None = None
     note: str = ""  # what would make a better plan
+    overlaps: int = 0  # outputs that share bytes with a dying input
 
     @property
     def changes(self) -> int:
-        """How much it changes, to prefer the least of equals."""
-        return (self.order is not None) + (self.offsets is not None)
+        """How much it changes, to prefer the least of equals; what not every kernel bears counts most."""
+        return (self.order is not None) + (self.offsets is not None) + 3 * (self.overlaps > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ def search(graph: Graph, wishes: Wishes) -> Search:
         found.append(Candidate(order, None, _expected(reordered(graph, order))))
         if wishes.plan:
             found += _planned(graph, order, found[-1].expected, wishes)
+        if wishes.plan and wishes.overlap:
+            found += _overlapping(graph, order, found[-1].expected, wishes)
     return Search(tuple(found), ordering, better)
 
 
@@ -79,8 +86,8 @@ def _as_run(graph: Graph) -> Graph:
     return replace(graph, tensors=tensors)
 
 
-def _expected(graph: Graph, offsets: Sequence[int] | None = None) -> Arena:
-    found = arena(graph, offsets=offsets)
+def _expected(graph: Graph, offsets: Sequence[int] | None = None, *, overlap: bool = False) -> Arena:
+    found = arena(graph, offsets=offsets, overlap=overlap)
     return Arena(found.head_bytes, found.tail_bytes_64 or 0)
 
 
@@ -105,5 +112,31 @@ def plan_of(graph: Graph, wishes: Wishes) -> tuple[tuple[int, ...], Packing]:
         buffers, alignment=_ALIGNMENT, time_limit=wishes.time_limit, progress=telling(wishes.progress, "plan")
     )
     check_offsets(buffers, packing.offsets, alignment=_ALIGNMENT)
-    offsets = tuple(_ONLINE if buffer < 0 else int(packing.offsets[buffer]) for buffer in buffers.of_tensor)
-    return offsets, packing
+    return _of_tensors(buffers, packing), packing
+
+
+def _overlapping(
+    graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes: Wishes
+) -> list[Candidate]:
+    """A plan with overlaps, if one can need less than what is known already."""
+    ordered = reordered(graph, order)
+    head = planned(ordered)
+    allowed = overlaps(ordered, head)
+    if not allowed or without.head_bytes <= lowest(head.buffers, allowed):
+        return []
+    packing = pack_overlapping(
+        head.buffers,
+        allowed,
+        alignment=_ALIGNMENT,
+        time_limit=wishes.time_limit,
+        progress=telling(wishes.progress, "plan"),
+    )
+    check_overlapping(head.buffers, packing.offsets, allowed, alignment=_ALIGNMENT)
+    offsets = _of_tensors(head.buffers, packing)
+    expected = _expected(ordered, offsets, overlap=True)
+    shared = shared_results(head.buffers, packing.offsets, allowed)
+    return [Candidate(order, offsets, expected, packing.status, packing.note, len(shared))]
+
+
+def _of_tensors(buffers: Buffers, packing: Packing) -> tuple[int, ...]:
+    return tuple(_ONLINE if buffer < 0 else int(packing.offsets[buffer]) for buffer in buffers.of_tensor)

@@ -9,8 +9,8 @@ from sizeup.errors import RunFailed, WriteError
 from sizeup.formats import onnx
 from sizeup.graph import Graph
 from sizeup.memory.ordering import Ordering
+from sizeup.memory.search import find_order, moved, peak_bytes, reordered
 from sizeup.rewrite import files
-from sizeup.rewrite.order import find_order, moved, peak_bytes, reordered
 from sizeup.rewrite.result import Footprint, Optimized, Verification
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
 from sizeup.rewrite.wishes import Wishes
@@ -22,6 +22,10 @@ def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | 
     """Write the file with the least peak; the original where nothing is gained."""
     if wishes.cluster is not None or wishes.pack:
         raise WriteError(f"{source}: weights are clustered and packed in .tflite files only")
+    if wishes.overlap:
+        raise WriteError(
+            f"{source}: only TFLite Micro, which runs .tflite files, lets outputs overlap inputs"
+        )
     graph = onnx.load(source, bind=bind)
     from sizeup.formats.onnx.write import external_files, write
 

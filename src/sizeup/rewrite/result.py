@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sizeup.memory.tflm.overlap import LABEL
 from sizeup.runtimes import Arena
 
 
@@ -60,12 +61,18 @@ class Optimized:
     lower_bound_bytes: int | None = None  # no order has a lower peak
     planned: bool = False
     plan_status: str | None = None
+    overlaps: int = 0  # outputs that the plan lets share bytes with a dying input
     clustered_weights: int = 0
     cluster_values: int | None = None
     packed_weights: int = 0
     arena_is_measured: bool = False
     verification: Verification | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def kernels(self) -> str | None:
+        """The kernels that the plan holds for, where it does not hold for all."""
+        return LABEL if self.overlaps else None
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, the unit in every key."""
@@ -82,7 +89,12 @@ class Optimized:
                 "status": self.order_status,
                 "lower_bound_bytes": self.lower_bound_bytes,
             },
-            "plan": {"written": self.planned, "status": self.plan_status},
+            "plan": {
+                "written": self.planned,
+                "status": self.plan_status,
+                "overlaps": self.overlaps,
+                "kernels": self.kernels,
+            },
             "cluster": {"weights": self.clustered_weights, "values": self.cluster_values},
             "pack": {"weights": self.packed_weights},
             "arena_is_measured": self.arena_is_measured,

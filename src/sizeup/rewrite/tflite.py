@@ -11,10 +11,10 @@ from sizeup.formats.tflite import pack as code_books
 from sizeup.formats.tflite.write import external_files, rewrite, stored_plan, tensor_buffers
 from sizeup.graph import Graph
 from sizeup.memory.ordering import Ordering
+from sizeup.memory.search import moved, peak_bytes
 from sizeup.rewrite import files
 from sizeup.rewrite.arrange import arrangements
 from sizeup.rewrite.micro import predicted
-from sizeup.rewrite.order import moved, peak_bytes
 from sizeup.rewrite.result import Footprint, Optimized, Verification
 from sizeup.rewrite.twin import GAINS, random_weights
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
@@ -38,6 +38,7 @@ class _Work:
     ordering: Ordering | None = None
     has_better_order: bool = False  # than the order that came in
     plan_status: str | None = None
+    overlaps: int = 0  # outputs that share bytes with a dying input
     expected: Arena | None = None  # where nothing is measured
     twins: int | None = None  # different outputs with random weights, where that was tried
 
@@ -80,6 +81,7 @@ def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
         lower_bound_bytes=None if work.ordering is None else work.ordering.lower_bound_bytes,
         planned=work.plan_status is not None,
         plan_status=work.plan_status,
+        overlaps=work.overlaps,
         clustered_weights=work.clustered,
         cluster_values=wishes.cluster,
         packed_weights=work.packed,
@@ -170,6 +172,7 @@ def _arrange(work: _Work, wishes: Wishes) -> None:
         if twins != 0 and _accept(work, better.content):
             work.twins = twins
             work.order, work.plan_status = better.order, better.plan_status
+            work.overlaps = better.overlaps
             if work.judge is None:
                 work.expected = better.arena
             return

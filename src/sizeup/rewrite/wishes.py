@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sizeup.rewrite.order import Progress
+from sizeup.memory.search import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +18,4 @@ class Wishes:
     verify: bool = True
     time_limit: float = 10.0
     progress: Progress | None = None
+    overlap: bool = False  # outputs over dying inputs, as TFLite Micro's reference kernels bear it

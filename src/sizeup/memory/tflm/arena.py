@@ -38,6 +38,7 @@ class MicroArena:
     """
 
     head_bytes: int
+    live_bytes: int  # of it in use at once at the worst moment: no plan without overlaps has a smaller head
     tail_bytes_64: int | None
     tail_bytes_32: int | None
     unknown: str  # why the tail is not known; empty where it is
@@ -74,6 +75,7 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
     unknown = _unknown(graphs)
     return MicroArena(
         head_bytes=max(map(sum, zip(found, buffers.size.tolist(), strict=True)), default=0),
+        live_bytes=int(buffers.live_bytes().max()),
         tail_bytes_64=None if unknown else tail_bytes(graphs, PYTHON_PACKAGE, offline),
         tail_bytes_32=None if unknown else tail_bytes(graphs, FIRMWARE, offline),
         unknown=unknown,

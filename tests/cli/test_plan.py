@@ -1,0 +1,158 @@
+"""`sizeup plan`, and pictures, as their users meet them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sizeup
+
+pytestmark = pytest.mark.extras
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sizeup", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment},
+        check=False,
+    )
+
+
+@pytest.fixture
+def two_branches(tmp_path: Path) -> Path:
+    """A file whose order matters."""
+    from rewrite.test_branches import branches  # it needs LiteRT, and this file is read without
+
+    path = tmp_path / "branches.tflite"
+    path.write_bytes(branches())
+    return path
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    return [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+
+def test_the_verdict_comes_first_then_the_peak_then_the_places(shared: Path) -> None:
+    shown = lines(run("plan", shared / "models/swiftnet_vww_uint8.tflite"))
+    assert shown[0] == "swiftnet_vww_uint8 (tflite)"
+    assert shown[1].startswith("arena 301,056 B instead of at least 351,232 B as given (-14.3 %);")
+    assert "proven: no plan needs less" in " ".join(shown[1:3])
+    text = " ".join(shown)
+    assert "peak 351,232 B as given, 301,056 B in step" in text
+    assert "operators moved; no order has a lower peak" in text
+    assert "as shipped 376,320 B planned by TFLite Micro" in text
+    assert text.index("at the peak share tensor") < text.index("offset size steps tensor")
+    assert "150,528 B 50.0 % input" in text
+    assert "-o FILE.csv keeps every tensor" in shown[-1]
+
+
+def test_more_places_are_shown_when_asked_for(shared: Path) -> None:
+    model = shared / "models/mlperf_kws_int8.tflite"
+    few, all_of_them = (lines(run("plan", model, "--top", top)) for top in ("3", "500"))
+    assert few[-1].startswith("and 10 smaller ones")
+    assert len(all_of_them) == len(few) + 10 - 1
+
+
+def test_nothing_to_gain_is_said_plainly(shared: Path) -> None:
+    shown = " ".join(lines(run("plan", shared / "models/mlperf_kws_int8.tflite")))
+    assert "arena 16,000 B; nothing to gain over the order as given, proven: no plan needs less" in shown
+
+
+def test_a_better_plan_than_the_interpreters_own_is_something_to_gain(shared: Path) -> None:
+    shown = " ".join(lines(run("plan", shared / "models/mlperf_vww96_int8.tflite")))
+    assert "arena 55,296 B in the order as given, less than TFLite Micro finds by itself; proven" in shown
+    assert "73,728 B planned by TFLite Micro" in shown
+    assert "nothing to gain" not in shown
+
+
+def test_branches_are_planned_in_every_output(two_branches: Path, tmp_path: Path) -> None:
+    done = run("plan", two_branches, "--json", "-o", tmp_path / "plan.csv", "-o", tmp_path / "plan.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert (
+        found
+        == json.loads((tmp_path / "plan.json").read_text("utf-8"))
+        == sizeup.plan(two_branches).to_dict()
+    )
+    assert (found["peak"]["given_bytes"], found["peak"]["bytes"], found["arena"]["bytes"]) == (
+        2_100,
+        1_110,
+        1_110,
+    )
+    assert found["arena"]["status"] == "optimal"
+    with (tmp_path / "plan.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["name"]: int(row["offset"]) for row in csv.DictReader(file)}
+    assert rows == {each["name"]: each["offset"] for each in found["tensors"]}
+    as_given = json.loads(run("plan", two_branches, "--json", "--no-reorder", "--alignment", "16").stdout)
+    assert as_given["order"] == {
+        "moved_ops": 0,
+        "status": None,
+        "lower_bound_bytes": None,
+        "ops": [0, 1, 2, 3, 4],
+    }
+    assert as_given["arena"]["bytes"] == 1008 + 1008 + 112
+
+
+@pytest.mark.parametrize("verb", ["plan", "analyze"])
+def test_pictures_are_drawn_beside_the_usual_output(two_branches: Path, tmp_path: Path, verb: str) -> None:
+    done = run(verb, two_branches, "--plot", tmp_path / "a.png", "--plot", tmp_path / "a.svg")
+    assert done.stdout == run(verb, two_branches).stdout != ""
+    assert done.stderr == ""
+    assert (tmp_path / "a.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert b"<svg" in (tmp_path / "a.svg").read_bytes()[:1000]
+
+
+@pytest.mark.parametrize("verb", ["plan", "analyze"])
+def test_what_cannot_be_drawn_is_one_line_and_code_2_before_any_work(tmp_path: Path, verb: str) -> None:
+    missing = tmp_path / "there is no such model.tflite"
+    done = run(verb, missing, "--plot", tmp_path / "a.gif")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        f"sizeup: {tmp_path / 'a.gif'}: pictures are drawn as .png, .svg; give it one of these endings"
+    ]
+    hidden = tmp_path / "sitecustomize.py"
+    hidden.write_text("import sys; sys.modules['matplotlib'] = None")
+    done = run(verb, missing, "--plot", tmp_path / "a.png", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == ["sizeup: a picture needs matplotlib: pip install 'sizeup[plot]'"]
+
+
+def test_other_faults_are_one_line_with_their_code(shared: Path, tmp_path: Path) -> None:
+    model = shared / "models/mlperf_kws_int8.tflite"
+    for arguments in (
+        ("plan", tmp_path / "no.tflite"),
+        ("plan", model, "-o", tmp_path / "plan.txt"),
+        ("plan", model, "-o", tmp_path / "nowhere" / "plan.csv"),
+        ("plan", model, "--plot", tmp_path / "nowhere" / "plan.png"),
+    ):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert len(done.stderr.splitlines()) == 1
+    assert run("plan", model, "--alignment", "0").returncode == 2
+
+
+def test_sizes_that_depend_on_data_end_with_code_3(tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["y"])], "found", [x], [y])
+    onnx.save(helper.make_model(graph), tmp_path / "found.onnx")
+    done = run("plan", tmp_path / "found.onnx")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "the sizes of 1 tensors depend on data: 'y'" in done.stderr
+    done = run("analyze", tmp_path / "found.onnx", "--plot", tmp_path / "found.png")
+    assert done.returncode == 0
+    assert (tmp_path / "found.png").exists()

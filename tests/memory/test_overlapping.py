@@ -1,0 +1,179 @@
+"""Packing buffers of which some may overlap, against every packing there is and a judge of its own."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sizeup.errors import InvalidPlan
+from sizeup.memory.check import Overlap, check_offsets, check_overlapping
+from sizeup.memory.liveness import Buffers
+from sizeup.memory.overlapping import lowest, pack_overlapping, shared_results
+
+
+def buffers_of(*rows: tuple[int, int, int]) -> Buffers:
+    """Buffers of a size, a first and a last step."""
+    size, first, last = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    return Buffers(size, first, last, ((),) * len(rows), (), int(last.max()) + 1)
+
+
+CHAIN = buffers_of((64, 0, 0), (96, 0, 1), (64, 1, 1))
+LEAVES = [Overlap(0, 1, 48), Overlap(1, 2, 16)]
+
+
+def test_outputs_follow_their_inputs_through_memory() -> None:
+    """The last 64 at the bottom, the 96 before them from 16 on, the first 64 from 16 + 48 on."""
+    found = pack_overlapping(CHAIN, LEAVES, alignment=16)
+    assert (found.height, found.lower_bound, found.status) == (128, 128, "optimal")
+    assert shared_results(CHAIN, found.offsets, LEAVES) == {1, 2}
+    assert pack_overlapping(CHAIN, [], alignment=16).height == 160
+
+
+def test_a_distance_is_rounded_up_to_the_alignment() -> None:
+    pair = buffers_of((64, 0, 0), (64, 0, 0))
+    assert pack_overlapping(pair, [Overlap(0, 1, 17)], alignment=16).height == 96
+    assert pack_overlapping(pair, [Overlap(0, 1, 17)], alignment=1).height == 81
+    assert pack_overlapping(pair, [Overlap(0, 1, -3)], alignment=16).height == 64
+
+
+def test_in_place_is_at_one_address_or_apart() -> None:
+    pair = buffers_of((64, 0, 0), (64, 0, 0))
+    leave = Overlap(0, 1, 0, in_place=True)
+    found = pack_overlapping(pair, [leave])
+    assert (found.height, found.offsets) == (64, (0, 0))
+    check_overlapping(pair, [0, 64], [leave])
+    for near in ([16, 0], [0, 16]):
+        with pytest.raises(InvalidPlan, match="share bytes"):
+            check_overlapping(pair, near, [leave])
+
+
+def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First fit takes 9, the best of all packings 8, and no operator covers more than 7."""
+    rows = buffers_of((6, 0, 0), (4, 0, 1), (4, 1, 2))
+    leaves = [Overlap(0, 1, 1), Overlap(1, 2, 2)]
+    assert pack_overlapping(rows, leaves).height == least_height(rows, leaves) == 8
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    found = pack_overlapping(rows, leaves)
+    assert (found.height, found.lower_bound, found.status, found.method) == (9, 7, "feasible", "first fit")
+    assert "sizeup[solve]" in found.note
+
+
+# The judge
+
+
+def test_what_is_not_allowed_is_caught() -> None:
+    check_overlapping(CHAIN, [64, 16, 0], LEAVES, alignment=16)
+    with pytest.raises(InvalidPlan, match="begins 32 behind 1, not 48"):
+        check_overlapping(CHAIN, [48, 16, 0], LEAVES)
+    with pytest.raises(InvalidPlan, match="begins 0 behind 2, not 16"):
+        check_overlapping(CHAIN, [96, 0, 0], LEAVES)
+    with pytest.raises(InvalidPlan, match="share bytes while both are in use"):
+        check_overlapping(CHAIN, [64, 16, 0], LEAVES[:1])
+    with pytest.raises(InvalidPlan, match="not a multiple of 16"):
+        check_overlapping(CHAIN, [72, 16, 0], LEAVES, alignment=16)
+    with pytest.raises(InvalidPlan, match="2 offsets for 3 buffers"):
+        check_overlapping(CHAIN, [64, 16], LEAVES)
+
+
+def test_an_input_that_is_needed_later_is_never_shared() -> None:
+    longer = buffers_of((64, 0, 1), (96, 0, 1), (64, 1, 1))
+    with pytest.raises(InvalidPlan, match="0 is needed after 1 is made"):
+        check_overlapping(longer, [64, 16, 200], LEAVES)
+
+
+# Any packing at all
+
+SIZES = st.integers(1, 4)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Buffers, list[Overlap]]:
+    """Up to five buffers, and leave for pairs of which one begins where the other ends."""
+    rows = []
+    for _ in range(draw(st.integers(1, 5))):
+        first = draw(st.integers(0, 3))
+        rows.append((draw(SIZES), first, draw(st.integers(first, 3))))
+    pairs = [
+        (source, result)
+        for source, result in itertools.permutations(range(len(rows)), 2)
+        if rows[source][2] == rows[result][1] and rows[source][1] < rows[result][1]
+    ]
+    leaves = []
+    for source, result in pairs:
+        if draw(st.booleans()):
+            distance = draw(st.integers(-rows[source][0], rows[result][0]))
+            in_place = draw(st.integers(0, 4)) == 0
+            leaves.append(Overlap(source, result, 0 if in_place else distance, in_place))
+    results = [leave.result for leave in leaves]
+    # As kernels do it: one output at each step has inputs that it may overlap.
+    kept = [
+        leave
+        for leave in leaves
+        if all(rows[leave.result][1] != rows[o][1] or o == leave.result for o in results)
+    ]
+    return buffers_of(*rows), kept
+
+
+def least_height(buffers: Buffers, leaves: list[Overlap]) -> int:
+    """By trying all offsets: two buffers in use at once share bytes only as a leave says."""
+    sizes, count = buffers.size.tolist(), len(buffers)
+    leave_of = {(leave.source, leave.result): leave for leave in leaves}
+    for height in range(max(sizes), sum(sizes) + 1):
+        for offsets in itertools.product(*(range(height - size + 1) for size in sizes)):
+            if all(
+                _is_fine(buffers, offsets, a, b, leave_of) for a, b in itertools.combinations(range(count), 2)
+            ):
+                return height
+    raise AssertionError("one after the other is a packing")
+
+
+def _is_fine(
+    buffers: Buffers, offsets: tuple[int, ...], a: int, b: int, leave_of: dict[tuple[int, int], Overlap]
+) -> bool:
+    if buffers.last[a] < buffers.first[b] or buffers.last[b] < buffers.first[a]:
+        return True
+    bytes_of = [set(range(offsets[each], offsets[each] + int(buffers.size[each]))) for each in (a, b)]
+    if bytes_of[0].isdisjoint(bytes_of[1]):
+        return True
+    leave = leave_of.get((a, b)) or leave_of.get((b, a))
+    if leave is None:
+        return False
+    behind = offsets[leave.source] - offsets[leave.result]
+    return behind == 0 if leave.in_place else behind >= leave.distance
+
+
+@given(problems())
+@settings(max_examples=120, deadline=None)
+def test_small_packings_are_the_lowest_of_all(problem: tuple[Buffers, list[Overlap]]) -> None:
+    buffers, leaves = problem
+    found = pack_overlapping(buffers, leaves, time_limit=5.0)
+    check_overlapping(buffers, found.offsets, leaves)
+    assert found.height == least_height(buffers, leaves)
+    assert found.status == "optimal"
+    assert lowest(buffers, leaves) <= found.height
+
+
+@given(problems(), st.integers(0, 4), st.integers(1, 3))
+@settings(deadline=None)
+def test_without_leave_the_judge_is_as_strict_as_the_one_of_plain_plans(
+    problem: tuple[Buffers, list[Overlap]], moved: int, by: int
+) -> None:
+    buffers, _ = problem
+    offsets = list(pack_overlapping(buffers, [], time_limit=5.0).offsets)
+    check_offsets(buffers, offsets)
+    offsets[moved % len(offsets)] += by
+    assert _passes(check_offsets, buffers, offsets) == _passes(check_overlapping, buffers, offsets, [])
+
+
+def _passes(judge: Callable[..., None], *arguments: object) -> bool:
+    try:
+        judge(*arguments)
+    except InvalidPlan:
+        return False
+    return True

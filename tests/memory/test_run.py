@@ -1,0 +1,93 @@
+"""Memory as a run held it, on graphs that are counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memory.memory_graphs import BYTE
+from sizeup.dtypes import precision
+from sizeup.errors import InvalidGraph
+from sizeup.graph import Constant, Graph, GraphBuilder, Run, check
+from sizeup.memory import overview, usage
+
+
+def _written_over(run: Run | None) -> Graph:
+    """y = abs(x); y = neg(y) in place; a = y[:2]; out = a + y."""
+    builder = GraphBuilder("written", "torch")
+    x = builder.input("x", (10,), BYTE)
+    y, again, few, out = (
+        builder.tensor(name, (size,), BYTE)
+        for name, size in [("y", 10), ("again", 10), ("few", 2), ("out", 3)]
+    )
+    builder.op("abs", [x], [y])
+    builder.op("neg", [y], [again])
+    builder.op("view", [again], [few])
+    builder.op("add", [few], [out])
+    builder.outputs.append(out)
+    builder.run = run
+    return builder.freeze()
+
+
+def test_one_storage_is_one_buffer_for_as_long_as_it_was_held() -> None:
+    found = usage(_written_over(Run((0, 1, 1, 1, 2), (3, 3, 3))), as_run=True)
+    assert found.live_bytes.tolist() == [20, 20, 20, 23]
+    assert [(each.name, each.bytes) for each in found.held] == [("x", 10), ("y", 10), ("out", 3)]
+    assert found.buffers.of_tensor == (0, 1, 1, 1, 2)
+
+
+def test_where_nothing_is_known_of_deaths_the_last_use_counts() -> None:
+    graph = _written_over(Run((0, 1, 1, 2, 3), ()))
+    # What was given stays with the caller; the copy of a few numbers is a storage of its own.
+    assert usage(graph, as_run=True).live_bytes.tolist() == [20, 20, 22, 15]
+
+
+def test_a_storage_is_there_for_every_operator_that_uses_it() -> None:
+    told_too_early = _written_over(Run((0, 1, 1, 1, 2), (0, 0, 0)))
+    assert usage(told_too_early, as_run=True).live_bytes.tolist() == [20, 20, 20, 23]
+
+
+def test_only_the_report_speaks_of_the_run() -> None:
+    graph = _written_over(Run((0, 1, 1, 1, 2), (3, 3, 3)))
+    assert overview(graph).usage.peak_bytes == 23
+    assert usage(graph).live_bytes.tolist() == usage(replace(graph, run=None)).live_bytes.tolist()
+
+
+def test_what_lies_in_a_constant_is_no_memory_of_the_run() -> None:
+    builder = GraphBuilder("buffer", "torch")
+    x = builder.input("x", (10,), BYTE)
+    counter = builder.tensor("counter", (4,), BYTE, Constant("buffer"))
+    one_more, out = builder.tensor("one more", (4,), BYTE), builder.tensor("out", (10,), BYTE)
+    builder.op("add", [counter], [one_more])
+    builder.op("abs", [x], [out])
+    builder.outputs.append(out)
+    builder.run = Run((0, 1, 1, 2), (1, 1, 1))
+    assert usage(builder.freeze(), as_run=True).live_bytes.tolist() == [10, 20]
+
+
+def test_a_workspace_is_named_after_its_operator_and_follows_the_precision() -> None:
+    builder = GraphBuilder("pooling", "torch")
+    numbers = precision("fp32")
+    x = builder.input("x", (1, 64, 56, 56), numbers)
+    w = builder.tensor("w", (32, 64, 3, 3), numbers, Constant("parameter"))
+    y = builder.tensor("y", (1, 32, 54, 54), numbers)
+    attrs = {"groups": 1, "kernel": (3, 3), "out_channels": 32}
+    builder.op("conv", [x, w], [y], attrs, source="aten.conv2d", name="conv2d")
+    builder.outputs.append(y)
+    builder.run = Run((0, -1, 1), (0, 0), threads=2)
+    graph = builder.freeze()
+    # Copies of input, filter and result in oneDNN's layout, before there is an output.
+    given, weight, made = 64 * 56 * 56 * 4, 32 * 64 * 9 * 4, 32 * 54 * 54 * 4
+    found = usage(graph, as_run=True)
+    assert found.peak_bytes == given + (given + weight + made)
+    assert found.held[1].name == "x"
+    assert (found.held[0].name, found.held[0].bytes) == ("workspace of conv2d", given + weight)
+    assert usage(graph, as_run=True, precision=precision("fp16")).peak_bytes == found.peak_bytes // 2
+
+
+def test_a_run_of_other_tensors_is_refused() -> None:
+    graph = _written_over(None)
+    for run in (Run((0, 1), (1, 1)), Run((0, 1, 1, 1, 2), (3,))):
+        with pytest.raises(InvalidGraph, match="the run that is told of"):
+            check(replace(graph, run=run))
