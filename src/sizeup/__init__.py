@@ -12,15 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.api import analyze, count, explain, load, load_rules, optimize, plan
+    from sizeup.api import analyze, count, explain, load, load_rules, measure, optimize, plan
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, Graph, GraphBuilder
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.explain import Explanation
+    from sizeup.report.measured import Measured
     from sizeup.report.plan import Plan
     from sizeup.rewrite import Optimized
+    from sizeup.targets import Device, Runtime, Target, devices, target
 
     __version__: str
 
@@ -29,50 +31,64 @@ if TYPE_CHECKING:
 _HOMES = {
     "Call": "ops",
     "Cost": "cost",
+    "Device": "targets",
     "Dim": "graph",
     "Explanation": "report.explain",
     "Graph": "graph",
     "GraphBuilder": "graph",
     "Incomplete": "errors",
+    "Measured": "report.measured",
     "LoadError": "errors",
     "OpRule": "ops",
     "Optimized": "rewrite",
     "Plan": "report.plan",
     "Report": "report",
+    "Runtime": "targets",
     "SizeupError": "errors",
+    "Target": "targets",
     "analyze": "api",
     "count": "api",
+    "devices": "targets",
     "explain": "api",
     "load": "api",
     "load_rules": "api",
+    "measure": "api",
     "op_rule": "ops",
     "optimize": "api",
     "plan": "api",
+    "target": "targets",
 }
 
 __all__ = [
     "Call",
     "Cost",
+    "Device",
     "Dim",
     "Explanation",
     "Graph",
     "GraphBuilder",
     "Incomplete",
     "LoadError",
+    "Measured",
     "OpRule",
     "Optimized",
     "Plan",
     "Report",
+    "Runtime",
     "SizeupError",
+    "Target",
     "__version__",
     "analyze",
     "count",
+    "devices",
     "explain",
     "load",
     "load_rules",
+    "measure",
     "op_rule",
     "optimize",
     "plan",
+    "target",
 ]
 
 

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,6 +22,7 @@ from sizeup.report.plan import Plan
 
 if TYPE_CHECKING:
     from sizeup.memory import Progress
+    from sizeup.report.measured import Measured
     from sizeup.rewrite import Optimized
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
@@ -147,6 +148,34 @@ def optimize(
 
     wishes = rewrite.Wishes(reorder, plan, cluster, pack, verify, time_limit, progress, overlap)
     return rewrite.optimize(Path(source), Path(out), wishes, bind)
+
+
+def measure(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    runtime: str | None = None,
+    threads: int = 1,
+    seconds: float = 3.0,
+    profile: bool = True,
+    progress: Callable[[int, float], None] | None = None,
+) -> Measured:
+    """Run a model on this machine, in a process of its own, and say how long it takes.
+
+    The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
+    the format. Random inputs, random weights where code is named without any. `profile` asks the runtime for
+    the times of its kernels. Raises RunFailed where it does not run the model.
+    """
+    from sizeup import runtimes
+    from sizeup.report.measured import Measured
+
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
+    given = runtimes.Given(source, inputs, kwargs, bind)
+    timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
+    return Measured(graph.name or "model", graph.format, timing, cost.count(graph))
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:

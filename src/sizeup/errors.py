@@ -13,6 +13,7 @@ SizeupError
 ├── WriteError
 ├── RunFailed
 ├── RuleError
+├── TargetError
 └── Incomplete
 
 A message says where, what, and what to do. The command line shows none of them as a traceback.
@@ -83,6 +84,10 @@ class RunFailed(SizeupError):
 
 class RuleError(SizeupError):
     """An operator's rule could not be registered, or failed on an operator that it claims."""
+
+
+class TargetError(SizeupError):
+    """A device or a runtime is not known, or a file that describes one breaks the rules for such files."""
 
 
 class Incomplete(SizeupError):

@@ -29,6 +29,18 @@ def size(value: float) -> str:
     return _scaled(value, 1024, _BYTE_SUFFIXES)
 
 
+def duration(seconds: float) -> str:
+    """A time for people, three significant digits: 0.00123 -> '1.23 ms'."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= 0.9995 * scale:
+            return (
+                f"{seconds / scale:.3g} {unit}"
+                if seconds < 999.5 * scale
+                else f"{seconds / scale:,.0f} {unit}"
+            )
+    return f"{seconds * 1e9:.3g} ns"
+
+
 def share(part: float, whole: float) -> str:
     """A part of a whole in percent; empty where there is no whole."""
     return f"{100 * part / whole:.1f} %" if whole else ""

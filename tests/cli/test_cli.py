@@ -17,6 +17,7 @@ from blessed import assert_golden
 from sizeup.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
+VERBS = ("analyze", "devices", "explain", "measure", "ops", "optimize", "plan")
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,11 @@ def opaque(shared: Path) -> Path:
 def test_alone_it_says_what_to_type(run: Run) -> None:
     ended = run()
     assert ended.code == 0
-    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 5
+    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 6
     assert max(map(len, ended.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("verb", [[], ["analyze"], ["explain"], ["ops"]], ids=str)
+@pytest.mark.parametrize("verb", [[], *([name] for name in VERBS)], ids=str)
 def test_help_has_an_example(run: Run, verb: list[str]) -> None:
     ended = run(*verb, "--help")
     assert ended.code == 0

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup.report.text import plain
+from sizeup.units import duration
 
 
 class _Output(Console):
@@ -64,3 +65,14 @@ def searching(text: str, seconds: float) -> Iterator[Callable[[str, int, int], N
                 bar.update(task, description=bounds, completed=bar.tasks[-1].elapsed or 0)
 
             yield show
+
+
+@contextlib.contextmanager
+def timing(text: str) -> Iterator[Callable[[int, float], None] | None]:
+    """As `busy`, with a way to show how many runs there were and the fastest of them."""
+    with contextlib.redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield None
+            return
+        with Console(stderr=True).status(text) as status:
+            yield lambda runs, least: status.update(f"{text}: {runs:,} runs, {duration(least)} at best")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.report.table import table_text
+from sizeup.report.table import shortened, table_text
 from sizeup.report.text import headline, plain, receipt, title
 from sizeup.report.view import By, View, view
 
@@ -82,3 +84,17 @@ def _print_receipt(report: Report, console: Console) -> None:
 def print_table(console: Console, shown: View) -> None:
     """Print the rows of a view with as many columns as there is room for."""
     console.print(table_text(shown, console.width, console.options.ascii_only), soft_wrap=True)
+
+
+def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Figures to the right, then names in the room that is left, cut in their middle."""
+    widths = [max(cell_len(row[place]) for row in (titles, *rows)) for place in range(len(titles) - 1)]
+    room = max(console.width - sum(widths) - 2 * len(widths) - 2, _LEAST_ROOM)
+    dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
+    names = shortened([plain(row[-1]) for row in rows], room, dots)
+    for row, name, style in [
+        (titles, titles[-1], "cyan"),
+        *((r, n, "") for r, n in zip(rows, names, strict=True)),
+    ]:
+        line = "".join(f"  {cell:>{width}}" for cell, width in zip(row, widths, strict=False))
+        console.print(Text(f"{line}  {name}", style=style), soft_wrap=True)

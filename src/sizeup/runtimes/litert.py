@@ -1,12 +1,16 @@
-"""LiteRT's interpreter with its own kernels; runs in a process of its own only."""
+"""LiteRT's interpreter; runs in a process of its own only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from sizeup.runtimes.process import Array, Sample
+from sizeup.runtimes.process import Array, Sample, load_samples
+from sizeup.runtimes.stopwatch import Kernel
 
 
 def execute(model: str, samples: Sequence[Sample]) -> list[list[Array]]:
@@ -14,14 +18,58 @@ def execute(model: str, samples: Sequence[Sample]) -> list[list[Array]]:
 
     Delegates regroup operators, and then round otherwise: two orders of one network would seem to differ.
     """
-    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    interpreter = Interpreter(model_path=model, num_threads=1, experimental_op_resolver_type=plain)
-    interpreter.allocate_tensors()
-    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
+    interpreter = _interpreter(model, threads=1, delegate=False)
     found = []
     for sample in samples:
-        for detail, each in zip(inputs, sample, strict=True):
-            interpreter.set_tensor(detail["index"], each)
+        _set(interpreter, sample)
         interpreter.invoke()
+        outputs = interpreter.get_output_details()
         found.append([interpreter.get_tensor(detail["index"]).copy() for detail in outputs])
     return found
+
+
+def timer(folder: Path, settings: Mapping[str, Any]) -> _Timer:
+    """The model with XNNPACK's kernels where it has them, or with plain ones alone."""
+    return _Timer(folder, settings)
+
+
+class _Timer:
+    version = version("ai-edge-litert")
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self._interpreter = _interpreter(settings["model"], settings["threads"], settings["delegate"])
+        for sample in load_samples(folder / "inputs.npz"):
+            self._resize(sample)
+            _set(self._interpreter, sample)
+
+    def _resize(self, sample: Sample) -> None:
+        """A file with free dimensions is run at the sizes that were asked for."""
+        details = self._interpreter.get_input_details()
+        changed = [
+            (detail["index"], each.shape)
+            for detail, each in zip(details, sample, strict=True)
+            if tuple(detail["shape"]) != each.shape
+        ]
+        for index, shape in changed:
+            self._interpreter.resize_tensor_input(index, shape)
+        if changed:
+            self._interpreter.allocate_tensors()
+
+    def invoke(self) -> None:
+        self._interpreter.invoke()
+
+    def profile(self, _runs: int) -> list[Kernel]:
+        """Nothing: its package for Python gives no times of single operators."""
+        return []
+
+
+def _interpreter(model: str, threads: int, delegate: bool) -> Any:
+    resolver = OpResolverType.AUTO if delegate else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    made = Interpreter(model_path=model, num_threads=threads, experimental_op_resolver_type=resolver)
+    made.allocate_tensors()
+    return made
+
+
+def _set(interpreter: Any, sample: Sample) -> None:
+    for detail, each in zip(interpreter.get_input_details(), sample, strict=True):
+        interpreter.set_tensor(detail["index"], each)

@@ -1,23 +1,83 @@
-"""ONNX Runtime on the CPU, the graph run as it is written; runs in a process of its own only."""
+"""ONNX Runtime on the CPU; runs in a process of its own only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 
-from sizeup.runtimes.process import Array, Sample
+from sizeup.runtimes.process import Array, Sample, load_samples
+from sizeup.runtimes.stopwatch import Kernel
+
+_LEVELS = onnxruntime.GraphOptimizationLevel
 
 
 def execute(model: str, samples: Sequence[Sample]) -> list[list[Array]]:
     """The outputs for each sample, without rewriting that could round two orders differently."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = _session(model, _LEVELS.ORT_DISABLE_ALL, 1)
     names = [each.name for each in session.get_inputs()]
     return [
         [np.asarray(each) for each in session.run(None, dict(zip(names, sample, strict=True)))]
         for sample in samples
     ]
+
+
+def timer(folder: Path, settings: Mapping[str, Any]) -> _Timer:
+    """The model as ONNX Runtime runs it by default: rewritten as far as it can."""
+    return _Timer(folder, settings)
+
+
+class _Timer:
+    version = onnxruntime.__version__
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self._folder, self._settings = folder, settings
+        (sample,) = load_samples(folder / "inputs.npz") or [[]]
+        self._session = _session(settings["model"], _LEVELS.ORT_ENABLE_ALL, settings["threads"])
+        self._names = [each.name for each in self._session.get_inputs()]
+        self._feed = dict(zip(self._names, sample, strict=True))
+
+    def invoke(self) -> None:
+        self._session.run(None, self._feed)
+
+    def profile(self, runs: int) -> list[Kernel]:
+        """From a second session: a profile costs time."""
+        session = _session(
+            self._settings["model"],
+            _LEVELS.ORT_ENABLE_ALL,
+            self._settings["threads"],
+            str(self._folder / "profile"),
+        )
+        for _ in range(runs + 1):
+            session.run(None, self._feed)
+        return kernels_of(Path(session.end_profiling()), skipped_runs=1)
+
+
+def _session(model: str, level: Any, threads: int, profile: str = "") -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.enable_profiling = bool(profile)
+    if profile:
+        options.profile_file_prefix = profile
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def kernels_of(trace: Path, skipped_runs: int = 0) -> list[Kernel]:
+    """The kernels in a profile that ONNX Runtime wrote, each with its fastest time over the runs."""
+    events = json.loads(trace.read_text("utf-8"))
+    ran: dict[str, list[float]] = defaultdict(list)
+    kinds: dict[str, str] = {}
+    for event in events:
+        name, arguments = event.get("name", ""), event.get("args", {})
+        if event.get("cat") == "Node" and name.endswith("_kernel_time"):
+            node = name.removesuffix("_kernel_time")
+            ran[node].append(event["dur"] * 1e-6)
+            kinds[node] = arguments.get("op_name", "")
+    return [Kernel(node, kinds[node], min(times[skipped_runs:] or times)) for node, times in ran.items()]

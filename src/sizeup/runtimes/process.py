@@ -96,14 +96,14 @@ def run(
         else:
             path = Path(model)
         said = _work(library, runtime, path.absolute(), samples, folder, timeout)
-        return Run(runtime, _loaded(folder / "outputs.npz"), _arena(said))
+        return Run(runtime, tuple(map(tuple, load_samples(folder / "outputs.npz"))), _arena(said))
 
 
 def _work(
     library: Library, runtime: str, model: Path, samples: Sequence[Sample], folder: Path, timeout: float
 ) -> str:
     """Let a process of its own do it; returns what was said on the way."""
-    _save(folder / "inputs.npz", samples)
+    save_samples(folder / "inputs.npz", samples)
     command = [sys.executable, "-m", "sizeup.runtimes.worker", runtime, str(model), str(folder)]
     try:
         done = subprocess.run(
@@ -111,25 +111,26 @@ def _work(
             capture_output=True,
             timeout=timeout,
             check=False,
-            env=_environment(),
+            env=environment(),
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"{library.title} took longer than {timeout:g} s on {model.name}") from error
     said = done.stderr.decode(errors="replace")
     if done.returncode:
-        raise RunFailed(f"{library.title} {_reason(done.returncode, runtime, folder, said)}")
+        raise RunFailed(f"{library.title} {reason_of(done.returncode, runtime, folder, said)}")
     return said
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Ours, with the folder that sizeup was imported from, also where that is no installed one."""
     home = str(Path(__file__).resolve().parents[2])
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([home, known] if known else [home])}
 
 
-def _reason(code: int, runtime: str, folder: Path, said: str) -> str:
+def reason_of(code: int, runtime: str, folder: Path, said: str) -> str:
+    """Why a process that ran a model ended as it did, in words that follow the runtime's name."""
     if code < 0:
         return f"crashed ({signal.Signals(-code).name})"
     told = folder / "error.txt"
@@ -140,20 +141,22 @@ def _reason(code: int, runtime: str, folder: Path, said: str) -> str:
     return f"does not run it: {' '.join(reason.split())[:_LONGEST_REASON]}"
 
 
-def _save(path: Path, samples: Sequence[Sample]) -> None:
+def save_samples(path: Path, samples: Sequence[Sample]) -> None:
+    """Leave samples where the other process finds them."""
     arrays = {
         f"{index}.{place}": each for index, sample in enumerate(samples) for place, each in enumerate(sample)
     }
     np.savez(path, allow_pickle=False, **arrays)
 
 
-def _loaded(path: Path) -> tuple[tuple[Array, ...], ...]:
+def load_samples(path: Path) -> list[list[Array]]:
+    """What `save_samples` left: one list of arrays a sample."""
     found: dict[int, dict[int, Array]] = {}
     with np.load(path, allow_pickle=False) as file:
         for key in file.files:
             index, _, place = key.partition(".")
             found.setdefault(int(index), {})[int(place)] = file[key]
-    return tuple(tuple(found[index][place] for place in sorted(found[index])) for index in sorted(found))
+    return [[found[index][place] for place in sorted(found[index])] for index in sorted(found)]
 
 
 def _arena(said: str) -> Arena | None:

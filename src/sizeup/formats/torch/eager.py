@@ -114,7 +114,7 @@ def _attempt(
 ) -> Graph:
     builder = GraphBuilder(name, "torch")
     recorder = Recorder(builder, mode)
-    device, dtype = _home(module)
+    device, dtype = home_of(module)
     args, kwargs = prepare(given, device, dtype, mode)
     for label, tensor in named_leaves(module.forward, (args, kwargs)):
         identity = builder.input(label, tuple(tensor.shape), dtype_of(tensor.dtype))
@@ -165,7 +165,7 @@ def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
             return module
 
 
-def _home(module: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
+def home_of(module: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
     """Where a plain shape's tensor should live, and its number type: those of the first parameters."""
     device, dtype = torch.device("cpu"), None
     for place, parameter in enumerate(module.parameters()):

@@ -18,7 +18,7 @@ from torch.export.graph_signature import InputKind
 
 from sizeup.errors import CorruptModel, LoadError, UnboundDimension
 from sizeup.formats.torch.eager import fake_mode
-from sizeup.formats.torch.inputs import empty, is_shape, plain_shape
+from sizeup.formats.torch.inputs import Arguments, empty, is_shape, plain_shape
 from sizeup.formats.torch.record import Recorder
 from sizeup.formats.torch.translate import dtype_of
 from sizeup.graph import Graph, GraphBuilder, Role
@@ -52,6 +52,25 @@ def record_program(
     # A program lets go of a value after its last use; what this replay holds is no measure of that.
     builder.run = recorder.holders.run(len(builder.tensors), deaths=False)
     return builder.freeze()
+
+
+def with_arguments(
+    program: ExportedProgram, inputs: Any, bind: Mapping[str, int]
+) -> tuple[torch.nn.Module, Arguments]:
+    """A program as a module that runs, and zeros of the sizes that it is to be run on."""
+    _check_targets(program)
+    shapes = _shapes(program, inputs, bind)
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    flat: list[Any] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            value = values.get(spec.arg.name)
+            if isinstance(value, torch.Tensor):
+                flat.append(empty(shapes[spec.arg.name], torch.device("cpu"), value.dtype, None))
+            else:
+                flat.append(getattr(spec.arg, "value", value))
+    args, kwargs = torch.utils._pytree.tree_unflatten(flat, program.call_spec.in_spec)
+    return program.module(), (tuple(args), dict(kwargs))
 
 
 class _Replay(torch.fx.Interpreter):

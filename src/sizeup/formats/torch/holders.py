@@ -36,6 +36,7 @@ class Holders:
         self._at: dict[int, int] = {}  # the storage at an address
         self._fixed: list[Any] = []  # storages of constants, kept so that nothing else gets their addresses
         self._of_value: dict[int, int] = {}
+        self._layouts: dict[int, str] = {}
         # One entry a storage.
         self._address: list[int | None] = []
         self._holders: list[int] = []
@@ -59,6 +60,16 @@ class Holders:
         seen.identity, seen.storage = identity, storage
         self._of_value[identity] = storage
 
+    def note_layout(self, tensor: torch.Tensor | None, identity: int) -> None:
+        """Remember that a value does not lie row by row, which some kernels change on a copy."""
+        try:
+            if tensor is None or tensor.is_contiguous():
+                return
+            is_last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+        except (NotImplementedError, RuntimeError):  # sparse and wrapped tensors
+            return
+        self._layouts[identity] = "channels_last" if is_last else "other"
+
     def run(self, values: int, device: str = "cpu", *, deaths: bool = True) -> Run:
         """What was seen of a run, without deaths where those tell nothing; then the end."""
         end = max(len(self._ops) - 1, 0)
@@ -66,7 +77,7 @@ class Holders:
         storage = tuple(self._of_value.get(identity, _CONSTANT) for identity in range(values))
         self._seen.clear()  # they point back here
         self._fixed.clear()
-        return Run(storage, freed, device, torch.get_num_threads(), _lanes())
+        return Run(storage, freed, device, torch.get_num_threads(), _lanes(), self._layouts)
 
     def _hold(self, tensor: torch.Tensor, fixed: bool) -> int:
         try:

@@ -22,6 +22,9 @@ from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operat
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
 
+_MIND_LAYOUTS = ("conv", "layer_norm")  # their kernels take more or less memory by how the data lies
+
+
 class NeedsNumbers(Exception):
     """An operator cannot run on tensors without content."""
 
@@ -149,6 +152,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         bodies: tuple[Body, ...] = (),
     ) -> None:
         identities = [self.identity(each) for each in inputs]
+        if kind in _MIND_LAYOUTS:
+            for tensor, identity in zip(inputs[:2], identities, strict=False):
+                self.holders.note_layout(tensor, identity)
         name = self._unique(operator.name)
         tensors = self.builder.tensors
         derived = operator.views and all(i != ABSENT and tensors[i].data is not None for i in identities)

@@ -1,0 +1,65 @@
+"""`sizeup measure`: how long a model takes in a real runtime, here and now."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sizeup.cli.exits import verb
+from sizeup.cli.options import Bind, Inputs, Model, bindings, model_inputs
+
+EXAMPLE = "Example: sizeup measure model.onnx --threads 4"
+
+
+@verb
+def measure(
+    model: Model,
+    runtime: Annotated[
+        str | None,
+        typer.Option(
+            help="ort, litert, litert-xnnpack, tflm or torch-eager; by default the usual one of the format.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads that the runtime may use.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Run it over and over for so long.")
+    ] = 3.0,
+    profile: Annotated[bool, typer.Option(help="Ask the runtime for the times of its kernels.")] = True,
+    input: Inputs = None,
+    bind: Bind = None,
+    top: Annotated[int, typer.Option(min=1, help="Show so many of the slowest kernels.")] = 10,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a .json file.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+) -> None:
+    """Run a model on this machine in a real runtime, in a process of its own, and say how long it takes."""
+    import json as text
+
+    from sizeup import api
+    from sizeup.cli import terminal
+    from sizeup.report import measured
+
+    if output is not None:
+        measured.check_path(output)
+    with terminal.timing(f"timing {model}") as progress:
+        found = api.measure(
+            model,
+            **model_inputs(input),
+            bind=bindings(bind),
+            runtime=runtime,
+            threads=threads,
+            seconds=seconds,
+            profile=profile,
+            progress=progress,
+        )
+    if output is not None:
+        found.save(output)
+    if json:
+        sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
+    else:
+        measured.render(found, terminal.output(), top)

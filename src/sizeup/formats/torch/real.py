@@ -1,0 +1,70 @@
+"""A model to run for real: with weights of its own or random ones, on random inputs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sizeup.formats.torch.eager import home_of
+from sizeup.formats.torch.exported import load_program, with_arguments
+from sizeup.formats.torch.inputs import Arguments, arguments, prepare
+from sizeup.formats.torch.sources import build
+
+_MOST_INDEX = 8  # integers are indices of something: small ones are valid more often
+
+
+def write(path: Path, what: Any) -> None:
+    """Leave a model and its inputs for a process that we start ourselves."""
+    # cloudpickle takes along the classes that notebooks, scripts and functions define.
+    carrier = importlib.import_module("cloudpickle" if find_spec("cloudpickle") else "pickle")
+    torch.save(what, path, pickle_module=carrier)
+
+
+def read(path: Path) -> Any:
+    """What `write` left. It is a pickle: never read one that came from elsewhere."""
+    return torch.load(path, weights_only=False)
+
+
+def runnable(
+    source: Any,
+    inputs: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Callable[[], Any]:
+    """A call that runs a module, a name or a .pt2 file once; its inputs are made here, once."""
+    torch.manual_seed(0)
+    if isinstance(source, torch.nn.Module):
+        module, given = source.eval(), arguments(inputs, kwargs)
+    elif Path(source).exists():
+        module, given = with_arguments(load_program(Path(source)), inputs, bind or {})
+    else:
+        built = build(source, bind or {})
+        module = built.real().eval() if built.real is not None else built.module.eval()
+        usual = inputs is None and not kwargs
+        given = arguments(built.inputs, built.kwargs) if usual else arguments(inputs, kwargs)
+    args, named = _filled(prepare(given, *home_of(module), None))
+
+    def call() -> Any:
+        with torch.inference_mode():
+            return module(*args, **named)
+
+    return call
+
+
+def _filled(given: Arguments) -> Arguments:
+    """Random numbers where there are zeros: some kernels are faster on those."""
+    args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, _random, given)
+    return args, kwargs
+
+
+def _random(tensor: torch.Tensor) -> torch.Tensor:
+    if bool(tensor.any()):
+        return tensor  # the caller's own
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return torch.randn_like(tensor)
+    return tensor if tensor.dtype is torch.bool else torch.randint_like(tensor, _MOST_INDEX)

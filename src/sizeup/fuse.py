@@ -1,0 +1,230 @@
+"""What a runtime executes as one kernel: operators that it merges, and those that cost it nothing.
+
+A runtime says what it merges by words (`FUSIONS`); what each of them means in a graph is here. An operator
+joins the kernel of the one before it only where nobody else reads what lies between them. One pass over the
+graph; a pattern looks at a handful of neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from sizeup.graph import ABSENT, Graph, Op
+from sizeup.ops import rule_of
+
+FUSIONS = {
+    "norm": "a convolution and the batch norm after it, folded into its weights",
+    "bias": "a matrix product and the addition of a constant after it",
+    "add": "a convolution and the addition of another branch after it",
+    "activation": "a convolution or matrix product and the activation after it",
+    "pad": "padding and the convolution after it",
+    "pool": "a convolution and the pooling after it",
+    "quantise": "a change of number type and the operator before it",
+    "scale": "a matrix product and the multiplication by a number next to it",
+    "gelu": "the primitive operators of a GELU or SiLU",
+    "layer_norm": "the primitive operators of a layer norm",
+    "attention": "the two products of attention and what lies between them",
+    "elementwise": "chains of operators that work number by number",
+    "reduction": "such a chain and the norm, softmax or reduction at its end",
+}
+
+_PRODUCTS = ("conv", "conv_transpose", "matmul")
+_ACTIVATIONS = ("relu", "clamp", "relu6", "sigmoid", "tanh", "leaky_relu", "hardsigmoid")
+_CONVERSIONS = ("quantize", "dequantize", "cast")
+_STATIC = ("shape_of",)  # known before the first run
+
+
+@dataclass(slots=True)
+class _Kernel:
+    ops: list[int]
+    joined: set[str] = field(default_factory=set)
+
+
+def kernels(graph: Graph, fuses: Collection[str] = ()) -> list[tuple[int, ...]]:
+    """The operators of each kernel, kernels in the order in which they end.
+
+    An operator that only renames bytes, or that is computed once from constants, is in none.
+    """
+    return _Fusion(graph, frozenset(fuses)).run()
+
+
+class _Fusion:
+    def __init__(self, graph: Graph, fuses: frozenset[str]) -> None:
+        self.graph = graph
+        self.fuses = fuses
+        self.maker = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
+        self.readers: dict[int, list[int]] = {}
+        for index, op in enumerate(graph.ops):
+            for identity in dict.fromkeys(op.inputs):
+                self.readers.setdefault(identity, []).append(index)
+        self.kept = set(graph.outputs)
+        self.static = self._static()
+        self.kernel_of: dict[int, _Kernel] = {}
+
+    def run(self) -> list[tuple[int, ...]]:
+        patterns = {index: tuple(found) for found in self._patterns() for index in found}
+        for index, op in enumerate(self.graph.ops):
+            if self.is_silent(op):
+                continue
+            if index in patterns:
+                first = patterns[index][0]
+                kernel = self.kernel_of.get(first) if first != index else None
+                self._put(index, kernel, "pattern")
+                continue
+            joined = next(self._joinable(op), None)
+            self._put(index, *(joined or (None, "")))
+        found: dict[int, _Kernel] = {id(kernel): kernel for kernel in self.kernel_of.values()}
+        return sorted((tuple(kernel.ops) for kernel in found.values()), key=lambda ops: ops[-1])
+
+    def _put(self, index: int, kernel: _Kernel | None, how: str) -> None:
+        if kernel is None:
+            kernel = _Kernel([])
+        kernel.ops.append(index)
+        kernel.joined.add(how)
+        self.kernel_of[index] = kernel
+
+    def _static(self) -> set[int]:
+        """Tensors that are known before a run: constants, shapes, and what is computed from these alone."""
+        tensors = self.graph.tensors
+        known = {identity for identity, tensor in enumerate(tensors) if tensor.data is not None}
+        for op in self.graph.ops:
+            if op.kind in _STATIC or (op.inputs and all(i == ABSENT or i in known for i in op.inputs)):
+                known.update(op.outputs)
+        return known
+
+    def is_silent(self, op: Op) -> bool:
+        """Whether no kernel runs for it: it renames bytes, or its result is known before the run."""
+        rule = rule_of(op.kind)
+        return (rule is not None and rule.views) or all(identity in self.static for identity in op.outputs)
+
+    def only_reader(self, identity: int) -> bool:
+        return len(self.readers.get(identity, ())) == 1 and identity not in self.kept
+
+    def family(self, op: Op) -> str:
+        rule = rule_of(op.kind)
+        return "" if rule is None else rule.family
+
+    def _joinable(self, op: Op) -> Iterator[tuple[_Kernel, str]]:
+        """Kernels that an operator may join, and by which word; the latest one first."""
+        makers = sorted(
+            {self.maker[i] for i in op.inputs if i in self.maker and self.only_reader(i)}, reverse=True
+        )
+        for maker in makers:
+            kernel = self.kernel_of.get(maker)
+            if kernel is None or kernel.ops[-1] != maker:
+                continue
+            word = self._word(kernel, op)
+            if word in self.fuses:
+                yield kernel, word
+
+    def _word(self, kernel: _Kernel, op: Op) -> str:
+        """What it would be called if an operator joined a kernel that makes one of its inputs."""
+        first, last = self.graph.ops[kernel.ops[0]], self.graph.ops[kernel.ops[-1]]
+        if first.kind == "pad" and len(kernel.ops) == 1 and op.kind == "conv":
+            return "pad"
+        product = next((self.graph.ops[i] for i in kernel.ops if self.graph.ops[i].kind in _PRODUCTS), None)
+        if product is not None and "activation" not in kernel.joined:
+            return self._after_product(kernel, product, op)
+        if op.kind in _CONVERSIONS and "quantise" in self.fuses:
+            return "quantise"
+        if self.family(op) == "elementwise" and self.family(last) == "elementwise":
+            return "elementwise"
+        if self.family(op) == "reduction" and self.family(last) == "elementwise":
+            return "reduction"
+        return ""
+
+    def _after_product(self, kernel: _Kernel, product: Op, op: Op) -> str:
+        others = [
+            i for i in op.inputs if i != ABSENT and self.kernel_of.get(self.maker.get(i, -1)) is not kernel
+        ]
+        constant = all(i in self.static for i in others)
+        if op.kind == "batch_norm" and kernel.joined <= {"", "pad"}:
+            return "norm"
+        if op.kind == "add" and "add" not in kernel.joined:
+            if product.kind == "matmul":
+                return "bias" if constant and "bias" not in kernel.joined else ""
+            return "bias" if constant else "add"
+        if op.kind == "mul" and product.kind == "matmul" and constant and kernel.joined <= {""}:
+            return "scale" if all(self.graph.tensors[i].elements == 1 for i in others) else ""
+        if op.kind in _CONVERSIONS:
+            return "quantise"
+        if product.kind == "conv" and op.kind in ("pool", "global_pool"):
+            return "pool"
+        return "activation" if op.kind in _ACTIVATIONS else ""
+
+    def _patterns(self) -> Iterator[list[int]]:
+        """Groups of operators that stand for one known operator; no two share an operator."""
+        for index, op in enumerate(self.graph.ops):
+            if "gelu" in self.fuses and op.kind == "sigmoid":
+                yield from self._silu(index, op)
+            if "gelu" in self.fuses and op.kind == "erf":
+                yield from self._gelu(index, op)
+            if "layer_norm" in self.fuses and op.kind == "sqrt":
+                yield from self._layer_norm(index)
+            if "attention" in self.fuses and op.kind == "softmax":
+                yield from self._attention(index, op)
+
+    def _next(self, index: int) -> tuple[int, Op] | None:
+        """The one operator that reads what an operator makes."""
+        (made, *more) = self.graph.ops[index].outputs
+        if more or not self.only_reader(made):
+            return None
+        reader = self.readers[made][0]
+        return reader, self.graph.ops[reader]
+
+    def _silu(self, index: int, op: Op) -> Iterator[list[int]]:
+        """x sigmoid(x)."""
+        after = self._next(index)
+        if after is not None and after[1].kind == "mul" and op.inputs[0] in after[1].inputs:
+            yield [index, after[0]]
+
+    def _gelu(self, index: int, op: Op) -> Iterator[list[int]]:
+        """x / sqrt 2, erf, + 1, times x, times 1/2: the last two in either order."""
+        scaled = self.maker.get(op.inputs[0])
+        if scaled is None or self.graph.ops[scaled].kind not in ("div", "mul"):
+            return
+        group, place = [scaled, index], index
+        for kinds in (("add",), ("mul",), ("mul",)):
+            after = self._next(place)
+            if after is None or after[1].kind not in kinds:
+                return
+            place = after[0]
+            group.append(place)
+        yield group
+
+    def _layer_norm(self, index: int) -> Iterator[list[int]]:
+        """Mean, difference, square, mean, + epsilon, root, quotient; then a scale and a shift, or not."""
+        group, place = [index], index
+        for kinds in (("add",), ("mean", "reduce"), ("pow", "mul", "square"), ("sub",)):
+            makers = [self.maker[i] for i in self.graph.ops[place].inputs if i in self.maker]
+            place = next((each for each in makers if self.graph.ops[each].kind in kinds), -1)
+            if place < 0:
+                return
+            group.append(place)
+        means = [self.maker.get(i, -1) for i in self.graph.ops[place].inputs]
+        group += [each for each in means if each >= 0 and self.graph.ops[each].kind in ("mean", "reduce")]
+        after = self._next(index)
+        if after is None or after[1].kind != "div":
+            return
+        group.append(after[0])
+        for kind in ("mul", "add"):
+            after = self._next(group[-1])
+            if after is None or after[1].kind != kind:
+                break
+            group.append(after[0])
+        yield sorted(group)
+
+    def _attention(self, index: int, op: Op) -> Iterator[list[int]]:
+        """A product, a scale and a mask, the softmax, and the product with the values."""
+        after = self._next(index)
+        if after is None or after[1].kind != "matmul":
+            return
+        group = [index, after[0]]
+        place = self.maker.get(op.inputs[0])
+        while place is not None and self.graph.ops[place].kind in ("div", "mul", "add"):
+            group.append(place)
+            moving = [i for i in self.graph.ops[place].inputs if i in self.maker and i not in self.static]
+            place = self.maker.get(moving[0]) if moving else None
+        if place is not None and self.graph.ops[place].kind == "matmul":
+            yield sorted([*group, place])

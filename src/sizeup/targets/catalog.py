@@ -1,0 +1,221 @@
+"""All targets that can be named: the user's own files first, then those that come along."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sizeup.errors import TargetError
+from sizeup.targets import read
+from sizeup.targets.device import Core, Device
+from sizeup.targets.names import key, keys, nearest, suggestion
+from sizeup.targets.runtime import Runtime, Target
+from sizeup.targets.table import Table, is_source
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+VARIABLE = "SIZEUP_TARGETS"
+BUILT_IN = Path(__file__).parent / "data"
+_KINDS = ("core", "device", "runtime")
+_SECTIONS = ("sources", "common", *_KINDS)
+# What all devices of a file may share.
+_COMMON_KEYS = ("kind", "maker", "runtimes", "source", "recorded", "note")
+# What a device that is `like` another one does not take over.
+_OWN = ("name", "title", "aliases", "note", "like")
+
+_Made = TypeVar("_Made")
+
+
+class Catalog:
+    """Tables by name, made into devices and runtimes when one is asked for."""
+
+    def __init__(self, places: tuple[Path, ...]) -> None:
+        # Of several tables of one name the first counts; the others are there to be `like`.
+        self._tables: dict[str, dict[str, list[Table]]] = {kind: {} for kind in _KINDS}
+        self._names: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
+        self._made: dict[tuple[str, str], Any] = {}
+        for place in places:
+            self._add(place)
+
+    def devices(self) -> list[Device]:
+        """Every device, the user's own first."""
+        return [self.device(name) for name in self._tables["device"]]
+
+    def runtimes(self) -> list[Runtime]:
+        """Every runtime, the user's own first."""
+        return [self.runtime(name) for name in self._tables["runtime"]]
+
+    def has_device(self, name: str) -> bool:
+        """Whether that is the name or an alias of a device."""
+        return self._spelt("device", name) is not None
+
+    def device(self, name: str) -> Device:
+        """The device of that name or alias."""
+        return self._once("device", self._found("device", name), self._device)
+
+    def runtime(self, name: str) -> Runtime:
+        """The runtime of that name or alias."""
+        return self._once("runtime", self._found("runtime", name), read.runtime)
+
+    def target(self, text: str) -> Target:
+        """The pair behind `device/runtime`; a device alone takes its usual runtime."""
+        # An alias may hold a slash: a name that is known as a whole is one.
+        first, _, second = (text, "", "") if self._spelt("device", text) else text.partition("/")
+        device = self.device(first)
+        if not second and not device.runtimes:
+            raise TargetError(f"{device.name} has no usual runtime: write {device.name}/RUNTIME")
+        runtime = self.runtime(second or device.runtimes[0])
+        if runtime.name not in device.runtimes or not any(u.kind in runtime.units for u in device.units):
+            known = ", ".join(device.runtimes) or "none"
+            raise TargetError(f"{runtime.name} is not known to run on {device.name}; known are: {known}")
+        return Target(device, runtime)
+
+    def _once(self, kind: str, name: str, make: Callable[[Table], _Made]) -> _Made:
+        if (kind, name) not in self._made:
+            self._made[kind, name] = make(self._tables[kind][name][0])
+        found: _Made = self._made[kind, name]
+        return found
+
+    def _found(self, kind: str, name: str) -> str:
+        found = self._spelt(kind, name)
+        if found is None:
+            near = dict.fromkeys(self._names[kind][each] for each in nearest(name, self._names[kind], 8))
+            hint = f"nearest: {', '.join(list(near)[:5])}" if near else self._listing(kind)
+            raise TargetError(f"no {kind} is called {name!r}; {hint}")
+        return found
+
+    def _spelt(self, kind: str, name: str) -> str | None:
+        return next((self._names[kind][each] for each in keys(name) if each in self._names[kind]), None)
+
+    def _listing(self, kind: str) -> str:
+        return "sizeup devices lists all" if kind == "device" else f"known: {', '.join(self._tables[kind])}"
+
+    def _device(self, table: Table) -> Device:
+        return read.device(self._whole(table, ()), self._core)
+
+    def _core(self, name: str) -> Core | None:
+        return self._once("core", name, read.core) if name in self._tables["core"] else None
+
+    def _whole(self, table: Table, heirs: tuple[Table, ...]) -> Table:
+        """A table with all that it takes over from the one that it is like."""
+        if "like" not in table.values:
+            return table
+        other = table.text("like")
+        named = self._spelt("device", other) or other
+        # A device that takes the place of another one of its name may well be like that one.
+        found = [each for each in self._tables["device"].get(named, ()) if each not in (*heirs, table)]
+        if not found:
+            known = list(self._tables["device"])
+            raise table.fail(f"like {other!r}: there is no other device of that name{_unless(other, known)}")
+        parent = _with_sources(self._whole(found[0], (*heirs, table)))
+        kept = {each: value for each, value in parent.items() if each not in _OWN}
+        own = {each: value for each, value in table.values.items() if each != "like"}
+        return Table({**kept, **own}, table.file, table.place, table.sources)
+
+    def _add(self, place: Path) -> None:
+        """Take in the files of one place; what an earlier place has named stays its own."""
+        seen: dict[tuple[str, str], str] = {}
+        for path in _files(place):
+            for kind, table in _tables(path):
+                name = table.text("name")
+                for spelt in _spellings(kind, table):
+                    if (kind, spelt) in seen:
+                        raise table.fail(f"the name {spelt!r} is already that of {seen[kind, spelt]}")
+                    seen[kind, spelt] = f"{name} in {table.file}"
+                    self._names[kind].setdefault(spelt, name)
+                self._tables[kind].setdefault(name, []).append(table)
+
+
+def _unless(name: str, known: list[str]) -> str:
+    return "" if name in known else suggestion(name, known)
+
+
+def _spellings(kind: str, table: Table) -> dict[str, None]:
+    names = [table.text("name"), *(() if kind == "core" else table.texts("aliases"))]
+    if kind == "device" and "title" in table.values:
+        names.append(table.text("title"))
+    return dict.fromkeys(map(key, names))
+
+
+def _with_sources(table: Table) -> dict[str, Any]:
+    """The values of a table with every short word for a source written out."""
+
+    def spelt_out(value: Any) -> Any:
+        if isinstance(value, list):
+            return [spelt_out(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        found = {name: spelt_out(each) for name, each in value.items()}
+        if isinstance(found.get("source"), str):
+            found["source"] = table.sources.get(found["source"], found["source"])
+        return found
+
+    whole: dict[str, Any] = spelt_out(dict(table.values))
+    return whole
+
+
+def _files(place: Path) -> list[Path]:
+    if place == BUILT_IN:
+        return [*place.glob("*.toml"), *sorted((place / "devices").glob("*.toml"))]
+    return sorted(place.glob("*.toml")) if place.is_dir() else [place]
+
+
+def _tables(path: Path) -> Iterator[tuple[str, Table]]:
+    """Every core, device and runtime of a file, with what they share."""
+    file = path.name if BUILT_IN in path.parents else str(path)
+    top = Table(_parsed(path), file, "top level", {})
+    top.only(_SECTIONS)
+    sources = _sources(top)
+    common = top.table("common")
+    if common is not None:
+        common.only(_COMMON_KEYS)
+    shared = {} if common is None else common.values
+    for kind in _KINDS:
+        for index, table in enumerate(top.tables(kind)):
+            taken = {name: value for name, value in shared.items() if kind == "device" or name == "recorded"}
+            place = f"{kind} {table.values.get('name', index)}"
+            yield kind, Table({**taken, **table.values}, file, place, sources)
+
+
+def _sources(top: Table) -> dict[str, str]:
+    named = top.table("sources")
+    if named is None:
+        return {}
+    found = {word: named.text(word) for word in named.values}
+    for word, text in found.items():
+        if not is_source(text):
+            raise named.fail(f"{word} holds no address (https://...), 'derived: ...' or 'measured: ...'")
+    return found
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise TargetError(f"{path}: {error.strerror}; {VARIABLE} names files and folders") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TargetError(f"{path}: not a TOML file: {error}") from None
+
+
+def places() -> tuple[Path, ...]:
+    """Where targets are looked for; the first place that knows a name wins."""
+    named = [Path(each).expanduser() for each in os.environ.get(VARIABLE, "").split(os.pathsep) if each]
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "sizeup" / "targets"
+    return (*named, *([settings] if settings.is_dir() else []), BUILT_IN)
+
+
+@cache
+def _catalog(where: tuple[Path, ...]) -> Catalog:
+    return Catalog(where)
+
+
+def current() -> Catalog:
+    """All that can be named now; files are read once in a process."""
+    return _catalog(places())

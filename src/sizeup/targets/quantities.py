@@ -1,0 +1,80 @@
+"""Quantities as people write them in a file: a number and its unit, such as "216 MHz" or "320 KiB"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_NUMBER = r"(?P<number>\d+(?:\.\d+)?)"
+_WRITTEN = re.compile(rf"{_NUMBER} ?(?P<unit>[^\d\s].*)")
+_BUS = re.compile(rf"(?P<bits>\d+) bit x {_NUMBER} MT/s")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a unit measures; numbers outside of `least` to `most` are taken for slips of the pen."""
+
+    what: str
+    example: str
+    scales: Mapping[str, float]
+    least: float
+    most: float
+
+
+_TIERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+
+CLOCK = Quantity(
+    "a clock", "216 MHz", {f"{tier}Hz": scale for tier, scale in list(_TIERS.items())[:4]}, 1e3, 2e10
+)
+SIZE = Quantity(
+    "a size in powers of 1024",
+    "320 KiB",
+    {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+    1,
+    2**50,
+)
+BANDWIDTH = Quantity(
+    "a bandwidth in powers of 1000",
+    "34.1 GB/s",
+    {f"{tier}B/s": scale for tier, scale in _TIERS.items()},
+    1e3,
+    1e16,
+)
+POWER = Quantity("a power", "5 W", {"uW": 1e-6, "mW": 1e-3, "W": 1.0, "kW": 1e3}, 1e-7, 1e5)
+TIME = Quantity("a time", "5 us", {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}, 1e-10, 10)
+# Makers count the multiplication and the addition of a MAC as two operations.
+RATE = Quantity(
+    "a rate",
+    "26 TOPS",
+    {
+        f"{tier}{unit}": scale * macs
+        for tier, scale in _TIERS.items()
+        for unit, macs in {"MAC/s": 1.0, "OPS": 0.5, "FLOPS": 0.5}.items()
+    },
+    1e3,
+    1e19,
+)
+
+
+def parse(text: str, quantity: Quantity) -> float:
+    """The number behind a text, in Hz, bytes, bytes/s, W, s or MAC/s; ValueError says what is wrong."""
+    match = _WRITTEN.fullmatch(text)
+    if match is None or match["unit"] not in quantity.scales:
+        known = ", ".join(quantity.scales)
+        raise ValueError(f"{text!r} is not {quantity.what} such as {quantity.example!r} (units: {known})")
+    return _plausible(float(match["number"]) * quantity.scales[match["unit"]], text, quantity)
+
+
+def bus_bandwidth(text: str) -> float:
+    """The bytes per second of a memory bus such as "64 bit x 4266 MT/s"."""
+    match = _BUS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a memory bus such as '64 bit x 4266 MT/s'")
+    return _plausible(int(match["bits"]) / 8 * float(match["number"]) * 1e6, text, BANDWIDTH)
+
+
+def _plausible(value: float, text: str, quantity: Quantity) -> float:
+    if not quantity.least <= value <= quantity.most:
+        raise ValueError(f"{text!r} cannot be {quantity.what}: no such hardware exists")
+    return value

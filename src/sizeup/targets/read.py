@@ -1,0 +1,226 @@
+"""From tables of a file to devices, runtimes and cores; everything that is wrong is found here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sizeup.fuse import FUSIONS
+from sizeup.targets import quantities
+from sizeup.targets.device import (
+    DEVICE_KINDS,
+    RATE_TYPES,
+    ROLES,
+    UNIT_KINDS,
+    Core,
+    Device,
+    Energy,
+    Memory,
+    Power,
+    Unit,
+)
+from sizeup.targets.runtime import IN_PLACE, Runtime
+from sizeup.targets.table import Table
+
+CoreOf = Callable[[str], Core | None]
+
+_CORE_KEYS = ("name", "title", "architecture", "macs_per_cycle", "source", "recorded", "note")
+_UNIT_KEYS = ("kind", "name", "core", "cores", "clock", "boost", "macs_per_cycle", "peak", "source", "note")
+_MEMORY_KEYS = ("name", "role", "size", "bandwidth", "bus", "source", "note")
+_POWER_KEYS = ("idle", "typical", "tdp", "source", "note")
+_ENERGY_KEYS = ("pj_per_mac", "pj_per_byte", "source", "note")
+_DEVICE_KEYS = (
+    "name",
+    "title",
+    "kind",
+    "maker",
+    "like",
+    "aliases",
+    "runtimes",
+    "units",
+    "memories",
+    "power",
+    "energy",
+    "source",
+    "recorded",
+    "note",
+)
+_RUNTIME_KEYS = (
+    "name",
+    "title",
+    "aliases",
+    "units",
+    "dtypes",
+    "fuses",
+    "in_place",
+    "overhead",
+    "version",
+    "source",
+    "recorded",
+    "note",
+)
+_DTYPES = tuple(kind for kind in RATE_TYPES if kind != "fp16_acc16")
+_DERIVED = "derived: cores x clock x MACs per cycle"
+
+
+def core(table: Table) -> Core:
+    """A processor core from its table."""
+    table.only(_CORE_KEYS)
+    return Core(
+        name=table.text("name"),
+        title=table.text("title"),
+        architecture=table.text("architecture"),
+        macs_per_cycle=_macs_per_cycle(table),
+        source=table.source(),
+        note=table.text("note", ""),
+    )
+
+
+def device(table: Table, core_of: CoreOf) -> Device:
+    """A device from its table, in which `like` has been resolved."""
+    table.only(_DEVICE_KEYS)
+    source = table.source()
+    power, energy = table.table("power"), table.table("energy")
+    units = table.tables("units")
+    if not units:
+        raise table.fail("no units; a device computes with at least one")
+    return Device(
+        name=table.text("name"),
+        title=table.text("title"),
+        kind=table.choice("kind", DEVICE_KINDS),
+        maker=table.text("maker"),
+        units=tuple(_unit(each, source, core_of) for each in units),
+        memories=tuple(_memory(each, source) for each in table.tables("memories")),
+        runtimes=table.texts("runtimes"),
+        source=source,
+        recorded=table.text("recorded", ""),
+        power=None if power is None else _power(power, source),
+        energy=None if energy is None else _energy(energy),
+        aliases=table.texts("aliases"),
+        note=table.text("note", ""),
+        file=table.file,
+    )
+
+
+def runtime(table: Table) -> Runtime:
+    """A runtime from its table."""
+    table.only(_RUNTIME_KEYS)
+    units, dtypes = table.choices("units", UNIT_KINDS), table.choices("dtypes", _DTYPES)
+    if not units or not dtypes:
+        raise table.fail(f"{'dtypes' if units else 'units'} is missing; it is a list of texts")
+    return Runtime(
+        name=table.text("name"),
+        title=table.text("title"),
+        units=units,
+        dtypes=dtypes,
+        source=table.source(),
+        recorded=table.text("recorded", ""),
+        fuses=table.choices("fuses", tuple(FUSIONS)),
+        in_place=table.choices("in_place", IN_PLACE),
+        overhead_seconds=table.quantity("overhead", quantities.TIME),
+        version=table.text("version", ""),
+        aliases=table.texts("aliases"),
+        note=table.text("note", ""),
+        file=table.file,
+    )
+
+
+def _unit(table: Table, source: str, core_of: CoreOf) -> Unit:
+    table.only(_UNIT_KEYS)
+    kernel = _core_of_unit(table, core_of)
+    cores = table.whole("cores", 1, 10**7)
+    clock = table.quantity("clock", quantities.CLOCK)
+    boost = table.quantity("boost", quantities.CLOCK)
+    if boost is not None and (clock is None or boost < clock):
+        raise table.fail("boost is the highest clock, given beside a lower one")
+    source = table.source(source)
+    rates, basis = _derived_rates(table, kernel, cores, boost or clock)
+    vendor = table.by_name("peak", RATE_TYPES, _peak)
+    return Unit(
+        kind=table.choice("kind", UNIT_KINDS, "cpu"),
+        name=table.text("name", kernel.title if kernel else None),
+        source=source,
+        core=kernel,
+        cores=cores,
+        clock_hz=clock,
+        boost_hz=boost,
+        macs_per_second={**rates, **vendor},
+        basis={**basis, **dict.fromkeys(vendor, source)},
+        note=table.text("note", ""),
+    )
+
+
+def _core_of_unit(table: Table, core_of: CoreOf) -> Core | None:
+    if "core" not in table.values:
+        return None
+    name = table.text("core")
+    found = core_of(name)
+    if found is None:
+        raise table.fail(f"core {name!r} is not described in any file")
+    return found
+
+
+def _derived_rates(
+    table: Table, kernel: Core | None, cores: int | None, clock: float | None
+) -> tuple[dict[str, float], dict[str, str]]:
+    """What cores complete per cycle, times their number and clock; a unit's own figures go first."""
+    own = _macs_per_cycle(table)
+    per_cycle = {**(kernel.macs_per_cycle if kernel else {}), **own}
+    if own and clock is None:
+        raise table.fail("macs_per_cycle says nothing without a clock")
+    if clock is None:
+        return {}, {}
+    rates = {kind: (cores or 1) * clock * macs for kind, macs in per_cycle.items()}
+    of_core = f" of {kernel.title} ({kernel.source})" if kernel else ""
+    return rates, {kind: _DERIVED if kind in own else _DERIVED + of_core for kind in rates}
+
+
+def _macs_per_cycle(table: Table) -> dict[str, float]:
+    return table.by_name("macs_per_cycle", RATE_TYPES, lambda inner, kind: inner.number(kind, 1e-3, 1e6))
+
+
+def _peak(table: Table, kind: str) -> float:
+    found = table.quantity(kind, quantities.RATE)
+    assert found is not None
+    return found
+
+
+def _memory(table: Table, source: str) -> Memory:
+    table.only(_MEMORY_KEYS)
+    size = table.quantity("size", quantities.SIZE)
+    if size is not None and size != int(size):
+        raise table.fail("size is not a whole number of bytes")
+    if "bandwidth" in table.values and "bus" in table.values:
+        raise table.fail("bandwidth and bus say the same thing; keep one")
+    source = table.source(source)
+    stated, bus = table.quantity("bandwidth", quantities.BANDWIDTH), table.bus("bus")
+    basis = source if stated is not None else ""
+    return Memory(
+        name=table.text("name"),
+        role=table.choice("role", ROLES),
+        source=source,
+        bytes=None if size is None else int(size),
+        bytes_per_second=stated if bus is None else bus,
+        basis=basis if bus is None else f"derived: {table.text('bus')}",
+        note=table.text("note", ""),
+    )
+
+
+def _power(table: Table, source: str) -> Power:
+    table.only(_POWER_KEYS)
+    return Power(
+        source=table.source(source),
+        idle_watts=table.quantity("idle", quantities.POWER),
+        typical_watts=table.quantity("typical", quantities.POWER),
+        tdp_watts=table.quantity("tdp", quantities.POWER),
+        note=table.text("note", ""),
+    )
+
+
+def _energy(table: Table) -> Energy:
+    table.only(_ENERGY_KEYS)
+    return Energy(
+        source=table.source(),
+        pj_per_mac=table.by_name("pj_per_mac", RATE_TYPES, lambda inner, kind: inner.number(kind, 1e-4, 1e6)),
+        pj_per_byte=table.by_name("pj_per_byte", None, lambda inner, name: inner.number(name, 1e-4, 1e6)),
+        note=table.text("note", ""),
+    )

@@ -1,0 +1,66 @@
+"""What executes a network, and the pair of it and the hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from sizeup.targets.device import Device, Unit
+
+# What may write over its dying input.
+InPlace = Literal["view", "elementwise", "softmax", "depthwise"]
+IN_PLACE: tuple[str, ...] = get_args(InPlace)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """An inference engine: where it runs, what it merges, and the number types that it has kernels for."""
+
+    name: str
+    title: str
+    units: tuple[str, ...]  # kinds of units that it runs on
+    dtypes: tuple[str, ...]
+    source: str
+    recorded: str
+    fuses: tuple[str, ...] | None = None  # None: not known
+    in_place: tuple[str, ...] | None = None
+    overhead_seconds: float | None = None  # per kernel
+    version: str = ""
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device and the runtime on it: what latency and memory depend on."""
+
+    device: Device
+    runtime: Runtime
+
+    @property
+    def name(self) -> str:
+        """How it is written: `stm32f746/tflm`."""
+        return f"{self.device.name}/{self.runtime.name}"
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The units that the runtime computes on: the device's first that it knows, and all of that kind."""
+        first = next(unit for unit in self.device.units if unit.kind in self.runtime.units)
+        return tuple(unit for unit in self.device.units if unit.kind == first.kind)
+
+    @property
+    def overhead_seconds(self) -> float | None:
+        """What each kernel costs beside its work; None where it is not known."""
+        return self.runtime.overhead_seconds
+
+    def peak(self, dtype: str) -> float | None:
+        """The most MACs per second of those units in a number type; None where it is not known."""
+        return self.device.peak(dtype, self.units[0].kind)
+
+    def ridge(self, dtype: str) -> float | None:
+        """MACs for each byte moved above which compute, not memory, is what limits."""
+        return self.device.ridge(dtype, self.units[0].kind)
+
+    def __str__(self) -> str:
+        return self.name

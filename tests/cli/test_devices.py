@@ -1,0 +1,157 @@
+"""`sizeup devices` as its users meet it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sizeup.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the command line in this process, 80 columns wide, with no files of anybody's own."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "SIZEUP_TARGETS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def ended(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main(["devices", *arguments])
+        captured = capfd.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    return ended
+
+
+def row(out: str, name: str) -> list[str]:
+    return next(line for line in out.splitlines() if line.endswith(f"  {name}")).split()
+
+
+def test_all_devices_are_listed_by_kind(run: Run) -> None:
+    code, out, _ = run()
+    assert code == 0
+    headings = [line for line in out.splitlines() if line and not line.startswith(" ")]
+    assert headings[:3] == ["microcontrollers", "single-board computers", "phones"]
+    assert row(out, "stm32f746") == ["432", "M", "-", "216", "M", "320", "KiB", "1.00", "MiB", "stm32f746"]
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+
+
+def test_a_kind_and_a_word_narrow_the_list(run: Run) -> None:
+    _, out, _ = run("stm32", "--kind", "mcu")
+    assert "stm32f746" in out
+    assert "stm32mp157" not in out
+    assert "rtx" not in out
+    _, out, _ = run("--kind", "GPU")
+    # 165.2 TFLOPS of fp16 are 82.6e12 MACs; 330.3e12 of int8 over 1008 GB/s are 328 for each byte.
+    wanted = ["330", "T", "82.6", "T", "41.3", "T", "24.0", "GiB", "1.01", "TB/s", "328", "rtx-4090"]
+    assert row(out, "rtx-4090") == wanted
+
+
+def test_one_device_is_told_in_full_with_sources(run: Run) -> None:
+    code, out, _ = run("STM32F746NG")
+    assert code == 0
+    joined = " ".join(out.split())
+    for part in (
+        "stm32f746: STM32F746NG (microcontroller, STMicroelectronics)",
+        "cpu Cortex-M7 (Armv7E-M) at 216 MHz",
+        "int8 432 MMAC/s",
+        "from derived: cores x clock x MACs per cycle of Cortex-M7",
+        "ram DTCM + SRAM1 + SRAM2, 320 KiB; 64 + 240 + 16 KiB",
+        "flash flash, 1.00 MiB",
+        "runtimes tflm-cmsis-nn: TensorFlow Lite for Microcontrollers with CMSIS-NN (the usual one)",
+        "also called",
+        "source STM32F745/746 datasheet (DS10916), https://www.st.com/",
+        "file stm32.toml",
+    ):
+        assert part in joined
+
+
+def test_power_and_bandwidth_are_told_with_their_own_source(run: Run) -> None:
+    _, out, _ = run("rpi5")
+    joined = " ".join(out.split())
+    assert "LPDDR4X, 8.00 GiB at 17.1 GB/s" in joined
+    assert "from derived: 32 bit x 4267 MT/s" in joined
+    assert "power 4 W typical; 800 mA from derived: typical bare-board active current" in joined
+
+
+def test_json_holds_raw_numbers_and_null_for_the_unknown(run: Run) -> None:
+    code, out, err = run("--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert data["schema_version"] == 1
+    devices = {device["name"]: device for device in data["devices"]}
+    assert len(devices) >= 60
+    assert {"tflm", "tensorrt"} <= {runtime["name"] for runtime in data["runtimes"]}
+    board = devices["stm32f746"]
+    assert (board["ram_bytes"], board["flash_bytes"]) == (327680, 1048576)
+    assert board["bandwidth_bytes_per_second"] is None
+    assert board["units"][0]["clock_hz"] == 216e6
+    assert board["units"][0]["macs_per_second"]["int8"] == 432e6
+    assert board["power"] is None
+    assert devices["rtx-4090"]["power"]["tdp_watts"] == 450
+
+
+def test_json_of_one_device_holds_its_runtimes_alone(run: Run) -> None:
+    data = json.loads(run("hailo-8", "--json")[1])
+    assert [device["name"] for device in data["devices"]] == ["hailo-8"]
+    assert [runtime["name"] for runtime in data["runtimes"]] == ["hailort"]
+
+
+def test_a_kind_without_devices_of_that_word_is_an_error(run: Run) -> None:
+    code, out, err = run("rpi5", "--kind", "gpu")
+    assert (code, out) == (2, "")
+    assert err == "sizeup: rpi5 is no gpu\n"
+
+
+def test_unknown_names_end_with_the_nearest(run: Run) -> None:
+    code, out, err = run("stm32f745")
+    assert (code, out) == (2, "")
+    assert err.startswith("sizeup: no device is called 'stm32f745'; nearest: ")
+    assert "stm32f746" in err
+    code, _, err = run("--kind", "gpo")
+    assert (code, err) == (2, "sizeup: no kind of device is called 'gpo'; nearest: gpu\n")
+
+
+def test_an_own_file_with_a_slip_is_one_line_and_no_traceback(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[[device]]\nname = "mine"\nlike = "rpi5"\ntilte = "Mine"\n', "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(path))
+    code, out, err = run("mine")
+    assert (code, out) == (2, "")
+    assert err == f"sizeup: {path}: device mine: unknown key 'tilte'; nearest: title\n"
+
+
+def test_the_page_of_devices_is_current(run: Run) -> None:
+    kept = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
+    assert run("--markdown")[1] == kept, "run: sizeup devices --markdown > docs/devices.md"
+
+
+def test_the_example_of_the_page_is_a_good_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
+    example = page.split("```toml\n")[1].split("```")[0]
+    path = tmp_path / "page.toml"
+    path.write_text(example, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(path))
+    device = json.loads(run("Board 7", "--json")[1])["devices"][0]
+    assert device["units"][0]["macs_per_second"]["fp32"] == 180e6
+    assert device["memories"][1]["bytes_per_second"] == 200e6
+    assert device["maker"] == "STMicroelectronics"
+
+
+def test_help_holds_an_example(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "Example: sizeup devices stm32f746" in out

@@ -1,0 +1,217 @@
+"""What runs as one kernel, against what real runtimes ran."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sizeup
+from sizeup.dtypes import dtype
+from sizeup.fuse import FUSIONS, kernels
+from sizeup.graph import Constant, Graph, GraphBuilder
+
+FLOAT = dtype("float32")
+
+
+def kinds(graph: Graph, fuses: tuple[str, ...] = ()) -> Counter[str]:
+    return Counter("+".join(graph.ops[index].kind for index in ops) for ops in kernels(graph, fuses))
+
+
+class Network:
+    """A graph of named tensors, built by hand."""
+
+    def __init__(self) -> None:
+        self.builder = GraphBuilder("by hand")
+        self.ids = {"x": self.builder.input("x", (1, 8, 4, 4), FLOAT)}
+
+    def constant(self, name: str, *shape: int) -> None:
+        self.ids[name] = self.builder.tensor(name, shape, FLOAT, Constant("parameter"))
+
+    def op(self, kind: str, inputs: str, output: str, **attrs: Any) -> None:
+        self.ids[output] = self.builder.tensor(output, (1, 8, 4, 4), FLOAT)
+        self.builder.op(kind, [self.ids[each] for each in inputs.split()], [self.ids[output]], attrs)
+
+    def conv(self, inputs: str, output: str) -> None:
+        self.constant(f"w_{output}", 8, 8, 1, 1)
+        self.op("conv", f"{inputs} w_{output}", output, out_channels=8, kernel=(1, 1))
+
+    def graph(self, *outputs: str) -> Graph:
+        self.builder.outputs.extend(self.ids[each] for each in outputs)
+        return self.builder.freeze()
+
+
+def test_without_a_word_every_operator_is_a_kernel_and_views_are_none() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("reshape", "a", "b")
+    made.op("relu", "b", "c")
+    assert kernels(made.graph("c")) == [(0,), (2,)]
+
+
+def test_an_activation_joins_only_where_nobody_else_reads_between() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("relu", "a", "b")
+    made.conv("b", "c")
+    made.op("relu", "c", "d")
+    made.op("add", "c d", "e")
+    graph = made.graph("e")
+    assert kernels(graph, ["activation"]) == [(0, 1), (2,), (3,), (4,)]
+    assert kernels(graph, ["bias"]) == [(0,), (1,), (2,), (3,), (4,)]
+
+
+def test_what_leaves_the_graph_is_not_merged_away() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("relu", "a", "b")
+    assert kernels(made.graph("a", "b"), ["activation"]) == [(0,), (1,)]
+
+
+def test_a_residual_joins_the_later_of_two_convolutions() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.conv("x", "b")
+    made.op("add", "a b", "c")
+    made.op("relu", "c", "d")
+    assert kernels(made.graph("d"), ["add", "activation"]) == [(0,), (1, 2, 3)]
+    assert kernels(made.graph("d"), ["activation"]) == [(0,), (1,), (2,), (3,)]
+
+
+def test_one_activation_ends_a_product() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("relu", "a", "b")
+    made.op("sigmoid", "b", "c")
+    made.op("add", "c c", "d")
+    assert kernels(made.graph("d"), ["activation", "add"]) == [(0, 1), (2,), (3,)]
+
+
+def test_silu_is_one_kernel_and_a_gate_is_not() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("sigmoid", "a", "b")
+    made.op("mul", "a b", "c")
+    made.op("sigmoid", "x", "d")
+    made.op("mul", "c d", "e")
+    assert kernels(made.graph("e"), ["gelu"]) == [(0,), (1, 2), (3,), (4,)]
+
+
+def test_the_primitives_of_a_layer_norm_are_one_kernel() -> None:
+    made = Network()
+    for name in ("e", "w", "s"):
+        made.constant(name, 1)
+    made.op("mean", "x", "m")
+    made.op("sub", "x m", "d")
+    made.op("pow", "d e", "q")
+    made.op("mean", "q", "v")
+    made.op("add", "v e", "ve")
+    made.op("sqrt", "ve", "r")
+    made.op("div", "d r", "n")
+    made.op("mul", "n w", "nw")
+    made.op("add", "nw s", "y")
+    made.op("relu", "y", "z")
+    assert kernels(made.graph("z"), ["layer_norm"]) == [tuple(range(9)), (9,)]
+
+
+def test_pooling_and_conversions_join_what_makes_them() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("pool", "a", "b")
+    made.op("quantize", "b", "c")
+    graph = made.graph("c")
+    assert kernels(graph, ["pool"]) == [(0, 1), (2,)]
+    assert kernels(graph, ["pool", "quantise"]) == [(0, 1, 2)]
+
+
+def test_chains_of_single_numbers_merge_for_a_compiler() -> None:
+    made = Network()
+    made.op("relu", "x", "a")
+    made.op("neg", "a", "b")
+    made.op("softmax", "b", "c")
+    graph = made.graph("c")
+    assert kernels(graph, ["elementwise"]) == [(0, 1), (2,)]
+    assert kernels(graph, ["elementwise", "reduction"]) == [(0, 1, 2)]
+
+
+def test_what_is_known_before_the_run_is_no_kernel() -> None:
+    made = Network()
+    made.constant("k", 1, 8, 4, 4)
+    made.op("neg", "k", "a")
+    made.op("shape_of", "x", "s")
+    made.op("neg", "s", "t")
+    made.op("add", "x a", "b")
+    assert kernels(made.graph("b")) == [(3,)]
+
+
+def test_every_word_is_explained() -> None:
+    assert all(text.strip() for text in FUSIONS.values())
+
+
+def test_a_long_chain_takes_no_longer_per_operator() -> None:
+    made = Network()
+    made.op("relu", "x", "0")
+    for place in range(20_000):
+        made.op("neg", str(place), str(place + 1))
+    assert kernels(made.graph("20000"), list(FUSIONS)) == [tuple(range(20_001))]
+
+
+def exported(name: str, path: Path) -> bytes:
+    import torch
+
+    from sizeup.formats.torch.zoo import import_torchvision
+
+    module = import_torchvision().models.get_model(name, weights=None).eval()
+    torch.onnx.export(module, (torch.zeros(1, 3, 224, 224),), path, dynamo=False, opset_version=17)
+    return path.read_bytes()
+
+
+# Nodes that only change the layout for the next kernel, and those that move nothing.
+_BESIDE = ("ReorderInput", "ReorderOutput", "Flatten", "Reshape", "Squeeze")
+_CALLED = {
+    "Conv": "conv", "FusedConv": "conv", "Gemm": "matmul", "MatMul": "matmul", "FusedMatMul": "matmul",
+    "MaxPool": "pool", "GlobalAveragePool": "global_pool", "QuickGelu": "sigmoid+mul", "Mul": "mul",
+    "Concat": "concat", "Relu": "relu", "Add": "add",
+}  # fmt: skip
+
+
+@pytest.mark.extras
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18", "efficientnet_b0", "squeezenet1_1"])
+def test_kernels_are_those_of_onnx_runtimes_own_profile(name: str, tmp_path: Path) -> None:
+    content = exported(name, tmp_path / "model.onnx")
+    profile = sizeup.measure(content, seconds=0).timing.kernels
+    ran = Counter(_CALLED[each.kind] for each in profile if each.kind not in _BESIDE)
+    graph = sizeup.load(content)
+    merged = sizeup.target("rpi5/ort").runtime.fuses
+    assert merged
+    first = [graph.ops[ops[0]].kind for ops in kernels(graph, merged)]
+    predicted = Counter("sigmoid+mul" if kind == "sigmoid" else kind for kind in first)
+    assert predicted == ran
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18", "vit_b_16"])
+def test_kernels_are_those_of_torchs_own_profile(name: str) -> None:
+    found = sizeup.measure(f"torchvision:{name}", seconds=0)
+    graph = sizeup.load(f"torchvision:{name}")
+    predicted = Counter(graph.ops[index].source for (index,) in kernels(graph))
+    ran = Counter(each.kind.rstrip("_") for each in found.timing.kernels)
+    assert Counter({kind.rstrip("_"): count for kind, count in predicted.items()}) == ran
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("name", ["mlperf_vww96_int8", "mlperf_resnet8_fp32", "te_persondet"])
+def test_kernels_are_those_that_litert_lists(shared: Path, name: str) -> None:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    path = shared / "models" / f"{name}.tflite"
+    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = Interpreter(model_path=str(path), experimental_op_resolver_type=plain)
+    listed = Counter(each["op_name"] for each in interpreter._get_ops_details())
+    graph = sizeup.load(path)
+    predicted = Counter(graph.ops[index].source for (index,) in kernels(graph))
+    # A file's activations are in its operators already; reshaping is an operator that copies nothing.
+    assert predicted == Counter({op: count for op, count in listed.items() if op != "RESHAPE"})
