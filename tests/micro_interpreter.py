@@ -57,6 +57,36 @@ def _ask(paths: list[str]) -> list[Measured]:
     return answers
 
 
+def works(models: Sequence[tuple[Path | bytes, int]]) -> list[bool]:
+    """Whether each model can be set up in an arena of that many bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = []
+        for number, (model, size) in enumerate(models):
+            path = Path(folder, f"{number}.tflite") if isinstance(model, bytes) else model
+            if isinstance(model, bytes):
+                path.write_bytes(model)
+            arguments.append(f"{size}:{path}")
+        found: list[bool] = []
+        while len(found) < len(arguments):
+            command = [sys.executable, __file__, "--fits", *arguments[len(found) :]]
+            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            answers = [line == "True" for line in run.stdout.splitlines()]
+            # An arena that is too small may end the process, too.
+            found += answers if len(answers) + len(found) == len(arguments) else [*answers, False]
+        return found
+
+
+def _fits(argument: str) -> bool:
+    from tflite_micro import runtime
+
+    size, _, path = argument.partition(":")
+    try:
+        runtime.Interpreter.from_file(path, arena_size=int(size))
+    except RuntimeError:
+        return False
+    return True
+
+
 def _answer(path: str) -> tuple[int, int, str]:
     from tflite_micro import runtime
 
@@ -79,6 +109,8 @@ def _answer(path: str) -> tuple[int, int, str]:
 
 
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        sys.stdout.write(json.dumps(_answer(argument)) + "\n")
+    is_about_sizes = sys.argv[1:2] == ["--fits"]
+    for argument in sys.argv[2 if is_about_sizes else 1 :]:
+        answer = str(_fits(argument)) if is_about_sizes else json.dumps(_answer(argument))
+        sys.stdout.write(answer + "\n")
         sys.stdout.flush()

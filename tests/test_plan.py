@@ -81,7 +81,7 @@ def test_sizes_follow_a_precision() -> None:
 
 
 def test_a_size_that_depends_on_data_is_no_zero() -> None:
-    with pytest.raises(Incomplete, match="sizes of 1 tensors depend on data: 'z'"):
+    with pytest.raises(Incomplete, match="the size of 1 tensor depends on data: 'z'"):
         sizeup.plan(with_unknown())
 
 

@@ -106,7 +106,7 @@ def plan(
     """
     from sizeup import memory
 
-    if alignment < 1:
+    if not 1 <= alignment <= 1 << 30:
         raise SizeupError(f"an alignment of {alignment} makes no sense; 1 leaves every byte free to be used")
     asked = None if precision is None else dtypes.precision(precision)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)

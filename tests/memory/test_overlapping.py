@@ -27,6 +27,7 @@ CHAIN = buffers_of((64, 0, 0), (96, 0, 1), (64, 1, 1))
 LEAVES = [Overlap(0, 1, 48), Overlap(1, 2, 16)]
 
 
+@pytest.mark.extras
 def test_outputs_follow_their_inputs_through_memory() -> None:
     """The last 64 at the bottom, the 96 before them from 16 on, the first 64 from 16 + 48 on."""
     found = pack_overlapping(CHAIN, LEAVES, alignment=16)
@@ -35,6 +36,7 @@ def test_outputs_follow_their_inputs_through_memory() -> None:
     assert pack_overlapping(CHAIN, [], alignment=16).height == 160
 
 
+@pytest.mark.extras
 def test_a_distance_is_rounded_up_to_the_alignment() -> None:
     pair = buffers_of((64, 0, 0), (64, 0, 0))
     assert pack_overlapping(pair, [Overlap(0, 1, 17)], alignment=16).height == 96
@@ -42,6 +44,7 @@ def test_a_distance_is_rounded_up_to_the_alignment() -> None:
     assert pack_overlapping(pair, [Overlap(0, 1, -3)], alignment=16).height == 64
 
 
+@pytest.mark.extras
 def test_in_place_is_at_one_address_or_apart() -> None:
     pair = buffers_of((64, 0, 0), (64, 0, 0))
     leave = Overlap(0, 1, 0, in_place=True)
@@ -53,6 +56,7 @@ def test_in_place_is_at_one_address_or_apart() -> None:
             check_overlapping(pair, near, [leave])
 
 
+@pytest.mark.extras
 def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """First fit takes 9, the best of all packings 8, and no operator covers more than 7."""
     rows = buffers_of((6, 0, 0), (4, 0, 1), (4, 1, 2))
@@ -148,6 +152,7 @@ def _is_fine(
     return behind == 0 if leave.in_place else behind >= leave.distance
 
 
+@pytest.mark.extras
 @given(problems())
 @settings(max_examples=120, deadline=None)
 def test_small_packings_are_the_lowest_of_all(problem: tuple[Buffers, list[Overlap]]) -> None:

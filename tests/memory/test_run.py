@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from memory.memory_graphs import BYTE
-from sizeup.dtypes import precision
+from sizeup.dtypes import dtype, precision
 from sizeup.errors import InvalidGraph
 from sizeup.graph import Constant, Graph, GraphBuilder, Run, check
-from sizeup.memory import overview, usage
+from sizeup.memory import overview, shares, usage
 
 
 def _written_over(run: Run | None) -> Graph:
@@ -84,6 +85,60 @@ def test_a_workspace_is_named_after_its_operator_and_follows_the_precision() -> 
     assert found.held[1].name == "x"
     assert (found.held[0].name, found.held[0].bytes) == ("workspace of conv2d", given + weight)
     assert usage(graph, as_run=True, precision=precision("fp16")).peak_bytes == found.peak_bytes // 2
+
+
+def _one_operator(
+    kind: str, source: str, number: str = "float32", run: Run | None = None, **attrs: Any
+) -> Graph:
+    builder = GraphBuilder("one", "torch")
+    numbers = dtype(number)
+    x = builder.input("x", (2, 4, 8, 8), numbers)
+    w = builder.tensor("w", (4, 4, 3, 3), numbers, Constant("parameter"))
+    y = builder.tensor("y", (2, 4, 6, 6), numbers)
+    builder.op(kind, [x, w], [y], attrs, source=source, name=kind)
+    builder.outputs.append(y)
+    builder.run = run or Run((0, -1, 1), (0, 0))
+    return builder.freeze()
+
+
+CONVOLUTION: dict[str, Any] = {"groups": 1, "kernel": (3, 3), "out_channels": 4}
+
+
+@pytest.mark.parametrize(
+    ("graph", "named"),
+    [
+        (_one_operator("lstm", "aten.lstm"), ("aten.lstm",)),
+        (_one_operator("conv", "aten.conv2d", **CONVOLUTION), ()),
+        (_one_operator("conv", "aten.conv2d", "float16", **CONVOLUTION), ("aten.conv2d",)),
+        (_one_operator("matmul", "aten.linear"), ()),
+        (_one_operator("matmul", "aten.linear", "bfloat16"), ("aten.linear",)),
+        (_one_operator("foreign.op", "foreign.op"), ("foreign.op",)),
+        (
+            _one_operator("conv", "aten.conv2d", run=Run((0, -1, 1), (0, 0), device="cuda"), **CONVOLUTION),
+            ("aten.conv2d",),
+        ),
+    ],
+)
+def test_kernels_that_take_what_is_not_known_are_named(graph: Graph, named: tuple[str, ...]) -> None:
+    assert usage(graph, as_run=True).unmodelled == named
+    assert usage(graph).unmodelled == ()  # a plan is of no run
+
+
+def test_a_convolution_of_channels_last_copies_its_filter_alone() -> None:
+    run = Run((0, -1, 1), (0, 0), layouts={0: "channels_last"})
+    found = usage(_one_operator("conv", "aten.conv2d", run=run, **CONVOLUTION), as_run=True)
+    # The filter as channels last, and again in oneDNN's blocks: 4 read channels stay 4, 4 made ones are 16.
+    assert found.held[0].name == "workspace of conv"
+    assert found.held[0].bytes == (4 * 4 * 9 + 16 * 4 * 9) * 4
+
+
+def test_a_workspace_is_a_share_of_its_own() -> None:
+    graph = _one_operator("conv", "aten.conv2d", **CONVOLUTION)
+    found = usage(graph, as_run=True)
+    parts = shares(graph, found.buffers)
+    taken = next(each.bytes for each in found.held if each.name.startswith("workspace of "))
+    assert (parts.inputs.tolist(), parts.outputs.tolist()) == ([2 * 4 * 64 * 4], [2 * 4 * 36 * 4])
+    assert (parts.workspaces.tolist(), parts.others.tolist()) == ([taken], [0])
 
 
 def test_a_run_of_other_tensors_is_refused() -> None:

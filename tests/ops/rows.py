@@ -343,6 +343,11 @@ LOOKUPS = [
     # Five rows of 16 summed into two bags.
     row("embedding_bag", "1000x16, 5, 2", "2x16", elementwise=80, reads=[80, 5, 2], writes=[32]),
     row("select_boxes", "10x4, 10", "10", elementwise=10, reads=[40, 10], writes=[10]),
+    # Two weights of 8x9 and 4x5 numbers, from codes of four bits and their tables.
+    row(
+        "decode", "8x9, 32, 4x5, 24", "8x9, 4x5",
+        elementwise=92, reads=[36, 32, 10, 24], writes=[72, 20], codes=(36, 10),
+    ),
 ]  # fmt: skip
 
 ROWS = [*CONVOLUTIONS, *PRODUCTS, *RECURRENT, *PLAIN, *REDUCTIONS, *SAMPLING, *LAYOUTS, *LOOKUPS]

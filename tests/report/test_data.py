@@ -136,8 +136,12 @@ def test_unknown_suffix_is_refused_with_those_that_work(tmp_path: Path) -> None:
 
 
 def test_file_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    report = sizeup.analyze(three_convolutions())
+    with pytest.raises(SizeupError, match="there is no such folder"):
+        report.save(tmp_path / "nowhere" / "report.json")
+    (tmp_path / "report.json").mkdir()
     with pytest.raises(SizeupError, match="cannot be written"):
-        sizeup.analyze(three_convolutions()).save(tmp_path / "no such folder" / "report.json")
+        report.save(tmp_path / "report.json")
 
 
 def test_data_frame_has_missing_values_where_unknown() -> None:

@@ -19,7 +19,7 @@ from memory.memory_graphs import branches
 from networks import with_unknown
 from sizeup.dtypes import dtype
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.graph import Graph, GraphBuilder
+from sizeup.graph import Constant, Graph, GraphBuilder, Run
 
 # A figure of matplotlib, looked into by attributes of which its types know little.
 Figure: TypeAlias = Any
@@ -256,7 +256,58 @@ def test_no_text_is_cut_off_or_covers_another(make: Any) -> None:
 
 def test_missing_sizes_are_said_in_the_picture() -> None:
     said = [text.get_text() for text in texts(memory_figure(with_unknown()))]
-    assert any("1 tensors are missing, because their sizes depend on data" in text for text in said)
+    assert any("1 tensor is missing, because its size depends on data" in text for text in said)
+
+
+def convolution() -> Graph:
+    """A convolution as torch ran it, with copies of its kernel."""
+    builder = GraphBuilder("one convolution", "torch")
+    numbers = dtype("float32")
+    x, y = (builder.tensor(name, (1, 64, 28, 28), numbers) for name in ("x", "y"))
+    builder.inputs.append(x)
+    w = builder.tensor("w", (64, 64, 3, 3), numbers, Constant("parameter"))
+    attrs = {"groups": 1, "kernel": (3, 3), "out_channels": 64}
+    builder.op("conv", [x, w], [y], attrs, source="aten.conv2d", name="conv2d")
+    builder.outputs.append(y)
+    builder.run = Run((0, 1, -1), (0, 0))
+    return builder.freeze()
+
+
+def test_what_a_kernel_takes_has_a_colour_of_its_own_where_there_is_any() -> None:
+    from matplotlib.patches import StepPatch
+
+    for graph, is_there in ((convolution(), True), (branches(), False)):
+        figure = memory_figure(graph)
+        patches = [each for each in figure.axes[0].patches if isinstance(each, StepPatch)]
+        heights = {str(each.get_gid()): each.get_data()[0][0] for each in patches}
+        assert ("workspace" in heights) is is_there
+        said = [text.get_text() for text in texts(figure)]
+        assert ("workspace of its kernel" in said) is is_there
+        if is_there:
+            # Copies of 64 x 28 x 28 numbers in and out and of 64 x 64 x 9 weights, before there is an output.
+            assert heights["workspace"] - heights["outputs"] == (64 * 784 + 64 * 64 * 9) * 4
+            assert heights["others"] == heights["workspace"]
+
+
+def test_a_box_is_called_what_the_list_calls_it_or_a_part_of_that() -> None:
+    plan = sizeup.plan(many(40), time_limit=1)
+    figure = plan_figure(plan)
+    in_boxes = {text.get_text().split("\n")[0] for text in figure.axes[0].texts}
+    names = {tensor.name for tensor in plan.graph.tensors}
+    labels = [label for label in in_boxes if label.startswith(("block_", "out_"))]
+    assert labels
+    assert all(any(label in name for name in names) for label in labels)
+
+
+def test_no_box_has_a_letter_for_a_name() -> None:
+    from sizeup.report.plots.canvas import Canvas
+    from sizeup.report.plots.names import Names
+
+    names = Names(Canvas(1), ["layers/1/c", "layers/2/c", "layers/3/d", "x"])
+    shown = [names.fitted("layers/2/c", room, 7.0) for room in range(0, 400, 5)]
+    assert {each for each in shown if 0 < len(each) < 4} == set()
+    assert shown[-1] == "layers/2/c"
+    assert names.fitted("x", 100, 7.0) == "x"
 
 
 def pixels(path: Path) -> tuple[int, int]:
@@ -349,7 +400,7 @@ def test_other_endings_and_places_that_cannot_be_written_are_refused(tmp_path: P
     plan = sizeup.plan(branches())
     with pytest.raises(SizeupError, match=r"drawn as \.png, \.svg"):
         plan.plot(tmp_path / "plan.jpg")
-    with pytest.raises(SizeupError, match="cannot be written"):
+    with pytest.raises(SizeupError, match="there is no such folder"):
         plan.plot(tmp_path / "nowhere" / "plan.png")
 
 

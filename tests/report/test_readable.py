@@ -13,7 +13,7 @@ import sizeup
 from blessed import assert_golden
 from networks import FLOAT, chain, looping, three_convolutions, tied_embedding, with_unknown
 from sizeup.errors import SizeupError
-from sizeup.graph import Graph, GraphBuilder
+from sizeup.graph import Graph, GraphBuilder, Run
 from sizeup.report.console import render
 from sizeup.report.markdown import lines
 from sizeup.report.table import shortened
@@ -195,7 +195,7 @@ def test_markdown_cells_cannot_break_the_table() -> None:
 def test_repr_is_a_few_plain_lines() -> None:
     text = repr(sizeup.analyze(with_unknown()))
     assert text.splitlines()[0] == "Report on with_unknown (torch)"
-    assert len(text.splitlines()) == 4 + 1  # and its note
+    assert len(text.splitlines()) == 5 + 1  # and its note
     assert "1 of 3 operators counted" in text
 
 
@@ -205,3 +205,29 @@ def test_notebook_table_escapes_names() -> None:
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert sizeup.analyze(three_convolutions())._repr_html_().count("<tr>") == 9 + 1 + 3 + 1
+
+
+def recurrent() -> Graph:
+    """One operator that takes what is not known, as torch ran it."""
+    builder = GraphBuilder("recurrent", "torch")
+    x, y = builder.input("x", (50, 64), FLOAT), builder.tensor("y", (50, 128), FLOAT)
+    attrs = {"rows": (50,), "matrices": (), "units": 128}
+    builder.op("lstm", [x], [y], attrs, source="aten.lstm", name="lstm")
+    builder.outputs.append(y)
+    builder.run = Run((0, 1), (0, 0))
+    return builder.freeze()
+
+
+def test_a_peak_without_what_kernels_take_is_called_a_lower_bound() -> None:
+    shown = " ".join(printed(recurrent(), 160).split())
+    assert "memory at least 37.5 KiB at the peak beside the weights" in shown
+    assert "beyond that what lstm takes inside is not known" in shown
+    assert "at least 37.5 KiB in use" in repr(sizeup.analyze(recurrent()))
+    assert sizeup.analyze(recurrent()).to_dict()["memory"]["unmodelled_kernels"] == ["aten.lstm"]
+
+
+def test_a_plan_of_code_says_how_it_counts() -> None:
+    assert any(
+        "sizeup analyze shows the peak of an eager run" in note for note in sizeup.plan(recurrent()).notes
+    )
+    assert not sizeup.plan(three_convolutions()).notes

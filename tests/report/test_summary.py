@@ -204,3 +204,19 @@ def test_every_roll_up_adds_up_to_the_totals(graph: Graph, at: str | None) -> No
     rows_sum = _sums(made.ops)
     assert {**rows_sum, "params": rows_sum["params"] + unused} == expected
     assert _sums([made.module_tree()[0]]) == expected
+
+
+def test_memory_gives_its_figures_by_name() -> None:
+    found = report(three_convolutions()).memory
+    # The last convolution: 32 x 32 x 32 numbers in, 64 x 32 x 32 out.
+    assert found.peak_bytes == found.usage.peak_bytes == (32 + 64) * 1024 * 4
+    assert (found.best_peak_bytes, found.arena_bytes) == (None, None)
+    assert repr(found) == "<Memory: peak 393,216 B>"
+    unknown = report(with_unknown()).memory
+    assert unknown.peak_bytes is None
+    assert repr(unknown) == "<Memory: the size of 1 tensor depends on data>"
+
+
+def test_a_printed_report_tells_the_peak() -> None:
+    assert "\n  384 KiB in use at the peak beside the weights\n" in repr(report(three_convolutions()))
+    assert "\n  memory unknown: the size of 1 tensor depends on data\n" in repr(report(with_unknown()))

@@ -20,7 +20,7 @@ def plan(
     reorder: Annotated[bool, typer.Option(help="Look for the order with the least peak.")] = True,
     time_limit: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds for each search.")] = 10.0,
     alignment: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Bytes that every offset is a multiple of.")
+        int, typer.Option(min=1, max=1 << 30, metavar="N", help="Bytes that every offset is a multiple of.")
     ] = 1,
     precision: Precision = None,
     input: Inputs = None,

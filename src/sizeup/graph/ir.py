@@ -18,8 +18,9 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 # parameter: trained; buffer: kept with the model but not trained (running statistics, tables);
 # constant: neither (a shape, an axis, a scale written into the graph); derived: computed from
-# constants alone, so a runtime can have it before the first run.
-Role = Literal["parameter", "buffer", "constant", "derived"]
+# constants alone, so a runtime can have it before the first run; scratch: no content at all, memory
+# that an operator asks for by reading it.
+Role = Literal["parameter", "buffer", "constant", "derived", "scratch"]
 
 ABSENT = -1
 """The id that stands where an optional input was not given."""
@@ -101,6 +102,8 @@ class Run:
     device: str = "cpu"
     threads: int = 1
     lanes: int = 16  # numbers in a vector of the processor, as oneDNN computes; 0 where it is not there
+    # Of tensors that convolutions and norms read, where not row by row: "channels_last" or "other".
+    layouts: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

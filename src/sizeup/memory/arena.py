@@ -8,6 +8,7 @@ turn: each of them finds in a second what costs the other minutes.
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from sizeup.memory.liveness import Buffers, Column
 _INSTALL = "pip install 'sizeup[solve]' proves more"
 _PATIENCE = 0.5  # of the time that is left, for the question at the bound
 _HESITATION = 2.0  # seconds after which the solver is interrupted for the other search
+_WORTHWHILE = 20.0  # seconds that must be left then: the first time, the other search has to be compiled
 _TURN = 0.3  # of the time that is then left, for the other search
 
 
@@ -58,7 +60,7 @@ def pack(
     sizes = _aligned(buffers, alignment)
     bound = int(sizes.live_bytes().max()) if sizes.steps and len(sizes) else 0
     enough = bound if capacity is None else max(capacity, bound)
-    best = _best_greedy(sizes, enough)
+    best = _best_greedy(sizes, enough, started + time_limit)
     method, note = "first fit", ""
     if best[0] > enough:
         patience = _PATIENCE if capacity is None else 1.0  # no other height is worth a question
@@ -82,12 +84,14 @@ def _aligned(buffers: Buffers, alignment: int) -> Buffers:
     return replace(buffers, size=-(-buffers.size // alignment) * alignment)
 
 
-def _best_greedy(buffers: Buffers, enough: int) -> _Placed:
+def _best_greedy(buffers: Buffers, enough: int, deadline: float) -> _Placed:
+    """The best of a few orders; the first one is always tried to its end, for there must be a plan."""
     best: _Placed | None = None
     for order in _orders(buffers):
-        found = _first_fit(buffers, order)
-        best = found if best is None or found < best else best
-        if best[0] <= enough:
+        found = _first_fit(buffers, order, deadline if best else math.inf)
+        if found is not None and (best is None or found < best):
+            best = found
+        if found is None or best is None or best[0] <= enough or time.monotonic() > deadline:
             break
     assert best is not None  # there is at least one order
     return best
@@ -105,8 +109,8 @@ def _orders(buffers: Buffers) -> Iterator[list[int]]:
         yield sorted(range(len(size)), key=key)
 
 
-def _first_fit(buffers: Buffers, order: list[int]) -> _Placed:
-    """Each buffer in turn at the lowest place that is free for as long as it lives.
+def _first_fit(buffers: Buffers, order: list[int], deadline: float) -> _Placed | None:
+    """Each buffer in turn at the lowest place that is free for as long as it lives; None when time is up.
 
     Placed buffers are kept sorted by address, and those that live at another time are passed over: the time
     grows with the square of the buffers, at one numpy comparison each (10,000 buffers: a few seconds).
@@ -116,6 +120,8 @@ def _first_fit(buffers: Buffers, order: list[int]) -> _Placed:
     addresses: list[int] = []
     count = height = 0
     for buffer in order:
+        if time.monotonic() > deadline:
+            return None
         size = int(buffers.size[buffer])
         if size:
             others = placed[:count]
@@ -181,7 +187,7 @@ def _answer(buffers: Buffers, height: int, seconds: float) -> tuple[_Placed | bo
     """Whether the buffers fit in a height, and who said so: the two searches in turn."""
     started = time.monotonic()
     answer = _fits(buffers, height, min(seconds, _HESITATION))
-    if answer is None and seconds > 2 * _HESITATION:
+    if answer is None and seconds > _WORTHWHILE:
         stacked = _stacked(buffers, height, (seconds - _HESITATION) * _TURN)
         if stacked is not None:
             return stacked, "stacking"
@@ -192,9 +198,11 @@ def _answer(buffers: Buffers, height: int, seconds: float) -> tuple[_Placed | bo
 def _stacked(buffers: Buffers, height: int, seconds: float) -> _Placed | None:
     try:
         from sizeup.memory.stacking import stack
-    except ImportError:  # numba comes with the same extra, but not for every system
+
+        offsets = stack(buffers, height, seconds)
+    # No numba for this system, or what it compiled before cannot be read: there is still the solver.
+    except Exception:
         return None
-    offsets = stack(buffers, height, seconds)
     return None if offsets is None else (_height(buffers, offsets), offsets)
 
 

@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sizeup.dtypes import DType
+from sizeup.errors import InvalidGraph
 from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.ops import rule_of
 
 Column: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_MOST_BYTES = 1 << 62  # sums of sizes are columns of 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Buffers:
     """Memory that a run needs beside its constants, one entry a buffer.
 
     Buffer b holds something from the start of operator first[b] to the end of operator last[b]. What
-    enters the graph is there from the first operator, what leaves it stays to the last.
+    enters the graph is there from the first operator, and so is scratch that operators read; what leaves it
+    stays to the last.
     """
 
     size: Column  # bytes
@@ -44,6 +47,11 @@ class Buffers:
         """The buffers in use while an operator runs, largest first."""
         found = np.flatnonzero((self.first <= step) & (self.last >= step))
         return sorted(found.tolist(), key=lambda buffer: -int(self.size[buffer]))
+
+
+def size_is_known(tensor: Tensor) -> bool:
+    """Whether a tensor has a size: not where its shape depends on data, nor where one element has none."""
+    return tensor.shape is not None and (tensor.dtype.bits > 0 or tensor.elements == 0)
 
 
 def tensor_bytes(tensor: Tensor, precision: DType | None = None) -> int:
@@ -70,7 +78,7 @@ def lifetimes(
     ops = [graph.ops[index] for index in (order if order is not None else range(len(graph.ops)))]
     last_use = _last_uses(graph, ops)
     maker = _Sharing(graph, last_use, precision)
-    for identity in dict.fromkeys(graph.inputs):
+    for identity in given_tensors(graph):
         maker.open(identity, 0)
     for step, op in enumerate(ops):
         shared = maker.shared_input(op, step, views=views, overwrites=overwrites)
@@ -83,6 +91,17 @@ def lifetimes(
 def _is_view(op: Op) -> bool:
     rule = rule_of(op.kind)
     return rule is not None and rule.views
+
+
+def is_scratch(tensor: Tensor) -> bool:
+    """Whether operators read it though nobody makes or fills it: memory that they ask for in this way."""
+    return tensor.data is not None and tensor.data.role == "scratch"
+
+
+def given_tensors(graph: Graph) -> tuple[int, ...]:
+    """What takes memory before the first operator: what enters the graph, and scratch."""
+    scratch = (identity for identity, tensor in enumerate(graph.tensors) if is_scratch(tensor))
+    return tuple(dict.fromkeys((*graph.inputs, *scratch)))
 
 
 def _last_uses(graph: Graph, ops: Sequence[Op]) -> dict[int, int]:
@@ -110,10 +129,11 @@ class _Sharing:
 
     def open(self, identity: int, step: int, shared: int | None = None) -> None:
         """Give a tensor a buffer of its own, or a place in one that exists."""
-        if self.of_tensor[identity] >= 0 or self.graph.tensors[identity].data is not None:
+        tensor = self.graph.tensors[identity]
+        if self.of_tensor[identity] >= 0 or (tensor.data is not None and not is_scratch(tensor)):
             return
         end = max(self.last_use.get(identity, step), step)
-        size = tensor_bytes(self.graph.tensors[identity], self.precision)
+        size = tensor_bytes(tensor, self.precision)
         if shared is None:
             shared = len(self.size)
             self.size.append(0)
@@ -148,6 +168,8 @@ class _Sharing:
 
     def freeze(self, steps: int) -> Buffers:
         """The finished columns."""
+        if sum(self.size) >= _MOST_BYTES:
+            raise InvalidGraph(f"its tensors take {sum(self.size):,} B together, which fits no machine")
         return Buffers(
             np.array(self.size, np.int64),
             np.array(self.first, np.int64),

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from sizeup.dtypes import DType
 from sizeup.graph import Graph, Op
-from sizeup.memory.liveness import lifetimes
+from sizeup.memory.liveness import given_tensors, lifetimes
 from sizeup.ops import rule_of
 
 
@@ -146,7 +146,7 @@ def problem_of(graph: Graph, *, views: bool = True, precision: DType | None = No
     """The ordering problem of a graph; operators with effects beyond their outputs keep their order."""
     buffers = lifetimes(graph, views=views, precision=precision)
     place = buffers.of_tensor
-    seen = {place[identity] for identity in graph.inputs if place[identity] >= 0}
+    seen = {place[identity] for identity in given_tensors(graph) if place[identity] >= 0}
     given = tuple(sorted(seen))
     makes, reads = [], []
     for op in graph.ops:

@@ -22,7 +22,7 @@ from sizeup.memory.liveness import Buffers, Column
 _INSTALL = "pip install 'sizeup[solve]' proves more"
 # Pairs in use at once: more of them the solver would not even read in time, or would take minutes to list.
 _MOST_ASKED = 20_000
-_MOST_PAIRS = 1_000_000
+_MOST_PAIRS = 200_000
 
 # What the offset of a buffer minus that of another must not be, ends excluded.
 _Gaps = tuple[tuple[int, int], ...]
@@ -47,7 +47,7 @@ def pack_overlapping(
     used = [
         _aligned(each, alignment)
         for each in overlaps
-        if buffers.size[each.source] * buffers.size[each.result]
+        if buffers.size[each.source] and buffers.size[each.result]
     ]
     bound = lowest(sizes, used)
     if _pairs(sizes) > _MOST_PAIRS:
@@ -105,6 +105,24 @@ def shared_results(buffers: Buffers, offsets: Sequence[int], overlaps: Sequence[
         < offsets[each.source] - offsets[each.result]
         < buffers.size[each.result]
     }
+
+
+def sharing(buffers: Buffers, offsets: Sequence[int]) -> set[int]:
+    """The buffers that lie, when they come into use, over bytes of another that is in use.
+
+    All pairs in use at once are compared.
+    """
+    found = set()
+    in_use: list[int] = []
+    starts, sizes, lasts = list(offsets), buffers.size.tolist(), buffers.last.tolist()
+    order = np.argsort(buffers.first, kind="stable").tolist()
+    for buffer in (each for each in order if sizes[each]):
+        in_use = [other for other in in_use if lasts[other] >= buffers.first[buffer]]
+        start, end = starts[buffer], starts[buffer] + sizes[buffer]
+        if any(starts[other] < end and start < starts[other] + sizes[other] for other in in_use):
+            found.add(buffer)
+        in_use.append(buffer)
+    return found
 
 
 def _conflicts(buffers: Buffers, overlaps: Sequence[Overlap]) -> list[dict[int, _Gaps]]:

@@ -20,7 +20,7 @@ _MOST_STATES = 500
 _REORDERABLE = ("onnx", "tflite")  # code runs in the order in which it is written
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Overview:
     """What a run holds; the fields of the best order are None where none was looked for."""
 
@@ -29,17 +29,34 @@ class Overview:
     lower_bound_bytes: int | None
     status: str | None  # 'optimal' where no order goes below the best peak, otherwise 'feasible'
     arena: MicroArena | None  # for TFLite files at their own number types
+    refused: str | None = None  # why TFLite Micro's interpreter does not take a TFLite file as it is
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most bytes in use at once beside the weights; None where data decides."""
+        return None if self.usage.unknown else self.usage.peak_bytes
+
+    @property
+    def arena_bytes(self) -> int | None:
+        """TFLite Micro's head for the file as it is; None for other formats."""
+        return None if self.arena is None else self.arena.head_bytes
+
+    def __repr__(self) -> str:
+        figures = {"peak": self.peak_bytes, "best": self.best_peak_bytes, "arena": self.arena_bytes}
+        known = [f"{name} {size:,} B" for name, size in figures.items() if size is not None]
+        return f"<Memory: {', '.join(known) or self.usage.missing}>"
 
 
 def overview(graph: Graph, precision: DType | None = None) -> Overview:
     """Look at a graph's memory with an effort that suits a report; `best_order` looks longer."""
     found = usage(graph, precision=precision, as_run=True)
     micro = as_shipped(graph) if precision is None else None
+    refused = refusal_of(graph, micro)
     if graph.format not in _REORDERABLE or len(graph.ops) > _MOST_OPS or found.unknown:
-        return Overview(found, None, None, None, micro)
+        return Overview(found, None, None, None, micro, refused)
     problem = problem_of(graph, precision=precision)
     best = best_order(problem, time_limit=math.inf, most_states=_MOST_STATES)
-    return Overview(found, best.peak_bytes, best.lower_bound_bytes, best.status, micro)
+    return Overview(found, best.peak_bytes, best.lower_bound_bytes, best.status, micro, refused)
 
 
 def as_shipped(graph: Graph) -> MicroArena | None:
@@ -50,3 +67,15 @@ def as_shipped(graph: Graph) -> MicroArena | None:
     with suppress(Incomplete, InvalidPlan):
         return arena(graph, offsets=graph.offsets or None, overlap=True)
     return None
+
+
+def refusal_of(graph: Graph, shipped: MicroArena | None) -> str | None:
+    """Why TFLite Micro's interpreter does not take a TFLite file; None where no reason is known."""
+    if graph.format != "tflite":
+        return None
+    if shipped is not None:
+        return shipped.refused
+    try:
+        return arena(graph, offsets=graph.offsets or None, overlap=True).refused
+    except (Incomplete, InvalidPlan) as error:
+        return str(error)

@@ -9,7 +9,7 @@ from sizeup.errors import Incomplete
 from sizeup.graph import Graph
 from sizeup.memory.arena import Packing, pack
 from sizeup.memory.check import check_offsets
-from sizeup.memory.liveness import Buffers
+from sizeup.memory.liveness import Buffers, is_scratch
 from sizeup.memory.ordering import Ordering
 from sizeup.memory.search import Progress, find_order, reordered, telling
 from sizeup.memory.usage import Usage, usage
@@ -60,12 +60,12 @@ def best_placement(
     own = tuple(range(len(graph.ops)))
     if not reorder or not graph.ops:
         packing = packed(given)
-        return Placement(own, given, given, packing, None, packing.lower_bound)
+        return Placement(own, given, given, packing, None, _bound(graph, given, packing.lower_bound))
     ordering = find_order(
         graph, views=True, time_limit=time_limit, progress=progress, precision=precision, alignment=alignment
     )
     peak = _aligned_peak(given, alignment)
-    bound = ordering.lower_bound_bytes
+    bound = _bound(graph, given, ordering.lower_bound_bytes)
     if ordering.peak_bytes < peak:
         found = usage(reordered(graph, ordering.order), precision=precision)
         packing = packed(found)
@@ -76,14 +76,21 @@ def best_placement(
     return Placement(own, given, given, packed(given), ordering, bound)
 
 
+def _bound(graph: Graph, found: Usage, bound: int) -> int:
+    """The bound, which proves nothing where an operator's scratch may hold its inputs and outputs, too.
+
+    Only the largest buffer is then certain to be needed.
+    """
+    if any(map(is_scratch, graph.tensors)):
+        return min(bound, int(found.buffers.size.max()))
+    return bound
+
+
 def _demand_sizes(graph: Graph, found: Usage) -> None:
     if found.unknown:
         names = [repr(each.name) for each in graph.tensors if each.shape is None and each.data is None]
         listed = ", ".join(names[:_MOST_NAMED]) + (" and more" if len(names) > _MOST_NAMED else "")
-        raise Incomplete(
-            f"{graph.name or 'graph'}: no plan can be made, because the sizes of {found.unknown:,} tensors"
-            f" depend on data: {listed}"
-        )
+        raise Incomplete(f"{graph.name or 'graph'}: no plan can be made, because {found.missing}: {listed}")
 
 
 def _at_once(buffers: Buffers) -> Buffers:

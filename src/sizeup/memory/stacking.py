@@ -27,7 +27,8 @@ MOST_BUFFERS = 2_000
 # Largest first by: the fullest step that a buffer lives through, how long it lives, its area.
 _RULES = ("fullness length area", "length area fullness", "fullness area length")
 _LIMIT, _GROWTH = 3_000, 1.4  # placements of an attempt in the first round, and how they grow
-_MOST = 100_000  # about a second: time is looked at between attempts
+_MOST = 100_000  # time is looked at between attempts, so each must be short:
+_MOST_STEPS = 40_000_000  # placements times buffers, about a second
 _NOISE = (0.03, 0.15, 0.4)
 
 _Compiled = TypeVar("_Compiled", bound=Callable[..., Any])
@@ -79,8 +80,9 @@ def stack(buffers: Buffers, height: int, seconds: float) -> tuple[int, ...] | No
     """Addresses within a height, or None where none were found in time."""
     if len(buffers) > MOST_BUFFERS or not len(buffers) or int(buffers.size.max()) > height:
         return None
-    deadline = time.monotonic() + seconds
     shape = _shape(buffers)
+    _search(shape, height, np.zeros(len(buffers), np.int64), 0, False)  # compiled before the clock runs
+    deadline = time.monotonic() + seconds
     for rank, limit, wide in _attempts(buffers, shape):
         found, addresses = _search(shape, height, rank, limit, wide)
         if found:
@@ -114,7 +116,7 @@ def _attempts(buffers: Buffers, shape: _Shape) -> Iterator[tuple[Column, int, bo
             keys = [weight[word] * np.exp(chance.normal(0, noise, len(buffers))) for word in rule.split()]
             rank = np.empty(len(buffers), np.int64)
             rank[np.lexsort([-key for key in keys[::-1]])] = np.arange(len(buffers))
-            yield rank, int(min(_LIMIT * _GROWTH**turn, _MOST)), wide
+            yield rank, int(min(_LIMIT * _GROWTH**turn, _MOST, _MOST_STEPS / len(buffers))), wide
 
 
 @_compiled

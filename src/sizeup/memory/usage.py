@@ -8,7 +8,8 @@ import numpy as np
 
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph
-from sizeup.memory.liveness import Buffers, Column, lifetimes
+from sizeup.memory.kernels import unmodelled
+from sizeup.memory.liveness import Buffers, Column, lifetimes, size_is_known
 from sizeup.memory.run import lifetimes_as_run
 
 
@@ -22,11 +23,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The live bytes of every operator in three parts, which add up to them."""
+    """The live bytes of every operator in four parts, which add up to them."""
 
     inputs: Column  # what it reads
     outputs: Column  # what it makes, where that is not what it reads under another name
-    others: Column  # what waits for a later operator, or its kernel takes
+    others: Column  # what waits for a later operator
+    workspaces: Column  # what its kernel takes beside all that
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,16 @@ class Usage:
     peak_op: int | None  # the first operator at which the peak is reached
     held: tuple[Held, ...]  # then, largest first
     unknown: int  # tensors whose size only data decides, and which are missing from all of this
+    unmodelled: tuple[str, ...] = ()  # operators by name that take more inside: the peak is at least as high
+
+    @property
+    def missing(self) -> str:
+        """Why the peak is not known; empty where it is."""
+        if not self.unknown:
+            return ""
+        if self.unknown == 1:
+            return "the size of 1 tensor depends on data"
+        return f"the sizes of {self.unknown:,} tensors depend on data"
 
 
 def usage(graph: Graph, *, precision: DType | None = None, as_run: bool = False) -> Usage:
@@ -46,8 +58,10 @@ def usage(graph: Graph, *, precision: DType | None = None, as_run: bool = False)
 
     With `as_run`, a graph that was recorded from a run holds what that run held, for as long as it did.
     """
+    beyond: tuple[str, ...] = ()
     if as_run and graph.run is not None:
         buffers = lifetimes_as_run(graph, graph.run, precision)
+        beyond = unmodelled(graph, graph.run)
     else:
         buffers = lifetimes(graph, precision=precision)
     live = buffers.live_bytes()
@@ -55,8 +69,8 @@ def usage(graph: Graph, *, precision: DType | None = None, as_run: bool = False)
     peak = 0 if peak_op is None else int(live[peak_op])
     at_peak = [] if peak_op is None else buffers.live_at(peak_op)
     held = tuple(Held(_name(graph, buffers, each), int(buffers.size[each])) for each in at_peak)
-    unknown = sum(tensor.shape is None and tensor.data is None for tensor in graph.tensors)
-    return Usage(buffers, live, peak, peak_op, held, unknown)
+    unknown = sum(tensor.data is None and not size_is_known(tensor) for tensor in graph.tensors)
+    return Usage(buffers, live, peak, peak_op, held, unknown, beyond)
 
 
 def _name(graph: Graph, buffers: Buffers, buffer: int) -> str:
@@ -68,11 +82,14 @@ def _name(graph: Graph, buffers: Buffers, buffer: int) -> str:
 
 def shares(graph: Graph, buffers: Buffers) -> Shares:
     """What of the memory in use each operator reads and makes; the buffers are those of the graph's order."""
-    inputs, outputs = np.zeros(buffers.steps, np.int64), np.zeros(buffers.steps, np.int64)
+    inputs, outputs, workspaces = (np.zeros(buffers.steps, np.int64) for _ in range(3))
     place, size = buffers.of_tensor, buffers.size.tolist()
     for step, op in enumerate(graph.ops):
         read = {place[identity] for identity in op.inputs if identity != ABSENT} - {-1}
         made = {place[identity] for identity in op.outputs} - read - {-1}
         inputs[step] = sum(size[buffer] for buffer in read)
         outputs[step] = sum(size[buffer] for buffer in made)
-    return Shares(inputs, outputs, buffers.live_bytes() - inputs - outputs)
+    for buffer, tensors in enumerate(buffers.tensors):
+        if not tensors:
+            workspaces[buffers.first[buffer] : buffers.last[buffer] + 1] += size[buffer]
+    return Shares(inputs, outputs, buffers.live_bytes() - inputs - outputs - workspaces, workspaces)

@@ -111,6 +111,23 @@ register(
 )
 
 
+register(
+    OpRule(
+        "decode",
+        "lookup",
+        "One look-up for each output number; reads the codes as they are stored, and their tables.",
+        elementwise=lambda call: sum(value.elements for value in call.outputs),
+        # Codes stand in the graph as the weights that they are; the format tells how many they fill.
+        reads=lambda call: [
+            0 if value is None else value.elements if index % 2 else call.attrs["codes"][index // 2]
+            for index, value in enumerate(call.inputs)
+        ],
+        tflite=names("TFLM_DECODE"),
+        every_run=True,
+    )
+)
+
+
 def _bag(call: Call) -> Dim:
     return call.input(1).elements * call.input(0).shape[-1]
 

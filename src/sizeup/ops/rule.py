@@ -107,6 +107,7 @@ class OpRule:
     buffers: tuple[int, ...] = ()  # inputs that are kept but not trained (running statistics)
     views: bool = False  # the output certainly is the first input's bytes
     overwrites: bool = False  # the output may reuse the bytes of a dying input of its own size
+    every_run: bool = False  # runs anew each time and holds its output, also where it reads constants alone
 
 
 _RULES: dict[str, OpRule] = {}

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 # Its keys are the names of the columns, also where there is no operator.
 _BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None)
-_DATA_DECIDES = "the sizes of {count} tensors depend on data"
 _NO_LATENCY = "no target device was given, and this version estimates no latency"
 
 
@@ -107,18 +106,23 @@ def _certain(report: Report, value: int) -> int | None:
 def _memory(report: Report) -> dict[str, Any]:
     found = report.memory
     usage, arena = found.usage, found.arena
-    if usage.unknown:
-        return {"unavailable": _DATA_DECIDES.format(count=usage.unknown)}
+    if usage.missing:
+        return {"unavailable": usage.missing}
     return {
         "peak_bytes": usage.peak_bytes,
         "peak_op": usage.peak_op,
         "peak_tensors": [{"name": each.name, "bytes": each.bytes} for each in usage.held],
+        "unmodelled_kernels": list(usage.unmodelled),
         "best_peak_bytes": found.best_peak_bytes,
         "lower_bound_bytes": found.lower_bound_bytes,
         "status": found.status,
         "arena_bytes": None if arena is None else arena.head_bytes,
         "arena_tail_bytes_64": None if arena is None else arena.tail_bytes_64,
         "arena_tail_bytes_32": None if arena is None else arena.tail_bytes_32,
+        "arena_needed_bytes_64": None if arena is None else arena.needed_bytes_64,
+        "arena_needed_bytes_32": None if arena is None else arena.needed_bytes_32,
+        "overlapping_tensors": None if arena is None else arena.overlapping,
+        "refused": found.refused,
     }
 
 

@@ -22,13 +22,20 @@ _WRITERS: dict[str, Callable[[Report], Iterable[str]]] = {
 
 
 def writer_of(path: str | os.PathLike[str]) -> Callable[[Report], Iterable[str]]:
-    """What writes a report to a file of that suffix."""
+    """What writes a report to a file of that suffix, which must have a folder to go to."""
     found = _WRITERS.get(Path(path).suffix.lower())
     if found is None:
         raise SizeupError(
             f"{os.fspath(path)}: a report is written as {', '.join(_WRITERS)}; give it one of these endings"
         )
+    check_folder(path)
     return found
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Raise where there is no folder for a file, before anybody works for it."""
+    if not Path(path).absolute().parent.is_dir():
+        raise SizeupError(f"{os.fspath(path)}: there is no such folder")
 
 
 def save(report: Report, path: str | os.PathLike[str]) -> None:

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.report.text import columns_of, headline, plain, receipt, title
+from sizeup.report.text import columns_of, headline, peak_size, plain, receipt, title
 from sizeup.report.view import view
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def text(report: Report) -> str:
-    """The report in four lines, and one for each note."""
+    """The report in five lines, and one for each note."""
     totals = report.totals
     if report.unknown and not totals.macs:
         work = "unknown MACs"
@@ -25,9 +25,17 @@ def text(report: Report) -> str:
         f"  {work}, {units.count(totals.elementwise_ops)} elementwise operations\n"
         f"  {units.count(totals.params)} parameters in {units.size(totals.weight_bytes)},"
         f" {units.size(totals.read_bytes)} read, {units.size(totals.written_bytes)} written\n"
+        f"{_memory(report)}"
         f"  {receipt(report)[0].removesuffix(':')}"
         + "".join(f"\n  note: {plain(note)}" for note in report.notes)
     )
+
+
+def _memory(report: Report) -> str:
+    usage = report.memory.usage
+    if usage.missing:
+        return f"  memory unknown: {usage.missing}\n"
+    return "" if usage.peak_op is None else f"  {peak_size(usage)} in use at the peak beside the weights\n"
 
 
 def html(report: Report) -> str:

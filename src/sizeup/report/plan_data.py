@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
-from sizeup.report.files import write
+from sizeup.report.files import check_folder, write
 
 if TYPE_CHECKING:
     from sizeup.memory.tflm import MicroArena
@@ -52,11 +52,12 @@ _WRITERS: dict[str, Callable[[Plan], Iterable[str]]] = {".json": json_lines, ".c
 
 
 def writer_of(path: str | os.PathLike[str]) -> Callable[[Plan], Iterable[str]]:
-    """What writes a plan to a file of that suffix."""
+    """What writes a plan to a file of that suffix, which must have a folder to go to."""
     found = _WRITERS.get(Path(path).suffix.lower())
     if found is None:
         endings = ", ".join(_WRITERS)
         raise SizeupError(f"{os.fspath(path)}: a plan is written as {endings}; give it one of these endings")
+    check_folder(path)
     return found
 
 
@@ -104,6 +105,10 @@ def _shipped(arena: MicroArena | None) -> dict[str, Any] | None:
         "arena_bytes": arena.head_bytes,
         "arena_tail_bytes_64": arena.tail_bytes_64,
         "arena_tail_bytes_32": arena.tail_bytes_32,
+        "arena_needed_bytes_64": arena.needed_bytes_64,
+        "arena_needed_bytes_32": arena.needed_bytes_32,
+        "overlapping_tensors": arena.overlapping,
+        "refused": arena.refused,
     }
 
 

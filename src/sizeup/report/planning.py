@@ -6,22 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.report.console import print_labelled
-from sizeup.report.table import shortened
-from sizeup.report.text import plain, verdict
+from sizeup.report.console import print_labelled, print_rows
+from sizeup.report.text import micro_arena, micro_warnings, plain, verdict
 
 if TYPE_CHECKING:
     from sizeup.report.plan import Place, Plan
 
 _MOST_HELD = 10
 _MOST_PLACES = 12
-_LEAST_NAME = 12
 
 
 def render(plan: Plan, console: Console, *, top: int | None = None) -> None:
@@ -49,6 +46,8 @@ def _findings(plan: Plan) -> Iterator[tuple[str, str, str]]:
     yield "order", _order(plan), ""
     if plan.shipped is not None:
         yield "as shipped", _shipped(plan), ""
+        for label, text in micro_warnings(plan.shipped):
+            yield label, text, "yellow"
 
 
 def _peak(plan: Plan) -> str:
@@ -75,9 +74,8 @@ def _order(plan: Plan) -> str:
 def _shipped(plan: Plan) -> str:
     arena = plan.shipped
     assert arena is not None  # its caller looked
-    kept = "" if arena.tail_bytes_32 is None else f" + {arena.tail_bytes_32:,} B kept (32-bit)"
-    text = f"{arena.head_bytes:,} B planned by TFLite Micro for the file as it is{kept}"
-    if arena.head_bytes > arena.live_bytes or plan.moved_ops:
+    text = micro_arena(arena)
+    if not arena.refused and (arena.head_bytes > arena.live_bytes or plan.moved_ops):
         text += "; sizeup optimize tries to make that less"
     return text
 
@@ -108,7 +106,7 @@ def _rows(plan: Plan) -> list[_Row]:
 def _print_held(console: Console, rows: Sequence[_Row], peak: int) -> None:
     shown = [(f"{row.size:,} B", units.share(row.size, peak), row.name) for row in rows[:_MOST_HELD]]
     console.print()
-    _print_rows(console, ("at the peak", "share", "tensor"), shown)
+    print_rows(console, ("at the peak", "share", "tensor"), shown)
     if len(rows) > _MOST_HELD:
         console.print(Text(f"and {len(rows) - _MOST_HELD:,} more at the peak", style="dim"))
 
@@ -124,21 +122,7 @@ def _print_places(console: Console, rows: Sequence[_Row], most: int) -> None:
         for row in rows[:most]
     ]
     console.print()
-    _print_rows(console, ("offset", "size", "steps", "tensor"), shown)
+    print_rows(console, ("offset", "size", "steps", "tensor"), shown)
     if len(rows) > most:
-        rest = f"and {len(rows) - most:,} smaller ones: --top N shows more, -o FILE.csv keeps every tensor"
-        console.print(Text(rest, style="dim"))
-
-
-def _print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Figures to the right, then names in the room that is left, cut in their middle."""
-    widths = [max(cell_len(row[place]) for row in (titles, *rows)) for place in range(len(titles) - 1)]
-    room = max(console.width - sum(widths) - 2 * len(widths) - 2, _LEAST_NAME)
-    dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
-    names = shortened([plain(row[-1]) for row in rows], room, dots)
-    for row, name, style in [
-        (titles, titles[-1], "cyan"),
-        *((r, n, "") for r, n in zip(rows, names, strict=True)),
-    ]:
-        line = "".join(f"  {cell:>{width}}" for cell, width in zip(row, widths, strict=False))
-        console.print(Text(f"{line}  {name}", style=style), soft_wrap=True)
+        rest = f"and {len(rows) - most:,} smaller one{'s' * (len(rows) - most != 1)}"
+        console.print(Text(f"{rest}: --top N shows more, -o FILE.csv keeps every tensor", style="dim"))

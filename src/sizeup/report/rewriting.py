@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sizeup.memory.tflm.overlap import LABEL
 from sizeup.report.console import print_labelled
 from sizeup.report.text import plain
 
@@ -24,8 +25,15 @@ def render(result: Optimized, console: Console) -> None:
         print_labelled(console, label, text, style)
     for note in result.notes:
         print_labelled(console, "note", note, "dim")
-    end = "" if result.changed else ", the original: nothing needs less"
-    print_labelled(console, "written", f"{result.path}{end}", "bold")
+    print_labelled(console, "written", f"{result.path}{_end(result)}", "bold")
+
+
+def _end(result: Optimized) -> str:
+    if result.changed:
+        return ""
+    if not result.is_verifiable:
+        return ", the original: nothing was changed, because nothing could be verified"
+    return ", the original: nothing needs less"
 
 
 def _sizes(result: Optimized) -> Table:
@@ -66,18 +74,33 @@ def _findings(result: Optimized) -> Iterator[tuple[str, str, str]]:
         firmware = "unchanged firmware with reference kernels" if result.overlaps else "unchanged firmware"
         yield "plan", f"stored in the file, {result.plan_status}; {firmware} follows it", ""
     if result.overlaps:
-        yield "overlap", f"{result.overlaps} outputs over dying inputs: {result.kernels}", "yellow"
+        yield "overlap", _overlap(result), "yellow"
     if result.clustered_weights:
-        yield "cluster", f"{result.clustered_weights} weights have at most {result.cluster_values} values", ""
+        have = "has" if result.clustered_weights == 1 else "have"
+        weights = _number(result.clustered_weights, "weight")
+        yield "cluster", f"{weights} {have} at most {result.cluster_values} values", ""
     if result.packed_weights:
-        yield (
-            "pack",
-            f"{result.packed_weights} weights stored as code-books; only TFLite Micro runs the file",
-            "",
-        )
+        weights = _number(result.packed_weights, "weight")
+        books = "a code-book" if result.packed_weights == 1 else "code-books"
+        yield "pack", f"{weights} stored as {books}; only TFLite Micro runs the file", ""
     if result.verification is not None:
         found = result.verification
         yield "verified", _verified(found), "yellow" if found.is_weak else "green"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _overlap(result: Optimized) -> str:
+    if result.kernels != LABEL:
+        text = f"{_number(result.overlaps, 'tensor')} over others in use at once"
+    elif result.overlaps == 1:
+        text = "1 output over a dying input"
+    else:
+        text = f"{result.overlaps:,} outputs over dying inputs"
+    whose = "" if result.planned else ", by the plan that the file came with"
+    return f"{text}{whose}: {result.kernels}"
 
 
 def _order(result: Optimized) -> str:
@@ -85,11 +108,13 @@ def _order(result: Optimized) -> str:
     if not result.moved_ops:
         return "as it was; no order has a lower peak" if is_best else "as it was; nothing better was found"
     proof = "no order has a lower peak" if is_best else "the best found in time"
-    return f"{result.moved_ops:,} of {result.ops:,} operators moved; {proof}"
+    return f"{result.moved_ops:,} of {_number(result.ops, 'operator')} moved; {proof}"
 
 
 def _verified(found: Verification) -> str:
-    runs = f"{found.samples} random inputs in {found.runtime} with {found.distinct_outputs} different outputs"
+    runs = (
+        f"{_number(found.samples, 'random input')} in {found.runtime} with {_answers(found.distinct_outputs)}"
+    )
     if found.deviation is None:
         text = f"outputs equal on {runs}"
     else:
@@ -99,9 +124,9 @@ def _verified(found: Verification) -> str:
             f" {moved.span:.4g}, on {runs}"
         )
     if found.distinct_with_random_weights is not None:
-        text += (
-            f"; with random weights equal too, with {found.distinct_with_random_weights} different outputs"
-        )
-    if found.is_weak:
-        text += "; a weak test, for the model answers every input alike"
+        text += f"; with random weights equal too, with {_answers(found.distinct_with_random_weights)}"
     return text
+
+
+def _answers(distinct: int) -> str:
+    return f"{distinct:,} different outputs" if distinct > 1 else "1 output for all, which is weak evidence"

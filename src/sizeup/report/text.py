@@ -12,6 +12,8 @@ from sizeup.report.rows import Port
 from sizeup.report.view import Entry, View
 
 if TYPE_CHECKING:
+    from sizeup.memory import Usage
+    from sizeup.memory.tflm import MicroArena
     from sizeup.report.plan import Plan
     from sizeup.report.summary import Report
 
@@ -92,15 +94,17 @@ def _memory(report: Report) -> list[tuple[str, str]]:
     """The peak, what is held then, how low another order goes, and TFLite Micro's arena."""
     found = report.memory
     usage, arena = found.usage, found.arena
-    if usage.unknown:
-        return [("memory", f"unknown: the sizes of {usage.unknown:,} tensors depend on data")]
+    if usage.missing:
+        return [("memory", f"unknown: {usage.missing}")]
     if usage.peak_op is None:
         return []
-    peak, kind = units.size(usage.peak_bytes), report.graph.ops[usage.peak_op].kind
+    peak, kind = peak_size(usage), report.graph.ops[usage.peak_op].kind
     run = report.graph.run
     here = f", as torch runs it{' on this CPU' if run.device == 'cpu' else ''}" if run is not None else ""
     where = f"in operator {usage.peak_op} ({kind}){here}"
     lines = [("memory", f"{peak} at the peak beside the weights, {where}")]
+    if usage.unmodelled:
+        lines.append(("beyond that", _beyond(usage.unmodelled)))
     held = [f"{brief(each.name)} {units.size(each.bytes)}" for each in usage.held[:_MOST_HELD]]
     rest = len(usage.held) - _MOST_HELD
     lines.append(("held then", f"{', '.join(held)}{f' and {rest:,} more' if rest > 0 else ''}"))
@@ -108,8 +112,48 @@ def _memory(report: Report) -> list[tuple[str, str]]:
         proof = "proven least" if found.status == "optimal" else "best found"
         lines.append(("best order", f"{units.size(found.best_peak_bytes)} at the peak ({proof})"))
     if arena is not None:
-        tail = "" if arena.tail_bytes_32 is None else f" + {units.size(arena.tail_bytes_32)} kept (32-bit)"
-        lines.append(("arena", f"{units.size(arena.head_bytes)} planned{tail}, TFLite Micro as shipped"))
+        lines += [("arena", micro_arena(arena)), *micro_warnings(arena)]
+    elif found.refused:
+        lines.append(("refused", f"TFLite Micro does not run this file: {found.refused}"))
+    return lines
+
+
+def peak_size(usage: Usage) -> str:
+    """The peak, which is a lower bound where kernels take what is not known."""
+    return f"{'at least ' if usage.unmodelled else ''}{units.size(usage.peak_bytes)}"
+
+
+def _beyond(names: tuple[str, ...]) -> str:
+    shown = [name.removeprefix("aten.") for name in names[:_MOST_HELD]]
+    if len(names) > _MOST_HELD:
+        shown.append(f"{len(names) - _MOST_HELD:,} more")
+    listed = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+    return f"what {listed} take{'s' * (len(shown) == 1)} inside is not known"
+
+
+def micro_arena(arena: MicroArena) -> str:
+    """What TFLite Micro takes for a file as it is, in its own words and in bytes."""
+    head, tail, needed = f"{arena.head_bytes:,} B head", arena.tail_bytes_32, arena.needed_bytes_32
+    says = "would report" if arena.refused else "reports"
+    if tail is None:
+        text = f"{head}, as TFLite Micro {says} it; {arena.unknown}"
+    else:
+        total = arena.head_bytes + tail
+        text = f"{head} + {tail:,} B tail (32-bit) = {total:,} B, as TFLite Micro {says} it"
+        if needed is not None and needed > total:
+            text += f"; the arena must have {needed:,} B"
+    return text
+
+
+def micro_warnings(arena: MicroArena) -> list[tuple[str, str]]:
+    """Labels and texts: what holds for some kernels only, and why the file is not run at all."""
+    lines = []
+    if arena.overlapping:
+        lie = "1 tensor lies" if arena.overlapping == 1 else f"{arena.overlapping:,} tensors lie"
+        kernels = f": {arena.kernels}" if arena.kernels else ""
+        lines.append(("overlap", f"{lie} over others in use, in the plan that the file has{kernels}"))
+    if arena.refused:
+        lines.append(("refused", f"TFLite Micro does not run this file: {arena.refused}"))
     return lines
 
 
@@ -118,6 +162,8 @@ def verdict(plan: Plan) -> str:
     arena, given = plan.arena_bytes, plan.given_peak_bytes
     if plan.peak_step is None:
         return f"{arena:,} B for what goes in; the model has no operators"
+    if is_beaten_by_overlap(plan):
+        return f"{arena:,} B without overlap; the plan in the file overlaps and needs less; {_proof(plan)}"
     if arena < given:
         less = f"-{100 * (given - arena) / given:.1f} %"
         return f"{arena:,} B instead of at least {given:,} B as given ({less}); {_proof(plan)}"
@@ -129,12 +175,19 @@ def verdict(plan: Plan) -> str:
     return f"{arena:,} B; nothing to gain over the order as given, {_proof(plan)}"
 
 
+def is_beaten_by_overlap(plan: Plan) -> bool:
+    """Whether the file has a plan that needs less, because tensors in use at once share bytes in it."""
+    shipped = plan.shipped
+    return shipped is not None and bool(shipped.overlapping) and shipped.head_bytes < plan.arena_bytes
+
+
 def _proof(plan: Plan) -> str:
+    apart = " without overlap" if is_beaten_by_overlap(plan) else ""
     if plan.status == "optimal":
-        return f"proven: no plan{'' if plan.placement.ordering else ' of this order'} needs less"
+        return f"proven: no plan{'' if plan.placement.ordering else ' of this order'}{apart} needs less"
     bound = plan.lower_bound_bytes
     gap = units.share(plan.arena_bytes - bound, bound)
-    return f"at most {gap} above the least, for {bound:,} B are proven to be needed"
+    return f"at most {gap} above the least, for {bound:,} B are proven to be needed{apart}"
 
 
 def _ports(ports: tuple[Port, ...]) -> list[str]:
@@ -153,7 +206,8 @@ def receipt(report: Report) -> list[str]:
     lines = [f"{counted}; the totals are incomplete:"]
     lines += [f"{each.count:,} x {each.kind}: {each.reason}" for each in report.unknown[:_MOST_UNKNOWN]]
     if len(report.unknown) > _MOST_UNKNOWN:
-        lines.append(f"and {len(report.unknown) - _MOST_UNKNOWN:,} more kinds")
+        rest = len(report.unknown) - _MOST_UNKNOWN
+        lines.append(f"and {rest:,} more kind{'s' * (rest != 1)}")
     advice = "--strict makes this an error"
     if any(each.reason.startswith("no rule") for each in report.unknown):
         advice = f"--rules FILE adds rules of your own; {advice}"

@@ -201,4 +201,6 @@ def _rest(entries: Iterable[Entry], total: Entry) -> Entry | None:
     left = [getattr(total, name) - sum(getattr(each, name) or 0 for each in entries) for name in _SUMMED]
     if not any(left):
         return None
-    return _entry(f"({left[0]:,} more operators)" if left[0] else UNUSED_PARAMETERS, *left)
+    return _entry(
+        f"({left[0]:,} more operator{'s' * (left[0] != 1)})" if left[0] else UNUSED_PARAMETERS, *left
+    )

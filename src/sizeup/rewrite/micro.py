@@ -77,6 +77,17 @@ def predicted(graph: Graph, offsets: Sequence[int] | None = None) -> Arena | Non
     return None if found.tail_bytes_64 is None else Arena(found.head_bytes, found.tail_bytes_64)
 
 
+def overlapping(graph: Graph) -> tuple[int, str | None]:
+    """How many tensors the file's own plan lays over others in use at once, and the kernels it holds for."""
+    if not graph.offsets:
+        return 0, None
+    try:
+        found = arena(graph, offsets=graph.offsets, overlap=True)
+    except (Incomplete, InvalidPlan):
+        return 0, None
+    return found.overlapping, found.kernels
+
+
 def _as_run(graph: Graph) -> Graph:
     """The graph as TFLite Micro runs it: what is computed from constants is computed, and takes memory."""
     tensors = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from sizeup.errors import RunFailed, WriteError
@@ -47,7 +48,8 @@ def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | 
         raise WriteError(f"{out}: cannot be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-    return _result(graph, out, before, ordering, order, verification, notes)
+    found = _result(graph, out, before, ordering, order, verification, notes)
+    return replace(found, is_verifiable=judge is not None or not wishes.verify)
 
 
 def _judge(graph: Graph, source: Path, wishes: Wishes) -> tuple[Judge | None, list[str]]:

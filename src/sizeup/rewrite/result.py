@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sizeup.memory.tflm.overlap import LABEL
 from sizeup.runtimes import Arena
 
 
@@ -61,18 +60,15 @@ class Optimized:
     lower_bound_bytes: int | None = None  # no order has a lower peak
     planned: bool = False
     plan_status: str | None = None
-    overlaps: int = 0  # outputs that the plan lets share bytes with a dying input
+    overlaps: int = 0  # tensors that the plan lays over others in use at once, as a rule over dying inputs
+    kernels: str | None = None  # that the plan holds for, where it does not hold for all
     clustered_weights: int = 0
     cluster_values: int | None = None
     packed_weights: int = 0
     arena_is_measured: bool = False
     verification: Verification | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def kernels(self) -> str | None:
-        """The kernels that the plan holds for, where it does not hold for all."""
-        return LABEL if self.overlaps else None
+    is_verifiable: bool = True  # False: no runtime runs the original, so nothing was changed
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, the unit in every key."""

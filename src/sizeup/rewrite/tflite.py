@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sizeup.errors import RunFailed
 from sizeup.formats import tflite
 from sizeup.formats.tflite import pack as code_books
-from sizeup.formats.tflite.write import external_files, rewrite, stored_plan, tensor_buffers
+from sizeup.formats.tflite.write import ONLINE, external_files, rewrite, stored_plan, tensor_buffers
 from sizeup.graph import Graph
 from sizeup.memory.ordering import Ordering
 from sizeup.memory.search import moved, peak_bytes
 from sizeup.rewrite import files
 from sizeup.rewrite.arrange import arrangements
-from sizeup.rewrite.micro import predicted
+from sizeup.rewrite.micro import overlapping, predicted
 from sizeup.rewrite.result import Footprint, Optimized, Verification
 from sizeup.rewrite.twin import GAINS, random_weights
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
@@ -38,7 +39,6 @@ class _Work:
     ordering: Ordering | None = None
     has_better_order: bool = False  # than the order that came in
     plan_status: str | None = None
-    overlaps: int = 0  # outputs that share bytes with a dying input
     expected: Arena | None = None  # where nothing is measured
     twins: int | None = None  # different outputs with random weights, where that was tried
 
@@ -68,11 +68,15 @@ def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
     graph = tflite.load(source)
     work = _begin(source, content, graph, wishes)
     before = Footprint(peak_bytes(graph), len(content), files.gzip_bytes(content), work.arena)
-    if work.judge is not None or not wishes.verify:
+    is_verifiable = work.judge is not None or not wishes.verify
+    if is_verifiable:
         _improve(work, wishes)
     work.notes += files.copy_along(external_files(content), source, out)
     files.put(work.content, out)
     after = Footprint(peak_bytes(work.graph), len(work.content), files.gzip_bytes(work.content), work.arena)
+    overlaps, kernels = overlapping(work.graph)
+    if is_verifiable:
+        work.notes += _remarks(work, before, after, wishes, overlaps)
     return Optimized(
         graph.name, graph.format, out, before, after, work.content != content,
         moved_ops=0 if work.order is None else moved(work.order),
@@ -81,14 +85,31 @@ def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
         lower_bound_bytes=None if work.ordering is None else work.ordering.lower_bound_bytes,
         planned=work.plan_status is not None,
         plan_status=work.plan_status,
-        overlaps=work.overlaps,
+        overlaps=overlaps,
+        kernels=kernels,
         clustered_weights=work.clustered,
         cluster_values=wishes.cluster,
         packed_weights=work.packed,
         arena_is_measured=work.run is not None and work.run.arena is not None,
         verification=work.verification,
         notes=tuple(work.notes),
+        is_verifiable=is_verifiable,
     )  # fmt: skip
+
+
+def _remarks(
+    work: _Work, before: Footprint, after: Footprint, wishes: Wishes, overlaps: int
+) -> Iterator[str]:
+    """What was asked for and brought nothing, or has a price."""
+    if wishes.overlap and after.arena is not None:
+        if not overlaps:
+            yield "--overlap brought nothing: no plan with overlaps needs less arena"
+        elif work.plan_status is None:
+            yield "--overlap brought nothing: the file's own plan overlaps already, and none needs less"
+    if work.packed and before.arena is not None and after.arena is not None:
+        more = after.arena.total_bytes - before.arena.total_bytes
+        if more > 0:
+            yield f"the arena is {more:,} B larger, for code-books are decoded into it while the model runs"
 
 
 def _begin(source: Path, content: bytes, graph: Graph, wishes: Wishes) -> _Work:
@@ -138,11 +159,20 @@ def _pack(work: _Work) -> None:
     if not chosen:
         work.notes.append("no weight takes less room as a code-book; --cluster 16 makes weights that do")
         return
-    smaller = code_books.packed(work.content, chosen)
+    smaller = _with_plan_of(work.graph, code_books.packed(work.content, chosen))
     if len(smaller) >= len(work.content):
         work.notes.append("code-books would make the file larger, so the weights stay as they are")
     elif _accept(work, smaller):
         work.packed = len(chosen)
+
+
+def _with_plan_of(graph: Graph, content: bytes) -> bytes:
+    """The file with the plan that it had, in which the tensors that are new have no place yet."""
+    old, count = graph.offsets, len(graph.tensors)
+    if not old:
+        return content
+    added = [ONLINE] * (len(tensor_buffers(content)) - count)
+    return rewrite(content, offline_offsets=[*old[:count], *added, *old[count:]])
 
 
 def _accept(work: _Work, content: bytes, *, must_be_equal: bool = True) -> bool:
@@ -172,7 +202,6 @@ def _arrange(work: _Work, wishes: Wishes) -> None:
         if twins != 0 and _accept(work, better.content):
             work.twins = twins
             work.order, work.plan_status = better.order, better.plan_status
-            work.overlaps = better.overlaps
             if work.judge is None:
                 work.expected = better.arena
             return

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import flatbuffers
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
+import pytest
 
 from sizeup.formats import tflite
 from sizeup.graph import Graph
+
+# Whoever imports this file is skipped without them.
+flatbuffers = pytest.importorskip("flatbuffers")
+schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
 
 
 class Subgraph:

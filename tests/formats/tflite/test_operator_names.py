@@ -10,7 +10,7 @@ from sizeup.ops import rules
 
 BUILTIN = {name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
 # Operators of MediaPipe and TFLite Micro whose count is certain.
-CUSTOM = {"Convolution2DTransposeBias", "SignalFilterBankSquareRoot", "SignalWindow"}
+CUSTOM = {"Convolution2DTransposeBias", "SignalFilterBankSquareRoot", "SignalWindow", "TFLM_DECODE"}
 # Nothing is known of these: they stay unknown in every report.
 WITHOUT_RULE = {
     "CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES",  # not operators of their own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -366,3 +367,61 @@ def test_the_recorder_holds_nothing_when_it_is_done() -> None:
         assert [each() for each in watched] == [None, None]
     finally:
         gc.enable()
+
+
+class InAThread(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: list[torch.Tensor] = []
+        thread = threading.Thread(target=lambda: made.append(self.layer(x)))
+        thread.start()
+        thread.join()
+        return made[0] + 1
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch, of its own content-free tensors
+def test_what_runs_in_another_thread_is_unknown_and_not_free() -> None:
+    report = sizeup.analyze(InAThread(), [(4, 8)])
+    assert [each.kind for each in report.unknown] == ["unseen"]
+    assert report.coverage < 1
+    assert any("another thread" in note for note in report.notes)
+
+
+class NewObject(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = x * 2
+        return torch.Tensor._make_subclass(torch.Tensor, made) + 1
+
+
+class NewBytes(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = x + 1, x * 2
+        first.data = second
+        return first * 3
+
+
+def test_a_new_object_over_known_bytes_is_the_same_value() -> None:
+    graph = sizeup.load(NewObject(), [(4, 8)])
+    assert [graph.tensors[identity].name for identity in graph.ops[-1].inputs] == ["mul"]
+    assert all(tensor.data is None for tensor in graph.tensors)
+
+
+def test_an_object_that_was_given_other_bytes_is_not_the_old_value() -> None:
+    graph = sizeup.load(NewBytes(), [(4, 8)])
+    assert [graph.tensors[identity].name for identity in graph.ops[-1].inputs] != ["add"]
+
+
+class ToAnotherLibrary(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        handed = torch.utils.dlpack.to_dlpack(x * 2)  # type: ignore[attr-defined]
+        return torch.utils.dlpack.from_dlpack(handed) + 1
+
+
+def test_tensors_without_content_are_not_handed_to_other_libraries() -> None:
+    graph = sizeup.load(ToAnotherLibrary(), [(2, 2)])
+    assert [op.kind for op in graph.ops] == ["mul", "add"]
+    assert "DLPack" in " ".join(graph.notes)
+    assert torch.utils.dlpack.from_dlpack(torch.ones(2)).sum() == 2  # and all is as it was

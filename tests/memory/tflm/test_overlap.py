@@ -14,6 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("ai_edge_litert")
+pytest.importorskip("tflite_micro")
+
 import sizeup
 from formats.tflite.factory import File, options
 from micro_kernels import Case, Value
@@ -482,3 +485,38 @@ def test_a_distance_by_hand(shared: Path) -> None:
     # Before the last pixel 2,303 x 16 are written; its 15th number is written while its 8 are still read.
     expected = 2_303 * 16 + 15 - 2_303 * 8
     assert found[head.buffers.of_tensor[widened.outputs[0]]] == expected
+
+
+def test_a_computed_filter_is_never_overlapped() -> None:
+    """It is read again for every row of the constant data."""
+    file = File()
+    main = file.main
+    x, filters = main.tensor("x", (8, 64)), main.tensor("w", (8, 64))
+    data = main.tensor("data", (4, 64), "FLOAT32", np.ones((4, 64), np.float32))
+    y = main.tensor("y", (4, 8))
+    main.op("RELU", [x], [filters])
+    main.op("FULLY_CONNECTED", [data, filters], [y], options("FullyConnectedOptions"))
+    main.ends([x], [y])
+    graph = tflite.load(file.pack())
+    head = planned(graph)
+    assert {head.buffers.of_tensor[filters]}.isdisjoint(each.source for each in overlaps(graph, head))
+
+
+@pytest.mark.parametrize(
+    ("declared", "size", "known"), [(0, 9, True), (0, 7, False), (1, 7, True), (1, 9, False)]
+)
+def test_an_output_that_its_padding_does_not_make_is_left_alone(
+    declared: int, size: int, known: bool
+) -> None:
+    file = File()
+    main = file.main
+    x, z = main.tensor("x", (1, 9, 9, 8)), main.tensor("z", (1, 9, 9, 8))
+    y = main.tensor("y", (1, size, size, 8))
+    main.op("RELU", [x], [z])
+    window = options("Pool2DOptions", filterHeight=3, filterWidth=3, strideH=1, strideW=1, padding=declared)
+    main.op("MAX_POOL_2D", [z], [y], window)
+    main.ends([x], [y])
+    graph = tflite.load(file.pack())
+    head = planned(graph)
+    found = {(each.source, each.result) for each in overlaps(graph, head)}
+    assert ((head.buffers.of_tensor[z], head.buffers.of_tensor[y]) in found) == known

@@ -43,4 +43,4 @@ class Openness:
 
     def _is_constant(self, identity: int) -> bool:
         data = self.tensors[identity].data
-        return data is not None and data.role != "buffer"
+        return data is not None and data.role not in ("buffer", "scratch")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sizeup.formats.tflite import control, recurrent, stablehlo
 from sizeup.formats.tflite.node import Node
 from sizeup.formats.tflite.variables import shared_name
-from sizeup.graph import ABSENT, Shape
+from sizeup.graph import ABSENT, Constant, Shape, Tensor
 
 _ACTIVATIONS = {1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bit"}
 
@@ -55,13 +56,22 @@ def _depthwise_conv_2d(node: Node) -> None:
     node.attrs.update(out_channels=filters[3], groups=groups, kernel=filters[1:3], **_window(options))
 
 
-def _window(options: Any | None) -> dict[str, tuple[int, int]]:
+_PADDINGS = ("same", "valid")
+
+
+def _window(options: Any | None) -> dict[str, Any]:
     if options is None:
         return {}
     return {
         "stride": (options.StrideH(), options.StrideW()),
         "dilation": (options.DilationHFactor(), options.DilationWFactor()),
+        **_padding(options),
     }
+
+
+def _padding(options: Any) -> dict[str, str]:
+    known = options.Padding() < len(_PADDINGS)
+    return {"padding": _PADDINGS[options.Padding()]} if known else {}
 
 
 def _conv_3d(node: Node) -> None:
@@ -141,7 +151,10 @@ def _pool(node: Node) -> None:
     if min(kernel) < 1:
         node.fail(f"a window of {kernel}")
     node.attrs.update(
-        taps=kernel[0] * kernel[1], kernel=kernel, stride=(options.StrideH(), options.StrideW())
+        taps=kernel[0] * kernel[1],
+        kernel=kernel,
+        stride=(options.StrideH(), options.StrideW()),
+        **_padding(options),
     )
 
 
@@ -191,6 +204,35 @@ def _var_handle(node: Node) -> None:
     node.attrs["variable"] = shared_name(node)
 
 
+def _decode(node: Node) -> None:
+    """Pairs of codes and a table, an output each: the codes stand for the weights that they become."""
+    pairs = [(2 * place, 2 * place + 1) for place in range(len(node.outputs))]
+    if len(node.inputs) != 2 * len(pairs) or not all(
+        _is_stored(node, each) for pair in pairs for each in pair
+    ):
+        node.kind = node.source  # something else of that name
+        return
+    codes = []
+    for made, (place, table) in zip(node.outputs, pairs, strict=True):
+        stored, weight = node.tensor(place), node.tensors[made]
+        size = _bytes(stored)
+        content = Constant("parameter", None, size + _bytes(node.tensor(table)))
+        node.tensors[node.inputs[place]] = replace(
+            stored, shape=weight.shape, dtype=weight.dtype, quant=weight.quant, data=content
+        )
+        codes.append(-(-size * 8 // max(weight.dtype.bits, 1)))
+    node.attrs["codes"] = tuple(codes)
+
+
+def _is_stored(node: Node, position: int) -> bool:
+    data = node.tensor(position).data if node.has(position) else None
+    return data is not None and data.role in ("parameter", "constant")
+
+
+def _bytes(tensor: Tensor) -> int:
+    return ((tensor.elements or 0) * tensor.dtype.bits + 7) // 8
+
+
 def _data_shaped(node: Node) -> None:
     node.data_shaped = True
 
@@ -226,6 +268,7 @@ _NORMALISERS: dict[str, Callable[[Node], None]] = {
     "ASSIGN_VARIABLE": _two_inputs,
     "NON_MAX_SUPPRESSION_V4": _two_inputs,
     "NON_MAX_SUPPRESSION_V5": _two_inputs,
+    "TFLM_DECODE": _decode,
     "WHERE": _data_shaped,
     "UNIQUE": _data_shaped,
     **recurrent.NORMALISERS,

@@ -7,6 +7,7 @@ import struct
 from sizeup.formats.tflite.model import Model
 
 PLAN = "OfflineMemoryAllocation"
+_NONE = -1
 _HEAD = 3  # format version, number of subgraphs, number of tensors in all of them
 
 
@@ -21,5 +22,13 @@ def stored_plan(model: Model) -> tuple[int, ...]:
             if isinstance(content, int):  # the schema's way to say that there is none
                 break
             data = content.tobytes()
-            return struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4])[_HEAD:]
+            return _offsets(struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4]))
     return ()
+
+
+def _offsets(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """As many offsets as the head says there are; one more than there are, where it says too much."""
+    head, offsets = numbers[:_HEAD], numbers[_HEAD:]
+    if len(head) == _HEAD and head[-1] > len(offsets):
+        return (*offsets, _NONE)
+    return offsets[: head[-1]] if len(head) == _HEAD and head[-1] >= 0 else ()

@@ -30,11 +30,13 @@ def build(model: Model, index: int) -> Graph:
     nodes, normalisers = _nodes(model, table, tensors)
     made = set(inputs).union(*(node.outputs for node in nodes))
     states = model.variables.initial_states(nodes, is_main=index == 0)
-    reader = TensorReader(model, table, _weights(nodes), states, made)
+    used = set().union(*(node.inputs for node in nodes))
+    reader = TensorReader(model, table, _weights(nodes), states, made, used)
     _check_ids(model, nodes, inputs, outputs, reader.count)
     tensors += reader.read()
     if index == 0:
         _note_open_inputs(model, inputs, tensors, reader.open)
+    _note_scratch(model, nodes, tensors)
     openness = Openness(tensors, reader.open) if reader.open else None
     fixed = _Fixed(tensors)
     ops = []
@@ -62,6 +64,23 @@ def _note_open_inputs(
             tensor, signature = tensors[identity], units.shape(tuple(signatures[identity]))
             recorded = units.shape(tensor.shape)
             model.note(f"input {tensor.name!r} ({signature}) is counted at its recorded shape {recorded}")
+
+
+def _note_scratch(model: Model, nodes: list[Node], tensors: list[Tensor]) -> None:
+    """Tell what an operator works in: its own compiler may let that share bytes, or take more."""
+    for node in nodes:
+        given = [tensors[each] for each in node.inputs if each != ABSENT]
+        names = [repr(each.name) for each in given if each.data is not None and each.data.role == "scratch"]
+        if names:
+            what = (
+                "which nothing makes or fills, counts as memory"
+                if len(names) == 1
+                else ("which nothing makes or fills, count as memory, each in full")
+            )
+            model.note(
+                f"{' and '.join(names)}, {what}; a plan made for {node.source} may let tensors share bytes,"
+                " and what else it takes is not known"
+            )
 
 
 def _nodes(
@@ -116,7 +135,7 @@ class _Fixed:
         self.ids = {
             identity
             for identity, tensor in enumerate(tensors)
-            if tensor.data is not None and tensor.data.role != "buffer"
+            if tensor.data is not None and tensor.data.role not in ("buffer", "scratch")
         }
 
     def follow(self, node: Node) -> None:
@@ -124,7 +143,8 @@ class _Fixed:
         given = [identity for identity in node.inputs if identity != ABSENT]
         if not given or not self.ids.issuperset(given) or node.bodies or node.attrs.get("random"):
             return
-        if rule_of(node.kind) is None:
+        rule = rule_of(node.kind)
+        if rule is None or rule.every_run:
             return
         for identity in node.outputs:
             self.ids.add(identity)

@@ -25,16 +25,19 @@ class TensorReader:
     """Reads one subgraph's tensors.
 
     `weights` are those that operators use as trained numbers, whatever their type; `states` are those that
-    variables start from; `made` are those that something computes or feeds.
+    variables start from; `made` are those that something computes or feeds; `used` those that operators read.
     """
 
-    def __init__(self, model: Model, table: Any, weights: set[int], states: set[int], made: set[int]) -> None:
+    def __init__(
+        self, model: Model, table: Any, weights: set[int], states: set[int], made: set[int], used: set[int]
+    ) -> None:
         self.model = model
         self.table = table
         self.count = model.limits.length(table.TensorsLength())
         self.weights = weights
         self.states = states
         self.made = made
+        self.used = used
         self.open: dict[int, list[int]] = {}  # signatures with dimensions that the file leaves open
         self._details: dict[int, Details] = {}
         self._of_quantisation: set[int] = set()  # tensors that only hold scales and zero points
@@ -63,7 +66,9 @@ class TensorReader:
         data = None
         if not accessor.IsVariable():
             data = self.model.constants.of(accessor, dtype, shape, self._role(index, dtype, shape, quant))
-        # States, which a run leaves for the next, and scratch: memory that the file only describes.
+            if data is None and index in self.used and 0 not in shape:
+                data = Constant("scratch", None, 0)
+        # States, which a run leaves for the next: memory that the file only describes.
         return Tensor(name, shape, dtype, data or Constant("buffer", None, 0), quant)
 
     def _role(self, index: int, dtype: DType, shape: Shape, quant: Quant | None) -> Role:

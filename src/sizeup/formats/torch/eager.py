@@ -123,12 +123,14 @@ def _attempt(
         recorder.add_shared_constant(label, parameter, "parameter")
     for label, buffer in module.named_buffers():
         recorder.add_shared_constant(label, buffer, "buffer")
+    recorder.held_before = _held(module)
     if any(".quantized" in type(each).__module__ for each in module.modules()):
         builder.note("weights packed inside quantised modules are not among the parameters")
     with ExitStack() as stack:
         stack.enter_context(without_collection() if mode else nullcontext())
         stack.enter_context(untouched(module))
         stack.enter_context(_plain_execution())
+        stack.enter_context(_without_dlpack() if mode else nullcontext())
         stack.enter_context(torch.inference_mode() if inference else torch.enable_grad())
         stack.enter_context(mode or nullcontext())
         stack.enter_context(module_scopes(module, recorder.enter))
@@ -139,6 +141,31 @@ def _attempt(
         builder.note(note)
     builder.run = recorder.holders.run(len(builder.tensors), device.type)
     return builder.freeze()
+
+
+def _held(module: torch.nn.Module) -> frozenset[int]:
+    """Tensors that modules keep as plain attributes, or in lists of those."""
+    values = [value for each in module.modules() for value in vars(each).values()]
+    values += [item for value in values if isinstance(value, list | tuple) for item in value]
+    return frozenset(id(value) for value in values if isinstance(value, torch.Tensor))
+
+
+@contextmanager
+def _without_dlpack() -> Iterator[None]:
+    """A tensor without content must not be handed to other libraries: they would read at address 0."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NeedsNumbers("the model hands its tensors to another library (DLPack)")
+
+    holders = ((torch.Tensor, "__dlpack__"), (torch._C, "_to_dlpack"), (torch.utils.dlpack, "to_dlpack"))
+    before = [(holder, name, getattr(holder, name)) for holder, name in holders if hasattr(holder, name)]
+    for holder, name, _ in before:
+        setattr(holder, name, refuse)
+    try:
+        yield
+    finally:
+        for holder, name, function in before:
+            setattr(holder, name, function)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ class Holders:
         self._at: dict[int, int] = {}  # the storage at an address
         self._fixed: list[Any] = []  # storages of constants, kept so that nothing else gets their addresses
         self._of_value: dict[int, int] = {}
+        self._last_value: dict[int, int] = {}  # of a storage that is no constant's
         self._layouts: dict[int, str] = {}
         # One entry a storage.
         self._address: list[int | None] = []
@@ -43,9 +44,17 @@ class Holders:
         self._freed: list[int | None] = []
 
     def value(self, tensor: torch.Tensor) -> int | None:
-        """The value that a tensor object stands for, if it was ever named."""
+        """The value that a tensor object stands for, if it was ever named and still holds the same bytes."""
         seen = self._seen.get(id(tensor))
-        return None if seen is None else seen.identity
+        if seen is None or (seen.storage != _CONSTANT and self._address[seen.storage] != _address(tensor)):
+            return None
+        return seen.identity
+
+    def value_beneath(self, tensor: torch.Tensor) -> int | None:
+        """The last value that was named of the storage in which an unknown tensor object lies."""
+        address = _address(tensor)
+        storage = None if address is None else self._at.get(address)
+        return None if storage is None else self._last_value.get(storage)
 
     def name(self, tensor: torch.Tensor, identity: int, *, fixed: bool = False) -> None:
         """Let a tensor object stand for a value from now on, as long as the object lives."""
@@ -59,6 +68,8 @@ class Holders:
             self._let_go(seen.storage)
         seen.identity, seen.storage = identity, storage
         self._of_value[identity] = storage
+        if storage != _CONSTANT:
+            self._last_value[storage] = identity
 
     def note_layout(self, tensor: torch.Tensor | None, identity: int) -> None:
         """Remember that a value does not lie row by row, which some kernels change on a copy."""
@@ -117,6 +128,14 @@ class Holders:
             address = self._address[storage]
             if address is not None:
                 del self._at[address]
+
+
+def _address(tensor: torch.Tensor) -> int | None:
+    try:
+        found: int = tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):  # sparse and wrapped tensors have no one storage
+        return None
+    return found
 
 
 def _lanes() -> int:

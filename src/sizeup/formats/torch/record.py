@@ -21,7 +21,6 @@ from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
-
 _MIND_LAYOUTS = ("conv", "layer_norm")  # their kernels take more or less memory by how the data lies
 
 
@@ -44,6 +43,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         self.mode = mode
         self.scope = ""
         self.holders = Holders(builder.ops)
+        self.held_before: frozenset[int] = frozenset()  # ids of tensors that a model had before it ran
         self._names: dict[str, int] = {}
         self._places: dict[tuple[Any, ...], int] = {}
 
@@ -80,9 +80,40 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if tensor is None:
             return ABSENT
         found = self.holders.value(tensor)
-        if found is None:
-            return self.add_constant(self._unique("constant"), tensor, "constant")
+        return self._find(tensor) if found is None else found
+
+    def _find(self, tensor: torch.Tensor) -> int:
+        """What a tensor is that no operator was seen to make: another name of known bytes, or a constant."""
+        beneath = self.holders.value_beneath(tensor)
+        if beneath is not None:
+            return self._renamed(tensor, beneath)
+        if isinstance(tensor, FakeTensor) and id(tensor) not in self.held_before:
+            return self._unseen(tensor)
+        self.add_shared_constant(self._unique("constant"), tensor, "constant")
+        found = self.holders.value(tensor)
+        assert found is not None  # it was just named
         return found
+
+    def _renamed(self, tensor: torch.Tensor, beneath: int) -> int:
+        """Python made a new object for bytes that are known (copy.copy, as_subclass, .data = ...)."""
+        known, shape, kind = self.builder.tensors[beneath], shape_of(tensor), dtype_of(tensor.dtype)
+        identity = beneath
+        if (known.shape, known.dtype) != (shape, kind):
+            name = self._unique("alias")
+            identity = self.builder.tensor(name, shape, kind)
+            self.builder.op("view", [beneath], [identity], {}, source="alias", name=name, scope=self.scope)
+        self.name_tensor(tensor, identity)
+        return identity
+
+    def _unseen(self, tensor: torch.Tensor) -> int:
+        """It was made while the model ran, but not where we look: what made it is a row that is not known."""
+        name = self._unique("unseen")
+        identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype))
+        self.builder.op("unseen", [], [identity], {}, source="unseen code", name=name, scope=self.scope)
+        if name == "unseen":
+            self.builder.note("some operators ran where they are not seen, such as in another thread")
+        self.name_tensor(tensor, identity)
+        return identity
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

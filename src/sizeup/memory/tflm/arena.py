@@ -9,11 +9,15 @@ from sizeup.errors import InvalidPlan
 from sizeup.graph import Graph
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
+from sizeup.memory.overlapping import sharing
 from sizeup.memory.tflm.greedy import ONLINE, place
 from sizeup.memory.tflm.head import planned
 from sizeup.memory.tflm.kernels import KERNELS
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
+from sizeup.memory.tflm.overlap import label
 from sizeup.memory.tflm.program import subgraphs
+from sizeup.memory.tflm.refusal import refusal
+from sizeup.memory.tflm.setup import needed_bytes
 from sizeup.memory.tflm.tail import tail_bytes
 
 
@@ -34,7 +38,8 @@ class MicroArena:
     The tail is given as the 64-bit interpreter of the package on PyPI reports it, and as usual firmware of a
     32-bit processor takes it, which has neither the recorder of allocations nor compression. The former is
     measured, the latter computed from the same structures with narrow pointers and measured on no board. Both
-    are None where a kernel is not known; `unknown` says which.
+    are None where a kernel is not known; `unknown` says which. `needed` is the smallest arena that works:
+    a small model may need more while it is set up than head and tail.
     """
 
     head_bytes: int
@@ -45,6 +50,11 @@ class MicroArena:
     offsets: tuple[int, ...]  # of every tensor of the main graph; -1 where it is not in the head
     scratch: tuple[Scratch, ...]
     notes: tuple[str, ...]
+    needed_bytes_64: int | None = None
+    needed_bytes_32: int | None = None
+    overlapping: int = 0  # tensors that an offline plan lays over others in use at the same time
+    kernels: str | None = None  # the kernels that such a plan holds for; None where it holds for all
+    refused: str | None = None  # why the interpreter of the package does not take the model at all
 
     @property
     def total_bytes_64(self) -> int | None:
@@ -73,8 +83,10 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
     found = place(buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), given)
     _check(buffers, found, [not overlap or offset == ONLINE for offset in given])
     unknown = _unknown(graphs)
+    shared = sharing(buffers, found) if offline else set()
+    head = max(map(sum, zip(found, buffers.size.tolist(), strict=True)), default=0)
     return MicroArena(
-        head_bytes=max(map(sum, zip(found, buffers.size.tolist(), strict=True)), default=0),
+        head_bytes=head,
         live_bytes=int(buffers.live_bytes().max()),
         tail_bytes_64=None if unknown else tail_bytes(graphs, PYTHON_PACKAGE, offline),
         tail_bytes_32=None if unknown else tail_bytes(graphs, FIRMWARE, offline),
@@ -86,6 +98,11 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
             if owner.operator >= 0
         ),
         notes=_notes(graphs, unknown),
+        needed_bytes_64=None if unknown else needed_bytes(graphs, PYTHON_PACKAGE, head, len(found), offline),
+        needed_bytes_32=None if unknown else needed_bytes(graphs, FIRMWARE, head, len(found), offline),
+        overlapping=len(shared),
+        kernels=label(graph, asked, found) if shared else None,
+        refused=refusal(graphs),
     )
 
 

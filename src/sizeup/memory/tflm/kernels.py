@@ -66,11 +66,16 @@ Prepare: TypeAlias = Callable[[Call], Demand]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Structures of a kernel, as fields (see `layout.extent`): its parsed options and its own data."""
+    """Structures of a kernel, as fields (see `layout.extent`): its parsed options and its own data.
+
+    Being prepared it asks for the description of every tensor; `again` are the inputs, and -1 the output, of
+    which it asks a second time.
+    """
 
     options: str = ""
     data: str = ""
     prepare: Prepare | None = None
+    again: tuple[int, ...] = ()
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
@@ -229,14 +234,14 @@ def _decode(call: Call) -> Demand:
 
 
 EVAL_TENSOR = "2pi"
-_REDUCER = Kernel("b", "11i", _reduce)
+_REDUCER = Kernel("b", "11i", _reduce, again=(0, 1, -1))
 _POOL = Kernel("10i", "8i")
 _COMPARISON = Kernel("", "8i")
 _PLAIN = Kernel()
 
 KERNELS: dict[str, Kernel] = {
-    "CONV_2D": Kernel("7i", "9i2p3i|2i", _per_channel(0)),
-    "DEPTHWISE_CONV_2D": Kernel("7i", "9i2p3i|2i", _per_channel(3)),
+    "CONV_2D": Kernel("7i", "9i2p3i|2i", _per_channel(0), again=(0, 1, -1)),
+    "DEPTHWISE_CONV_2D": Kernel("7i", "9i2p3i|2i", _per_channel(3), again=(0, 1, -1)),
     "TRANSPOSE_CONV": Kernel("5i", "16i2p|2i", _transposed_convolution),
     "FULLY_CONNECTED": Kernel("2i2bipi", "9i2pb|2i", _fully_connected),
     "BATCH_MATMUL": Kernel("3b", "3p3b", _batch_matmul),
@@ -249,8 +254,8 @@ KERNELS: dict[str, Kernel] = {
     "LOG_SOFTMAX": Kernel("", "", _where_int8("5i2p")),
     "L2_NORMALIZATION": Kernel("i", "i"),
     "CUMSUM": Kernel("2b", "", _where_int8("9i")),
-    "MEAN": Kernel("b", "11i", _mean_or_sum),
-    "SUM": Kernel("b", "11i", _mean_or_sum),
+    "MEAN": Kernel("b", "11i", _mean_or_sum, again=(0, 1, -1)),
+    "SUM": Kernel("b", "11i", _mean_or_sum, again=(0, 1, -1)),
     "REDUCE_ALL": _REDUCER,
     "REDUCE_MAX": _REDUCER,
     "REDUCE_MIN": _REDUCER,
@@ -267,13 +272,13 @@ KERNELS: dict[str, Kernel] = {
     "ELU": Kernel("", "256b"),
     "HARD_SWISH": Kernel("", "5i"),
     "LOGISTIC": Kernel("", "4i"),
-    "TANH": Kernel("", "4i"),
+    "TANH": Kernel("", "4i", again=(0,)),
     "ABS": Kernel("", "7i"),
     "RSQRT": Kernel("", "7i"),
     "QUANTIZE": Kernel("", "4l"),
     "DEQUANTIZE": Kernel("", "4l"),
     "SELECT_V2": Kernel("", "b"),
-    "CONCATENATION": Kernel("2i", "b2ph2i|10i"),
+    "CONCATENATION": Kernel("2i", "b2ph2i|10i", again=(0,)),
     "STRIDED_SLICE": Kernel("5ib", "21i"),
     "PAD": Kernel("", "14i"),
     "PADV2": Kernel("", "14i"),

@@ -13,19 +13,26 @@ read again what they wrote over, or copy blocks of bytes that must not overlap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from sizeup.errors import InvalidPlan
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor
-from sizeup.memory.check import Overlap
+from sizeup.memory.check import Overlap, check_overlapping
 from sizeup.memory.liveness import Column
 from sizeup.memory.tflm.head import Planned
 
 LABEL = "TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimised kernels)"
 """What a plan with overlaps holds for; whoever shows one says so."""
+
+FOREIGN_LABEL = (
+    "only the kernels that the plan was made for (tensors share bytes in a way that TFLite Micro's reference"
+    " kernels are not known to bear)"
+)
+"""The same for a plan whose overlaps are not those that are known here."""
 
 _NEVER = np.iinfo(np.int64).max // 4  # what is not read again is first read there
 _WIDTHS = {"int8": 1, "int16": 2, "float32": 4}  # the types in which kernels were tried
@@ -149,6 +156,15 @@ def overlaps(graph: Graph, head: Planned) -> tuple[Overlap, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def label(graph: Graph, head: Planned, offsets: Sequence[int]) -> str:
+    """Which kernels a plan with overlaps holds for."""
+    try:
+        check_overlapping(head.buffers, offsets, overlaps(graph, head))
+    except InvalidPlan:
+        return FOREIGN_LABEL
+    return LABEL
+
+
 def _call(graph: Graph, op: Op) -> _Call:
     inputs = tuple(None if each == ABSENT else graph.tensors[each] for each in op.inputs)
     return _Call(op, inputs, graph.tensors[op.outputs[0]])
@@ -182,38 +198,41 @@ def _windows(call: _Call) -> Iterator[_Reading]:
         source[0], source[1:3], result[1:3], tuple(attrs["kernel"]), stride, attrs.get("dilation", (1, 1)),
         source[3], result[3], groups, width[0],
     )  # fmt: skip
-    if groups and not source[3] % groups and not result[3] % groups and _is_sound(windows):
+    if (
+        groups
+        and not source[3] % groups
+        and not result[3] % groups
+        and _is_sound(windows, attrs.get("padding"))
+    ):
         yield _Reading(0, windows.least_distance())
 
 
-def _is_sound(windows: Windows) -> bool:
-    """Whether the output is as large as one of the two ways to pad makes it, by which padding is known."""
+def _is_sound(windows: Windows, padding: str | None) -> bool:
+    """Whether the output is as large as the padding makes it that the file declares, by which it is run."""
     for size, outputs, kernel, stride, dilation in zip(
         windows.input, windows.output, windows.kernel, windows.stride, windows.dilation, strict=True
     ):
         if min(stride, dilation, kernel) < 1:
             return False
         valid = size - (kernel - 1) * dilation
-        if outputs not in (-(-size // stride), -(-valid // stride)):
+        if outputs != {"same": -(-size // stride), "valid": -(-valid // stride)}.get(padding or ""):
             return False
     return True
 
 
 def _fully_connected(call: _Call) -> Iterator[_Reading]:
     """Every row is read for each number of the row that it becomes."""
-    # Where the runtime cuts rows across axes, our graph has the weights in front.
-    position = 0 if call.is_made(0) else 1
-    weights, width = call.shape(1 - position), _width(call, position)
-    if width is None or width[0] != width[1] or len(weights) != 2 or not _is_read_once(call, position):
+    # Where the runtime cuts rows across axes, our graph has the weights in front, which then looks like
+    # constant data for a computed filter: neither is a case worth a mistake.
+    weights, width = call.shape(1), _width(call, 0)
+    if width is None or width[0] != width[1] or len(weights) != 2 or not _is_read_once(call, 0):
         return
     units, inner = weights
-    read, written = math.prod(call.shape(position)), call.output.elements or 0
-    if read % inner == 0 and written == read // inner * units:
+    read, written = math.prod(call.shape(0)), call.output.elements or 0
+    if call.is_made(0) and inner and read % inner == 0 and written == read // inner * units:
         one = (1, 1)
-        yield _Reading(
-            position,
-            Windows(read // inner, one, one, one, one, one, inner, units, 1, width[0]).least_distance(),
-        )
+        windows = Windows(read // inner, one, one, one, one, one, inner, units, 1, width[0])
+        yield _Reading(0, windows.least_distance())
 
 
 def _flat(count: int) -> Readings:

@@ -44,7 +44,7 @@ def planned_bytes(graph: Graph) -> dict[int, int]:
     read = _read(graph)
     sizes = {}
     for identity, tensor in enumerate(graph.tensors):
-        is_made = tensor.data is None or tensor.data.role == "derived"
+        is_made = tensor.data is None or tensor.data.role in ("derived", "scratch")
         is_leftover = is_described(tensor) and identity not in read
         if (is_made or is_leftover) and identity not in handles:
             sizes[identity] = exact_bytes(graph, tensor)

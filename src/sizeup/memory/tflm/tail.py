@@ -21,8 +21,8 @@ _RECORDED_ALLOCATOR = "p4pb3pp21p|3p"  # seven kinds of allocations, each by byt
 _OPTIONS_ALLOCATOR = "2p"
 _SUBGRAPH = "2p|p"
 _NODE = "6pip"  # TfLiteNode and the pointer to its kernel
-_TENSOR = "ipii3p2ib"  # TfLiteTensor, for inputs and outputs only
-_QUANTISATION = "2pi"
+TENSOR = "ipii3p2ib"  # TfLiteTensor, for inputs and outputs only
+QUANTISATION = "2pi"
 _VARIABLES = "p2i"  # MicroResourceVariables
 _VARIABLE = "i4p"
 
@@ -35,26 +35,41 @@ def demand(graph: Graph, op: Op, build: Build) -> Demand:
     return kernel.prepare(Call(op, graph.tensors, build))
 
 
-def tail_bytes(graphs: Sequence[Graph], build: Build, offline: Collection[tuple[int, int]] = ()) -> int:
+def tail_bytes(
+    graphs: Sequence[Graph],
+    build: Build,
+    offline: Collection[tuple[int, int]] = (),
+    *,
+    prepared: bool = True,
+    ends: bool = True,
+) -> int:
     """Bytes of the tail of a model all of whose kernels are known.
 
-    `offline` are tensors, as pairs of subgraph and tensor, that an offline plan puts into the head.
+    `offline` are tensors, as pairs of subgraph and tensor, that an offline plan puts into the head. Without
+    `ends` it is the tail before inputs and outputs are described, which comes last; without `prepared` that
+    before the first kernel is prepared.
     """
     used = 0
-    for size, alignment in _allocations(graphs, build, offline):
+    for size, alignment in _allocations(graphs, build, offline, prepared=prepared, ends=prepared and ends):
         used = round_up(used + size, alignment)
     return used
 
 
 def _allocations(
-    graphs: Sequence[Graph], build: Build, offline: Collection[tuple[int, int]]
+    graphs: Sequence[Graph],
+    build: Build,
+    offline: Collection[tuple[int, int]],
+    *,
+    prepared: bool,
+    ends: bool,
 ) -> Iterator[Extent]:
     yield from _interpreter(build)
     yield from _resource_table(graphs, build)
     yield from _model(graphs, build)
-    yield from _kernels(graphs, build)
-    yield from _variables(graphs, offline)
-    for identities in (graphs[0].inputs, graphs[0].outputs):
+    yield from _kernels(graphs, build, prepared=prepared)
+    if prepared:
+        yield from _variables(graphs, offline)
+    for identities in (graphs[0].inputs, graphs[0].outputs) if ends else ():
         yield from _ends([graphs[0].tensors[identity] for identity in identities], build)
 
 
@@ -76,16 +91,18 @@ def _model(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
             yield extent(KERNELS[op.source].options, build)
 
 
-def _kernels(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
+def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterator[Extent]:
     handles = 0
     assigned: set[object] = set()
     for graph in graphs:
         for op in graph.ops:
             yield _requested(extent(KERNELS[op.source].data, build).size)
+            if not prepared:
+                continue
             asked = demand(graph, op, build)
             handles += len(asked.scratch)
             yield from map(_requested, asked.persistent)
-        for name, size in _assignments(graph):
+        for name, size in _assignments(graph) if prepared else ():
             if name not in assigned:
                 assigned.add(name)
                 yield _requested(size)
@@ -103,9 +120,9 @@ def _ends(tensors: Sequence[Tensor], build: Build) -> Iterator[Extent]:
     """Inputs or outputs: an array of pointers, and a full description of each."""
     yield _requested(build.pointer_bytes * len(tensors))
     for tensor in tensors:
-        yield extent(_TENSOR, build)
+        yield extent(TENSOR, build)
         if tensor.quant is not None:
-            yield extent(_QUANTISATION, build)
+            yield extent(QUANTISATION, build)
             yield Extent(4 + 4 * tensor.quant.scale.size, 4)
 
 

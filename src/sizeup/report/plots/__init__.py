@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.report.files import check_folder
 
 if TYPE_CHECKING:
     from sizeup.report.plan import Plan
@@ -21,6 +22,7 @@ def check(path: str | os.PathLike[str]) -> None:
     if Path(path).suffix.lower() not in _ENDINGS:
         endings = ", ".join(_ENDINGS)
         raise SizeupError(f"{os.fspath(path)}: pictures are drawn as {endings}; give it one of these endings")
+    check_folder(path)
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingLibrary("a picture", "matplotlib", "plot")
 

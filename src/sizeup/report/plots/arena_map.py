@@ -44,10 +44,16 @@ class Box:
 
 
 def draw_map(
-    canvas: Canvas, axes: Axes, plan: Plan, peak_step: int, highest: int, levels: Sequence[Level] = ()
-) -> list[Box]:
-    """The boxes, the arena's height, the peak, names where they fit, and levels above; returns the boxes."""
-    boxes = list(_boxes(plan, peak_step))
+    canvas: Canvas,
+    axes: Axes,
+    plan: Plan,
+    boxes: Sequence[Box],
+    names: Names,
+    highest: int,
+    levels: Sequence[Level] = (),
+) -> None:
+    """The boxes, the arena's height, the peak, names where they fit, and levels above."""
+    peak_step = plan.peak_step or 0
     is_early = peak_step < len(plan.order) / 2
     draw_bytes(axes, highest)
     for each in levels:
@@ -58,12 +64,15 @@ def draw_map(
     _fill(axes, [box for box in boxes if box.is_held], "held", INK)
     level(axes, plan.arena_bytes, f"arena {plan.arena_bytes:,} B", at_right=is_early, strong=True)
     axes.axvline(peak_step, color=PEAK, linewidth=0.9, linestyle=(0, (4, 3)), gid="peak", zorder=3)
-    _label(canvas, axes, boxes)
-    return boxes
+    _label(canvas, axes, boxes, names)
+
+
+def boxes_of(plan: Plan, peak_step: int) -> list[Box]:
+    """One box a buffer that has a size, in the order in which they are made."""
+    return list(_boxes(plan, peak_step))
 
 
 def _boxes(plan: Plan, peak_step: int) -> Iterator[Box]:
-    """One box a buffer that has a size, in the order in which they are made."""
     buffers = plan.placement.usage.buffers
     made = sorted(np.flatnonzero(buffers.size).tolist(), key=lambda each: (buffers.first[each], each))
     offsets = plan.placement.packing.offsets
@@ -94,10 +103,9 @@ def _fill(axes: Axes, boxes: list[Box], gid: str, edge: str) -> None:
         )
 
 
-def _label(canvas: Canvas, axes: Axes, boxes: list[Box]) -> None:
+def _label(canvas: Canvas, axes: Axes, boxes: Sequence[Box], names: Names) -> None:
     """Names inside the largest boxes, upright where a box is narrow, and none where they do not fit."""
     across, up = _pixels(axes)
-    names = Names(box.name for box in boxes)
     largest = sorted(boxes, key=lambda box: -box.size * (box.last - box.first + 1))
     for box in largest[:_MOST_LABELS]:
         width, height = (box.last - box.first + 1) * across - 8, box.size * up - 6
@@ -128,8 +136,8 @@ def _pixels(axes: Axes) -> tuple[float, float]:
 
 def _fitted(canvas: Canvas, names: Names, box: Box, width: float, height: float) -> tuple[str, int]:
     """The name, with the size below it where there is room, and its rotation; empty where nothing fits."""
-    flat = names.fitted(canvas, box.name, width, _POINTS) if height >= _LINE else ""
-    upright = names.fitted(canvas, box.name, height, _POINTS) if width >= _LINE else ""
+    flat = names.fitted(box.name, width, _POINTS) if height >= _LINE else ""
+    upright = names.fitted(box.name, height, _POINTS) if width >= _LINE else ""
     is_upright = len(upright) > len(flat)
     text, along, across = (upright, height, width) if is_upright else (flat, width, height)
     size = units.size(box.size)

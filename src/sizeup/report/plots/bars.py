@@ -1,4 +1,4 @@
-"""Memory by operator: a bar for each, stacked of what it reads, what it makes and what waits."""
+"""Memory by operator: a bar for each, stacked of what it reads, makes and takes, and what waits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,28 @@ from sizeup import units
 from sizeup.memory import Shares
 from sizeup.memory.liveness import Column
 from sizeup.report.plots.axis import draw_bytes
-from sizeup.report.plots.canvas import INPUTS, OTHERS, OUTPUTS, PEAK, Canvas, caption, legible, level
+from sizeup.report.plots.canvas import (
+    INPUTS,
+    OTHERS,
+    OUTPUTS,
+    PEAK,
+    WORKSPACE,
+    Canvas,
+    caption,
+    legible,
+    level,
+)
 
 _GAP = 0.16  # between bars, as long as there are few enough to see it
 _MOST_APART = 150
 _MOST_BARS = 1400  # as many as there are pixels across
 
+_LEGEND = {
+    "inputs": "its inputs",
+    "outputs": "its outputs",
+    "workspace": "workspace of its kernel",
+    "others": "others",
+}
 
 Edges: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -41,13 +57,19 @@ def draw_bars(
     levels: Sequence[Level] = (),
 ) -> None:
     """The bars, their legend, the peak, and levels that lie above it."""
-    tops = np.cumsum([shares.inputs, shares.outputs, shares.others], axis=0)
+    parts = [
+        (shares.inputs, INPUTS, "inputs"),
+        (shares.outputs, OUTPUTS, "outputs"),
+        (shares.workspaces, WORKSPACE, "workspace"),
+        (shares.others, OTHERS, "others"),
+    ]
+    if not shares.workspaces.any():
+        del parts[2]
+    tops = np.cumsum([part for part, _, _ in parts], axis=0)
     peak = int(tops[-1][peak_step])
     tops, edges = _thinned(tops)
     # From the back to the front, each from zero: no seams between the parts.
-    for top, colour, words in zip(
-        tops[::-1], (OTHERS, OUTPUTS, INPUTS), ("others", "outputs", "inputs"), strict=True
-    ):
+    for top, (_, colour, words) in zip(tops[::-1], parts[::-1], strict=True):
         axes.stairs(*_apart(top, edges), fill=True, color=colour, linewidth=0, label=words, gid=words)
     draw_bytes(axes, highest)
     several = (
@@ -87,7 +109,7 @@ def _draw_legend(axes: Axes) -> None:
     handles, words = axes.get_legend_handles_labels()
     axes.legend(
         handles[::-1],
-        ["its inputs", "its outputs", "others"],
+        [_LEGEND[each] for each in words[::-1]],
         loc="lower right",
         bbox_to_anchor=(1.005, 0.995),
         ncols=len(words),

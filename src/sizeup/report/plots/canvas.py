@@ -24,7 +24,7 @@ FAINT = "#666666"
 PEAK = "#CC3311"
 # Paul Tol's light scheme: told apart with any colour vision, and pale enough for black text on top.
 PALETTE = ("#77AADD", "#EE8866", "#EEDD88", "#FFAABB", "#99DDFF", "#44BB99", "#BBCC33", "#AAAA00")
-INPUTS, OUTPUTS, OTHERS = "#4477AA", "#EE8866", "#D4D4D4"
+INPUTS, OUTPUTS, OTHERS, WORKSPACE = "#4477AA", "#EE8866", "#D4D4D4", "#CCBB44"
 
 _STYLE = {"font.family": FONT, "svg.hashsalt": "sizeup", "path.simplify": False}
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"

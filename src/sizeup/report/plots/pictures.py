@@ -16,13 +16,14 @@ from sizeup.memory import Usage, shares
 from sizeup.memory.search import reordered
 from sizeup.report.files import writing
 from sizeup.report.plots import side
-from sizeup.report.plots.arena_map import Box, draw_map
+from sizeup.report.plots.arena_map import Box, boxes_of, draw_map
 from sizeup.report.plots.axis import are_named, draw_steps, name_steps
 from sizeup.report.plots.bars import Level, draw_bars, peak_words
-from sizeup.report.plots.canvas import DPI, INK, INPUTS, OTHERS, OUTPUTS, PEAK, Canvas, house_style
+from sizeup.report.plots.canvas import DPI, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas, house_style
+from sizeup.report.plots.names import Names
 from sizeup.report.plots.side import Item, draw_list
 from sizeup.report.summary import name_of
-from sizeup.report.text import verdict
+from sizeup.report.text import peak_size, verdict
 
 if TYPE_CHECKING:
     from sizeup.report.plan import Plan
@@ -96,31 +97,35 @@ def plan_picture(plan: Plan) -> Figure:
     parts = shares(reordered(plan.graph, plan.order), plan.placement.usage.buffers)
     draw_bars(canvas, upper, parts, step, words, highest, as_given)
     _list_facts(canvas, plan)
-    _list_boxes(canvas, draw_map(canvas, lower, plan, step, highest, as_shipped))
+    boxes = boxes_of(plan, step)
+    names = Names(canvas, (box.name for box in boxes))
+    draw_map(canvas, lower, plan, boxes, names, highest, as_shipped)
+    _list_boxes(canvas, boxes, names)
     return canvas.figure
 
 
 def _list_held(canvas: Canvas, graph: Graph, found: Usage, peak_op: int) -> None:
-    """What is in use at the peak, in the colours of the bar: what waits, what is made, what is read."""
+    """What is in use at the peak, in the colours of the bar: what waits, is taken, made and read."""
     op, buffers = graph.ops[peak_op], found.buffers
     read = {buffers.of_tensor[each] for each in op.inputs if each != ABSENT}
     made = {buffers.of_tensor[each] for each in op.outputs} - read
     held = [pair for pair in zip(buffers.live_at(peak_op), found.held, strict=True) if pair[1].bytes]
-    items: dict[str, list[Item]] = {OTHERS: [], OUTPUTS: [], INPUTS: []}
+    items: dict[str, list[Item]] = {OTHERS: [], WORKSPACE: [], OUTPUTS: [], INPUTS: []}
     for buffer, each in held[:_MOST_BESIDE_BARS]:
         colour = INPUTS if buffer in read else OUTPUTS if buffer in made else OTHERS
+        colour = colour if buffers.tensors[buffer] else WORKSPACE
         items[colour].append(Item(each.name or "without a name", units.size(each.bytes), colour))
     rest = _rest([each.bytes for _, each in held[_MOST_BESIDE_BARS:]])
     draw_list(canvas, _TOP - 0.07, "In use at the peak", list(chain(*items.values())), rest)
 
 
-def _list_boxes(canvas: Canvas, boxes: Sequence[Box]) -> None:
+def _list_boxes(canvas: Canvas, boxes: Sequence[Box], names: Names) -> None:
     """What is in use at the peak, in the colours of the map and from its highest address down."""
     held = sorted((box for box in boxes if box.is_held), key=lambda box: -box.size)
     shown = sorted(held[:_MOST_BESIDE_MAP], key=lambda box: -box.offset)
     items = [Item(box.name, units.size(box.size), box.colour) for box in shown]
     rest = _rest([box.size for box in held[_MOST_BESIDE_MAP:]])
-    draw_list(canvas, _TOP + _BARS + _BETWEEN - 0.07, "In use at the peak", items, rest)
+    draw_list(canvas, _TOP + _BARS + _BETWEEN - 0.07, "In use at the peak", items, rest, names)
 
 
 def _rest(sizes: Sequence[int]) -> str:
@@ -171,15 +176,17 @@ def _peak_sentence(report: Report) -> tuple[str, str]:
     found, arena = report.memory.usage, report.memory.arena
     if found.peak_op is None:
         return "no operators", ""
-    sentence = f"peak {units.size(found.peak_bytes)} ({found.peak_bytes:,} B) beside the weights"
+    sentence = f"peak {peak_size(found)} ({found.peak_bytes:,} B) beside the weights"
     if arena is not None:
-        sentence += f"; TFLite Micro plans an arena of {arena.head_bytes:,} B as shipped"
+        sentence += f"; TFLite Micro plans a head of {arena.head_bytes:,} B as shipped"
     return sentence, _missing(found)
 
 
 def _missing(found: Usage) -> str:
     if not found.unknown:
-        return ""
+        return "the true peak is higher: what some kernels take is not known" if found.unmodelled else ""
+    if found.unknown == 1:
+        return "1 tensor is missing, because its size depends on data: the true peak is higher"
     return (
         f"{found.unknown:,} tensors are missing, because their sizes depend on data: the true peak is higher"
     )

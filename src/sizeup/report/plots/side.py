@@ -23,18 +23,23 @@ class Item:
     colour: str | tuple[float, ...] | None = None
 
 
-def draw_list(canvas: Canvas, top: float, title: str, items: Sequence[Item], rest: str = "") -> None:
-    """A list whose title is so many inches below the figure's top, in the column at its right."""
+def draw_list(
+    canvas: Canvas, top: float, title: str, items: Sequence[Item], rest: str = "", names: Names | None = None
+) -> None:
+    """A list whose title is so many inches below the figure's top, in the column at its right.
+
+    `names` shortens its words as they are shortened elsewhere.
+    """
     left = WIDTH - ROOM + _GAP
     canvas.write(title, left, top, 8.5, weight="bold", color=INK)
-    names = Names(legible(item.words) for item in items)
+    names = names or Names(canvas, (legible(item.words) for item in items))
     for number, item in enumerate(items, 1):
         below = top + 0.06 + number * _LINE
         start = left if item.colour is None else left + 0.17
         if item.colour is not None:
             _draw_swatch(canvas, left, below, item.colour)
         room = (WIDTH - 0.25 - start - 0.1) * DPI - canvas.width(item.figure, _POINTS)
-        shown = names.fitted(canvas, legible(item.words), room, _POINTS)
+        shown = names.fitted(legible(item.words), room, _POINTS)
         canvas.write(shown, start, below, _POINTS, color=INK)
         canvas.figure.text(
             (WIDTH - 0.25) / WIDTH,

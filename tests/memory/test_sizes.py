@@ -1,0 +1,35 @@
+"""Sizes that nobody knows, and sizes that no machine has."""
+
+from __future__ import annotations
+
+import pytest
+
+from sizeup.dtypes import dtype
+from sizeup.errors import InvalidGraph
+from sizeup.graph import Graph, GraphBuilder
+from sizeup.memory import usage
+
+
+def chain(shape: tuple[int, ...], kind: str) -> Graph:
+    builder = GraphBuilder("chain")
+    x = builder.input("x", shape, dtype(kind))
+    y = builder.tensor("y", shape, dtype(kind))
+    builder.op("relu", [x], [y])
+    builder.outputs.append(y)
+    return builder.freeze()
+
+
+def test_strings_have_no_size_that_is_known_and_none_is_not_zero() -> None:
+    assert usage(chain((4,), "string")).unknown == 2
+    assert usage(chain((0,), "string")).unknown == 0  # nothing takes nothing
+    assert usage(chain((4,), "float32")).unknown == 0
+
+
+@pytest.mark.parametrize("power", [59, 60, 61, 62, 80])
+def test_what_fits_no_machine_is_refused_and_never_negative(power: int) -> None:
+    with pytest.raises(InvalidGraph, match="B together, which fits no machine"):
+        usage(chain((1 << power,), "float32"))
+
+
+def test_what_a_very_large_machine_has_is_still_counted() -> None:
+    assert usage(chain((1 << 50,), "float32")).peak_bytes == 2 * 4 << 50

@@ -1,0 +1,105 @@
+"""The smallest arena that a model can be set up in, against TFLite Micro's own interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sizeup
+from formats.tflite.factory import options
+from micro_interpreter import measure, works
+from micro_kernels import CASES, Case, Value
+from sizeup.memory import as_shipped
+from sizeup.memory.tflm import MicroArena, arena
+
+pytestmark = pytest.mark.extras
+
+CONV = options("Conv2DOptions", strideH=1, strideW=1, padding=0)
+# Scales for each of 1,000 channels, which are copied for every look at a description.
+WIDE = Case(
+    "CONV_2D",
+    [
+        Value((1, 2, 2, 1), "INT8"),
+        Value((1000, 1, 1, 1), "INT8", bytes(1000), 1000),
+        Value((1000,), "INT32", bytes(4000)),
+    ],
+    [Value((1, 2, 2, 1000), "INT8")],
+    CONV,
+    "wide",
+)
+
+
+def shipped(path: Path) -> MicroArena:
+    found = as_shipped(sizeup.load(path))
+    assert found is not None
+    return found
+
+
+def test_every_real_file_needs_just_what_is_said(shared: Path) -> None:
+    paths = sorted((shared / "models").glob("*.tflite"))
+    running = [path for path, found in zip(paths, measure(paths), strict=True) if not found.failure]
+    assert len(running) == 26
+    sizes = [shipped(path).needed_bytes_64 or 0 for path in running]
+    tries = [(path, size - less) for path, size in zip(running, sizes, strict=True) for less in (0, 16)]
+    assert works(tries) == [True, False] * len(running)
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "needed"),
+    [
+        # Found by halving, in the interpreter.
+        ("tflm_hello_int8", 1_504, 1_936),
+        ("mlperf_ad01_int8", 3_984, 4_640),
+        ("tflm_keyword_scrambled_8bit", 10_032, 12_944),
+        ("pmw_okay_nabu", 25_904, 27_872),
+        ("mlperf_vww96_int8", 103_680, 103_680),
+    ],
+)
+def test_small_models_need_more_to_be_set_up_than_to_run(
+    name: str, total: int, needed: int, shared: Path
+) -> None:
+    found = shipped(shared / "models" / f"{name}.tflite")
+    assert (found.total_bytes_64, found.needed_bytes_64) == (total, needed)
+
+
+def test_a_plan_in_the_file_changes_what_is_needed(shared: Path, tmp_path: Path) -> None:
+    source, out = shared / "models/mlperf_kws_int8.tflite", tmp_path / "out.tflite"
+    sizeup.optimize(source, out, overlap=True, verify=False)
+    needed = shipped(out).needed_bytes_64 or 0
+    assert needed < (shipped(source).needed_bytes_64 or 0)
+    assert works([(out, needed), (out, needed - 16)]) == [True, False]
+
+
+def test_single_kernels_need_no_more_and_hardly_less() -> None:
+    """Where one kernel's look at its tensors decides: which of them it looks at is known in most cases."""
+    models = [case.pack() for case in (*CASES, WIDE)]
+    sizes = [arena(sizeup.load(model)).needed_bytes_64 or 0 for model in models]
+    tries = [(model, size) for model, size in zip(models, sizes, strict=True)]
+    assert works(tries) == [True] * len(models)
+    # ELU takes nothing of what it asks for where numbers are real, and does not mind being given none.
+    strict = [
+        (model, size - 48)
+        for case, model, size in zip((*CASES, WIDE), models, sizes, strict=True)
+        if case.label != "ELU-FLOAT32"
+    ]
+    assert not any(works(strict))
+
+
+def test_32_bits_of_hello_by_hand(shared: Path) -> None:
+    """While ten tensors are planned, of which four get a place, before two are described for good."""
+    found = shipped(shared / "models/tflm_hello_int8.tflite")
+    requests, offset, rows, places = 12 * 12, 4, 10 * 24, 4 * 40
+    tables = -(-(requests + offset + rows) // 16) * 16 + places
+    assert tables == 560
+    # The tail of 716 bytes without its end: for input and output a pointer (16), a TfLiteTensor (40),
+    # its quantisation (12), and a zero point behind its count (8), twice.
+    ends = 716 - 576
+    assert found.tail_bytes_32 == 716
+    assert ends == 140
+    assert found.needed_bytes_32 == 576 + tables
+
+
+def test_nothing_is_said_where_a_kernel_is_not_known(shared: Path) -> None:
+    found = shipped(shared / "models/mp_selfie_segmentation.tflite")
+    assert (found.needed_bytes_64, found.needed_bytes_32) == (None, None)
