@@ -119,6 +119,8 @@ class Graph:
     notes: tuple[str, ...] = ()
     offsets: tuple[int, ...] = ()  # a memory plan that the file prescribes: one a tensor, -1 for none
     run: Run | None = None  # where the graph was recorded from one
+    # The other graphs of the same file, called or not, in its order; None where one of them cannot be read.
+    others: tuple[Graph, ...] | None = ()
 
     def __repr__(self) -> str:
         # In full it would be as long as the model.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sizeup.errors import Incomplete, InvalidPlan
@@ -51,6 +52,8 @@ class Search:
 
 def search(graph: Graph, wishes: Wishes) -> Search:
     """All ways that may need less than the file does; raises Incomplete where sizes depend on data."""
+    if graph.offsets and not wishes.verify and arena(graph).unknown:
+        wishes = replace(wishes, plan=False)  # kernels that nobody knows may rely on the plan that is there
     ordering, better = None, False
     orders: list[tuple[int, ...] | None] = [None]
     if wishes.reorder and graph.ops:
@@ -58,14 +61,29 @@ def search(graph: Graph, wishes: Wishes) -> Search:
         ordering = find_order(ran, views=False, time_limit=wishes.time_limit, progress=wishes.progress)
         better = ordering.peak_bytes < int(lifetimes(ran, views=False).live_bytes().max())
         orders += [ordering.order] if better else []
-    found = []
+    found = [Candidate(None, None, _as_it_is(graph))]
     for order in orders:
-        found.append(Candidate(order, None, _expected(reordered(graph, order))))
+        without = _without_plan(graph, order)
+        if order is not None or (wishes.plan and without.offsets is not None):
+            found.append(without)
         if wishes.plan:
-            found += _planned(graph, order, found[-1].expected, wishes)
+            found += _planned(graph, order, without.expected, wishes)
         if wishes.plan and wishes.overlap:
             found += _overlapping(graph, order, found[-1].expected, wishes)
     return Search(tuple(found), ordering, better)
+
+
+def _as_it_is(graph: Graph) -> Arena:
+    """The arena with the plan that the file has, if the interpreter takes that."""
+    with suppress(InvalidPlan):
+        return _expected(graph, graph.offsets or None, overlap=True)
+    return _expected(graph)
+
+
+def _without_plan(graph: Graph, order: tuple[int, ...] | None) -> Candidate:
+    """That order, and no place prescribed: a plan that the file has may be worse than none."""
+    online = (_ONLINE,) * len(graph.tensors) if graph.offsets else None
+    return Candidate(order, online, _expected(reordered(graph, order)))
 
 
 def predicted(graph: Graph, offsets: Sequence[int] | None = None) -> Arena | None:
@@ -103,10 +121,13 @@ def _expected(graph: Graph, offsets: Sequence[int] | None = None, *, overlap: bo
 
 
 def _planned(graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes: Wishes) -> list[Candidate]:
-    """A plan, if one can need less than what the interpreter would find by itself."""
+    """A plan, if one can need less than what the interpreter would find by itself.
+
+    Where the file has a plan there is always a new one, for `without` is not what the file takes.
+    """
     ordered = reordered(graph, order)
     live = planned(ordered).buffers.live_bytes()
-    if not len(live) or without.head_bytes <= int(live.max()):
+    if not len(live) or (not graph.offsets and without.head_bytes <= int(live.max())):
         return []
     offsets, packing = plan_of(ordered, wishes)
     return [Candidate(order, offsets, _expected(ordered, offsets), packing.status, packing.note)]

@@ -8,11 +8,14 @@ import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed
 from sizeup.graph import Graph
+from sizeup.memory.search import peak_bytes
 from sizeup.rewrite.result import Deviation, Verification
-from sizeup.runtimes import RUNTIMES, Run, random_samples, run
+from sizeup.runtimes import RUNTIMES, Run, check_room, random_samples, run
 from sizeup.runtimes.process import Model, Sample
 
 SAMPLES = 6
+# What a runtime may take for tensors: beyond that the system may end it, or us.
+_MOST_PEAK_BYTES = 2 << 30
 
 
 class Judge:
@@ -50,6 +53,7 @@ def judge_of(graph: Graph, model: Model, runtimes: Sequence[str]) -> tuple[Judge
     None where no runtime does; raises MissingLibrary where not one of them is installed.
     """
     try:
+        _check_memory(graph)
         samples = random_samples(graph, SAMPLES)
     except RunFailed as error:
         return None, [str(error)]
@@ -64,6 +68,16 @@ def judge_of(graph: Graph, model: Model, runtimes: Sequence[str]) -> tuple[Judge
     if len(missing) == len(runtimes):
         raise missing[0]
     return None, reasons
+
+
+def _check_memory(graph: Graph) -> None:
+    """Raise RunFailed where running the model takes more memory than a test may."""
+    peak = peak_bytes(graph)
+    if peak > _MOST_PEAK_BYTES:
+        raise RunFailed(
+            f"one run needs {peak:,} B of memory, and runs of more than {_MOST_PEAK_BYTES:,} B are not tried"
+        )
+    check_room(graph, graph.outputs, SAMPLES, "outputs")
 
 
 def _tried(runtime: str, model: Model, samples: Sequence[Sample]) -> Run | MissingLibrary | RunFailed:

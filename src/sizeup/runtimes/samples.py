@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sizeup.dtypes import DType
@@ -16,6 +18,10 @@ _PLAIN = {
 # Wider integers are indices of something: small ones are valid more often.
 _MOST_INDEX = 8
 _WAVES = 4
+# All samples together are in memory at once, twice while they travel to the process that runs the model; and
+# making an input takes several arrays of 8 bytes a number.
+_MOST_BYTES = 1 << 30
+_MOST_NUMBERS = 1 << 25
 
 
 def random_samples(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:
@@ -28,6 +34,11 @@ def random_samples(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]
         tensor = graph.tensors[identity]
         if tensor.shape is None or tensor.dtype.name not in _PLAIN:
             raise RunFailed(f"there are no random inputs for {tensor.name!r} of the type {tensor.dtype}")
+        if (tensor.elements or 0) > _MOST_NUMBERS:
+            raise RunFailed(
+                f"there are no random inputs for {tensor.name!r}: {tensor.elements:,} numbers each"
+            )
+    check_room(graph, graph.inputs, count, "inputs")
     generator = np.random.default_rng(seed)
     return [
         [
@@ -38,6 +49,16 @@ def random_samples(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]
         ]
         for index in range(count)
     ]
+
+
+def check_room(graph: Graph, identities: Sequence[int], count: int, what: str) -> None:
+    """Raise RunFailed where so many copies of these tensors are more than is to be kept in memory."""
+    tensors = [graph.tensors[identity] for identity in identities]
+    size = count * sum((each.elements or 0) * each.dtype.bits // 8 for each in tensors)
+    if size > _MOST_BYTES:
+        raise RunFailed(
+            f"{what} of {count} runs would take {size:,} B of memory, at most {_MOST_BYTES:,} B are taken"
+        )
 
 
 def _random(generator: np.random.Generator, shape: Shape, dtype: DType, smooth: bool) -> Array:

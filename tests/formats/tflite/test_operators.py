@@ -221,7 +221,8 @@ def test_dense_layer_whose_data_does_not_fill_its_rows_is_corrupt() -> None:
 def test_convolution_tells_its_geometry() -> None:
     settings = options("Conv2DOptions", strideH=2, strideW=1, dilationHFactor=1, dilationWFactor=3)
     graph = single("CONV_2D", [(1, 9, 9, 4), (8, 3, 5, 2)], [(1, 4, 9, 8)], settings, (1,))
-    expected = {"out_channels": 8, "groups": 2, "kernel": (3, 5), "stride": (2, 1), "dilation": (1, 3)}
+    window = {"kernel": (3, 5), "stride": (2, 1), "dilation": (1, 3), "padding": "same"}
+    expected = {"out_channels": 8, "groups": 2, **window}
     assert graph.ops[0].attrs == expected
 
 

@@ -16,6 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from formats.tflite.factory import File, Subgraph, options, quantised
 from micro_interpreter import Measured, measure
 from sizeup.errors import Incomplete, InvalidPlan
+from sizeup.memory.overview import as_shipped
 from sizeup.memory.tflm import MicroArena, arena
 
 
@@ -233,6 +234,69 @@ def test_an_offline_plan_reaches_into_called_subgraphs() -> None:
     found = arena(_conditional(1).load(), offsets=offsets)
     assert _predicted(found) == _real(_with_plan(_conditional(1), offsets))
     assert found.head_bytes != arena(_conditional(1).load()).head_bytes
+
+
+# Subgraphs that nothing calls
+
+
+def _with_entries() -> File:
+    """Two branches, and between and behind them entries that the main graph does not call."""
+    file = File()
+    asked, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
+    result = file.main.tensor("result", (4, 40))
+    choice = options("IfOptions", thenSubgraphIndex=3, elseSubgraphIndex=1)
+    file.main.op("IF", [asked, data], [result], choice)
+    file.main.ends([asked, data], [result])
+    _negations(file.subgraph("else"), 3)
+    _negations(file.subgraph("entry"), 2)
+    _negations(file.subgraph("then"), 1)
+    _negations(file.subgraph("another entry"), 1)
+    return file
+
+
+@pytest.mark.parametrize("negations", [1, 2, 9])
+def test_subgraphs_that_nothing_calls_are_planned_along(negations: int) -> None:
+    """Their tensors lie side by side, as if all were in use before the run."""
+    file = _chain()
+    _negations(file.subgraph("another entry"), negations)
+    found = arena(file.load())
+    assert found.head_bytes == max(2, negations + 1) * 640
+    assert _predicted(found) == _real(file)
+
+
+def test_called_and_uncalled_subgraphs_are_planned_in_the_order_of_the_file() -> None:
+    assert _predicted(arena(_with_entries().load())) == _real(_with_entries())
+
+
+@pytest.mark.parametrize("moved", [3, 7, 8, 10, 12])
+def test_an_offline_plan_counts_subgraphs_that_nothing_calls(moved: int) -> None:
+    offsets = [-1] * 14
+    offsets[moved] = 16_000
+    found = arena(_with_entries().load(), offsets=offsets)
+    assert _predicted(found) == _real(_with_plan(_with_entries(), offsets))
+
+
+def test_scratch_of_a_graph_that_nothing_calls_has_no_arena() -> None:
+    file = _chain()
+    entry = file.subgraph("entry")
+    given, made = entry.tensor("given", (8, 90)), entry.tensor("made", (8, 1))
+    axis = entry.tensor("axis", (1,), "INT32", np.array([1], np.int32))
+    entry.op("SUM", [given, axis], [made], options("ReducerOptions", keepDims=True))
+    entry.ends([given], [made])
+    assert "ended with -11" in _real(file).failure
+    with pytest.raises(Incomplete, match=r"crashes on it: SUM asks for scratch in .* 'entry'"):
+        arena(file.load())
+
+
+def test_a_subgraph_that_cannot_be_read_leaves_the_arena_unknown() -> None:
+    file = _chain()
+    broken = file.subgraph("broken")
+    broken.op("NEG", [broken.tensor("given", (4,))], [99])
+    graph = file.load()
+    assert len(graph.ops) == 3
+    with pytest.raises(Incomplete, match="another graph of the file"):
+        arena(graph)
+    assert as_shipped(graph) is None
 
 
 def test_a_shape_that_depends_on_data_is_not_guessed() -> None:

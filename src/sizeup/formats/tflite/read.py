@@ -61,10 +61,21 @@ def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> G
         model.note(f"weights are kept in another file, {file!r}")
     _check_inputs(model.name, graph, names, inputs)
     _check_batch(model.name, graph, bind)
-    offsets = stored_plan(model)
     return replace(
-        renamed(graph, names), name=Path(model.name).stem, notes=tuple(model.notes), offsets=offsets
+        renamed(graph, names),
+        name=Path(model.name).stem,
+        notes=tuple(model.notes),  # of what is counted, so before the other entries are read
+        offsets=stored_plan(model),
+        others=_others(model),
     )
+
+
+def _others(model: Model) -> tuple[Graph, ...] | None:
+    """Every graph but the main one; None where one is damaged, for the main one counts all the same."""
+    try:
+        return tuple(model.graph(index) for index in range(1, model.subgraphs))
+    except (CorruptModel, *BROKEN):
+        return None
 
 
 def _check_inputs(model: str, graph: Graph, names: Mapping[int, str], inputs: Mapping[str, Any]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sizeup.errors import InvalidPlan
+from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.overlapping import sharing
 from sizeup.memory.tflm.greedy import ONLINE, place
-from sizeup.memory.tflm.head import planned
+from sizeup.memory.tflm.head import Planned, planned
 from sizeup.memory.tflm.kernels import KERNELS
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
 from sizeup.memory.tflm.overlap import label
@@ -73,11 +73,14 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
     `offsets` is an offline plan: an offset for every tensor of the main graph and, if there are any, of the
     subgraphs behind it; -1 for those that the interpreter is to place. `overlap` accepts a plan in which
     tensors in use at once share bytes, which the interpreter does not check either. Raises Incomplete where
-    a shape depends on data.
+    a shape depends on data, and where a graph of the file cannot be read or prepared.
     """
     graphs = subgraphs(graph)
     offline = _offline(graphs, offsets)
     asked = planned(graph, offline)
+    refused = refusal(graphs)
+    if refused is None:
+        _refuse_idle_scratch(graphs, asked)
     buffers = asked.buffers
     given = [offline.get((owner.subgraph, owner.tensor), ONLINE) for owner in asked.owners]
     found = place(buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), given)
@@ -102,8 +105,19 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
         needed_bytes_32=None if unknown else needed_bytes(graphs, FIRMWARE, head, len(found), offline),
         overlapping=len(shared),
         kernels=label(graph, asked, found) if shared else None,
-        refused=refusal(graphs),
+        refused=refused,
     )
+
+
+def _refuse_idle_scratch(graphs: Sequence[Graph], asked: Planned) -> None:
+    """Raise Incomplete for scratch that is never in use: the interpreter of the package crashes on it."""
+    for owner, last in zip(asked.owners, asked.buffers.last.tolist(), strict=True):
+        if owner.operator >= 0 and not last:
+            source = graphs[owner.subgraph].ops[owner.operator].source
+            raise Incomplete(
+                f"TFLite Micro crashes on it: {source} asks for scratch in a graph that nothing calls,"
+                f" {graphs[owner.subgraph].name!r}"
+            )
 
 
 def _offline(graphs: Sequence[Graph], offsets: Sequence[int] | None) -> dict[tuple[int, int], int]:

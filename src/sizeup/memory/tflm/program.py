@@ -13,10 +13,17 @@ CALLERS = frozenset(("IF", "WHILE", "CALL_ONCE"))
 
 
 def subgraphs(graph: Graph) -> tuple[Graph, ...]:
-    """The graph itself, then what it calls, each once and in the order of the first call.
+    """The graph itself, then all others of its file, called or not: the interpreter prepares every one.
 
-    Converters number subgraphs in that order; where a file does not, only paddings of a few bytes differ.
+    Without a file it is what the graph calls, each once and in the order of the first call. Raises Incomplete
+    where a graph of the file cannot be read.
     """
+    if graph.others is None:
+        raise Incomplete(
+            f"{graph.name or 'graph'}: another graph of the file, which is planned too, cannot be read"
+        )
+    if graph.others:
+        return (graph, *graph.others)
     found: dict[int, Graph] = {}
     waiting = [graph]
     while waiting:
