@@ -56,6 +56,9 @@ def _workspace(graph: Graph, op: Op, run: Run, precision: DType | None) -> int:
     call = None if kernel is None else _call(graph, op, run, precision)
     if kernel is None or call is None or graph.tensors[op.outputs[0]].dtype.name != "float32":
         return 0  # other number types have kernels of their own
+    is_beyond = _BEYOND.get(op.source)
+    if is_beyond is not None and is_beyond(call):
+        return 0  # what it takes is not known: the peak without it is a bound
     return math.ceil(kernel(call))
 
 
