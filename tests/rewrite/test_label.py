@@ -39,17 +39,17 @@ def overlapped(
     made = sizeup.optimize(shared / "models" / f"{request.param}.tflite", out, overlap=True, verify=False)
     assert made.overlaps > 0
     assert made.planned
+    out.with_suffix(".overlaps").write_text(str(made.overlaps))
     return out
 
 
 def test_reading_it_back_counts_the_same_overlaps(overlapped: Path, shared: Path) -> None:
     found = as_shipped(sizeup.load(overlapped))
     assert found is not None
-    source = shared / "models" / overlapped.name
-    again = sizeup.optimize(source, overlapped.with_name("again.tflite"), overlap=True, verify=False)
-    assert found.overlapping == again.overlaps > 0
+    # Of the very run that made it: two plans of the same height may overlap elsewhere.
+    assert found.overlapping == int(overlapped.with_suffix(".overlaps").read_text()) > 0
     assert found.kernels == LABEL
-    plain = as_shipped(sizeup.load(source))
+    plain = as_shipped(sizeup.load(shared / "models" / overlapped.name))
     assert plain is not None
     assert (plain.overlapping, plain.kernels) == (0, None)
 
