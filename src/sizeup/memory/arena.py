@@ -203,10 +203,11 @@ def _stacked(buffers: Buffers, height: int, seconds: float) -> _Placed | None:
     # No numba for this system, or what it compiled before cannot be read: there is still the solver.
     except Exception:
         return None
-    return None if offsets is None else (_height(buffers, offsets), offsets)
+    return None if offsets is None else (height_of(buffers, offsets), offsets)
 
 
-def _height(buffers: Buffers, offsets: tuple[int, ...]) -> int:
+def height_of(buffers: Buffers, offsets: tuple[int, ...]) -> int:
+    """Where the highest buffer ends."""
     return max(
         (offset + size for offset, size in zip(offsets, buffers.size.tolist(), strict=True)), default=0
     )
@@ -240,4 +241,4 @@ def _fits(buffers: Buffers, height: int, seconds: float) -> _Placed | bool | Non
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     offsets = tuple(unit * solver.value(starts[b]) if b in starts else 0 for b in range(len(buffers)))
-    return _height(buffers, offsets), offsets
+    return height_of(buffers, offsets), offsets

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sizeup.memory.arena import Packing, Progress, pack
+from sizeup.memory.arena import Packing, Progress, height_of, pack
 from sizeup.memory.check import Overlap, check_overlapping
 from sizeup.memory.liveness import Buffers, Column
 
@@ -219,8 +219,7 @@ def _ask_solver(
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = tuple(unit * solver.value(starts[b]) if b in starts else 0 for b in range(len(buffers)))
-        top = max(offset + size for offset, size in zip(found, buffers.size.tolist(), strict=True))
-        best = min(best, (top, found))
+        best = min(best, (height_of(buffers, found), found))
         bound = max(bound, unit * round(solver.best_objective_bound))
     return best, min(bound, best[0]), "CP-SAT"
 

@@ -91,15 +91,13 @@ class Holders:
         return Run(storage, freed, device, torch.get_num_threads(), _lanes(), self._layouts)
 
     def _hold(self, tensor: torch.Tensor, fixed: bool) -> int:
-        try:
-            place = tensor.untyped_storage()
-            address = place._cdata
-        except (NotImplementedError, RuntimeError):  # sparse and wrapped tensors have no one storage
+        address = _address(tensor)
+        if address is None:
             return self._open(None)
         storage = self._at.get(address)
         if storage is None:
             if fixed:
-                self._fixed.append(place)
+                self._fixed.append(tensor.untyped_storage())
                 storage = _CONSTANT
             else:
                 storage = self._open(address)
