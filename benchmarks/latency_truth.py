@@ -1,0 +1,56 @@
+"""Every set of measurements beside the project: held-out error, order and coverage of the stated interval.
+
+python benchmarks/latency_truth.py              # print the table
+python benchmarks/latency_truth.py --write      # and write it into docs/latency.md
+python benchmarks/latency_truth.py --only timm  # the sets whose name holds that word
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared")) / "truth"
+PAGE = ROOT / "docs" / "latency.md"
+BLOCK = re.compile(r"(<!-- held-out errors -->\n).*?(<!-- end -->)", re.DOTALL)
+HEADER = (
+    "| set | measurements | mean error | bar | within 10 % | tau | 90 % interval covers | plain sum |\n"
+    "|---|--:|--:|--:|--:|--:|--:|--:|\n"
+)
+
+
+def main() -> None:
+    """Print one line a set, and write the page where that is asked for."""
+    sys.path.insert(0, str(ROOT / "tests"))  # the splits and the bars belong to the tests
+    from latency.truth.suite import CASES, outcome
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="a word that the names of sets must hold")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/latency.md")
+    args = parser.parse_args()
+    lines = []
+    for case in CASES:
+        if args.only not in case.name:
+            continue
+        started = time.process_time()
+        found = outcome(case, FOLDER)
+        bar = f"{case.error:g} %" if case.error else f"{case.within:g} % within" if case.within else ""
+        bar += " (missed)" if case.misses("error") or case.misses("within") else ""
+        plain = "" if found.baseline is None else f"{found.baseline_error:.1f} %"
+        lines.append(
+            f"| {case.name} | {len(found.measured):,} | {found.error:.1f} % | {bar} | {found.within:.0f} % |"
+            f" {found.tau:.3f} | {found.coverage:.0f} % | {plain} |\n"
+        )
+        print(lines[-1].rstrip(), f"{time.process_time() - started:.1f} s", flush=True)
+    if args.write and not args.only:
+        text = PAGE.read_text("utf-8")
+        PAGE.write_text(BLOCK.sub(lambda match: match[1] + HEADER + "".join(lines) + match[2], text), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

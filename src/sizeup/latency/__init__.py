@@ -1,0 +1,36 @@
+"""How long it takes: work as columns, and estimators that say how far they may be off."""
+
+from sizeup.latency.coefficients import layer_times, read_table, table_from
+from sizeup.latency.fit import Form, fit
+from sizeup.latency.interval import Band, band, held_out, unseen_share, unseen_spread
+from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
+from sizeup.latency.roofline import Machine, Roofline, roofline
+from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
+
+__all__ = [
+    "CLASSES",
+    "Band",
+    "Form",
+    "Kernels",
+    "Machine",
+    "Rate",
+    "Rates",
+    "Roofline",
+    "Work",
+    "band",
+    "class_of",
+    "fit",
+    "from_columns",
+    "held_out",
+    "kernels",
+    "layer_times",
+    "rates_from",
+    "read_table",
+    "roofline",
+    "seconds",
+    "stack",
+    "table_from",
+    "unseen_share",
+    "unseen_spread",
+    "work_of",
+]

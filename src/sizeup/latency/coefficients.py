@@ -1,0 +1,117 @@
+"""The simplest estimate: milliseconds for two million MACs, by kind of layer and precision.
+
+A table that anybody can measure and replace; nothing but products takes time in it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sizeup.cost import Cost
+from sizeup.dtypes import DType, precision_name
+from sizeup.errors import SizeupError
+from sizeup.graph import Graph, Op
+from sizeup.latency.work import Floats, is_depthwise
+from sizeup.ops import rule_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MACS = 2_000_000
+"""The work that one coefficient stands for."""
+LAYERS = ("conv", "depthwise", "linear")
+
+# Milliseconds by layer and precision.
+Table: TypeAlias = Mapping[str, Mapping[str, float]]
+
+DEFAULT: Table = MappingProxyType(
+    {
+        "conv": {"fp32": 100.0, "fp16": 50.0, "int8": 28.0, "int4": 17.4, "int2": 11.0},
+        "depthwise": {"fp32": 200.0, "fp16": 100.0, "int8": 46.0, "int4": 27.0, "int2": 16.8},
+        "linear": {"fp32": 50.0, "fp16": 25.0, "int8": 14.0, "int4": 8.7, "int2": 5.5},
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerTimes:
+    """Milliseconds of every operator, and which row of the table priced it ('' where none did)."""
+
+    layers: tuple[str, ...]
+    milliseconds: Floats
+
+    @property
+    def total(self) -> float:
+        """Milliseconds of one pass."""
+        return float(self.milliseconds.sum())
+
+
+def layer_of(graph: Graph, op: Op) -> str:
+    """Which row of the table prices an operator; '' for what is no product."""
+    rule = rule_of(op.kind)
+    if rule is None or rule.macs is None:
+        return ""
+    if op.kind == "conv":
+        return "depthwise" if is_depthwise(graph, op) else "conv"
+    return "conv" if rule.family == "conv" else "linear"
+
+
+def layer_times(cost: Cost, precision: DType | list[DType], table: Table = DEFAULT) -> LayerTimes:
+    """MACs / 2,000,000 x coefficient for every operator, at one precision or at one an operator."""
+    layers = tuple(layer_of(cost.graph, op) for op in cost.graph.ops)
+    wanted = [precision] * len(layers) if isinstance(precision, DType) else precision
+    if len(wanted) != len(layers):
+        raise SizeupError(f"{len(wanted)} precisions do not fit {len(layers)} operators")
+    rates = [_coefficient(table, layer, each) for layer, each in zip(layers, wanted, strict=True)]
+    return LayerTimes(layers, cost.macs / MACS * np.array(rates, np.float64))
+
+
+def _coefficient(table: Table, layer: str, precision: DType) -> float:
+    if not layer:
+        return 0.0
+    row, name = table[layer], precision_name(precision)
+    if name not in row:
+        raise SizeupError(f"no coefficient for {layer} at {name}; the table has {', '.join(row)}")
+    return row[name]
+
+
+def table_from(content: Any) -> Table:
+    """A table of coefficients from plain data; layers and precisions that it leaves out keep the default."""
+    if not isinstance(content, Mapping) or not all(isinstance(row, Mapping) for row in content.values()):
+        raise SizeupError("a table of coefficients holds one table a layer: conv = {fp32 = 100, ...}")
+    unknown = sorted(set(content) - set(LAYERS))
+    if unknown:
+        raise SizeupError(
+            f"unknown layers {', '.join(unknown)}; a table of coefficients has {', '.join(LAYERS)}"
+        )
+    for layer, row in content.items():
+        for name, value in row.items():
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not 0 <= value < float("inf")
+            ):
+                raise SizeupError(
+                    f"the coefficient of {layer} at {name} is no number of milliseconds: {value!r}"
+                )
+    return {layer: {**DEFAULT[layer], **content.get(layer, {})} for layer in LAYERS}
+
+
+def read_table(path: str | Path) -> Table:
+    """A table of coefficients from a TOML or JSON file."""
+    file = Path(path)
+    try:
+        text = file.read_text("utf-8")
+        return table_from(json.loads(text) if file.suffix == ".json" else tomllib.loads(text))
+    except (OSError, ValueError) as error:
+        raise SizeupError(f"{file}: not a table of coefficients: {error}") from error

@@ -1,0 +1,219 @@
+"""Fitting rates to measured times: never negative, robust, and leaning on the whole where samples are few.
+
+The time of a network is linear in its rates where compute and traffic add up, and of degree one in them
+where they overlap. So each step is a non-negative least squares problem in the current derivatives, with
+weights that turn squares into absolute relative errors, and a pull of every rate towards a prior: the rate
+of all classes together, or what another device has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.latency.model import Rate, Rates, extents, far_bytes, idleness, seconds, soft
+from sizeup.latency.work import Floats, Work
+
+# With fewer networks than this, classes cannot be told apart, and one rate for all of them does better.
+FEW = 100
+_STEPS = 20
+# Where half of the rate is lost, before the data have spoken: a few vectors, as on any processor.
+_USUAL_EXTENT = 16.0
+# A prior of zero could never be left: this share of the median network is what it may explain instead.
+_LEAST_SHARE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a fit may use; the defaults suit any target of which nothing else is known."""
+
+    by_class: bool | None = None  # None: where there are networks enough, or a prior that knows classes
+    power: float = 1.0  # of the norm of compute and traffic: 1 adds them up, more lets them overlap
+    saturating: bool = False
+    launching: bool = True  # False: networks of about one size cannot tell a launch from work
+    tile: float = 0.0  # rows of a product that a kernel computes at once; 0: not known
+    cache: float = 0.0  # bytes that the device keeps near its cores; 0: not known
+    shrink: float = 0.1  # how strongly rates are pulled to the prior, in networks that fit badly
+    smallest: float = 0.03  # relative errors below this count as squares
+
+
+def fit(work: Work, measured: Floats, form: Form | None = None, prior: Rates | None = None) -> Rates:
+    """The rates that explain the measured seconds of these networks best."""
+    form = form or Form()
+    times = np.asarray(measured, np.float64)
+    if len(times) != work.networks or not len(times):
+        raise SizeupError(f"{len(times)} times do not fit {work.networks} networks")
+    if not bool(np.isfinite(times).all() and (times > 0).all()):
+        raise SizeupError("a measured time must be a positive number of seconds")
+    enough = work.networks >= FEW or prior is not None
+    by_class = enough if form.by_class is None else form.by_class
+    pooled = _fit_pooled(work, times, form) if prior is None else _as_fast(prior, work, times)
+    return _Fit(work, times, form, pooled).rates() if by_class else pooled
+
+
+def _as_fast(prior: Rates, work: Work, measured: Floats) -> Rates:
+    """The prior, made as fast as these measurements are in the middle."""
+    times = float(np.median(measured / seconds(prior, work)))
+
+    def scaled(rate: Rate) -> Rate:
+        return Rate(rate.mac * times, rate.byte * times, rate.launch * times)
+
+    classes = {name: scaled(rate) for name, rate in prior.classes.items()}
+    far, run = prior.far * times, prior.run * times
+    return replace(prior, pooled=scaled(prior.pooled), classes=classes, far=far, run=run)
+
+
+def _fit_pooled(work: Work, measured: Floats, form: Form) -> Rates:
+    """Four coefficients over everything."""
+    macs = work.macs * idleness(work, 0, 0, 0, form.tile)
+    launches = np.full(len(work), float(form.launching))
+    totals = [work.totals(each) for each in (macs, work.traffic, launches)]
+    design = np.stack([*totals, np.ones(work.networks)], axis=1)
+    scale = _typical(design, measured)
+    found = np.zeros(4)
+    weights = np.ones(len(measured))
+    for _ in range(_STEPS):
+        found = _solve(design * scale, measured, measured, weights, np.full(4, 1e-6), np.zeros(4))
+        weights = _weights((design * scale) @ found, measured, form.smallest)
+    mac, byte, launch, run = (found * scale).tolist()
+    return Rates(Rate(mac, byte, launch), {}, run, tile=form.tile)
+
+
+def _typical(design: Floats, measured: Floats) -> Floats:
+    """The coefficient at which a column alone would explain the median network that has it."""
+    scale = np.ones(design.shape[1])
+    for index, column in enumerate(design.T):
+        there = column > 0
+        if there.any():
+            scale[index] = np.median(measured[there] / column[there])
+    return scale
+
+
+def _weights(predicted: Floats, measured: Floats, smallest: float) -> Floats:
+    """Weights under which squared relative errors count as absolute ones."""
+    return np.asarray(1 / np.maximum(np.abs(predicted / measured - 1), smallest), np.float64)
+
+
+def _solve(
+    design: Floats, target: Floats, measured: Floats, weights: Floats, pull: Floats, towards: Floats
+) -> Floats:
+    """argmin over x >= 0 of sum w ((design x - target) / measured)^2 + sum pull (x - towards)^2."""
+    try:
+        from scipy.optimize import nnls
+    except ImportError:
+        raise MissingLibrary("fitting rates", "scipy", "solve") from None
+    relative = design / measured[:, None]
+    weighted = relative * weights[:, None]
+    gram = weighted.T @ relative + np.diag(pull)
+    right = weighted.T @ (target / measured) + pull * towards
+    gram += 1e-12 * np.trace(gram) * np.eye(len(gram))
+    root = np.linalg.cholesky(gram)
+    found, _ = nnls(root.T, np.linalg.solve(root, right), maxiter=100 * len(gram))
+    return np.asarray(found, np.float64)
+
+
+class _Fit:
+    """Rates by class; the unknowns are multiples of the prior's, of what a byte far away costs more and of
+    what a run adds, then the extents of saturation."""
+
+    def __init__(self, work: Work, measured: Floats, form: Form, prior: Rates) -> None:
+        self.work, self.measured, self.form, self.prior = work, measured, form, prior
+        self.kinds = len(work.names)
+        self.far = far_bytes(work, form.cache)
+        self.scale = self._scale()
+        self.multiples = np.ones(3 * self.kinds + 2)
+        self.extents = np.array([prior.length, prior.columns, prior.rows]) * form.saturating
+
+    def _scale(self) -> Floats:
+        """The prior's rates in the order of the unknowns; where one is zero, what would explain little."""
+        work, prior = self.work, self.prior
+        totals = [work.totals(each) for each in (work.macs, work.traffic, np.ones(len(work)))]
+        least = _LEAST_SHARE * _typical(np.stack([*totals, np.ones(work.networks)], axis=1), self.measured)
+        rates = [prior.of(name) for name in work.names]
+        table = [[r.mac for r in rates], [r.byte for r in rates], [r.launch for r in rates]]
+        by_class = [np.maximum(row, lowest) for row, lowest in zip(table, least, strict=False)]
+        far = max(prior.far or prior.pooled.byte, least[1])
+        return np.concatenate([*by_class, [far, max(prior.run, least[3])]])
+
+    def rates(self) -> Rates:
+        """Iterate to the best fit."""
+        weights = np.ones(len(self.measured))
+        linear = self.form.power == 1 and not self.form.saturating
+        for step in range(_STEPS if linear else 2 * _STEPS):
+            design, by_extent, predicted = self._derivatives()
+            if step:
+                weights = _weights(predicted, self.measured, self.form.smallest)
+            self._step(design, by_extent, weights, 1.0 if linear or step < 2 else 0.5)
+        return self._as_rates()
+
+    def _step(self, design: Floats, by_extent: Floats, weights: Floats, stride: float) -> None:
+        # Of degree one in the rates: derivatives times rates give the time itself, so only the
+        # extents' own share has to be added to the target.
+        target = self.measured + by_extent @ self.extents
+        # The pull is on the ratio, so that ten times slower costs no more than ten times faster.
+        pull = self.form.shrink / np.maximum(1.0, self.multiples) ** 2
+        extent_pull = np.full(3, self.form.shrink / _USUAL_EXTENT**2)
+        towards = np.concatenate([np.ones(len(pull)), np.zeros(3)])
+        columns = np.concatenate([design, by_extent], axis=1)
+        pulls = np.concatenate([pull, extent_pull])
+        found = _solve(columns, target, self.measured, weights, pulls, towards)
+        self.multiples += stride * (found[:-3] - self.multiples)
+        if self.form.saturating:
+            self.extents += stride * (found[-3:] - self.extents)
+
+    def _split(self, numbers: Floats) -> tuple[Floats, Floats, Floats, float, float]:
+        """By class: a MAC, a byte, a launch; then a far byte and a run."""
+        mac, byte, launch = numbers[:-2].reshape(3, self.kinds)
+        far = float(numbers[-2]) if self.form.cache else 0.0
+        return mac, byte, launch * self.form.launching, far, float(numbers[-1])
+
+    def _derivatives(self) -> tuple[Floats, Floats, Floats]:
+        """Of every network's time: by the multiples, by the extents; and the time itself."""
+        work = self.work
+        length, columns, rows = self.extents.tolist()
+        slow = idleness(work, length, columns, rows, self.form.tile)
+        mac, byte, _, far, _ = self._split(self.scale * self.multiples)
+        compute = mac[work.kind] * work.macs * slow
+        traffic = byte[work.kind] * work.traffic + far * self.far
+        together = soft(compute, traffic, self.form.power)
+        by_compute, by_traffic = (_share(each, together, self.form.power) for each in (compute, traffic))
+        design = self.scale * np.concatenate(
+            [
+                work.by_class(by_compute * work.macs * slow),
+                work.by_class(by_traffic * work.traffic),
+                work.by_class(np.full(len(work), float(self.form.launching))),
+                work.totals(by_traffic * self.far)[:, None],
+                np.ones((work.networks, 1)),
+            ],
+            axis=1,
+        )
+        return design, self._by_extent(by_compute * compute), design @ self.multiples
+
+    def _by_extent(self, computed: Floats) -> Floats:
+        if not self.form.saturating:
+            return np.zeros((self.work.networks, 3))
+        columns = []
+        for extent, half in zip(extents(self.work, self.form.tile), self.extents, strict=True):
+            growth = np.divide(1.0, extent + half, out=np.zeros(len(extent)), where=extent > 0)
+            columns.append(self.work.totals(computed * growth))
+        return np.stack(columns, axis=1)
+
+    def _as_rates(self) -> Rates:
+        mac, byte, launch, far, run = self._split(self.scale * self.multiples)
+        rows = zip(mac.tolist(), byte.tolist(), launch.tolist(), strict=True)
+        classes = {name: Rate(*row) for name, row in zip(self.work.names, rows, strict=True)}
+        form = self.form
+        length, columns, lines = self.extents.tolist()
+        return Rates(
+            self.prior.pooled, classes, run, form.power, length, columns, lines, form.tile, form.cache, far
+        )
+
+
+def _share(part: Floats, together: Floats, power: float) -> Floats:
+    """The derivative of the norm of two durations by one of them."""
+    if power == 1:
+        return np.ones_like(part)
+    ratio = np.divide(part, together, out=np.ones_like(part), where=together > 0)
+    return np.asarray(ratio ** (power - 1), np.float64)

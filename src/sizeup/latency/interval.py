@@ -1,0 +1,93 @@
+"""How far an estimate may be off: from errors on networks that a fit had not seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sizeup.errors import SizeupError
+from sizeup.latency.fit import Form, fit
+from sizeup.latency.model import Rates, kernels, seconds
+from sizeup.latency.work import Codes, Floats, Work
+
+LEVEL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The range of measured / estimated that holds nine of ten networks, in logarithms.
+
+    `unseen` widens it on both sides for a network that spends all its time in classes of kernels that
+    the fit has not met, and in proportion for one that spends a part of it there.
+    """
+
+    low: float
+    high: float
+    unseen: float = 0.0
+
+    def around(self, estimated: Floats, unseen_share: Floats | float = 0.0) -> tuple[Floats, Floats]:
+        """The least and the most that the estimates stand for."""
+        wider = self.unseen * np.asarray(unseen_share, np.float64)
+        return estimated * np.exp(self.low - wider), estimated * np.exp(self.high + wider)
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain numbers, as TOML and JSON hold them."""
+        return {"low": self.low, "high": self.high, "unseen": self.unseen}
+
+
+def held_out(work: Work, measured: Floats, fold: Codes, form: Form | None = None) -> Floats:
+    """Estimates of every network by a fit to the networks of all other folds."""
+    estimated = np.zeros(work.networks)
+    for each in np.unique(fold):
+        left_out = np.flatnonzero(fold == each)
+        rest = np.flatnonzero(fold != each)
+        estimated[left_out] = seconds(fit(work.of(rest), measured[rest], form), work.of(left_out))
+    return estimated
+
+
+def band(estimated: Floats, measured: Floats, groups: Codes | None = None, level: float = LEVEL) -> Band:
+    """The band that these held-out estimates ask for.
+
+    Errors within a group (a board, an input shape) are alike, so a group counts once, however many
+    measurements it holds. And what one group errs by, those that spoke for it err by in the other
+    direction when it speaks for them: the band of groups is as wide on one side as on the other.
+    """
+    if not len(estimated):
+        raise SizeupError("an interval needs estimates of networks that the fit had not seen")
+    off = np.log(np.asarray(measured) / np.asarray(estimated))
+    if groups is not None:
+        half = _weighted_quantile(np.abs(off), 1 / np.bincount(groups)[groups], level)
+        return Band(-half, half)
+    ordered = np.sort(off)
+    # So many of n + 1 equally likely places lie outside that a new error does so no more often.
+    outer = max(int((1 - level) / 2 * (len(off) + 1)) - 1, 0)
+    return Band(float(ordered[outer]), float(ordered[len(off) - 1 - outer]))
+
+
+def _weighted_quantile(values: Floats, weights: Floats, level: float) -> float:
+    order = np.argsort(values, kind="stable")
+    mass = np.cumsum(weights[order])
+    return float(values[order[min(int(np.searchsorted(mass, level * mass[-1])), len(values) - 1)]])
+
+
+def unseen_share(rates: Rates, work: Work) -> Floats:
+    """Which part of every network's estimated time lies in classes that the fit has not met."""
+    if not rates.classes:
+        return np.zeros(work.networks)
+    taken = kernels(rates, work).seconds
+    foreign = np.array([name not in rates.classes for name in work.names], np.bool_)[work.kind]
+    total = work.totals(taken)
+    return np.divide(work.totals(taken * foreign), total, out=np.zeros(work.networks), where=total > 0)
+
+
+def unseen_spread(rates: Rates, work: Work, level: float = LEVEL) -> float:
+    """How far classes of kernels lie from the rate of all, in logarithms: one not met may do so too."""
+    pooled = Rates(rates.pooled, {}, 0.0, rates.power, rates.length, rates.columns, rates.rows, rates.tile)
+    own, shared = kernels(rates, work).seconds * work.count, kernels(pooled, work).seconds * work.count
+    by_own = np.bincount(work.kind, own, len(work.names))
+    by_shared = np.bincount(work.kind, shared, len(work.names))
+    there = (by_own > 0) & (by_shared > 0)
+    if not there.any():
+        return 0.0
+    return float(np.quantile(np.abs(np.log(by_own[there] / by_shared[there])), level))

@@ -1,0 +1,72 @@
+"""The estimate from a data sheet alone: no kernel is faster than the arithmetic, or than the memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sizeup.errors import SizeupError
+from sizeup.latency.work import Floats, Work
+
+Bound = Literal["compute", "traffic", "launch", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a data sheet says of one precision: MACs a second, bytes a second, seconds to start a kernel."""
+
+    macs_per_second: float
+    bytes_per_second: float
+    launch_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.macs_per_second > 0 and self.bytes_per_second > 0 and self.launch_seconds >= 0):
+            raise SizeupError(
+                "a machine computes and moves more than nothing a second, and starts in no less"
+            )
+
+    @property
+    def ridge(self) -> float:
+        """MACs for each byte above which arithmetic is what bounds."""
+        return self.macs_per_second / self.bytes_per_second
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roofline:
+    """Every kernel (a row, all its runs): seconds of each part, what bounds it, and MACs for each byte.
+
+    Arithmetic and traffic overlap, so a kernel takes the longer of both, after its launch.
+    """
+
+    compute: Floats
+    traffic: Floats
+    launch: Floats
+    intensity: Floats
+    bound_by: tuple[Bound, ...]
+
+    @property
+    def seconds(self) -> Floats:
+        """What each kernel takes."""
+        return np.maximum(self.compute, self.traffic) + self.launch
+
+
+def roofline(work: Work, machine: Machine) -> Roofline:
+    """What the machine's data sheet gives for every kernel, as often as it runs."""
+    compute = work.count * work.macs / machine.macs_per_second
+    traffic = work.count * work.traffic / machine.bytes_per_second
+    launch = work.count * machine.launch_seconds
+    moved = work.traffic
+    intensity = np.divide(work.macs, moved, out=np.zeros(len(work)), where=moved > 0)
+    return Roofline(compute, traffic, launch, intensity, _bounds(compute, traffic, launch))
+
+
+def _bounds(compute: Floats, traffic: Floats, launch: Floats) -> tuple[Bound, ...]:
+    names: tuple[Bound, ...] = ("compute", "traffic", "launch")
+    parts = np.stack([compute, traffic, launch])
+    longest = parts.argmax(axis=0)
+    return tuple(
+        names[index] if part > 0 else "nothing"
+        for index, part in zip(longest.tolist(), parts.max(axis=0).tolist(), strict=True)
+    )

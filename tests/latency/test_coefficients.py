@@ -1,0 +1,110 @@
+"""Milliseconds for two million MACs, against the arithmetic on paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from latency.test_work import convolution, plain
+from networks import tied_embedding
+from sizeup.cost import count
+from sizeup.dtypes import precision
+from sizeup.errors import SizeupError
+from sizeup.graph import Graph
+from sizeup.latency import layer_times, read_table, table_from
+from sizeup.latency.coefficients import DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("graph", "layer"),
+    [
+        (convolution(16, 32, 3), "conv"),
+        (convolution(16, 16, 3, groups=16), "depthwise"),
+        (convolution(16, 32, 3, groups=16), "conv"),
+        (convolution(16, 16, 3, groups=4), "conv"),
+        (tied_embedding(), "linear"),
+        (plain("relu", "Relu"), ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["fp32", "fp16", "int8", "int4", "int2"])
+def test_a_layer_takes_its_macs_times_its_coefficient(graph: Graph, layer: str, name: str) -> None:
+    found = layer_times(count(graph), precision(name))
+    assert found.layers[-1] == layer
+    expected = count(graph).total_macs / 2_000_000 * (DEFAULT[layer][name] if layer else 0)
+    assert found.total == pytest.approx(expected)
+
+
+def test_the_coefficients_are_those_of_the_table() -> None:
+    assert [*DEFAULT["conv"].values()] == [100, 50, 28, 17.4, 11]
+    assert [*DEFAULT["depthwise"].values()] == [200, 100, 46, 27, 16.8]
+    assert [*DEFAULT["linear"].values()] == [50, 25, 14, 8.7, 5.5]
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(
+    ("pixels", "macs", "milliseconds"), [(224, 87_907_776, 4910.0992), (112, 23_993_664, 1328.8768)]
+)
+def test_mobilenet_v2_of_half_width_takes_what_it_takes(pixels: int, macs: int, milliseconds: float) -> None:
+    pytest.importorskip("torch")
+    import sizeup
+    from sizeup.formats.torch.zoo import import_torchvision
+
+    library = import_torchvision()
+    if library is None:
+        pytest.skip("torchvision is not installed")
+    model = library.models.mobilenet_v2(weights=None, width_mult=0.5, round_nearest=4, num_classes=100).eval()
+    cost = count(sizeup.load(model, inputs=((1, 3, pixels, pixels),)))
+    assert cost.total_macs == macs
+    assert layer_times(cost, precision("fp32")).total == pytest.approx(milliseconds)
+
+
+def test_every_operator_may_have_a_precision_of_its_own() -> None:
+    cost = count(tied_embedding())
+    mixed = layer_times(cost, [precision("fp32"), precision("int8")])
+    assert mixed.total == pytest.approx(cost.total_macs / 2e6 * 14)
+    with pytest.raises(SizeupError, match="1 precisions do not fit 2 operators"):
+        layer_times(cost, [precision("int8")])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("own.toml", "[conv]\nint8 = 7\n"), ("own.json", '{"conv": {"int8": 7}}')],
+)
+def test_a_file_replaces_what_it_names(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    table = read_table(path)
+    assert table["conv"]["int8"] == 7
+    assert table["conv"]["fp32"] == 100
+    assert table["linear"] == DEFAULT["linear"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([], "one table a layer"),
+        ({"conv": 3}, "one table a layer"),
+        ({"lstm": {"fp32": 1}}, "unknown layers lstm"),
+        ({"conv": {"fp32": "fast"}}, "no number of milliseconds"),
+        ({"conv": {"fp32": -1}}, "no number of milliseconds"),
+        ({"conv": {"fp32": True}}, "no number of milliseconds"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(content: object, told: str) -> None:
+    with pytest.raises(SizeupError, match=told):
+        table_from(content)
+
+
+@pytest.mark.parametrize("text", ["conv = ", None])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "own.toml"
+    if text is not None:
+        path.write_text(text, "utf-8")
+    with pytest.raises(SizeupError, match=r"own\.toml: not a table of coefficients"):
+        read_table(path)
+
+
+def test_a_precision_without_a_coefficient_is_told() -> None:
+    with pytest.raises(SizeupError, match="no coefficient for conv at fp64; the table has fp32"):
+        layer_times(count(convolution(16, 32, 3)), precision("fp64"))

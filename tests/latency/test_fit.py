@@ -1,0 +1,150 @@
+"""Fits to times that known rates made: they must find them again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy", reason="fits need scipy")
+
+from sizeup.errors import SizeupError
+from sizeup.latency import Form, Rate, Rates, Work, fit, from_columns, seconds
+from sizeup.latency.work import Floats
+
+NAMES = ("conv", "linear", "pool")
+TRUE = Rates(
+    Rate(0, 0, 0),
+    {"conv": Rate(1e-11, 2e-10, 5e-6), "linear": Rate(4e-11, 1e-10, 1e-6), "pool": Rate(0, 8e-10, 2e-6)},
+    run=2e-5,
+)
+
+
+def networks(count: int, seed: int = 0, names: tuple[str, ...] = NAMES) -> Work:
+    """Networks of ten kernels of random classes and sizes."""
+    draw = np.random.default_rng(seed)
+    rows = 10 * count
+    kinds = draw.choice(len(names), rows)
+    macs = np.exp(draw.uniform(np.log(1e4), np.log(1e8), rows)) * (np.array(names)[kinds] != "pool")
+    return from_columns(
+        [names[kind] for kind in kinds],
+        count,
+        np.repeat(np.arange(count), 10),
+        macs=macs,
+        read=np.exp(draw.uniform(np.log(1e3), np.log(1e6), rows)),
+        weights=np.exp(draw.uniform(np.log(1e2), np.log(1e6), rows)),
+        length=draw.integers(8, 512, rows) * (macs > 0),
+        columns=draw.integers(8, 512, rows) * (macs > 0),
+        rows=draw.integers(1, 4096, rows) * (macs > 0),
+    )
+
+
+def off(rates: Rates, work: Work, measured: Floats) -> float:
+    return float(np.abs(seconds(rates, work) / measured - 1).mean())
+
+
+def test_known_rates_are_found_again() -> None:
+    work = networks(400)
+    found = fit(work, seconds(TRUE, work), Form(shrink=1e-6))
+    for name, rate in TRUE.classes.items():
+        assert found.classes[name].mac * (name != "pool") == pytest.approx(rate.mac, rel=0.02)
+        assert found.classes[name].byte == pytest.approx(rate.byte, rel=0.05)
+    new = networks(100, seed=1)
+    assert off(found, new, seconds(TRUE, new)) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("true", "form"),
+    [
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, power=4), Form(power=4)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, 30, 10, 50), Form(saturating=True)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, tile=64), Form(tile=64)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, cache=5e5, far=1e-9), Form(cache=5e5)),
+    ],
+    ids=["overlap", "saturation", "tiles", "cache"],
+)
+def test_each_part_of_the_form_is_found_where_it_is_there(true: Rates, form: Form) -> None:
+    work, new = networks(400), networks(100, seed=1)
+    right = fit(work, seconds(true, work), form)
+    wrong = fit(work, seconds(true, work), Form())
+    assert off(right, new, seconds(true, new)) < 0.02
+    assert off(right, new, seconds(true, new)) < 0.5 * off(wrong, new, seconds(true, new))
+
+
+def test_a_few_wild_measurements_do_not_move_the_fit() -> None:
+    work, new = networks(300), networks(100, seed=1)
+    measured = seconds(TRUE, work)
+    measured[::20] *= 10
+    assert off(fit(work, measured), new, seconds(TRUE, new)) < 0.03
+
+
+def test_rates_are_never_negative() -> None:
+    work = networks(150)
+    noise = np.exp(np.random.default_rng(2).normal(0, 0.5, work.networks))
+    found = fit(work, seconds(TRUE, work) * noise)
+    for rate in found.classes.values():
+        assert min(rate.mac, rate.byte, rate.launch) >= 0
+    assert found.run >= 0
+
+
+def test_a_class_with_few_samples_leans_on_the_whole() -> None:
+    common, rare = networks(200, names=("conv",)), networks(1, seed=5, names=("conv", "linear"))
+    names = np.array([*("conv",) * len(common), *(rare.names[kind] for kind in rare.kind)])
+    work = from_columns(
+        names.tolist(),
+        201,
+        np.concatenate([common.network, rare.network + 200]),
+        **{
+            each: np.concatenate([getattr(common, each), getattr(rare, each)])
+            for each in ("macs", "read", "weights", "length", "columns", "rows")
+        },
+    )
+    same = Rates(Rate(1e-11, 2e-10, 5e-6))
+    found = fit(work, seconds(same, work), Form(shrink=1.0))
+    assert found.classes["linear"].mac == pytest.approx(1e-11, rel=0.2)
+
+
+def test_few_networks_give_four_coefficients() -> None:
+    work = networks(30)
+    found = fit(work, seconds(TRUE, work))
+    assert found.classes == {}
+    assert found.pooled.mac > 0
+
+
+def test_a_fit_without_launches_has_none() -> None:
+    work = networks(120)
+    found = fit(work, seconds(TRUE, work), Form(launching=False))
+    assert {rate.launch for rate in found.classes.values()} == {0.0}
+
+
+def test_a_prior_from_another_device_makes_up_for_few_measurements() -> None:
+    learned = networks(400)
+    prior = fit(learned, seconds(TRUE, learned), Form(shrink=1e-6))
+    few, new = networks(5, seed=3), networks(100, seed=1)
+    alone = fit(few, 3 * seconds(TRUE, few))
+    with_prior = fit(few, 3 * seconds(TRUE, few), prior=prior)
+    assert off(with_prior, new, 3 * seconds(TRUE, new)) < 0.02
+    assert off(with_prior, new, 3 * seconds(TRUE, new)) < 0.5 * off(alone, new, 3 * seconds(TRUE, new))
+
+
+def test_the_same_measurements_give_the_same_rates() -> None:
+    work = networks(150)
+    form = Form(power=2, saturating=True)
+    assert fit(work, seconds(TRUE, work), form) == fit(work, seconds(TRUE, work), form)
+
+
+@pytest.mark.parametrize("times", [[], [1.0], [1.0, 0.0], [1.0, float("nan")]])
+def test_times_that_cannot_be_are_refused(times: list[float]) -> None:
+    with pytest.raises(SizeupError, match=r"time"):
+        fit(networks(2), np.array(times))
+
+
+@pytest.mark.alone
+def test_seventeen_hundred_networks_of_thirty_classes_are_fitted_in_seconds() -> None:
+    import time
+
+    names = tuple(f"class {index}" for index in range(30))
+    draw = networks(1700, names=names)
+    measured = seconds(Rates(Rate(1e-11, 2e-10, 5e-6)), draw)
+    started = time.process_time()
+    fit(draw, measured)
+    assert time.process_time() - started < 5

@@ -1,0 +1,63 @@
+"""Intervals: how often they hold on fresh errors of the same kind, and that they widen where they should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy", reason="fits need scipy")
+
+from sizeup.errors import SizeupError
+from sizeup.latency import Band, Form, Rate, Rates, band, from_columns, held_out, unseen_share, unseen_spread
+
+
+@pytest.mark.parametrize("count", [40, 200, 2000])
+def test_nine_of_ten_fresh_errors_lie_within(count: int) -> None:
+    draw = np.random.default_rng(0)
+    held = []
+    for _ in range(200):
+        off = np.exp(draw.gumbel(0, 0.2, count + 1))  # a skewed error
+        stated = band(np.ones(count), off[:-1])
+        low, high = stated.around(np.ones(1))
+        held.append(bool(low[0] <= off[-1] <= high[0]))
+    assert 0.85 <= np.mean(held) <= 0.96
+
+
+def test_few_errors_give_their_whole_range() -> None:
+    stated = band(np.ones(3), np.exp(np.array([-0.1, 0.0, 0.3])))
+    assert (stated.low, stated.high) == pytest.approx((-0.1, 0.3))
+
+
+def test_a_group_counts_once_however_large_and_in_both_directions() -> None:
+    groups = np.array([0] * 97 + [1, 2, 3])
+    off = np.array([0.01] * 97 + [-0.5, 0.2, 0.3])
+    stated = band(np.ones(100), np.exp(off), groups)
+    assert stated.high == pytest.approx(0.5)
+    assert stated.low == -stated.high
+
+
+def test_no_held_out_errors_give_no_interval() -> None:
+    with pytest.raises(SizeupError, match="had not seen"):
+        band(np.zeros(0), np.zeros(0))
+
+
+def test_time_in_classes_that_were_not_seen_widens_the_interval() -> None:
+    rates = Rates(Rate(1.0, 0, 0), {"conv": Rate(1.0, 0, 0), "pool": Rate(5.0, 0, 0)})
+    work = from_columns(["conv", "conv", "new", "new"], 3, [0, 1, 1, 2], macs=[4, 1, 3, 2])
+    share = unseen_share(rates, work)
+    assert share.tolist() == [0.0, 0.75, 1.0]
+    low, high = Band(-0.1, 0.1, unseen=1.0).around(np.ones(3), share)
+    assert (np.diff(high - low) > 0).all()
+
+
+def test_classes_far_from_the_rate_of_all_say_how_far_a_new_one_may_be() -> None:
+    rates = Rates(Rate(1.0, 0, 0), {"conv": Rate(1.0, 0, 0), "pool": Rate(5.0, 0, 0)})
+    work = from_columns(["conv", "pool"], 1, [0, 0], macs=[1, 1])
+    assert unseen_spread(rates, work, level=1.0) == pytest.approx(np.log(5))
+
+
+def test_held_out_estimates_never_come_from_their_own_fold() -> None:
+    work = from_columns(["conv"] * 4, 4, [0, 1, 2, 3], macs=[1, 2, 3, 4])
+    measured = np.array([1.0, 2.0, 30.0, 40.0])  # the second fold is ten times slower
+    estimated = held_out(work, measured, np.array([0, 0, 1, 1]), Form(by_class=False))
+    assert estimated == pytest.approx([10, 20, 3, 4], rel=0.05)

@@ -1,0 +1,76 @@
+"""The calibrated form, against the same sum in plain Python."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sizeup.latency import Rate, Rates, Work, from_columns, kernels, rates_from, seconds
+
+RATES = Rates(
+    Rate(1e-9, 2e-9, 3e-6),
+    {"conv": Rate(2e-12, 1e-11, 1e-5)},
+    run=1e-4,
+    power=2.0,
+    length=8.0,
+    columns=4.0,
+    rows=16.0,
+    tile=32.0,
+    cache=4096.0,
+    far=5e-11,
+)
+
+
+def kernel(name: str = "conv", **columns: float) -> Work:
+    return from_columns([name], 1, [0], **{key: [value] for key, value in columns.items()})
+
+
+def test_a_kernel_takes_the_norm_of_compute_and_traffic_and_its_launch() -> None:
+    work = kernel(macs=1e9, read=3000, written=2000, weights=1000, length=64, columns=32, rows=40)
+    slow = (1 + 8 / 64) * (1 + 4 / 32) * (1 + 16 / 64) * (64 / 40)  # two tiles of 32 for 40 rows
+    compute = 2e-12 * 1e9 * slow
+    traffic = 1e-11 * 6000 + 5e-11 * 6000  # 6,000 bytes are more than the cache holds
+    found = kernels(RATES, work)
+    assert found.compute[0] == pytest.approx(compute)
+    assert found.traffic[0] == pytest.approx(traffic)
+    assert found.seconds[0] == pytest.approx(math.hypot(compute, traffic) + 1e-5)
+
+
+def test_what_fits_the_cache_is_not_far() -> None:
+    assert kernels(RATES, kernel(read=4096)).traffic[0] == pytest.approx(1e-11 * 4096)
+
+
+def test_a_class_that_was_not_seen_has_the_rate_of_all() -> None:
+    found = kernels(RATES, kernel("softmax", macs=10, read=5))
+    assert found.compute[0] == pytest.approx(1e-8)
+    assert found.launch[0] == 3e-6
+
+
+def test_a_network_is_the_sum_of_its_kernels_as_often_as_they_run_and_what_a_run_adds() -> None:
+    plain = Rates(Rate(1.0, 10.0, 100.0), run=1000.0)
+    work = from_columns(["a", "b"], 1, [0, 0], macs=[1, 2], read=[3, 4], count=[1, 5])
+    assert seconds(plain, work).tolist() == [1 + 30 + 100 + 5 * (2 + 40 + 100) + 1000]
+
+
+def test_rates_survive_as_plain_text() -> None:
+    assert rates_from(json.loads(json.dumps(RATES.to_dict()))) == RATES
+
+
+@settings(max_examples=50)
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from([1.0, 2.0, 4.0, 16.0]))
+def test_overlap_lies_between_the_longer_part_and_the_sum(macs: float, read: float, power: float) -> None:
+    rates = Rates(Rate(1.0, 1.0, 0.0), power=power)
+    found = float(seconds(rates, kernel("any", macs=macs, read=read))[0])
+    assert max(macs, read) * (1 - 1e-9) <= found <= (macs + read) * (1 + 1e-9)
+
+
+def test_more_work_never_takes_less_time() -> None:
+    taken = []
+    for size in (1.0, 10.0, 100.0, 1000.0):
+        work = kernel(macs=9 * size * size, read=100 * size, length=9, columns=size, rows=size)
+        taken.append(float(seconds(RATES, work)[0]))
+    assert taken == sorted(taken)

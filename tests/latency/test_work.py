@@ -1,0 +1,160 @@
+"""Kernels as columns, against numbers worked out by hand from the shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from networks import looping, tied_embedding, with_unknown
+from sizeup.cost import count
+from sizeup.dtypes import dtype, precision
+from sizeup.graph import Constant, Graph, GraphBuilder, Shape
+from sizeup.latency import CLASSES, Work, from_columns, stack, work_of
+
+FLOAT = dtype("float32")
+
+
+def convolution(channels: int, made: int, kernel: int, groups: int = 1, pixels: int = 8) -> Graph:
+    builder = GraphBuilder("convolution")
+    x = builder.input("x", (1, channels, pixels, pixels), FLOAT)
+    shape = (made, channels // groups, kernel, kernel)
+    weight = builder.tensor("w", shape, FLOAT, Constant("parameter"))
+    y = builder.tensor("y", (1, made, pixels, pixels), FLOAT)
+    attrs = {"out_channels": made, "groups": groups, "kernel": (kernel, kernel)}
+    builder.op("conv", [x, weight], [y], attrs, source="Conv")
+    builder.outputs.append(y)
+    return builder.freeze()
+
+
+def plain(kind: str, source: str, shape: Shape = (2, 6), **attrs: object) -> Graph:
+    builder = GraphBuilder(kind)
+    x = builder.input("x", shape, FLOAT)
+    y = builder.tensor("y", shape, FLOAT)
+    builder.op(kind, [x], [y], attrs, source=source)
+    builder.outputs.append(y)
+    return builder.freeze()
+
+
+def only(graph: Graph) -> str:
+    work = work_of(count(graph))
+    return work.names[int(work.kind[0])]
+
+
+@pytest.mark.parametrize(
+    ("graph", "name"),
+    [
+        (convolution(3, 32, 3), "conv_stem"),
+        (convolution(16, 32, 3), "conv"),
+        (convolution(16, 32, 1), "conv_1x1"),
+        (convolution(3, 32, 1), "conv_1x1"),
+        (convolution(16, 32, 3, groups=4), "conv_grouped"),
+        (convolution(16, 16, 3, groups=16), "depthwise_3"),
+        (convolution(16, 16, 5, groups=16), "depthwise_5"),
+        (convolution(16, 16, 7, groups=16), "depthwise_7"),
+        (convolution(16, 32, 3, groups=16), "conv_grouped"),
+        (plain("relu", "Relu"), "activation"),
+        (plain("add", "Add"), "elementwise"),
+        (plain("layer_norm", "aten.native_layer_norm"), "layer_norm"),
+        (plain("layer_norm", "aten.native_group_norm"), "group_norm"),
+        (plain("softmax", "Softmax"), "softmax"),
+        (plain("mean", "ReduceMean"), "reduce"),
+        (plain("transpose", "Transpose"), "copy"),
+        (plain("concat", "Concat"), "concat"),
+        (plain("resize", "Resize", taps=4), "resize"),
+        (plain("cast", "Cast"), "quantize"),
+        (plain("mylib.fancy", "mylib.fancy"), "other"),
+        (looping(3), "control"),
+    ],
+)
+def test_an_operator_belongs_to_a_class(graph: Graph, name: str) -> None:
+    assert only(graph) == name
+    assert name in CLASSES
+
+
+def test_every_class_of_the_vocabulary_is_told_once() -> None:
+    assert len(set(CLASSES)) == len(CLASSES)
+
+
+def test_a_convolution_has_the_bytes_and_the_shape_of_its_product() -> None:
+    work = work_of(count(convolution(16, 32, 3)))
+    assert work.macs.tolist() == [64 * 32 * 16 * 9]
+    assert work.read.tolist() == [4 * 16 * 64]
+    assert work.written.tolist() == [4 * 32 * 64]
+    assert work.weights.tolist() == [4 * 32 * 16 * 9]
+    assert (work.length[0], work.columns[0], work.rows[0]) == (144, 32, 64)
+
+
+def test_a_precision_changes_bytes_and_nothing_else() -> None:
+    cost = count(convolution(16, 32, 3))
+    full, eighth = work_of(cost), work_of(cost, precision("int8"))
+    assert eighth.traffic.tolist() == (full.traffic / 4).tolist()
+    assert eighth.macs.tolist() == full.macs.tolist()
+
+
+def test_a_product_with_a_constant_is_a_linear_layer_and_one_of_two_activations_is_not() -> None:
+    embedding, head = work_of(count(tied_embedding())).kind.tolist()
+    work = work_of(count(tied_embedding()))
+    assert (work.names[embedding], work.names[head]) == ("index", "linear")
+    assert (work.length[1], work.columns[1], work.rows[1]) == (256, 1000, 128)
+    builder = GraphBuilder("product")
+    left = builder.input("left", (2, 4, 8), FLOAT)
+    right = builder.input("right", (2, 8, 3), FLOAT)
+    made = builder.tensor("made", (2, 4, 3), FLOAT)
+    builder.op("matmul", [left, right], [made], {"contracted": (2,)}, source="MatMul")
+    builder.outputs.append(made)
+    assert only(builder.freeze()) == "matmul"
+
+
+def test_a_mask_makes_attention_a_class_of_its_own() -> None:
+    found = []
+    for masked in (False, True):
+        builder = GraphBuilder("attention")
+        inputs = [builder.input(name, (1, 4, 10, 16), FLOAT) for name in "qkv"]
+        inputs += [builder.input("mask", (1, 1, 10, 10), FLOAT)] * masked
+        made = builder.tensor("made", (1, 4, 10, 16), FLOAT)
+        builder.op("attention", inputs, [made], source="Attention")
+        builder.outputs.append(made)
+        found.append(only(builder.freeze()))
+    assert found == ["attention", "attention_masked"]
+
+
+def test_what_moves_and_computes_nothing_runs_no_kernel() -> None:
+    work = work_of(count(plain("reshape", "Reshape")))
+    assert work.count.tolist() == [0]
+
+
+def test_an_unknown_operator_still_runs() -> None:
+    work = work_of(count(with_unknown()))
+    assert work.count.tolist() == [1, 1, 1]
+
+
+def three() -> Work:
+    return from_columns(["a", "b", "a"], 2, [0, 0, 1], macs=[1.0, 2.0, 4.0], rows=[1, 1, 1], count=[1, 3, 1])
+
+
+def test_sums_go_by_network_and_by_class() -> None:
+    work = three()
+    assert work.totals(work.macs).tolist() == [7, 4]
+    assert work.by_class(work.macs).tolist() == [[1, 6], [4, 0]]
+
+
+def test_networks_can_be_picked_in_any_order_and_more_than_once() -> None:
+    picked = three().of([1, 0, 1])
+    assert picked.totals(picked.macs).tolist() == [4, 7, 4]
+    assert picked.networks == 3
+
+
+def test_stacked_networks_share_one_vocabulary() -> None:
+    other = from_columns(["c", "b"], 1, [0, 0], macs=[8.0, 16.0])
+    both = stack([three(), other])
+    assert both.names == ("a", "b", "c")
+    assert both.by_class(both.macs).tolist() == [[1, 6, 0], [4, 0, 0], [0, 16, 8]]
+
+
+def test_a_batch_multiplies_all_but_weights_and_launches() -> None:
+    once = work_of(count(convolution(16, 32, 3)))
+    eight = once.at_batch(8)
+    assert np.allclose(eight.macs, 8 * once.macs)
+    assert np.allclose(eight.read + eight.written, 8 * (once.read + once.written))
+    assert (eight.weights.tolist(), eight.count.tolist()) == (once.weights.tolist(), once.count.tolist())
+    assert eight.rows.tolist() == [8 * 64]

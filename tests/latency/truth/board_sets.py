@@ -1,0 +1,235 @@
+"""Microcontrollers: ST's model zoo network by network, and MLPerf Tiny board by board."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from latency.truth.judge import Outcome, folded, with_others
+from latency.truth.splits import every
+from latency.truth.tables import Table, Words, read
+from sizeup.latency import Form, Work, from_columns
+from sizeup.latency.transfer import Effect, from_effects
+from sizeup.latency.work import Codes, Flags, Floats
+
+STM32 = {"STM32H747": "STM32H747I-DISCO", "STM32N6": "STM32N6570-DK"}
+
+
+def stm32(folder: Path, board: str) -> Outcome:
+    """Every network of the 3.2 zoo held out in turn."""
+    table = read(folder / "stm32_modelzoo.csv")
+    kept = (table.words("device") == STM32[board]) & (table.words("zoo_tag") == "v3.2.0")
+    kept &= (np.char.lower(table.words("precision")) == "int8") & ~np.isnan(table.numbers("macs"))
+    table = table.where(kept)
+    # The costs of some rows were read from a file of another size than the row tells.
+    told = [shape.split("x")[0] for shape in table.words("input_shape").tolist()]
+    of_file = [shape.split("x")[1] for shape in table.words("in_shape").tolist()]
+    table = table.where(np.array([a == b for a, b in zip(told, of_file, strict=True)]))
+    times = table.numbers("latency_ms") / 1e3
+    form = Form(by_class=True)
+    return folded(f"{board}, leave one out", _network_totals(table), times, np.arange(len(table)), form)
+
+
+def _network_totals(table: Table) -> Work:
+    """A network as four kernels: its products by kind, and all its traffic; operators only as a number."""
+    names, network, macs, moved, weights, count = [], [], [], [], [], []
+    totals = (table.numbers(each).tolist() for each in ("macs", "act_elems", "weight_bytes", "n_ops"))
+    for index, (text, (total, activations, held, operators)) in enumerate(
+        zip(table.words("macs_by").tolist(), zip(*totals, strict=True), strict=True)
+    ):
+        by_kind: dict[str, float] = ast.literal_eval(text) if text else {"CONV_2D": total}
+        rows = [
+            ("conv", by_kind.get("CONV_2D", 0), 0.0, 0.0, _ONCE),
+            ("depthwise", by_kind.get("DEPTHWISE_CONV_2D", 0), 0.0, 0.0, _ONCE),
+            ("linear", by_kind.get("FULLY_CONNECTED", 0), 0.0, 0.0, _ONCE),
+            ("traffic", 0.0, activations, 0.0, operators),
+            ("weights", 0.0, 0.0, held, _ONCE),
+        ]
+        for name, products, bytes_moved, bytes_held, runs in rows:
+            names.append(name)
+            network.append(index)
+            macs.append(products / runs)
+            moved.append(bytes_moved / runs)
+            weights.append(bytes_held / runs)
+            count.append(runs)
+    return from_columns(names, len(table), network, macs=macs, read=moved, weights=weights, count=count)
+
+
+# Totals of a network are no launches: one in a million of them costs nothing.
+_ONCE = 1e-6
+
+# Peak int8 multiply-accumulates a cycle, from the cores' instruction sets: one multiplier without packed
+# instructions (half of one with the loads on the smallest), two with 16-bit pairs, four with packed bytes,
+# eight or sixteen with vectors. Boards with an accelerator are entered as their core.
+_PEAK = {
+    "m0+": 0.5, "m4": 2, "m7": 2, "m33": 2, "m85": 8, "rxv2": 1, "rh850": 1, "d25f": 4, "d45": 4, "ax45": 4,
+    "nx27v": 16, "c906": 8, "64gcvb": 16,
+}  # fmt: skip
+_CORES = (
+    (r"cortex®?-m(0\+|4|7|33|85)", "m"),
+    (r"\b(rxv2|rh850|d25f|d45|ax45|nx27v|c906|64gcvb)", ""),
+)
+_UNTOLD = {"NUCLEO-H7A3ZI": "m7", "NUCLEO-L4R5ZI": "m4", "NUCLEO-U575ZI": "m33", "NRF5340": "m33"}
+_ACCELERATED = ("XG24-DK2601B", "NUCLEO-U3C5ZIT6")
+_ENGINES = (
+    ("hale", "bosch"),
+    ("plumerai", "plumerai"),
+    ("microtvm cmsis", r"microtvm.cmsis"),
+    ("microtvm", "microtvm"),
+    ("onnc", "onnc"),
+    ("x-cube-ai", r"x-cube-ai|stedge|stmicro"),
+    ("tflm", r"tensorflow lite for micro|tflite-micro"),
+)
+
+
+def board_of(device: str) -> str:
+    """One name for one board: results of several years spell it in several ways."""
+    name = device.upper().replace("_", "-").replace(" ", "-")
+    name = re.sub(r"^MICROTVM-[A-Z-]+/|-\d+MHZ$|-HIGH-FREQ$", "", name)
+    name = re.sub(r"^(NUCLEO-[A-Z0-9]+)(-P|-Q)+$", r"\1", name)
+    return "NRF5340" if name.startswith("NRF5340") else name
+
+
+def core_of(processor: str, board: str) -> str:
+    """The core as instruction sets tell them apart; '' where the network does not run on one that we know."""
+    text = processor.lower()
+    for pattern, prefix in _CORES:
+        found = re.search(pattern, text)
+        if found:
+            return prefix + found[1]
+    return _UNTOLD.get(board, "")
+
+
+def engine_of(text: str) -> str:
+    """The inference engine behind a runtime, a system and an organisation."""
+    return next(
+        (name for name, pattern in _ENGINES if re.search(pattern, text.lower())), text.lower().split()[-1]
+    )
+
+
+class Tiny(NamedTuple):
+    """MLPerf Tiny on processors: labels and the logarithm of cycles for each MAC."""
+
+    board: Words
+    core: Words
+    engine: Words
+    version: Words
+    network: Words
+    submission: Words
+    peak: Floats
+    reuse: Floats  # MACs for each weight
+    logs: Floats
+    seconds: Floats
+
+
+@cache
+def tiny(folder: Path) -> Tiny:
+    """All results of boards whose core and clock are known."""
+    table = read(folder / "mlperf_tiny.csv")
+    table = table.where(~np.isnan(table.numbers("latency_ms")))
+    boards = [board_of(each) for each in table.words("device").tolist()]
+    cores = np.array([core_of(*each) for each in zip(table.words("cpu").tolist(), boards, strict=True)])
+    clock = _clocks(table, boards)
+    kept = (cores != "") & ~np.isnan(clock)
+    rows = table.where(kept)
+    parts = [rows.words(each).tolist() for each in ("runtime", "system", "org")]
+    engine = np.array([engine_of(" ".join(each)) for each in zip(*parts, strict=True)])
+    round_ = np.where(rows.words("precision") == "fp32", "fp32", rows.words("round"))
+    seconds = rows.numbers("latency_ms") / 1e3
+    cycles = seconds * clock[kept] * 1e6 / rows.numbers("macs")
+    peak = np.array([_PEAK[each] for each in cores[kept].tolist()])
+    together = _tied(rows.words("system"), rows.words("round"), rows.words("org"))
+    board = np.array(boards)[kept]
+    version, network = _tied(engine, round_), rows.words("bench")
+    reuse = rows.numbers("macs") / rows.numbers("params")
+    return Tiny(board, cores[kept], engine, version, network, together, peak, reuse, np.log(cycles), seconds)
+
+
+def _clocks(table: Table, boards: list[str]) -> Floats:
+    """Megahertz; where a row tells none, what its name says or what the same board has elsewhere."""
+    clock = table.numbers("clock_mhz")
+    usual: dict[str, float] = {}
+    for board, told in zip(boards, clock.tolist(), strict=True):
+        if told == told:
+            usual[board] = max(told, usual.get(board, 0.0))
+    for index, device in enumerate(table.words("device").tolist()):
+        named = re.search(r"_(\d+)mhz$", device.lower())
+        if named:
+            clock[index] = float(named[1])
+        elif np.isnan(clock[index]):
+            clock[index] = usual.get(boards[index], np.nan)
+    return clock
+
+
+def _tied(*labels: Words) -> Words:
+    return np.array([" | ".join(each) for each in zip(*(each.tolist() for each in labels), strict=True)])
+
+
+def _effects(rows: Tiny, kept: Flags | Codes) -> list[Effect]:
+    """Why cycles for each MAC differ: core, engine and its version, network, and how they meet."""
+    labels = [
+        (rows.core, 3.0),
+        (rows.engine, 0.3),
+        (rows.version, 0.3),
+        (rows.network, 0.1),
+        (_tied(rows.engine, rows.network), 0.3),
+        (_tied(rows.version, rows.network), 0.3),
+    ]
+    wide = np.log(rows.peak / 2)
+    # Where every weight is used once, loading it bounds, and wide arithmetic does not help.
+    starved = np.where(rows.reuse < 4, wide, 0.0)
+    numbers = [Effect(each[kept], 0.1) for each in (wide, starved)]
+    return [*(Effect(values[kept], pull) for values, pull in labels), *numbers]
+
+
+class TinyOutcomes(NamedTuple):
+    """An unseen board: a plain Cortex-M with its engine seen on that core, all, and with one measurement."""
+
+    plain: Outcome
+    all: Outcome
+    anchored: Outcome
+
+
+@cache
+def unseen_boards(folder: Path) -> TinyOutcomes:
+    """Every board held out in turn, with all its spellings, clocks and engines."""
+    rows = tiny(folder)
+    logs, familiar = np.zeros(len(rows.logs)), np.zeros(len(rows.logs), np.bool_)
+    for board in np.unique(rows.board):
+        here, rest = np.flatnonzero(rows.board == board), np.flatnonzero(rows.board != board)
+        logs[here] = from_effects(_effects(rows, rest), rows.logs[rest], _effects(rows, here))
+        met = {*zip(rows.core[rest].tolist(), rows.engine[rest].tolist(), strict=True)}
+        pairs = zip(rows.core[here].tolist(), rows.engine[here].tolist(), strict=True)
+        familiar[here] = [pair in met for pair in pairs]
+    fold = every(rows.board)
+    estimated = rows.seconds * np.exp(logs - rows.logs)
+    plain = familiar & np.isin(rows.core, ["m4", "m7", "m33"]) & ~np.isin(rows.board, _ACCELERATED)
+    kept = np.flatnonzero(plain)
+    return TinyOutcomes(
+        with_others(
+            "MLPerf Tiny, plain M-core, engine seen", estimated[kept], rows.seconds[kept], fold[kept], True
+        ),
+        with_others("MLPerf Tiny, all processors", estimated, rows.seconds, fold),
+        _anchored(rows, logs, fold),
+    )
+
+
+def _anchored(rows: Tiny, logs: Floats, fold: Codes) -> Outcome:
+    """Each measurement of a submission in turn corrects the others of the same submission."""
+    estimated, measured, folds = [], [], []
+    for submission in np.unique(rows.submission):
+        members = np.flatnonzero(rows.submission == submission).tolist()
+        for anchor in members:
+            for other in members:
+                if other != anchor:
+                    off = logs[other] - rows.logs[other] + rows.logs[anchor] - logs[anchor]
+                    estimated.append(rows.seconds[other] * np.exp(off))
+                    measured.append(rows.seconds[other])
+                    folds.append(fold[other])
+    name = "MLPerf Tiny, one measurement on the board"
+    return with_others(name, np.array(estimated), np.array(measured), np.array(folds, np.int64))

@@ -1,0 +1,113 @@
+"""Networks of NAS-Bench-201 on a Raspberry Pi 5 and a Pixel (three input shapes), and on GPUs and Xeons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from latency.truth.cells import Policy, uses_its_input, work_of_cells
+from latency.truth.judge import Outcome, joined, split, with_others
+from latency.truth.splits import drawn, sample
+from latency.truth.tables import Table, read
+from sizeup.latency import Form
+from sizeup.latency.work import Codes
+
+# What each runtime makes of a cell, and the form of its fit. ONNX Runtime multiplies matrices of pixels
+# sixteen columns at a time; two near-equal shapes cannot tell a launch from work, so there are none.
+RUNTIMES: dict[str, tuple[str, Policy, Form]] = {
+    "ONNX Runtime": ("pi5_onnx", "merged", Form(power=2, launching=False, tile=16)),
+    "TorchMobile": ("pi5_torchmobile", "merged", Form()),
+    "LiteRT": ("pi5_litert", "reached", Form(launching=False)),
+    "Pixel": ("pixel_litert", "reached", Form(launching=False)),
+}
+_INNER = 5
+
+
+@cache
+def _pi(folder: Path) -> Table:
+    """Without the few networks whose result does not depend on their input: a compiler folds them away."""
+    table = read(folder / "hwnas360.parquet")
+    archs = table.words("arch")
+    used = {arch for arch in set(archs.tolist()) if uses_its_input(arch)}
+    return table.where(np.array([arch in used for arch in archs.tolist()]))
+
+
+def _inner(archs: list[str]) -> Codes:
+    return np.array([drawn(f"inner {arch}") % _INNER for arch in archs], np.int64)
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    _, channels, height, width = map(int, text.split("x"))
+    return channels, height, width
+
+
+def in_shape(folder: Path, runtime: str) -> Outcome:
+    """One network in ten is seen, at the same input shape; all three shapes together."""
+    return _pi_outcome(folder, runtime, across=False)
+
+
+def third_shape(folder: Path, runtime: str) -> Outcome:
+    """One network in ten is seen, at the two other input shapes; each shape is held out in turn, and the
+    errors of the two others are what its interval is made of."""
+    return _pi_outcome(folder, runtime, across=True)
+
+
+def _pi_outcome(folder: Path, runtime: str, across: bool) -> Outcome:
+    tag, policy, form = RUNTIMES[runtime]
+    table = _pi(folder)
+    table = table.where(table.words("device_tag") == tag)
+    archs, shapes = table.words("arch").tolist(), table.words("input_shape")
+    work = work_of_cells(archs, policy, [_shape(each) for each in shapes.tolist()], classes=100)
+    times = table.numbers("latency_ms") / 1e3
+    seen = sample(archs, 10)
+    name = f"hwnas360 {runtime}, {'third shape' if across else 'in shape'}"
+    outcomes = []
+    for shape in np.unique(shapes):
+        here = shapes == shape
+        known = np.flatnonzero(seen & (here != across))
+        inner = _inner([archs[index] for index in known.tolist()])
+        outcomes.append(split(name, work, times, known, np.flatnonzero(~seen & here), form, inner))
+    together = joined(name, outcomes)
+    if not across:
+        return together
+    fold = np.repeat(np.arange(len(outcomes)), [len(each.measured) for each in outcomes])
+    stated = with_others(name, together.estimated, together.measured, fold, alike=True)
+    return replace(stated, baseline=together.baseline)
+
+
+HELP = {
+    "batch 1": ("1080ti_1", "2080ti_1", "titan_rtx_1", "titanx_1", "titanxp_1"),
+    "batch 256": ("1080ti_256", "2080ti_256", "titan_rtx_256", "titanx_256", "titanxp_256"),
+    "Xeons": ("gold_6226", "gold_6240", "silver_4114", "silver_4210r"),
+    "Raspberry Pi 4": ("raspi4",),
+}
+
+
+def help_cells(folder: Path, group: str, one_in: int = 16, judged_one_in: int = 4) -> Outcome:
+    """One network in sixteen is seen on each device; of the others one in four is judged, for time."""
+    table = read(folder / "help_nasbench201.parquet")
+    archs = sorted(set(table.words("arch").tolist()))
+    policy: Policy = "reached" if group == "Raspberry Pi 4" else "each"
+    if policy == "reached":
+        archs = [arch for arch in archs if uses_its_input(arch)]
+    seen = sample(archs, one_in)
+    judged = ~seen & np.array([drawn(f"judged {arch}") % judged_one_in == 0 for arch in archs])
+    chosen = np.flatnonzero(seen | judged)
+    names = [archs[index] for index in chosen.tolist()]
+    work = work_of_cells(names, policy, [(3, 32, 32)] * len(names))
+    known, unknown = np.flatnonzero(seen[chosen]), np.flatnonzero(judged[chosen])
+    inner = _inner([names[index] for index in known.tolist()])
+    outcomes = []
+    for tag in HELP[group]:
+        rows = table.where(table.words("device_tag") == tag)
+        time_of = dict(
+            zip(rows.words("arch").tolist(), (rows.numbers("latency_ms") / 1e3).tolist(), strict=True)
+        )
+        times = np.array([time_of[name] for name in names])
+        batch = float(rows.numbers("batch")[0])
+        name = f"HELP NB201 {group}"
+        outcomes.append(split(name, work.at_batch(batch), times, known, unknown, Form(), inner))
+    return joined(f"HELP NB201 {group}", outcomes)

@@ -1,0 +1,204 @@
+"""timm's own benchmark, joined with a trace of every model: families held out."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from latency.truth.judge import Outcome, folded
+from latency.truth.splits import family, folds, kin
+from latency.truth.tables import Table, Words, read
+from sizeup.latency import Form, Work, from_columns
+from sizeup.latency.work import Codes, Flags, Floats
+
+MIB = 2**20
+
+
+class Run(NamedTuple):
+    """One column of timm's results: how it ran, and what is known of where."""
+
+    tag: str
+    fused: bool
+    width: int  # bytes of a number
+    form: Form
+
+
+# The last-level caches are those of the processors' data sheets.
+RUNS = {
+    "3090 eager": Run("rtx3090_amp_nchw_pt240", False, 2, Form(power=2)),
+    "4090 eager": Run("4090_amp_nchw_pt291", False, 2, Form(power=2)),
+    "4090 inductor": Run("4090_amp_nchw_pt291_dynamo", True, 2, Form(power=2)),
+    "i9 CPU": Run(
+        "i9_10940x_fp32_nchw_pt240_dynamo", True, 4, Form(power=2, saturating=True, cache=19.25 * MIB)
+    ),
+    "i7 CPU": Run(
+        "i7_12700h_fp32_nchw_pt240_dynamo", True, 4, Form(power=2, saturating=True, cache=24 * MIB)
+    ),
+}
+_PLAIN = {
+    "act": "activation",
+    "bmm": "matmul",
+    "bn": "batch_norm",
+    "conv1x1": "conv_1x1",
+    "convgrp": "conv_grouped",
+    "convkxk": "conv",
+    "ew": "elementwise",
+    "gn": "group_norm",
+    "linear": "linear",
+    "ln": "layer_norm",
+    "mm": "linear",
+    "pool": "pool",
+    "reduce": "reduce",
+    "softmax": "softmax",
+    "wop": "weights",
+    "wstd": "weight_norm",
+    "copy": "copy",
+}
+_ATTENTION = {
+    "sdpa_4d": "attention",
+    "sdpa_5d": "attention_5d",
+    "sdpa_mask_3d": "attention_masked",
+    "sdpa_mask_4d": "attention_masked",
+}
+
+
+def _classes(trace: Table, eager: bool) -> list[str]:
+    words = zip(trace.words("cls").tolist(), trace.words("op").tolist(), strict=True)
+    weights, taps, channels, last = (trace.numbers(each) for each in ("w_e", "d3", "d0", "d5"))
+    found = []
+    for index, (kind, operator) in enumerate(words):
+        name = _ATTENTION.get(operator) or _PLAIN.get(kind, kind)
+        if operator == "convolution" and channels[index] <= 4 and taps[index] > 1:
+            name = "conv_stem"
+        elif kind == "convdw":
+            name = (
+                "depthwise_3" if taps[index] <= 9 else "depthwise_5" if taps[index] <= 25 else "depthwise_7"
+            )
+        elif operator in ("cat", "stack"):
+            name = "concat"
+        elif operator == "index" or operator.startswith("upsample"):
+            name = "index" if operator == "index" else "resize"
+        elif name == "elementwise" and weights[index] > 0:
+            # A float32 weight makes float32 of all that follows it under automatic mixed precision.
+            name = "scaling"
+        if eager and name in ("layer_norm", "copy") and last[index] == -1:
+            name += "_strided"  # its input is a permuted view
+        found.append(name)
+    return found
+
+
+class Traced(NamedTuple):
+    """All traced models as work, and where each (model, picture size) stands in it."""
+
+    work: Work
+    place: dict[tuple[str, int], int]
+    matrix_weights: Floats  # of products alone: what re-parameterisation changes
+
+
+@cache
+def traced(folder: Path, fused: bool, width: int) -> Traced:
+    """The kernels of every model, with the traffic of single operators or of fused chains."""
+    trace = read(folder / "timm_traced_ops.parquet")
+    place: dict[tuple[str, int], int] = {}
+    keys = zip(trace.words("model").tolist(), trace.numbers("img").astype(int).tolist(), strict=True)
+    network = np.array([place.setdefault(key, len(place)) for key in keys], np.int64)
+    classes = np.array(_classes(trace, not fused), object)
+    macs, count = trace.numbers("macs"), trace.numbers("count")
+    read_elements, written = _traffic(trace, fused)
+    count = np.where((read_elements + written > 0) | (macs > 0), count, 0.0)
+    steps = _recurrent_steps(trace)
+    classes[steps], times = "recurrent", np.where(steps, _STEPS, 1.0)
+    shape = _product(trace)
+    work = from_columns(
+        classes.tolist(),
+        len(place),
+        network,
+        macs=macs * times,
+        read=read_elements * width * times,
+        written=written * width * times,
+        weights=trace.numbers("w_e") * width,
+        length=shape[0],
+        columns=shape[1],
+        rows=shape[2],
+        count=count / times,
+    )
+    products = np.isin(trace.words("cls"), ["conv1x1", "convdw", "convgrp", "convkxk", "linear"])
+    held = np.bincount(network, trace.numbers("w_e") * trace.numbers("count") * products, len(place))
+    return Traced(work, place, np.asarray(held, np.float64))
+
+
+# The trace took every step of a recurrent layer apart; a runtime runs about so many of them as one kernel.
+_STEPS = 100.0
+
+
+def _recurrent_steps(trace: Table) -> Flags:
+    named = np.char.startswith(trace.words("model"), "sequencer")
+    return np.asarray(named & (trace.numbers("count") > 60), np.bool_)
+
+
+def _traffic(trace: Table, fused: bool) -> tuple[Floats, Floats]:
+    """Elements read and written. A compiler fuses pointwise chains, but what is summed over, padded or put
+    side by side is read once more."""
+    alone = trace.numbers("in_e"), trace.numbers("out_e")
+    if not fused:
+        return alone
+    kept = np.isin(trace.words("op"), ["constant_pad_nd", "cat"]) | (trace.words("cls") == "reduce")
+    return np.where(kept, alone[0], trace.numbers("fin")), np.where(kept, alone[1], trace.numbers("fo"))
+
+
+def _product(trace: Table) -> tuple[Floats, Floats, Floats]:
+    first, columns, groups, taps, rows = (trace.numbers(each) for each in ("d0", "d1", "d2", "d3", "d5"))
+    conv = trace.words("op") == "convolution"
+    there = trace.numbers("macs") > 0
+    groups = np.maximum(groups, 1)
+    length = np.where(conv, first / groups * taps, first)
+    return (
+        np.where(there, length, 0.0),
+        np.where(there, np.where(conv, columns / groups, columns), 0.0),
+        np.where(there, np.where(conv, rows, rows * groups), 0.0),
+    )
+
+
+class Measured(NamedTuple):
+    """One run: work at the measured batch, seconds, and the models' names."""
+
+    work: Work
+    seconds: Floats
+    models: Words
+
+
+def measured(folder: Path, run: Run) -> Measured:
+    """The rows of a run whose trace is the network that was measured."""
+    results = read(folder / "timm_infer.parquet")
+    found = traced(folder, run.fused, run.width)
+    keys = [*zip(results.words("model").tolist(), results.numbers("img").astype(int).tolist(), strict=True)]
+    place = np.array([found.place.get(key, -1) for key in keys], np.int64)
+    kept = (results.words("device_tag") == run.tag) & (place >= 0)
+    kept &= _same_network(results, keys, place, found.matrix_weights)
+    rows = results.where(kept)
+    work = found.work.of(place[kept]).at_batch(rows.numbers("batch"))
+    return Measured(work, rows.numbers("latency_ms") / 1e3, rows.words("model"))
+
+
+def _same_network(results: Table, keys: list[tuple[str, int]], place: Codes, matrix_weights: Floats) -> Flags:
+    """Some runs measured models after re-parameterisation, under the same name: they have fewer parameters
+    than in other runs, or than the trace has weights."""
+    parameters = results.numbers("params")
+    most: dict[tuple[str, int], float] = {}
+    for key, count in zip(keys, parameters.tolist(), strict=True):
+        most[key] = max(most.get(key, 0.0), count)
+    whole = parameters > 0.999 * np.array([most[key] for key in keys])
+    ratio = matrix_weights[place] / parameters
+    merged = np.char.startswith(results.words("model"), "ghostnetv3") & (ratio > 1.01)
+    return np.asarray(whole & ~merged & (ratio > 0.75), np.bool_)
+
+
+def outcome(folder: Path, name: str, strict: bool = False) -> Outcome:
+    """One run, every family (or all its kin) held out in one of ten folds."""
+    work, seconds, models = measured(folder, RUNS[name])
+    groups = [kin(model) if strict else family(model) for model in models.tolist()]
+    label = f"timm {name}, {'kin' if strict else 'family'} held out"
+    return folded(label, work, seconds, folds(groups), RUNS[name].form)

@@ -1,0 +1,113 @@
+"""Estimates against measurements: how far off, how well ordered, and how often within the stated interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+from scipy.stats import kendalltau
+
+from sizeup.latency import Band, Form, band, fit, held_out, seconds, unseen_share, unseen_spread
+from sizeup.latency.work import Codes, Floats, Work
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Held-out estimates of one set, with the interval that was stated for each; and what the plain sum of
+    MACs, bytes, operators and a constant gives, fitted and held out in the same way."""
+
+    name: str
+    estimated: Floats
+    measured: Floats
+    low: Floats
+    high: Floats
+    baseline: Floats | None = None
+
+    @property
+    def error(self) -> float:
+        """Mean absolute error in percent."""
+        return float(100 * np.abs(self.estimated / self.measured - 1).mean())
+
+    @property
+    def within(self) -> float:
+        """Percent of estimates that are off by less than 10 %."""
+        return float(100 * (np.abs(self.estimated / self.measured - 1) < 0.1).mean())
+
+    @property
+    def tau(self) -> float:
+        """Kendall's rank correlation."""
+        return float(kendalltau(self.estimated, self.measured).statistic)
+
+    @property
+    def coverage(self) -> float:
+        """Percent of measurements within their interval."""
+        return float(100 * ((self.low <= self.measured) & (self.measured <= self.high)).mean())
+
+    @property
+    def baseline_error(self) -> float:
+        """Mean absolute error of the baseline in percent; NaN where it does not apply."""
+        return (
+            np.nan if self.baseline is None else float(100 * np.abs(self.baseline / self.measured - 1).mean())
+        )
+
+
+def joined(name: str, outcomes: list[Outcome]) -> Outcome:
+    """Several as one."""
+    columns = ["estimated", "measured", "low", "high"]
+    columns += ["baseline"] * all(each.baseline is not None for each in outcomes)
+    return Outcome(name, *(np.concatenate([getattr(o, each) for o in outcomes]) for each in columns))
+
+
+def plain_sum(work: Work, measured: Floats, seen: Codes, unseen: Codes) -> Floats:
+    """The baseline: one non-negative coefficient each, by least squares of relative errors."""
+    columns = [work.totals(each) for each in (work.macs, work.traffic, np.ones(len(work)))]
+    design = np.stack([*columns, np.ones(work.networks)], axis=1)
+    scale = design[seen].max(axis=0)
+    scale[scale == 0] = 1
+    found, _ = nnls(design[seen] / scale / measured[seen, None], np.ones(len(seen)))
+    return np.asarray((design[unseen] / scale) @ found, np.float64)
+
+
+def with_others(name: str, estimated: Floats, measured: Floats, fold: Codes, alike: bool = False) -> Outcome:
+    """Every fold's interval from the errors of the other folds, whose members may err alike."""
+    low, high = np.zeros(len(fold)), np.zeros(len(fold))
+    for each in np.unique(fold):
+        here, others = fold == each, fold != each
+        stated = band(estimated[others], measured[others], fold[others] if alike else None)
+        low[here], high[here] = stated.around(estimated[here])
+    return Outcome(name, estimated, measured, low, high)
+
+
+def folded(name: str, work: Work, measured: Floats, fold: Codes, form: Form) -> Outcome:
+    """Every fold from a fit to the others; intervals from the errors of the other folds, wider where a
+    network spends its time in classes that its fit has not met."""
+    estimated, foreign, spread, baseline = np.zeros((4, len(fold)))
+    for each in np.unique(fold):
+        here, rest = np.flatnonzero(fold == each), np.flatnonzero(fold != each)
+        rates = fit(work.of(rest), measured[rest], form)
+        estimated[here] = seconds(rates, work.of(here))
+        foreign[here] = unseen_share(rates, work.of(here))
+        spread[here] = unseen_spread(rates, work.of(rest))
+        baseline[here] = plain_sum(work, measured, rest, here)
+    plain = with_others(name, estimated, measured, fold)
+    wider = np.exp(foreign * spread)
+    return Outcome(name, estimated, measured, plain.low / wider, plain.high * wider, baseline)
+
+
+def split(
+    name: str,
+    work: Work,
+    measured: Floats,
+    seen: Codes,
+    unseen: Codes,
+    form: Form,
+    inner: Codes,
+) -> Outcome:
+    """One fit to what is seen; its interval from folds (`inner`) of what is seen."""
+    known = work.of(seen)
+    off = held_out(known, measured[seen], inner, form)
+    stated: Band = band(off, measured[seen])
+    estimated = seconds(fit(known, measured[seen], form), work.of(unseen))
+    baseline = plain_sum(work, measured, seen, unseen)
+    return Outcome(name, estimated, measured[unseen], *stated.around(estimated), baseline)
