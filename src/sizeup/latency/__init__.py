@@ -1,6 +1,7 @@
 """How long it takes: work as columns, and estimators that say how far they may be off."""
 
 from sizeup.latency.coefficients import layer_times, read_table, table_from
+from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
 from sizeup.latency.interval import Band, band, held_out, unseen_share, unseen_spread
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
@@ -10,6 +11,7 @@ from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, wo
 __all__ = [
     "CLASSES",
     "Band",
+    "Executed",
     "Form",
     "Kernels",
     "Machine",
@@ -19,6 +21,7 @@ __all__ = [
     "Work",
     "band",
     "class_of",
+    "executed",
     "fit",
     "from_columns",
     "held_out",
@@ -30,6 +33,7 @@ __all__ = [
     "seconds",
     "stack",
     "table_from",
+    "typed",
     "unseen_share",
     "unseen_spread",
     "work_of",

@@ -177,7 +177,7 @@ def work_of(cost: Cost, precision: DType | None = None) -> Work:
     graph = cost.graph
     moved = cost.bytes_at(precision)
     held = cost.reads.by_op(np.where(cost.reads.weight, cost.reads.bytes_at(precision), 0))
-    shapes = np.array([_product(graph, op) for op in graph.ops], np.float64).reshape(-1, 3)
+    shapes = np.array([product_of(graph, op) for op in graph.ops], np.float64).reshape(-1, 3)
     idle = (cost.macs == 0) & (cost.elementwise == 0) & (moved.read == 0) & (moved.written == 0) & cost.known
     return from_columns(
         [class_of(graph, op) for op in graph.ops],
@@ -223,7 +223,7 @@ def _class_of_conv(graph: Graph, op: Op) -> str:
         return "depthwise_3" if taps <= 9 else "depthwise_5" if taps <= 25 else "depthwise_7"
     if groups > 1:
         return "conv_grouped"
-    length = _product(graph, op)[0]
+    length = product_of(graph, op)[0]
     if taps > 1 and length <= 4 * taps:  # pictures have up to four channels
         return "conv_stem"
     return "conv" if taps > 1 else "conv_1x1"
@@ -237,7 +237,7 @@ def is_depthwise(graph: Graph, op: Op) -> bool:
     return bool(groups > 1 and op.attrs.get("out_channels") == groups and filters == groups * taps)
 
 
-def _product(graph: Graph, op: Op) -> Product:
+def product_of(graph: Graph, op: Op) -> Product:
     """Length, columns and rows of the product that an operator is, where it is one."""
     find = _PRODUCTS.get(op.kind)
     shapes = [None if i == ABSENT else graph.tensors[i].shape for i in (*op.inputs[:3], *op.outputs[:1])]

@@ -1,0 +1,159 @@
+"""What a runtime executes: kernels of operators that it merges, priced by what enters and leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from sizeup import fuse
+from sizeup.cost import Accesses, Cost
+from sizeup.dtypes import DType, precision_name
+from sizeup.graph import ABSENT
+from sizeup.latency.work import Codes, Flags, Floats, Work, class_of, from_columns, product_of
+
+# Of operators without a product, the first class of these says what the kernel is; else its first operator.
+_RANKED = ("layer_norm", "group_norm", "batch_norm", "softmax", "pool", "reduce", "activation")
+_SUMS = frozenset({"mean", "reduce"})
+_FOREIGN = -1  # a tensor of a body: no tensor of the graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Executed:
+    """One row of work a kernel; of every operator its kernel (-1: none runs for it), and of every kernel the
+    operator that names it."""
+
+    work: Work
+    kernel: Codes
+    main: Codes
+
+
+def executed(cost: Cost, precision: DType | None = None, fuses: Collection[str] = ()) -> Executed:
+    """The kernels of a runtime that merges so much, at the graph's own number types or at one precision.
+
+    Classes carry the number type (`conv`, `conv.int8`). A tensor that stays within a kernel is not moved, and
+    what a kernel reads twice is moved once.
+    """
+    return _Executed(cost, precision, fuses).kernels()
+
+
+def typed(name: str, data: DType, weights: DType | None = None) -> str:
+    """A class at its number type: `conv` at 32 bits, `conv.int8`; `conv.w4` where only weights are narrow."""
+    if weights is not None and weights.bits < 16 <= data.bits:
+        return f"{name}.w{weights.bits}"
+    return name if data.bits >= 32 or not data.bits else f"{name}.{precision_name(data).lstrip('u')}"
+
+
+class _Executed:
+    def __init__(self, cost: Cost, precision: DType | None, fuses: Collection[str]) -> None:
+        self.cost, self.graph, self.precision = cost, cost.graph, precision
+        self.groups = fuse.kernels(self.graph, fuses)
+        self.kernel = np.full(len(self.graph.ops), -1, np.int64)
+        for index, ops in enumerate(self.groups):
+            self.kernel[list(ops)] = index
+        # Where conversions are merged, kernels pass quantised numbers on, not what they stand for.
+        self.origin = np.arange(len(self.graph.tensors))
+        if "quantise" in fuses:
+            wanted = set(self.graph.outputs)
+            for op in self.graph.ops:
+                if op.kind == "dequantize" and op.outputs[0] not in wanted:
+                    self.origin[op.outputs[0]] = op.inputs[0]
+        self.maker = np.full(len(self.graph.tensors), -1, np.int64)  # the kernel that makes a tensor
+        for index, op in enumerate(self.graph.ops):
+            self.maker[list(op.outputs)] = self.kernel[index]
+
+    def kernels(self) -> Executed:
+        main = [self._main(ops) for ops in self.groups]
+        shapes = [product_of(self.graph, self.graph.ops[each]) for each in main]
+        length, columns, rows = np.array(shapes, np.float64).reshape(-1, 3).T
+        read, weights = self._read()
+        there = self.kernel >= 0
+        work = from_columns(
+            [self._class(ops, each) for ops, each in zip(self.groups, main, strict=True)],
+            1,
+            np.zeros(len(self.groups), np.int64),
+            macs=self._totals(self.kernel[there], self.cost.macs[there]),
+            read=read,
+            written=self._written(),
+            weights=weights,
+            length=length,
+            columns=columns,
+            rows=rows,
+            count=[float(not self._is_passed_on(ops)) for ops in self.groups],
+        )
+        return Executed(work, self.kernel, np.array(main, np.int64))
+
+    def _totals(self, kernel: Codes, column: Codes | Floats) -> Floats:
+        return np.asarray(np.bincount(kernel, column, len(self.groups)), np.float64)
+
+    def _is_passed_on(self, ops: tuple[int, ...]) -> bool:
+        """Whether nothing runs, because readers take the quantised numbers themselves."""
+        made = [identity for index in ops for identity in self.graph.ops[index].outputs]
+        return bool(made) and all(self.origin[identity] != identity for identity in made)
+
+    def _main(self, ops: tuple[int, ...]) -> int:
+        """The operator with the most MACs; without any, the one whose class ranks first."""
+        best = max(ops, key=lambda index: int(self.cost.macs[index]))
+        if self.cost.macs[best]:
+            return best
+        classes = {class_of(self.graph, self.graph.ops[index]): index for index in reversed(ops)}
+        return next((classes[name] for name in _RANKED if name in classes), ops[0])
+
+    def _class(self, ops: tuple[int, ...], main: int) -> str:
+        op, kinds = self.graph.ops[main], {self.graph.ops[index].kind for index in ops}
+        name = class_of(self.graph, op)
+        if self.cost.macs[main]:
+            name = "attention" if "softmax" in kinds else name
+        elif "sqrt" in kinds and kinds & _SUMS:
+            name = "layer_norm"
+        elif "erf" in kinds or {"sigmoid", "mul"} <= kinds:
+            name = "activation"
+        places = [each for each in (*op.inputs, *op.outputs) if each != ABSENT]
+        if not places:
+            return name
+        product = self.cost.macs[main] and len(op.inputs) > 1 and op.inputs[1] != ABSENT
+        return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if product else None)
+
+    def _dtype(self, identity: int) -> DType:
+        tensor = self.graph.tensors[self.origin[identity]]
+        return self.precision if self.precision is not None and tensor.follows_precision else tensor.dtype
+
+    def _moved(self, accesses: Accesses) -> tuple[Codes, Codes, Floats, Flags]:
+        """Of every access its kernel, the tensor that moves, its bytes, and whether the operator names it."""
+        kernel = np.repeat(self.kernel, np.diff(accesses.first))
+        known = {id(tensor): index for index, tensor in enumerate(self.graph.tensors)}
+        tensor = np.array([known.get(id(each), _FOREIGN) for each in accesses.tensors], np.int64)
+        moved = accesses.bytes_at(self.precision).astype(np.float64)
+        origin = np.append(self.origin, _FOREIGN)[tensor]
+        if self.precision is None and (origin != tensor).any():
+            bits = np.array([*(max(each.dtype.bits, 1) for each in self.graph.tensors), 1])
+            moved = moved * bits[origin] / bits[tensor]
+        return kernel, origin, moved, origin == tensor
+
+    def _read(self) -> tuple[Floats, Floats]:
+        """Bytes that every kernel reads of activations and of weights: each tensor once, none of its own."""
+        kernel, origin, moved, _ = self._moved(self.cost.reads)
+        inside = (origin != _FOREIGN) & (np.append(self.maker, -1)[origin] == kernel)
+        kept = np.flatnonzero((kernel >= 0) & ~inside)
+        # The largest access of a tensor by a kernel stands for all of them.
+        order = kept[np.lexsort((moved[kept], origin[kept], kernel[kept]))]
+        last = np.ones(len(order), np.bool_)
+        same = (kernel[order][1:] == kernel[order][:-1]) & (origin[order][1:] == origin[order][:-1])
+        last[:-1] = ~same | (origin[order][:-1] == _FOREIGN)
+        order = order[last]
+        weight, kernel, moved = self.cost.reads.weight[order], kernel[order], moved[order]
+        return self._totals(kernel, moved * ~weight), self._totals(kernel, moved * weight)
+
+    def _written(self) -> Floats:
+        """Bytes that every kernel writes, but for what nobody else reads."""
+        kernel, origin, moved, itself = self._moved(self.cost.writes)
+        used, leaving = np.zeros((2, len(self.graph.tensors) + 1), np.bool_)
+        leaving[_FOREIGN] = True
+        leaving[self.origin[list(self.graph.outputs)]] = True
+        for index, op in enumerate(self.graph.ops):
+            sources = self.origin[[each for each in op.inputs if each != ABSENT]]
+            used[sources] = True
+            leaving[sources] |= self.maker[sources] != self.kernel[index]
+        kept = np.flatnonzero((kernel >= 0) & itself & (leaving | ~used)[origin])
+        return self._totals(kernel[kept], moved[kept])
