@@ -136,14 +136,16 @@ def test_chains_of_single_numbers_merge_for_a_compiler() -> None:
     assert kernels(graph, ["elementwise", "reduction"]) == [(0, 1, 2)]
 
 
-def test_what_is_known_before_the_run_is_no_kernel() -> None:
+def test_what_is_known_before_the_run_is_no_kernel_where_constants_are_folded() -> None:
     made = Network()
     made.constant("k", 1, 8, 4, 4)
     made.op("neg", "k", "a")
     made.op("shape_of", "x", "s")
     made.op("neg", "s", "t")
     made.op("add", "x a", "b")
-    assert kernels(made.graph("b")) == [(3,)]
+    graph = made.graph("b")
+    assert kernels(graph, ["constant"]) == [(3,)]
+    assert kernels(graph) == [(0,), (1,), (2,), (3,)]
 
 
 def test_every_word_is_explained() -> None:

@@ -14,6 +14,7 @@ from sizeup.graph import ABSENT, Graph, Op
 from sizeup.ops import rule_of
 
 FUSIONS = {
+    "constant": "what is computed from constants alone, before the first run",
     "norm": "a convolution and the batch norm after it, folded into its weights",
     "bias": "a matrix product and the addition of a constant after it",
     "add": "a convolution and the addition of another branch after it",
@@ -44,7 +45,7 @@ class _Kernel:
 def kernels(graph: Graph, fuses: Collection[str] = ()) -> list[tuple[int, ...]]:
     """The operators of each kernel, kernels in the order in which they end.
 
-    An operator that only renames bytes, or that is computed once from constants, is in none.
+    An operator that only renames bytes is in none.
     """
     return _Fusion(graph, frozenset(fuses)).run()
 
@@ -85,10 +86,11 @@ class _Fusion:
         self.kernel_of[index] = kernel
 
     def _static(self) -> set[int]:
-        """Tensors that are known before a run: constants, shapes, and what is computed from these alone."""
+        """Tensors that are known before a run: constants, and where these are folded also shapes, and what is
+        computed from both alone."""
         tensors = self.graph.tensors
         known = {identity for identity, tensor in enumerate(tensors) if tensor.data is not None}
-        for op in self.graph.ops:
+        for op in self.graph.ops if "constant" in self.fuses else ():
             if op.kind in _STATIC or (op.inputs and all(i == ABSENT or i in known for i in op.inputs)):
                 known.update(op.outputs)
         return known
