@@ -1,29 +1,40 @@
 """How long it takes: work as columns, and estimators that say how far they may be off."""
 
 from sizeup.latency.coefficients import layer_times, read_table, table_from
+from sizeup.latency.estimate import BASES, Basis, Estimate, estimate, type_of
 from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
+from sizeup.latency.hardware import Hardware, Spent, energy, hardware, hardware_of
 from sizeup.latency.interval import Band, band, held_out, unseen_share, unseen_spread
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
 from sizeup.latency.roofline import Machine, Roofline, roofline
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
 
 __all__ = [
+    "BASES",
     "CLASSES",
     "Band",
+    "Basis",
+    "Estimate",
     "Executed",
     "Form",
+    "Hardware",
     "Kernels",
     "Machine",
     "Rate",
     "Rates",
     "Roofline",
+    "Spent",
     "Work",
     "band",
     "class_of",
+    "energy",
+    "estimate",
     "executed",
     "fit",
     "from_columns",
+    "hardware",
+    "hardware_of",
     "held_out",
     "kernels",
     "layer_times",
@@ -33,6 +44,7 @@ __all__ = [
     "seconds",
     "stack",
     "table_from",
+    "type_of",
     "typed",
     "unseen_share",
     "unseen_spread",

@@ -11,6 +11,7 @@ from sizeup.errors import SizeupError
 from sizeup.latency.work import Floats, Work
 
 Bound = Literal["compute", "traffic", "launch", "nothing"]
+BOUNDS: tuple[Bound, ...] = ("compute", "traffic", "launch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,10 @@ def roofline(work: Work, machine: Machine) -> Roofline:
 
 
 def _bounds(compute: Floats, traffic: Floats, launch: Floats) -> tuple[Bound, ...]:
-    names: tuple[Bound, ...] = ("compute", "traffic", "launch")
+
     parts = np.stack([compute, traffic, launch])
     longest = parts.argmax(axis=0)
     return tuple(
-        names[index] if part > 0 else "nothing"
+        BOUNDS[index] if part > 0 else "nothing"
         for index, part in zip(longest.tolist(), parts.max(axis=0).tolist(), strict=True)
     )

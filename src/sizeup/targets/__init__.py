@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sizeup.errors import TargetError
 from sizeup.targets.catalog import BUILT_IN, VARIABLE, Catalog, current, places
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
+from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, suggestion
 from sizeup.targets.runtime import IN_PLACE, Runtime, Target
 
@@ -20,8 +21,10 @@ __all__ = [
     "Core",
     "Device",
     "Energy",
+    "Fit",
     "Memory",
     "Power",
+    "Reach",
     "Runtime",
     "Target",
     "Unit",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sizeup.errors import TargetError
 from sizeup.targets import read
 from sizeup.targets.device import Core, Device
+from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, keys, nearest, suggestion
 from sizeup.targets.runtime import Runtime, Target
 from sizeup.targets.table import Table, is_source
@@ -23,7 +24,7 @@ else:
 
 VARIABLE = "SIZEUP_TARGETS"
 BUILT_IN = Path(__file__).parent / "data"
-_KINDS = ("core", "device", "runtime")
+_KINDS = ("core", "device", "runtime", "fit", "reach")
 _SECTIONS = ("sources", "common", *_KINDS)
 # What all devices of a file may share.
 _COMMON_KEYS = ("kind", "maker", "runtimes", "source", "recorded", "note")
@@ -76,6 +77,19 @@ class Catalog:
             known = ", ".join(device.runtimes) or "none"
             raise TargetError(f"{runtime.name} is not known to run on {device.name}; known are: {known}")
         return Target(device, runtime)
+
+    def fits(self) -> list[Fit]:
+        """Every fit, the user's own first."""
+        return [self._once("fit", name, read.fit) for name in self._tables["fit"]]
+
+    def fit(self, target: Target) -> Fit | None:
+        """What was measured of a target; None where nothing was."""
+        name = self._spelt("fit", target.name)
+        return None if name is None else self._once("fit", name, read.fit)
+
+    def reach(self, kind: str) -> Reach | None:
+        """What a kind of device attains of its data sheet; None where nobody measured."""
+        return self._once("reach", kind, read.reach) if kind in self._tables["reach"] else None
 
     def _once(self, kind: str, name: str, make: Callable[[Table], _Made]) -> _Made:
         if (kind, name) not in self._made:
@@ -138,7 +152,7 @@ def _unless(name: str, known: list[str]) -> str:
 
 
 def _spellings(kind: str, table: Table) -> dict[str, None]:
-    names = [table.text("name"), *(() if kind == "core" else table.texts("aliases"))]
+    names = [table.text("name"), *(table.texts("aliases") if kind in ("device", "runtime") else ())]
     if kind == "device" and "title" in table.values:
         names.append(table.text("title"))
     return dict.fromkeys(map(key, names))
@@ -163,12 +177,12 @@ def _with_sources(table: Table) -> dict[str, Any]:
 
 def _files(place: Path) -> list[Path]:
     if place == BUILT_IN:
-        return [*place.glob("*.toml"), *sorted((place / "devices").glob("*.toml"))]
+        return [*place.glob("*.toml"), *sorted(place.glob("*/*.toml"))]
     return sorted(place.glob("*.toml")) if place.is_dir() else [place]
 
 
 def _tables(path: Path) -> Iterator[tuple[str, Table]]:
-    """Every core, device and runtime of a file, with what they share."""
+    """Every core, device, runtime and fit of a file, with what they share."""
     file = path.name if BUILT_IN in path.parents else str(path)
     top = Table(_parsed(path), file, "top level", {})
     top.only(_SECTIONS)

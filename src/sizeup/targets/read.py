@@ -18,6 +18,7 @@ from sizeup.targets.device import (
     Power,
     Unit,
 )
+from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.runtime import IN_PLACE, Runtime
 from sizeup.targets.table import Table
 
@@ -44,6 +45,22 @@ _DEVICE_KEYS = (
     "recorded",
     "note",
 )
+_FIT_KEYS = (
+    "name",
+    "precisions",
+    "measurements",
+    "error",
+    "held_out",
+    "rates",
+    "band",
+    "version",
+    "threads",
+    "source",
+    "recorded",
+    "note",
+)
+_REACH_KEYS = ("name", "times", "low", "high", "measurements", "devices", "source", "recorded")
+_MOST = 10**9  # measurements, and times that a number may be another
 _RUNTIME_KEYS = (
     "name",
     "title",
@@ -120,6 +137,48 @@ def runtime(table: Table) -> Runtime:
         version=table.text("version", ""),
         aliases=table.texts("aliases"),
         note=table.text("note", ""),
+        file=table.file,
+    )
+
+
+def fit(table: Table) -> Fit:
+    """A fit from its table; what its rates mean is the estimator's to say."""
+    table.only(_FIT_KEYS)
+    rates, band = table.table("rates"), table.table("band")
+    if rates is None or band is None:
+        raise table.fail("a fit has [fit.rates] and [fit.band]")
+    return Fit(
+        name=table.text("name"),
+        precisions=table.choices("precisions", _DTYPES) or (),
+        measurements=table.whole("measurements", 1, _MOST) or 0,
+        error=table.number("error", 0, _MOST),
+        held_out=table.text("held_out"),
+        rates=rates.values,
+        band={name: band.number(name, -_MOST, _MOST) for name in band.values},
+        source=table.source(),
+        recorded=table.text("recorded", ""),
+        version=table.text("version", ""),
+        threads=table.whole("threads", 1, 10**6),
+        note=table.text("note", ""),
+        file=table.file,
+    )
+
+
+def reach(table: Table) -> Reach:
+    """What a kind of device attains, from its table."""
+    table.only(_REACH_KEYS)
+    low, times, high = (table.number(name, 0, _MOST) for name in ("low", "times", "high"))
+    if not 0 < low <= times <= high:
+        raise table.fail("low, times and high do not follow each other")
+    return Reach(
+        name=table.choice("name", DEVICE_KINDS),
+        times=times,
+        low=low,
+        high=high,
+        measurements=table.whole("measurements", 1, _MOST) or 0,
+        devices=table.whole("devices", 1, _MOST) or 0,
+        source=table.source(),
+        recorded=table.text("recorded", ""),
         file=table.file,
     )
 

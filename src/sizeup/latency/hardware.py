@@ -1,0 +1,115 @@
+"""What an estimate or a measurement makes of the hardware: rates that are attained, overhead, energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sizeup.latency.estimate import Estimate, type_of
+from sizeup.latency.work import Work
+from sizeup.targets import Device, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Rates that a pass attains, the share of the device's own, and the share of time that does no work.
+
+    A share is None where the device's rate, or the part of the time, is not known.
+    """
+
+    macs: float
+    bytes: float
+    macs_per_second: float
+    bytes_per_second: float
+    compute_share: float | None
+    bandwidth_share: float | None
+    overhead_share: float | None
+
+
+def hardware(work: Work, seconds: float, target: Target | None, overhead: float | None = None) -> Hardware:
+    """What a pass of so many seconds attains; `overhead` are the seconds of them that do no work."""
+    macs, moved = float(work.totals(work.macs)[0]), float(work.totals(work.traffic)[0])
+    bandwidth = None if target is None else target.device.bandwidth
+    least = None if target is None else _least_compute(work, target)
+    return Hardware(
+        macs,
+        moved,
+        macs / seconds,
+        moved / seconds,
+        None if least is None else least / seconds,
+        None if bandwidth is None else moved / seconds / bandwidth,
+        None if overhead is None else overhead / seconds,
+    )
+
+
+def hardware_of(found: Estimate) -> Hardware | None:
+    """The same for an estimate, which knows what launches and runs add; None where it takes no time."""
+    if not found.seconds:
+        return None
+    launches = float(found.work.totals(found.kernels.launch)[0])
+    known = found.fit is not None or (found.target is not None and found.target.overhead_seconds is not None)
+    overhead = launches + found.run_seconds if known else None
+    return hardware(found.work, found.seconds, found.target, overhead)
+
+
+def _least_compute(work: Work, target: Target) -> float | None:
+    """Seconds of the arithmetic alone, each number type at its full rate; None where one is not known."""
+    seconds = 0.0
+    for name, macs in zip(work.names, work.by_class(work.macs)[0].tolist(), strict=True):
+        rate = target.peak(type_of(name)) if macs else 1.0
+        if rate is None:
+            return None
+        seconds += macs / rate
+    return seconds
+
+
+EnergyBasis = Literal["per MAC and byte", "typical power", "design power"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Joules of one pass and their range; `at_most` where only the power that the device is designed for is
+    known, which networks seldom draw."""
+
+    joules: float
+    low: float | None
+    high: float | None
+    basis: EnergyBasis
+    at_most: bool
+    source: str
+
+
+def energy(found: Estimate) -> Spent | None:
+    """What one pass costs in energy; None where the device's file, or the range of its time, is not known."""
+    if found.target is None or found.low is None:
+        return None
+    device = found.target.device
+    return _by_work(found.work, device) or _by_power(found, device)
+
+
+def _by_work(work: Work, device: Device) -> Spent | None:
+    known = device.energy
+    if known is None or not known.pj_per_mac or not known.pj_per_byte:
+        return None
+    by_class = work.by_class(work.macs)[0]
+    prices = [known.pj_per_mac.get(type_of(name)) for name in work.names]
+    if any(price is None and macs for price, macs in zip(prices, by_class, strict=True)):
+        return None
+    macs = float(np.dot(by_class, [price or 0.0 for price in prices]))
+    moved = float(work.totals(work.traffic)[0]) * max(known.pj_per_byte.values())
+    return Spent((macs + moved) * 1e-12, None, None, "per MAC and byte", False, known.source)
+
+
+def _by_power(found: Estimate, device: Device) -> Spent | None:
+    power = device.power
+    if power is None:
+        return None
+    watts = power.typical_watts or power.tdp_watts
+    if watts is None:
+        return None
+    typical = power.typical_watts is not None
+    low, high = (None if each is None else each * watts for each in (found.low, found.high))
+    basis: EnergyBasis = "typical power" if typical else "design power"
+    return Spent(found.seconds * watts, low, high, basis, not typical, power.source)

@@ -1,0 +1,41 @@
+"""What measurements say of a target, as files hold it: fitted rates, and how far estimates were off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Rates fitted to networks measured on one target, and the errors on those that the fit had not seen."""
+
+    name: str  # the target: device/runtime
+    precisions: tuple[str, ...]  # number types that were measured
+    measurements: int
+    error: float  # mean absolute error of held-out estimates: 0.08 is 8 %
+    held_out: str  # what was held out together
+    rates: Mapping[str, Any]
+    band: Mapping[str, float]
+    source: str
+    recorded: str
+    version: str = ""  # of the runtime
+    threads: int | None = None
+    note: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How many times longer than its data sheet says a kind of device takes: the middle, and nine of ten."""
+
+    name: str  # the kind of device
+    times: float
+    low: float
+    high: float
+    measurements: int
+    devices: int
+    source: str
+    recorded: str
+    file: str = ""
