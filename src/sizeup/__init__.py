@@ -12,10 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.api import analyze, count, explain, load, load_rules, measure, optimize, plan
+    from sizeup.api import analyze, count, estimate, explain, load, load_rules, measure, optimize, plan
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, Graph, GraphBuilder
+    from sizeup.latency import Estimate
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.explain import Explanation
@@ -33,6 +34,7 @@ _HOMES = {
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
+    "Estimate": "latency",
     "Explanation": "report.explain",
     "Graph": "graph",
     "GraphBuilder": "graph",
@@ -49,6 +51,7 @@ _HOMES = {
     "analyze": "api",
     "count": "api",
     "devices": "targets",
+    "estimate": "api",
     "explain": "api",
     "load": "api",
     "load_rules": "api",
@@ -64,6 +67,7 @@ __all__ = [
     "Cost",
     "Device",
     "Dim",
+    "Estimate",
     "Explanation",
     "Graph",
     "GraphBuilder",
@@ -81,6 +85,7 @@ __all__ = [
     "analyze",
     "count",
     "devices",
+    "estimate",
     "explain",
     "load",
     "load_rules",

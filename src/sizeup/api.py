@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sizeup import cost, dtypes, formats
 from sizeup.cost import Cost
-from sizeup.errors import Incomplete, RuleError, SizeupError
+from sizeup.errors import Incomplete, RuleError, SizeupError, TargetError
 from sizeup.formats import Inputs
 from sizeup.graph import Graph
 from sizeup.report import Report, report_of
@@ -21,12 +21,16 @@ from sizeup.report.explain import explain as _explain
 from sizeup.report.plan import Plan
 
 if TYPE_CHECKING:
+    from sizeup.latency import Basis, Estimate
     from sizeup.memory import Progress
     from sizeup.report.measured import Measured
     from sizeup.rewrite import Optimized
+    from sizeup.targets import Target
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
+# A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
+Coefficients: TypeAlias = str | os.PathLike[str] | Mapping[str, Mapping[str, float]] | None
 
 _CHUNK = 1 << 20
 
@@ -60,15 +64,75 @@ def analyze(
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     precision: str | None = None,
+    target: str | Target | None = None,
+    basis: Basis | None = None,
+    coefficients: Coefficients = None,
     strict: bool = False,
 ) -> Report:
-    """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns."""
+    """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns.
+
+    With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives it, or says why not.
+    """
     asked = None if precision is None else dtypes.precision(precision)
+    named = _target(target)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    report = report_of(graph, cost.count(graph), asked, sha256=_sha256(source))
+    counted = cost.count(graph)
+    latency: Estimate | str | None = None
+    if named is not None or basis is not None or coefficients is not None:
+        try:
+            latency = _estimated(counted, named, asked, basis, coefficients)
+        except TargetError as error:
+            latency = str(error)
+    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency)
     if strict:
         _demand_complete(report)
     return report
+
+
+def estimate(
+    source: Source,
+    target: str | Target | None = None,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: str | None = None,
+    basis: Basis | None = None,
+    coefficients: Coefficients = None,
+) -> Estimate:
+    """How long a model takes on a target, with the range that nine of ten measurements fall into.
+
+    The basis is `calibrated` where the target was measured, else `roofline`, from its data sheet; or
+    `coefficients`, a table of milliseconds for two million MACs (a file, or plain data). Raises TargetError
+    where nothing is known that an estimate could rest on.
+    """
+    asked = None if precision is None else dtypes.precision(precision)
+    named = _target(target)
+    counted = source if isinstance(source, Cost) else count(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    return _estimated(counted, named, asked, basis, coefficients)
+
+
+def _target(target: str | Target | None) -> Target | None:
+    from sizeup import targets
+
+    return targets.target(target) if isinstance(target, str) else target
+
+
+def _estimated(
+    counted: Cost,
+    target: Target | None,
+    asked: dtypes.DType | None,
+    basis: Basis | None,
+    coefficients: Coefficients,
+) -> Estimate:
+    from sizeup import latency
+
+    table = None
+    if isinstance(coefficients, str | os.PathLike):
+        table = latency.read_table(Path(coefficients))
+    elif coefficients is not None:
+        table = latency.table_from(coefficients)
+    return latency.estimate(counted, target, asked, basis=basis, table=table)
 
 
 def explain(

@@ -41,6 +41,16 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def joules(amount: float) -> str:
+    """An energy for people, three significant digits: 0.00123 -> '1.23 mJ'."""
+    for scale, unit in ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")):
+        if amount >= 0.9995 * scale:
+            return (
+                f"{amount / scale:,.0f} {unit}" if amount >= 999.5 * scale else f"{amount / scale:.3g} {unit}"
+            )
+    return f"{amount * 1e9:.3g} nJ"
+
+
 def share(part: float, whole: float) -> str:
     """A part of a whole in percent; empty where there is no whole."""
     return f"{100 * part / whole:.1f} %" if whole else ""

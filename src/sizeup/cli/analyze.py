@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Inputs, Model, Plot, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Model, Plot, Precision, Rules, bindings, model_inputs
 
-EXAMPLE = "Example: sizeup analyze model.onnx --bind batch=1 -o report.json"
+EXAMPLE = "Example: sizeup analyze model.onnx -d rpi5/ort -o report.json"
 
 
 class By(str, Enum):
@@ -23,9 +23,18 @@ class By(str, Enum):
     kind = "kind"
 
 
+class BasisOf(str, Enum):
+    """What an estimate of latency rests on."""
+
+    calibrated = "calibrated"
+    roofline = "roofline"
+    coefficients = "coefficients"
+
+
 @verb
 def analyze(
     model: Model,
+    device: Device = None,
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
@@ -44,8 +53,16 @@ def analyze(
         bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
     ] = False,
     rules: Rules = None,
+    basis: Annotated[
+        BasisOf | None,
+        typer.Option(help="What the latency rests on; by default measurements, else the data sheet."),
+    ] = None,
+    coefficients: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .toml or .json table of ms for 2M MACs by layer and precision."),
+    ] = None,
 ) -> None:
-    """Count a model's MACs, parameters and bytes, and say whether every operator was counted."""
+    """Count a model's MACs, parameters and bytes, say what was not counted, and how long a pass takes."""
     if depth is not None and by not in (None, By.module):
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
@@ -63,7 +80,16 @@ def analyze(
     with terminal.busy(f"reading {model}"):
         for path in rules or ():
             api.load_rules(path)
-        report = api.analyze(model, **arguments, bind=bound, precision=precision, strict=strict)
+        report = api.analyze(
+            model,
+            **arguments,
+            bind=bound,
+            precision=precision,
+            target=device,
+            basis=basis.value if basis else None,
+            coefficients=coefficients,
+            strict=strict,
+        )
     for path in output or ():
         report.save(path)
     for path in plot or ():

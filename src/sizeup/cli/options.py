@@ -22,6 +22,16 @@ Precision = Annotated[
     str | None,
     typer.Option(help="Price bytes at fp32, fp16, bf16, fp8, int8, int4, ... instead of as stored."),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="TARGET",
+        help="Estimate latency there: DEVICE or DEVICE/RUNTIME, as rpi5/ort (sizeup devices lists all).",
+        show_default=False,
+    ),
+]
 Inputs = Annotated[
     list[str] | None,
     typer.Option(

@@ -45,8 +45,8 @@ def hardware(work: Work, seconds: float, target: Target | None, overhead: float 
 
 
 def hardware_of(found: Estimate) -> Hardware | None:
-    """The same for an estimate, which knows what launches and runs add; None where it takes no time."""
-    if not found.seconds:
+    """The same for an estimate, which knows what launches and runs add; None for a bound or nothing."""
+    if not found.seconds or (found.low is None and found.basis == "roofline"):
         return None
     launches = float(found.work.totals(found.kernels.launch)[0])
     known = found.fit is not None or (found.target is not None and found.target.overhead_seconds is not None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LEAST_ROOM = 16
 _LABELS = 14
+_BOLD = ("MACs", "FLOPs", "parameters", "latency")
 
 
 def render(
@@ -35,7 +36,7 @@ def render(
     shown = view(report, by, depth, top)
     console.print(Text(title(report), style="bold"))
     for label, text in headline(report):
-        print_labelled(console, label, text, "bold" if label in ("MACs", "FLOPs", "parameters") else "")
+        print_labelled(console, label, text, "bold" if label in _BOLD else "")
     _print_receipt(report, console)
     for note in report.notes:
         print_labelled(console, "note", note, "dim")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.dtypes import precision_name
+from sizeup.report import timing
 from sizeup.report.rows import OpRow, Port
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 # Its keys are the names of the columns, also where there is no operator.
-_BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None)
-_NO_LATENCY = "no target device was given, and this version estimates no latency"
+_BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None, None, None)
 
 
 def to_dict(report: Report) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _head(report: Report) -> dict[str, Any]:
             "written_bytes": totals.written_bytes,
         },
         "memory": _memory(report),
-        "latency": {"unavailable": _NO_LATENCY},
+        "latency": _latency(report),
         "notes": list(report.notes),
     }
 
@@ -126,6 +126,10 @@ def _memory(report: Report) -> dict[str, Any]:
     }
 
 
+def _latency(report: Report) -> dict[str, Any]:
+    return {"unavailable": report.no_latency} if report.latency is None else timing.to_dict(report.latency)
+
+
 def _port(port: Port) -> dict[str, Any]:
     return {"name": port.name, "shape": _shape(port.shape), "dtype": port.dtype}
 
@@ -151,9 +155,8 @@ def _op(row: OpRow) -> dict[str, Any]:
         "written_bytes": row.written_bytes,
         "intensity": row.intensity,
         "live_bytes": row.live_bytes,
-        # Filled where a target is given; the reason is above, once.
-        "ms": None,
-        "bound_by": None,
+        "ms": row.ms,
+        "bound_by": row.bound_by,
         "known": row.known,
         "reason": row.reason,
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.report.text import columns_of, headline, peak_size, plain, receipt, title
+from sizeup.report.timing import spoken
 from sizeup.report.view import view
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def text(report: Report) -> str:
         f"  {units.count(totals.params)} parameters in {units.size(totals.weight_bytes)},"
         f" {units.size(totals.read_bytes)} read, {units.size(totals.written_bytes)} written\n"
         f"{_memory(report)}"
+        f"{_latency(report)}"
         f"  {receipt(report)[0].removesuffix(':')}"
         + "".join(f"\n  note: {plain(note)}" for note in report.notes)
     )
@@ -36,6 +38,13 @@ def _memory(report: Report) -> str:
     if usage.missing:
         return f"  memory unknown: {usage.missing}\n"
     return "" if usage.peak_op is None else f"  {peak_size(usage)} in use at the peak beside the weights\n"
+
+
+def _latency(report: Report) -> str:
+    if report.latency is None:
+        return ""
+    where = "" if report.latency.target is None else f" on {report.latency.target.name}"
+    return f"  {spoken(report.latency)}{where}, {report.latency.basis}\n"
 
 
 def html(report: Report) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from itertools import repeat
+from typing import Any, TypeVar
 
 from sizeup.cost import Bytes, Cost
+from sizeup.latency.work import Floats
 from sizeup.report.rows import Group
 
 UNUSED_PARAMETERS = "(unused parameters)"
 """The row of parameters that no operator reads; without it the rows would not add up."""
 
 _Key = TypeVar("_Key", bound=Hashable)
-# ops, unknown operators, macs, elementwise, params, read, written
-_Sums = list[int]
-_WIDTH = 7
+# ops, unknown operators, macs, elementwise, params, read, written, seconds
+_Sums = list[Any]
+_WIDTH = 8
 
 
 @lru_cache(maxsize=65536)
@@ -31,48 +33,52 @@ def module_at(scope: str, depth: int | None) -> str:
     return separator.join(module_path(scope)[:depth])
 
 
-def by_kind(cost: Cost, moved: Bytes) -> tuple[Group, ...]:
+def by_kind(cost: Cost, moved: Bytes, taken: Floats | None = None) -> tuple[Group, ...]:
     """One row a kind, the costliest first."""
-    sums = _summed(cost, moved, [op.kind for op in cost.graph.ops])
+    sums = _summed(cost, moved, taken, [op.kind for op in cost.graph.ops])
     rows = [_group(None, kind, numbers) for kind, numbers in sums.items()]
     rows.sort(key=lambda row: (-row.macs, -row.elementwise_ops, -row.read_bytes - row.written_bytes))
     return (*rows, *_unused(cost))
 
 
-def by_module(cost: Cost, moved: Bytes, depth: int | None) -> tuple[Group, ...]:
+def by_module(cost: Cost, moved: Bytes, depth: int | None, taken: Floats | None = None) -> tuple[Group, ...]:
     """One row a module cut at a depth, in the order of first use; every operator is in one row."""
-    sums = _summed(cost, moved, [module_at(op.scope, depth) for op in cost.graph.ops])
+    sums = _summed(cost, moved, taken, [module_at(op.scope, depth) for op in cost.graph.ops])
     return (*(_group(module, None, numbers) for module, numbers in sums.items()), *_unused(cost))
 
 
-def by_module_and_kind(cost: Cost, moved: Bytes, depth: int | None) -> tuple[Group, ...]:
+def by_module_and_kind(
+    cost: Cost, moved: Bytes, depth: int | None, taken: Floats | None = None
+) -> tuple[Group, ...]:
     """One row a kind within each module cut at a depth."""
     keys = [(module_at(op.scope, depth), op.kind) for op in cost.graph.ops]
-    sums = _summed(cost, moved, keys)
+    sums = _summed(cost, moved, taken, keys)
     return (*(_group(module, kind, numbers) for (module, kind), numbers in sums.items()), *_unused(cost))
 
 
-def module_tree(cost: Cost, moved: Bytes) -> tuple[Group, ...]:
+def module_tree(cost: Cost, moved: Bytes, taken: Floats | None = None) -> tuple[Group, ...]:
     """One row a module with all that is inside it; the first row, the model itself, is the total."""
-    leaves = _summed(cost, moved, [op.scope for op in cost.graph.ops])
-    sums: dict[str, _Sums] = {"": [0] * _WIDTH}
+    leaves = _summed(cost, moved, taken, [op.scope for op in cost.graph.ops])
+    empty = [*[0] * (_WIDTH - 1), None if taken is None else 0.0]
+    sums: dict[str, _Sums] = {"": [*empty]}
     for scope, numbers in leaves.items():
         for depth in range(len(module_path(scope)) + 1):
-            _add(sums.setdefault(module_at(scope, depth), [0] * _WIDTH), numbers)
+            _add(sums.setdefault(module_at(scope, depth), [*empty]), numbers)
     unused = _unused(cost)
     sums[""][4] += sum(row.params for row in unused)
     return (*(_group(module, None, numbers) for module, numbers in sums.items()), *unused)
 
 
-def _summed(cost: Cost, moved: Bytes, keys: Sequence[_Key]) -> dict[_Key, _Sums]:
-    """Columns added up by key as Python ints, so that no sum can overflow."""
-    columns: Iterable[tuple[int, ...]] = zip(
+def _summed(cost: Cost, moved: Bytes, taken: Floats | None, keys: Sequence[_Key]) -> dict[_Key, _Sums]:
+    """Columns added up by key as Python ints, so that no sum can overflow; seconds where known."""
+    columns: Iterable[tuple[Any, ...]] = zip(
         (~cost.known).astype(int).tolist(),
         cost.macs.tolist(),
         cost.elementwise.tolist(),
         cost.params.tolist(),
         moved.read.tolist(),
         moved.written.tolist(),
+        repeat(None, len(cost.known)) if taken is None else taken.tolist(),
         strict=True,
     )
     sums: dict[_Key, _Sums] = {}
@@ -85,9 +91,10 @@ def _summed(cost: Cost, moved: Bytes, keys: Sequence[_Key]) -> dict[_Key, _Sums]
     return sums
 
 
-def _add(sums: _Sums, numbers: Sequence[int]) -> None:
+def _add(sums: _Sums, numbers: Sequence[Any]) -> None:
     for index, number in enumerate(numbers):
-        sums[index] += number
+        if number is not None:
+            sums[index] += number
 
 
 def _group(module: str | None, kind: str | None, numbers: _Sums) -> Group:

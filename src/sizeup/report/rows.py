@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sizeup.graph import Shape
 
+NO_TARGET = "no target device was given"
 FLOPS_PER_MAC = 2
 """A multiply-accumulate is one multiplication and one addition."""
 
@@ -63,6 +64,8 @@ class OpRow:
     read_bytes: int | None
     written_bytes: int | None
     live_bytes: int  # in memory while it runs, beside the weights
+    ms: float | None  # estimated on the target; 0 where it is merged into another operator
+    bound_by: str | None
     reason: str | None
 
     @property
@@ -94,6 +97,7 @@ class Group:
     params: int
     read_bytes: int
     written_bytes: int
+    seconds: float | None = None  # estimated on the target
 
     @property
     def flops(self) -> int:

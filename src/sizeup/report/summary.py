@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, overload
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import ABSENT, Graph, Op
+from sizeup.latency import Estimate
+from sizeup.latency.work import Floats
 from sizeup.report import rollup
-from sizeup.report.rows import Group, OpRow, Port, Totals, Unknown
+from sizeup.report.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 
 if TYPE_CHECKING:
     from sizeup.memory import Overview, Usage
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
 class OpRows(Sequence[OpRow]):
     """The rows of all operators, each made when it is asked for: columns stay columns."""
 
-    def __init__(self, cost: Cost, moved: Bytes, precision: DType | None, usage: Usage) -> None:
+    def __init__(
+        self, cost: Cost, moved: Bytes, precision: DType | None, usage: Usage, latency: Estimate | None
+    ) -> None:
         self._cost = cost
+        self._taken = None if latency is None else latency.by_op()
         self._usage = usage
         self._moved = moved
         self._precision = precision
@@ -70,6 +75,8 @@ class OpRows(Sequence[OpRow]):
             quantity(self._moved.read),
             quantity(self._moved.written),
             int(self._usage.live_bytes[index]),
+            None if self._taken is None else 1e3 * float(self._taken[0][index]),
+            None if self._taken is None else self._taken[1][index],
             cost.reasons.get(index),
         )
 
@@ -95,6 +102,8 @@ class Report:
     cost: Cost
     precision: DType | None = None
     sha256: str | None = None
+    latency: Estimate | None = None
+    no_latency: str = NO_TARGET  # why, where there is no estimate
     moved: Bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -170,23 +179,28 @@ class Report:
     @cached_property
     def ops(self) -> OpRows:
         """One row an operator, in the order in which they run."""
-        return OpRows(self.cost, self.moved, self.precision, self.memory.usage)
+        return OpRows(self.cost, self.moved, self.precision, self.memory.usage, self.latency)
+
+    @cached_property
+    def op_seconds(self) -> Floats | None:
+        """The estimated time of every operator; one that is merged into another has none of its own."""
+        return None if self.latency is None else self.latency.by_op()[0]
 
     def by_kind(self) -> tuple[Group, ...]:
         """One row a kind of operator, the costliest first; the rows add up to the totals."""
-        return rollup.by_kind(self.cost, self.moved)
+        return rollup.by_kind(self.cost, self.moved, self.op_seconds)
 
     def by_module(self, depth: int | None = None) -> tuple[Group, ...]:
         """One row a module, cut at `depth` names; the rows add up to the totals."""
-        return rollup.by_module(self.cost, self.moved, depth)
+        return rollup.by_module(self.cost, self.moved, depth, self.op_seconds)
 
     def by_module_and_kind(self, depth: int | None = None) -> tuple[Group, ...]:
         """One row a kind of operator within each module; the rows add up to the totals."""
-        return rollup.by_module_and_kind(self.cost, self.moved, depth)
+        return rollup.by_module_and_kind(self.cost, self.moved, depth, self.op_seconds)
 
     def module_tree(self) -> tuple[Group, ...]:
         """One row a module with all that is inside it, outer modules before inner ones."""
-        return rollup.module_tree(self.cost, self.moved)
+        return rollup.module_tree(self.cost, self.moved, self.op_seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, schema_version 1."""
@@ -229,9 +243,19 @@ def _ports(graph: Graph, identities: tuple[int, ...]) -> tuple[Port, ...]:
 
 
 def report_of(
-    graph: Graph, cost: Cost, precision: DType | None = None, *, sha256: str | None = None
+    graph: Graph,
+    cost: Cost,
+    precision: DType | None = None,
+    *,
+    sha256: str | None = None,
+    latency: Estimate | str | None = None,
 ) -> Report:
-    """The report on a graph that was counted, its bytes taken at the given precision."""
+    """The report on a graph that was counted, its bytes taken at the given precision.
+
+    `latency` is an estimate, or the reason why there is none.
+    """
     if cost.graph is not graph:
         raise ValueError("the cost was counted on another graph")
-    return Report(cost, precision, sha256)
+    if isinstance(latency, str):
+        return Report(cost, precision, sha256, no_latency=latency)
+    return Report(cost, precision, sha256, latency)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.report.rows import Port
+from sizeup.report import timing
+from sizeup.report.rows import NO_TARGET, Port
 from sizeup.report.view import Entry, View
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ def headline(report: Report) -> list[tuple[str, str]]:
         ("parameters", f"{amount(totals.params)} in {weights}"),
         ("traffic", f"{read} read, {written} written in one pass{', incomplete' if report.unknown else ''}"),
     ]
-    return lines + _memory(report)
+    lines += _memory(report)
+    if report.latency is not None:
+        lines += timing.lines(report.latency)
+    elif report.no_latency != NO_TARGET:
+        lines.append(("latency", f"unknown: {report.no_latency}"))
+    return lines
 
 
 _MOST_HELD = 3
@@ -236,9 +242,14 @@ def columns_of(shown: View) -> list[Column]:
         Column("elementwise", lambda entry: _counted(entry, entry.elementwise_ops, units.count), 3),
         Column("read", lambda entry: _counted(entry, entry.read_bytes, units.size), 2),
         Column("written", lambda entry: _counted(entry, entry.written_bytes, units.size), 2),
+        Column("time", lambda entry: NOTHING if not entry.seconds else units.duration(entry.seconds)),
+        Column("bound by", lambda entry: entry.bound_by, 4, right=False),
         Column("FLOP/B", lambda entry: f"{entry.intensity:,.1f}" if entry.intensity else NOTHING, 4),
     ]
-    return [column for column in (*first, *numbers) if whole or column.title not in ("share", "FLOP/B")]
+    left_out = set() if whole else {"share", "FLOP/B"}
+    left_out |= {"time"} if shown.total.seconds is None else set()
+    left_out |= {"bound by"} if shown.total.seconds is None or shown.by != "op" else set()
+    return [column for column in (*first, *numbers) if column.title not in left_out]
 
 
 def _number(value: int, write: Callable[[float], str]) -> str:

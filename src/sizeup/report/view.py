@@ -45,6 +45,8 @@ class Entry:
     elementwise_ops: int | None
     read_bytes: int | None
     written_bytes: int | None
+    seconds: float | None = None
+    bound_by: str = ""
 
     @property
     def intensity(self) -> float | None:
@@ -86,7 +88,8 @@ def view_of(report: Report, indices: Iterable[int]) -> View:
     """Some operators and their own total."""
     entries = tuple(_of_op(report.ops[index]) for index in indices)
     sums = [sum(getattr(each, name) or 0 for each in entries) for name in _SUMMED]
-    return View("op", None, entries, None, _entry("total", *sums))
+    seconds = None if report.latency is None else sum(each.seconds or 0.0 for each in entries)
+    return View("op", None, entries, None, _entry("total", *sums, seconds))
 
 
 def usual_depth(report: Report) -> int:
@@ -125,15 +128,18 @@ def _chosen_ops(report: Report, top: int | None) -> list[int]:
     count = len(report.graph.ops)
     if top is None or top >= count:
         return list(range(count))
-    cost, moved = report.cost, report.moved
-    order = np.lexsort((-(moved.read + moved.written), -cost.elementwise, -cost.macs))
+    cost, moved, taken = report.cost, report.moved, report.op_seconds
+    by_work = (-(moved.read + moved.written), -cost.elementwise, -cost.macs)
+    order = np.lexsort(by_work if taken is None else (*by_work, -taken))
     return [int(index) for index in order[:top]]
 
 
 def _chosen_groups(groups: Sequence[Group], top: int | None) -> Sequence[Group]:
     if top is None or top >= len(groups):
         return groups
-    return sorted(groups, key=lambda row: (-row.macs, -row.elementwise_ops, -row.params))[:top]
+    return sorted(
+        groups, key=lambda row: (-(row.seconds or 0.0), -row.macs, -row.elementwise_ops, -row.params)
+    )[:top]
 
 
 def _of_op(row: OpRow) -> Entry:
@@ -151,6 +157,8 @@ def _of_op(row: OpRow) -> Entry:
         row.elementwise_ops,
         row.read_bytes,
         row.written_bytes,
+        None if row.ms is None else row.ms / 1e3,
+        row.bound_by or "",
     )
 
 
@@ -175,6 +183,7 @@ def _of_group(row: Group) -> Entry:
         quantity(row.elementwise_ops),
         quantity(row.read_bytes),
         quantity(row.written_bytes),
+        row.seconds,
     )
 
 
@@ -193,6 +202,7 @@ def _total(report: Report) -> Entry:
         totals.elementwise_ops,
         totals.read_bytes,
         totals.written_bytes,
+        None if report.latency is None else report.latency.seconds,
     )
 
 
@@ -201,6 +211,6 @@ def _rest(entries: Iterable[Entry], total: Entry) -> Entry | None:
     left = [getattr(total, name) - sum(getattr(each, name) or 0 for each in entries) for name in _SUMMED]
     if not any(left):
         return None
-    return _entry(
-        f"({left[0]:,} more operator{'s' * (left[0] != 1)})" if left[0] else UNUSED_PARAMETERS, *left
-    )
+    seconds = total.seconds if total.seconds is None else total.seconds - sum(e.seconds or 0 for e in entries)
+    label = f"({left[0]:,} more operator{'s' * (left[0] != 1)})" if left[0] else UNUSED_PARAMETERS
+    return _entry(label, *left, seconds)

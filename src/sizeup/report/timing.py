@@ -1,0 +1,74 @@
+"""The words and the data of an estimate: how long, how sure, on what basis, and what the device does then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sizeup import units
+from sizeup.latency import Estimate, Hardware, Spent, energy, hardware_of
+
+
+def lines(found: Estimate) -> Iterator[tuple[str, str]]:
+    """Labels and texts: the time first, then its basis, the rates that it means, and energy."""
+    where = "" if found.target is None else f" on {found.target.name}"
+    yield "latency", f"{spoken(found)}{where}"
+    yield "basis", f"{found.basis}: {found.origin}"
+    attained = hardware_of(found)
+    if attained is not None:
+        yield "attained", _attained(attained)
+    spent = energy(found)
+    if spent is not None:
+        yield "energy", _energy(spent)
+    yield from (("but", note) for note in found.notes)
+
+
+def spoken(found: Estimate) -> str:
+    """The time and its range: `12.3 ms (11 to 14.2 ms in nine of ten)`."""
+    text = units.duration(found.seconds)
+    if found.low is None:
+        return f"at least {text}" if found.basis == "roofline" else text
+    if found.high is None:
+        return f"at least {units.duration(found.low)}, {text} expected"
+    return f"{text} ({units.duration(found.low)} to {units.duration(found.high)} in nine of ten)"
+
+
+def _attained(found: Hardware) -> str:
+    parts = [f"{units.count(found.macs_per_second)}MAC/s".replace("  ", " ")] if found.macs else []
+    if parts and found.compute_share is not None:
+        parts[-1] += f" ({100 * found.compute_share:.0f} % of the peak)"
+    parts.append(f"{units.size(found.bytes_per_second)}/s")
+    if found.bandwidth_share is not None:
+        parts[-1] += f" ({100 * found.bandwidth_share:.0f} % of the bandwidth)"
+    if found.overhead_share is not None:
+        parts.append(f"{100 * found.overhead_share:.0f} % of the time is overhead")
+    return ", ".join(parts)
+
+
+def _energy(spent: Spent) -> str:
+    text = f"{'at most ' if spent.at_most else ''}{units.joules(spent.joules)}"
+    if spent.low is not None and spent.high is not None:
+        text += f" ({units.joules(spent.low)} to {units.joules(spent.high)})"
+    return f"{text}, from {'the' if spent.basis.endswith('power') else 'picojoules'} {spent.basis}"
+
+
+def to_dict(found: Estimate) -> dict[str, Any]:
+    """The estimate as plain data."""
+    return {
+        "target": None if found.target is None else found.target.name,
+        "ms": found.ms,
+        "low_ms": found.low_ms,
+        "high_ms": found.high_ms,
+        "level": found.level,
+        "basis": found.basis,
+        "origin": found.origin,
+        "run_ms": 1e3 * found.run_seconds,
+        "kernels": int(found.work.count.sum()),
+        "notes": list(found.notes),
+        "attained": _plain(hardware_of(found)),
+        "energy": _plain(energy(found)),
+    }
+
+
+def _plain(found: Hardware | Spent | None) -> dict[str, Any] | None:
+    return None if found is None else {name: getattr(found, name) for name in type(found).__slots__}

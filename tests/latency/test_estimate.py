@@ -1,0 +1,329 @@
+"""One answer from three estimators: by hand from a target whose every number is known."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped,unused-ignore] # its types are a package of their own
+import pytest
+from rich.console import Console
+
+import sizeup
+from sizeup.cost import count
+from sizeup.dtypes import dtype
+from sizeup.errors import SizeupError, TargetError
+from sizeup.graph import Constant, Graph, GraphBuilder
+from sizeup.latency import energy, estimate, hardware, hardware_of
+from sizeup.report.console import render
+from sizeup.targets import target
+
+FLOAT = dtype("float32")
+SHAPE = (1, 8, 4, 4)  # 128 numbers, 512 bytes
+MACS = 8 * 128
+SCHEMA: dict[str, Any] = json.loads((files("sizeup.report") / "schema.json").read_text())
+
+TARGETS = """
+[sources]
+bench = "measured: by hand"
+
+[[runtime]]
+name = "plain"
+title = "Plain"
+units = ["cpu"]
+dtypes = ["fp32", "int8"]
+fuses = ["activation"]
+source = "bench"
+
+[[runtime]]
+name = "started"
+title = "With launches"
+units = ["cpu"]
+dtypes = ["fp32"]
+overhead = "1 us"
+source = "bench"
+
+[[device]]
+name = "slate"
+title = "Slate"
+kind = "npu"
+maker = "Nobody"
+source = "bench"
+runtimes = ["plain", "started"]
+units = [{ name = "unit", peak = { fp32 = "2 MFLOPS", int8 = "8 MOPS" } }]
+memories = [{ name = "RAM", role = "ram", size = "1 MiB", bandwidth = "1 MB/s" }]
+power = { typical = "2 W", source = "bench" }
+
+[[device]]
+name = "silent"
+title = "Silent"
+kind = "npu"
+maker = "Nobody"
+source = "bench"
+runtimes = ["plain"]
+units = [{ name = "unit" }]
+
+[[device]]
+name = "board"
+title = "Board"
+kind = "phone"
+maker = "Nobody"
+source = "bench"
+runtimes = ["plain"]
+units = [{ name = "unit", peak = { fp32 = "2 MFLOPS" } }]
+
+[[reach]]
+name = "npu"
+times = 3.0
+low = 2.0
+high = 5.0
+measurements = 40
+devices = 4
+source = "bench"
+"""
+
+FIT = """
+[[fit]]
+name = "slate/plain"
+precisions = ["fp32"]
+measurements = 25
+error = 0.08
+held_out = "network"
+version = "1.2"
+threads = 2
+source = "measured: by hand"
+[fit.band]
+low = -0.1
+high = 0.2
+unseen = 1.0
+[fit.rates]
+run = 1e-3
+pooled = { mac = 1e-6, byte = 1e-7, launch = 1e-5 }
+[fit.rates.classes]
+conv_1x1 = { mac = 2e-6, byte = 0.0, launch = 3e-5 }
+"""
+
+
+@pytest.fixture
+def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "targets"
+    folder.mkdir()
+    (folder / "slate.toml").write_text(TARGETS, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def fitted(described: Path) -> Path:
+    # A folder of its own: what lies in a place is read once.
+    folder = described.parent / "fits"
+    folder.mkdir()
+    (folder / "slate.toml").write_text(TARGETS + FIT, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def measured(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIZEUP_TARGETS", str(fitted))
+
+
+def chain(*, unknown: bool = False) -> Graph:
+    """A convolution of 8 to 8 channels, its ReLU, and the sum of its result with the input."""
+    made = GraphBuilder("by hand")
+    x = made.input("x", SHAPE, FLOAT)
+    w = made.tensor("w", (8, 8, 1, 1), FLOAT, Constant("parameter"))
+    a, b, c, d = (made.tensor(name, SHAPE, FLOAT) for name in "abcd")
+    made.op("conv", [x, w], [a], {"out_channels": 8, "kernel": (1, 1)})
+    made.op("relu", [a], [b])
+    made.op("add", [b, x], [c])
+    if unknown:
+        made.op("riddle", [c], [d])
+    made.outputs.append(d if unknown else c)
+    return made.freeze()
+
+
+CONV_BYTES, ADD_BYTES = 512 + 512 + 256, 3 * 512
+
+
+@pytest.mark.usefixtures("described")
+def test_a_data_sheet_times_what_such_devices_took() -> None:
+    found = estimate(count(chain()), target("slate"))
+    # 1 MMAC/s against 1 MB/s: 1,024 MACs take less than 1,280 bytes.
+    fastest = CONV_BYTES * 1e-6 + ADD_BYTES * 1e-6
+    assert found.basis == "roofline"
+    assert (found.seconds, found.low, found.high) == pytest.approx((3 * fastest, 2 * fastest, 5 * fastest))
+    assert "40 networks on 4 such devices" in found.origin
+    seconds, bounds = found.by_op()
+    assert seconds.tolist() == pytest.approx([3e-6 * CONV_BYTES, 0, 3e-6 * ADD_BYTES])
+    assert bounds == ("traffic", None, "traffic")
+
+
+@pytest.mark.usefixtures("described")
+def test_a_kernel_starts_before_it_works_and_nothing_is_merged_where_that_is_not_known() -> None:
+    found = estimate(count(chain()), target("slate/started"))
+    assert found.kernels.launch.tolist() == pytest.approx([3e-6] * 3)
+    assert any("merges is not known" in note for note in found.notes)
+    attained = hardware_of(found)
+    assert attained is not None
+    assert attained.overhead_share == pytest.approx(3 * 3e-6 / found.seconds)
+
+
+@pytest.mark.usefixtures("described")
+def test_a_device_without_any_rate_cannot_be_estimated() -> None:
+    with pytest.raises(TargetError, match="neither its arithmetic nor its memory"):
+        estimate(count(chain()), target("silent"))
+    report = sizeup.analyze(chain(), target="silent")
+    assert report.latency is None
+    assert "neither its arithmetic" in report.to_dict()["latency"]["unavailable"]
+
+
+@pytest.mark.usefixtures("described")
+def test_without_measurements_of_its_kind_it_is_the_least_and_has_no_range() -> None:
+    found = estimate(count(chain()), target("board"))
+    assert found.seconds == pytest.approx(MACS * 1e-6)
+    assert (found.low, found.high) == (None, None)
+    assert {"bandwidth", "least"} <= {word for note in found.notes for word in note.split()}
+    assert hardware_of(found) is None
+    assert energy(found) is None
+
+
+@pytest.mark.usefixtures("measured")
+def test_measurements_go_before_the_data_sheet() -> None:
+    found = estimate(count(chain()), target("slate/plain"))
+    conv, add = MACS * 2e-6 + 3e-5, ADD_BYTES * 1e-7 + 1e-5
+    seconds = conv + add + 1e-3
+    share = add / (conv + add)
+    assert found.basis == "calibrated"
+    assert found.seconds == pytest.approx(seconds)
+    assert found.low == pytest.approx(seconds * math.exp(-0.1 - share))
+    assert found.high == pytest.approx(seconds * math.exp(0.2 + share))
+    assert "25 measurements in version 1.2, 2 threads; 8.0 % off" in found.origin
+    assert any("elementwise" in note for note in found.notes)
+    assert found.by_op()[0].tolist() == pytest.approx([conv, 0, add])
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_fit_speaks_for_its_number_types_alone() -> None:
+    cost = count(chain())
+    found = sizeup.estimate(cost, "slate/plain", precision="int8")
+    assert found.basis == "roofline"
+    assert any("measured at fp32 only" in note for note in found.notes)
+    # 4 MMAC/s at int8, a quarter of the bytes; the bias-free filter too.
+    assert found.seconds == pytest.approx(3 * 1e-6 * (CONV_BYTES + ADD_BYTES) / 4)
+    with pytest.raises(TargetError, match="only fp32 was measured"):
+        sizeup.estimate(cost, "slate/plain", precision="int8", basis="calibrated")
+    with pytest.raises(TargetError, match="nothing was measured"):
+        sizeup.estimate(cost, "slate/started", basis="calibrated")
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_basis_may_be_asked_for() -> None:
+    assert sizeup.estimate(chain(), "slate/plain", basis="roofline").basis == "roofline"
+    with pytest.raises(SizeupError, match="no basis is called 'hope'"):
+        sizeup.estimate(chain(), "slate/plain", basis="hope")  # type: ignore[arg-type]
+    with pytest.raises(TargetError, match="needs a target"):
+        sizeup.estimate(chain())
+
+
+@pytest.mark.usefixtures("described")
+def test_a_runtime_without_such_kernels_is_not_estimated() -> None:
+    with pytest.raises(TargetError, match="plain has no kernels for fp16; it has fp32, int8"):
+        sizeup.estimate(chain(), "slate/plain", precision="fp16")
+
+
+@pytest.mark.usefixtures("described")
+def test_what_is_not_known_leaves_the_upper_end_open() -> None:
+    found = sizeup.estimate(chain(unknown=True), "slate")
+    assert found.low is not None
+    assert found.high is None
+    assert any("1 operators that are not known" in note for note in found.notes)
+
+
+def test_coefficients_need_no_target(tmp_path: Path) -> None:
+    found = sizeup.estimate(chain(), basis="coefficients", precision="int8")
+    assert found.ms == pytest.approx(28.0 * MACS / 2e6)
+    assert (found.low, found.high) == (None, None)
+    path = tmp_path / "table.toml"
+    path.write_text("conv = { int8 = 7.0 }\n", "utf-8")
+    for table in (path, str(path), {"conv": {"int8": 7.0}}):
+        assert sizeup.estimate(chain(), coefficients=table, precision="int8").ms == pytest.approx(
+            7.0 * MACS / 2e6
+        )
+
+
+@pytest.mark.usefixtures("described")
+def test_rates_that_are_attained() -> None:
+    found = estimate(count(chain()), target("slate"))
+    attained = hardware_of(found)
+    assert attained is not None
+    assert attained.macs == MACS
+    assert attained.bytes == CONV_BYTES + ADD_BYTES
+    assert attained.bandwidth_share == pytest.approx(1 / 3)
+    assert attained.compute_share == pytest.approx(MACS * 1e-6 / found.seconds)
+    assert attained.overhead_share is None
+    twice = hardware(found.work, 2.0, found.target, 0.5)
+    assert (twice.macs_per_second, twice.overhead_share) == (MACS / 2, 0.25)
+
+
+@pytest.mark.usefixtures("described")
+def test_energy_is_power_times_time() -> None:
+    found = estimate(count(chain()), target("slate"))
+    spent = energy(found)
+    assert spent is not None
+    assert (spent.joules, spent.low, spent.high) == pytest.approx(
+        (2 * found.seconds, 2 * found.low, 2 * found.high)  # type: ignore[operator]
+    )
+    assert (spent.basis, spent.at_most) == ("typical power", False)
+
+
+def test_energy_by_mac_and_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TARGETS.replace(
+        'power = { typical = "2 W", source = "bench" }',
+        'energy = { pj_per_mac = { fp32 = 4.0 }, pj_per_byte = { RAM = 10.0 }, source = "bench" }',
+    )
+    (tmp_path / "own.toml").write_text(text, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
+    spent = energy(estimate(count(chain()), target("slate")))
+    assert spent is not None
+    assert spent.joules == pytest.approx((4 * MACS + 10 * (CONV_BYTES + ADD_BYTES)) * 1e-12)
+    assert spent.basis == "per MAC and byte"
+
+
+@pytest.mark.usefixtures("measured")
+def test_the_report_tells_the_time_everywhere() -> None:
+    report = sizeup.analyze(chain(), target="slate/plain")
+    assert report.latency is not None
+    data: dict[str, Any] = json.loads(json.dumps(report.to_dict()))
+    jsonschema.validate(data, SCHEMA)
+    assert data["latency"]["ms"] == pytest.approx(report.latency.ms)
+    assert data["latency"]["target"] == "slate/plain"
+    assert data["latency"]["kernels"] == 2
+    assert data["latency"]["energy"]["joules"] == pytest.approx(2 * report.latency.seconds)
+    assert [op["bound_by"] for op in data["ops"]] == ["compute", None, "traffic"]
+    whole = sum(op["ms"] for op in data["ops"]) + data["latency"]["run_ms"]
+    assert whole == pytest.approx(report.latency.ms)
+    assert sum(row.seconds or 0 for row in report.by_kind()) == pytest.approx(report.latency.seconds - 1e-3)
+    assert report.module_tree()[0].seconds == pytest.approx(report.latency.seconds - 1e-3)
+    assert "calibrated" in repr(report)
+    assert "in nine of ten" in report._repr_html_()
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_terminal_says_how_long_how_sure_and_why() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    render(sizeup.analyze(chain(), target="slate/plain"), console)
+    out = console.file.getvalue()  # type: ignore[attr-defined]
+    for words in ("latency", "in nine of ten", "calibrated: fitted to 25", "attained", "energy", "time"):
+        assert words in out
+
+
+def test_without_a_target_there_is_no_time() -> None:
+    report = sizeup.analyze(chain())
+    data = report.to_dict()
+    assert data["latency"] == {"unavailable": "no target device was given"}
+    assert data["ops"][0]["ms"] is None
+    assert report.by_kind()[0].seconds is None
