@@ -221,6 +221,7 @@ def measure(
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     runtime: str | None = None,
+    device: str | None = None,
     threads: int = 1,
     seconds: float = 3.0,
     profile: bool = True,
@@ -230,16 +231,19 @@ def measure(
 
     The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
     the format. Random inputs, random weights where code is named without any. `profile` asks the runtime for
-    the times of its kernels. Raises RunFailed where it does not run the model.
+    the times of its kernels. `device` says what this machine is, so that shares of its rates can be told.
+    Raises RunFailed where it does not run the model.
     """
-    from sizeup import runtimes
+    from sizeup import runtimes, targets
     from sizeup.report.measured import Measured
 
+    here = None if device is None else targets.device(device)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
     given = runtimes.Given(source, inputs, kwargs, bind)
     timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
-    return Measured(graph.name or "model", graph.format, timing, cost.count(graph))
+    target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
+    return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target)
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:
