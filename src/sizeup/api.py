@@ -15,6 +15,7 @@ from sizeup.cost import Cost
 from sizeup.errors import Incomplete, RuleError, SizeupError, TargetError
 from sizeup.formats import Inputs
 from sizeup.graph import Graph
+from sizeup.precision import Wish, as_wished, is_mapping
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
@@ -63,7 +64,7 @@ def analyze(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
     target: str | Target | None = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
@@ -71,11 +72,13 @@ def analyze(
 ) -> Report:
     """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns.
 
-    With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives it, or says why not.
+    A precision may differ by layer: a mapping such as {"features.*": "int8", "classifier": "fp32"}, or a
+    .json file with one. With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives
+    it, or says why not.
     """
-    asked = None if precision is None else dtypes.precision(precision)
+    _check_precision(precision)
     named = _target(target)
-    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
     counted = cost.count(graph)
     latency: Estimate | str | None = None
     if named is not None or basis is not None or coefficients is not None:
@@ -96,7 +99,7 @@ def estimate(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
 ) -> Estimate:
@@ -106,10 +109,20 @@ def estimate(
     `coefficients`, a table of milliseconds for two million MACs (a file, or plain data). Raises TargetError
     where nothing is known that an estimate could rest on.
     """
-    asked = None if precision is None else dtypes.precision(precision)
+    _check_precision(precision)
     named = _target(target)
-    counted = source if isinstance(source, Cost) else count(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    return _estimated(counted, named, asked, basis, coefficients)
+    if isinstance(source, Cost) and not is_mapping(precision):
+        asked = None if precision is None else dtypes.precision(str(precision))
+        return _estimated(source, named, asked, basis, coefficients)
+    read = source.graph if isinstance(source, Cost) else load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    graph, asked = as_wished(read, precision)
+    return _estimated(cost.count(graph), named, asked, basis, coefficients)
+
+
+def _check_precision(wish: Wish) -> None:
+    """Refuse a precision that does not exist before the model is read."""
+    if wish is not None and not is_mapping(wish):
+        dtypes.precision(str(wish))
 
 
 def _target(target: str | Target | None) -> Target | None:
@@ -142,7 +155,7 @@ def explain(
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
 ) -> Explanation:
     """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators."""
     report = source if isinstance(source, Report) else None
@@ -157,7 +170,7 @@ def plan(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
     reorder: bool = True,
     alignment: int = 1,
     time_limit: float = 10.0,
@@ -172,8 +185,9 @@ def plan(
 
     if not 1 <= alignment <= 1 << 30:
         raise SizeupError(f"an alignment of {alignment} makes no sense; 1 leaves every byte free to be used")
-    asked = None if precision is None else dtypes.precision(precision)
-    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    _check_precision(precision)
+    given = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    graph, asked = as_wished(given, precision)
     placement = memory.best_placement(
         graph,
         reorder=reorder,
@@ -182,7 +196,7 @@ def plan(
         time_limit=time_limit,
         progress=progress,
     )
-    shipped = memory.as_shipped(graph) if asked is None else None
+    shipped = memory.as_shipped(graph) if precision is None else None
     return Plan(graph, placement, asked, alignment, shipped)
 
 
