@@ -94,7 +94,7 @@ def test_the_time_of_a_network_does_not_move_its_own_estimate(folder: Path) -> N
 
 
 def test_a_card_that_is_held_out_is_estimated_without_its_operators(folder: Path) -> None:
-    seen, unseen = rates_of(folder, "Tesla T4"), rates_of(folder, "Tesla T4", own=False)
+    seen, unseen = rates_of(folder, "Tesla T4"), rates_of(folder, "Tesla T4", splits=())
     assert seen.classes["linear"] != unseen.classes["linear"]
     sheet = sheets(folder)
     # The P4 is the one other card that lives on its slot: the T4 is as far below its own peak.
@@ -118,3 +118,17 @@ def test_fits_of_cards_estimate_operators_whose_shapes_they_never_saw(folder: Pa
         off = np.log(table.numbers("latency_ms") / 1e3 / seconds(fitted.rates, work(table)))
         inside = (off >= fitted.band.low) & (off <= fitted.band.high)
         assert 0.85 < inside.mean() < 0.95
+
+
+def test_a_card_is_fitted_to_its_operators_and_as_fast_as_its_networks(folder: Path) -> None:
+    found = gpu_networks.fits(folder)
+    kernels, times, _, devices = measured(folder)
+    assert set(found) == set(devices.tolist())
+    for device, fitted in found.items():
+        here = np.flatnonzero(devices == device)
+        assert rates_from(fitted.rates.to_dict()) == fitted.rates
+        assert fitted.networks == len(here)
+        ratio = seconds(fitted.rates, kernels.of(here)) / times[here]
+        # Neither fast nor slow on the whole, and seen networks are no further off than unseen ones.
+        assert abs(np.log(ratio).mean()) < 0.1
+        assert 100 * np.abs(ratio - 1).mean() < fitted.error + 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import sizeup
-from latency.truth.gpu_operators import rates_of
+from latency.truth.gpu_operators import TRAIN, Fitted, rates_of
 from latency.truth.judge import Outcome, plain_sum, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
-from sizeup.latency import seconds, stack, work_of
+from sizeup.latency import Band, Rate, Rates, band, seconds, stack, work_of
 from sizeup.latency.transfer import Effect, from_effects
 from sizeup.latency.work import Floats, Work
 
@@ -171,13 +172,13 @@ def measured(folder: Path) -> Measured:
 
 
 @cache
-def from_operators(folder: Path, own: bool = True) -> Floats:
-    """Seconds of every case from operators alone: those timed on its card, or on none but other cards."""
+def from_operators(folder: Path, splits: tuple[str, ...] = TRAIN) -> Floats:
+    """Seconds of every case from operators alone: those timed on its card in these splits, then others."""
     work, _, _, devices = measured(folder)
     found = np.zeros(work.networks)
     for device in np.unique(devices).tolist():
         here = np.flatnonzero(devices == device)
-        found[here] = seconds(rates_of(folder, device, own), work.of(here))
+        found[here] = seconds(rates_of(folder, device, splits), work.of(here))
     return found
 
 
@@ -193,17 +194,17 @@ def corrected(estimated: Floats, times: Floats, networks: Words, devices: Words)
     return found
 
 
-def operators_alone(folder: Path, own: bool = True) -> Outcome:
+def operators_alone(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
     """No whole network is known; the interval is that of the other cards' errors."""
     found = measured(folder)
-    name = "NeuSight, operators alone" if own else "NeuSight, card held out"
-    return with_others(name, from_operators(folder, own), found.seconds, every(found.devices), alike=True)
+    name = "NeuSight, operators alone" if splits else "NeuSight, card held out"
+    return with_others(name, from_operators(folder, splits), found.seconds, every(found.devices), alike=True)
 
 
-def network_held_out(folder: Path) -> Outcome:
+def network_held_out(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
     """Operators, and what other networks took on the same card."""
     work, times, networks, devices = measured(folder)
-    estimated = corrected(from_operators(folder), times, networks, devices)
+    estimated = corrected(from_operators(folder, splits), times, networks, devices)
     stated = with_others("NeuSight, network held out", estimated, times, every(networks), alike=True)
     baseline = np.zeros(len(times))
     for name, device in {*zip(networks.tolist(), devices.tolist(), strict=True)}:
@@ -211,3 +212,36 @@ def network_held_out(folder: Path) -> Outcome:
         seen, unseen = np.flatnonzero(there & (networks != name)), np.flatnonzero(there & (networks == name))
         baseline[unseen] = plain_sum(work, times, seen, unseen)
     return Outcome(stated.name, estimated, times, stated.low, stated.high, baseline)
+
+
+def fits(folder: Path) -> dict[str, Fitted]:
+    """Every card on which whole networks ran: the rates of its operators, made as fast as its networks were.
+
+    The error is that of its networks, each held out in turn. The band is that of all cards, which have too
+    few networks each for one of their own, or wider where the card's own are further off.
+    """
+    _, times, networks, devices = measured(folder)
+    splits = (*TRAIN, "test")
+    off = network_held_out(folder, splits).estimated
+    shared = band(off, times, every(networks))
+    known = Effect(devices, 1.0)
+    slower = np.exp(from_effects([known], np.log(times / from_operators(folder, splits)), [known]))
+    found = {}
+    for device in np.unique(devices).tolist():
+        here = devices == device
+        own = band(off[here], times[here])
+        stated = Band(min(shared.low, own.low), max(shared.high, own.high))
+        error = float(100 * np.abs(off[here] / times[here] - 1).mean())
+        rates = _scaled(rates_of(folder, device, splits), float(slower[here][0]))
+        found[device] = Fitted(rates, stated, error, int(here.sum()))
+    return found
+
+
+def _scaled(rates: Rates, times: float) -> Rates:
+    """The same card, so many times slower."""
+
+    def slower(rate: Rate) -> Rate:
+        return Rate(rate.mac * times, rate.byte * times, rate.launch * times)
+
+    classes = {name: slower(rate) for name, rate in rates.classes.items()}
+    return replace(rates, pooled=slower(rates.pooled), classes=classes, run=rates.run * times)

@@ -17,6 +17,7 @@ from sizeup import targets
 from sizeup.latency import Band, Form, Rate, Rates, band, fit, from_columns, held_out
 from sizeup.latency.work import Codes, Flags, Floats, Work
 
+TRAIN = ("train",)  # what NeuSight's own predictor was trained on
 _POWER = 4.0
 _TILE = 64 * 64  # results of a product that one multiprocessor computes at once
 _WIDTH = 4  # bytes of a float32
@@ -124,22 +125,24 @@ def _watts(name: str) -> float:
 
 
 @cache
-def timed_rates(folder: Path, device: str) -> Rates | None:
-    """Rates of the classes that were timed on this card, from NeuSight's training split alone."""
-    table = timed_on(folder, device, ["train"])
-    form = sheets(folder)[device].form
-    return fit(work(table), table.numbers("latency_ms") / 1e3, form) if len(table) else None
+def timed_rates(folder: Path, device: str, splits: tuple[str, ...]) -> Rates | None:
+    """Rates of the classes that were timed on this card, from the first of these splits that has any."""
+    for split in splits:
+        table = timed_on(folder, device, [split])
+        if len(table):
+            return fit(work(table), table.numbers("latency_ms") / 1e3, sheets(folder)[device].form)
+    return None
 
 
-def rates_of(folder: Path, device: str, own: bool = True) -> Rates:
-    """What a card makes of every class: as timed on it where that was done (and is to be known), and as
-    other cards make of it, by the ratio of their data sheets."""
-    known = {each: timed_rates(folder, each) for each in sheets(folder) if each != device}
+def rates_of(folder: Path, device: str, splits: tuple[str, ...] = TRAIN) -> Rates:
+    """What a card makes of every class: as timed on it in these splits of NeuSight's, and of the classes
+    that were not, as other cards make of it in its training split, by the ratio of their data sheets."""
+    known = {each: timed_rates(folder, each, TRAIN) for each in sheets(folder) if each != device}
     others = {each: rates for each, rates in known.items() if rates is not None and "linear" in rates.classes}
     sheet = sheets(folder)
     alike = {each: r for each, r in others.items() if _on_slot(sheet[each]) == _on_slot(sheet[device])}
     classes = {name: _by_sheet(name, alike, sheet, sheet[device]) for name in set(_CLASSES.values())}
-    found = timed_rates(folder, device) if own else None
+    found = timed_rates(folder, device, splits)
     classes |= {} if found is None else found.classes
     run = 0.0 if found is None else found.run
     # What no table has (copies, look-ups, comparisons) moves bytes as elementwise kernels do.

@@ -118,5 +118,5 @@ CASES = [
             ("error", "11.6 %: on AMD's cards, a third of the cases, no product was timed; 8.0 % on others"),
         ),
     ),
-    Case("NeuSight GPUs, card held out", partial(gpu_networks.operators_alone, own=False), tested=False),
+    Case("NeuSight GPUs, card held out", partial(gpu_networks.operators_alone, splits=()), tested=False),
 ]
