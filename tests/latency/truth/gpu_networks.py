@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import sizeup
-from latency.truth.gpu_operators import TRAIN, Fitted, rates_of
+from latency.truth.gpu_operators import PRODUCTS, TRAIN, Fitted, rates_of
 from latency.truth.judge import Outcome, plain_sum, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
-from sizeup.latency import Band, Rate, Rates, band, seconds, stack, work_of
+from sizeup.latency import Band, Rate, Rates, band, kernels, seconds, stack, work_of
 from sizeup.latency.transfer import Effect, from_effects
 from sizeup.latency.work import Floats, Work
 
@@ -171,26 +171,51 @@ def measured(folder: Path) -> Measured:
     return Measured(work, times, names, np.char.replace(table.words("device"), "_", " "))
 
 
+class Parts(NamedTuple):
+    """Seconds of every case: in products, and in all that moves bytes alone."""
+
+    products: Floats
+    rest: Floats
+
+    @property
+    def total(self) -> Floats:
+        """Seconds of a pass."""
+        return self.products + self.rest
+
+
 @cache
-def from_operators(folder: Path, splits: tuple[str, ...] = TRAIN) -> Floats:
-    """Seconds of every case from operators alone: those timed on its card in these splits, then others."""
+def from_operators(folder: Path, splits: tuple[str, ...] = TRAIN) -> Parts:
+    """Every case from operators alone: those timed on its card in these splits, then those on others."""
     work, _, _, devices = measured(folder)
-    found = np.zeros(work.networks)
+    found = Parts(np.zeros(work.networks), np.zeros(work.networks))
     for device in np.unique(devices).tolist():
         here = np.flatnonzero(devices == device)
-        found[here] = seconds(rates_of(folder, device, splits), work.of(here))
+        rates, own = rates_of(folder, device, splits), work.of(here)
+        found.products[here] = own.totals(np.where(own.macs > 0, kernels(rates, own).seconds, 0.0))
+        found.rest[here] = seconds(rates, own) - found.products[here]
     return found
 
 
-def corrected(estimated: Floats, times: Floats, networks: Words, devices: Words) -> Floats:
-    """Estimates made faster or slower as other networks were on the same card; one with few of them leans on
-    all cards."""
-    found = np.zeros(len(estimated))
-    off = np.log(times / estimated)
+def slowness(parts: Parts, times: Floats) -> Floats:
+    """How many times longer products took than estimated, in logarithms.
+
+    Of what moves bytes alone, a card's operators tell the rate to 1 %; of products they do not, because the
+    clock gives way in long runs. So products are held to account for all that a network was off.
+    """
+    left = np.maximum(times - parts.rest, 0.1 * times)
+    return np.asarray(np.log(left / parts.products), np.float64)
+
+
+def corrected(parts: Parts, times: Floats, networks: Words, devices: Words) -> Floats:
+    """Estimates with products as slow as those of other networks were on the same card; one with few of them
+    leans on all cards."""
+    found = np.zeros(len(times))
+    off = slowness(parts, times)
     for name in np.unique(networks):
         here = networks == name
         known, wanted = Effect(devices[~here], 1.0), Effect(devices[here], 1.0)
-        found[here] = estimated[here] * np.exp(from_effects([known], off[~here], [wanted]))
+        slower = np.exp(from_effects([known], off[~here], [wanted]))
+        found[here] = parts.rest[here] + parts.products[here] * slower
     return found
 
 
@@ -198,7 +223,8 @@ def operators_alone(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
     """No whole network is known; the interval is that of the other cards' errors."""
     found = measured(folder)
     name = "NeuSight, operators alone" if splits else "NeuSight, card held out"
-    return with_others(name, from_operators(folder, splits), found.seconds, every(found.devices), alike=True)
+    estimated = from_operators(folder, splits).total
+    return with_others(name, estimated, found.seconds, every(found.devices), alike=True)
 
 
 def network_held_out(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
@@ -215,7 +241,7 @@ def network_held_out(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
 
 
 def fits(folder: Path) -> dict[str, Fitted]:
-    """Every card on which whole networks ran: the rates of its operators, made as fast as its networks were.
+    """Every card on which whole networks ran: its operators' rates, with products as slow as in networks.
 
     The error is that of its networks, each held out in turn. The band is that of all cards, which have too
     few networks each for one of their own, or wider where the card's own are further off.
@@ -225,7 +251,7 @@ def fits(folder: Path) -> dict[str, Fitted]:
     off = network_held_out(folder, splits).estimated
     shared = band(off, times, every(networks))
     known = Effect(devices, 1.0)
-    slower = np.exp(from_effects([known], np.log(times / from_operators(folder, splits)), [known]))
+    slower = np.exp(from_effects([known], slowness(from_operators(folder, splits), times), [known]))
     found = {}
     for device in np.unique(devices).tolist():
         here = devices == device
@@ -238,10 +264,10 @@ def fits(folder: Path) -> dict[str, Fitted]:
 
 
 def _scaled(rates: Rates, times: float) -> Rates:
-    """The same card, so many times slower."""
+    """The same card, its products so many times slower."""
 
     def slower(rate: Rate) -> Rate:
-        return Rate(rate.mac * times, rate.byte * times, rate.launch * times)
+        return Rate(rate.mac * times, rate.byte * times, rate.launch)
 
-    classes = {name: slower(rate) for name, rate in rates.classes.items()}
-    return replace(rates, pooled=slower(rates.pooled), classes=classes, run=rates.run * times)
+    products = {name: slower(rate) for name, rate in rates.classes.items() if name in PRODUCTS}
+    return replace(rates, classes={**rates.classes, **products})

@@ -18,6 +18,7 @@ from sizeup.latency import Band, Form, Rate, Rates, band, fit, from_columns, hel
 from sizeup.latency.work import Codes, Flags, Floats, Work
 
 TRAIN = ("train",)  # what NeuSight's own predictor was trained on
+PRODUCTS = ("linear", "matmul")
 _POWER = 4.0
 _TILE = 64 * 64  # results of a product that one multiprocessor computes at once
 _WIDTH = 4  # bytes of a float32
