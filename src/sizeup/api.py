@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,9 +24,12 @@ from sizeup.report.plan import Plan
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
     from sizeup.memory import Progress
+    from sizeup.report.chosen import Chosen
+    from sizeup.report.fitting import Fitting
     from sizeup.report.measured import Measured
     from sizeup.rewrite import Optimized
     from sizeup.targets import Target
+    from sizeup.targets.quantities import Quantity
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
@@ -198,6 +201,97 @@ def plan(
     )
     shipped = memory.as_shipped(graph) if precision is None else None
     return Plan(graph, placement, asked, alignment, shipped)
+
+
+def choose(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    losses: Mapping[str, Mapping[str, float]] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    flash: int | str | None = None,
+    arena: int | str | None = None,
+    latency: float | str | None = None,
+    energy: float | str | None = None,
+    target: str | Target | None = None,
+) -> Chosen:
+    """The precision of every layer that loses least and keeps to budgets, of which any may be left out.
+
+    A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. Losses are {layer: {precision:
+    loss}}; without them the noise of rounded weights stands for the loss. A target gives latency and energy,
+    and only types that its runtime has kernels for are offered. Raises NoChoice where nothing keeps to all.
+    """
+    from sizeup.precision import choose as choosing
+    from sizeup.precision.noise import assumed_losses
+    from sizeup.precision.options import options_of
+    from sizeup.report.chosen import Chosen
+    from sizeup.targets import quantities
+
+    asked = choosing.Budgets(
+        _whole(_amount(flash, quantities.SIZE)),
+        _whole(_amount(arena, quantities.SIZE)),
+        _amount(latency, quantities.TIME),
+        _amount(energy, quantities.ENERGY),
+    )
+    kinds = [dtypes.precision(each) for each in precisions]
+    named = _target(target)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    options = options_of(graph, kinds, named)
+    basis = "from the losses that were given"
+    if losses is None:
+        losses, basis = (
+            assumed_losses(graph, kinds),
+            "assumed from the rounding of weights alone, not measured",
+        )
+    loss = options.losses(losses)
+    found = choosing.choose(options, loss, asked)
+    found = choosing.with_gains(options, loss, asked, found)
+    widest = choosing.figures_of(options, {})
+    return Chosen(options, found, asked, widest, options.by_layer(losses, found.chosen), basis)
+
+
+def fits(
+    source: Source,
+    threshold: int | str,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    measure: str = "tensors",
+) -> Fitting:
+    """Which precisions of every layer fit a threshold ("512 KiB", or bytes).
+
+    The measure is `tensors` (the larger of what a layer reads and what it makes), `sum` (both), `working set`
+    (all that is in memory while it runs), or `peak` (of the whole network with that layer alone changed).
+    """
+    from sizeup.precision.sizes import sizes
+    from sizeup.report.fitting import Fitting
+    from sizeup.targets import quantities
+
+    most = _whole(_amount(threshold, quantities.SIZE))
+    if most is None or most < 0:
+        raise SizeupError("a threshold is a number of bytes")
+    kinds = tuple(dtypes.precision(each) for each in precisions)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    return Fitting(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
+
+
+def _amount(given: float | str | None, quantity: Quantity) -> float | None:
+    from sizeup.targets import quantities
+
+    if not isinstance(given, str):
+        return given
+    try:
+        return quantities.parse(given, quantity)
+    except ValueError as error:
+        raise SizeupError(str(error)) from None
+
+
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
 
 
 def optimize(

@@ -71,4 +71,4 @@ def test_types_that_fit_by_every_measure() -> None:
     assert sizes(block(), 300, measure="peak")[0].bytes == (1536, 1536, 1536, 1536, 1536)
     assert sizes(block(), 10)[0].kept == ()
     with pytest.raises(SizeupError, match="no measure is called 'weight'"):
-        sizes(block(), 1, measure="weight")  # type: ignore[arg-type]
+        sizes(block(), 1, measure="weight")

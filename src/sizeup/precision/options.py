@@ -56,6 +56,12 @@ class Options:
                     found[option] += _loss(table, layer, name)
         return found
 
+    def by_layer(
+        self, table: Mapping[str, Mapping[str, float]], chosen: Mapping[int, DType]
+    ) -> dict[int, float]:
+        """What every layer loses at its chosen type, by operator."""
+        return {each.op: _loss(table, each, precision_name(chosen[each.op])) for each in self.layers}
+
 
 def _loss(table: Mapping[str, Mapping[str, float]], layer: Layer, precision: str) -> float:
     row = table.get(layer.name) or table.get(f"#{layer.op}")

@@ -43,7 +43,7 @@ def sizes(
     threshold: int,
     *,
     precisions: Sequence[DType] = USUAL,
-    measure: Measure = "tensors",
+    measure: str = "tensors",
 ) -> tuple[Sizes, ...]:
     """Every layer's sizes at each number type, and which of them are within so many bytes."""
     if measure not in MEASURES:
