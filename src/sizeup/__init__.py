@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sizeup.report.fitting import Fitting
     from sizeup.report.measured import Measured
     from sizeup.report.plan import Plan
+    from sizeup.report.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
     from sizeup.targets import Device, Runtime, Target, devices, target
 
@@ -63,6 +64,7 @@ _HOMES = {
     "Runtime": "targets",
     "SizeupError": "errors",
     "Target": "targets",
+    "Tradeoff": "report.tradeoff",
     "analyze": "api",
     "choose": "api",
     "count": "api",
@@ -77,6 +79,7 @@ _HOMES = {
     "optimize": "api",
     "plan": "api",
     "target": "targets",
+    "tradeoff": "api",
 }
 
 __all__ = [
@@ -100,6 +103,7 @@ __all__ = [
     "Runtime",
     "SizeupError",
     "Target",
+    "Tradeoff",
     "__version__",
     "analyze",
     "choose",
@@ -115,6 +119,7 @@ __all__ = [
     "optimize",
     "plan",
     "target",
+    "tradeoff",
 ]
 
 
