@@ -36,6 +36,18 @@ def test_a_group_counts_once_however_large_and_in_both_directions() -> None:
     assert stated.low == -stated.high
 
 
+@pytest.mark.parametrize(("between", "within"), [(0.3, 0.1), (0.2, 0.2), (0.0, 0.3)])
+def test_nine_of_ten_fresh_errors_of_a_new_group_lie_within(between: float, within: float) -> None:
+    draw = np.random.default_rng(0)
+    groups = np.repeat(np.arange(12), 10)
+    held = []
+    for _ in range(300):
+        off = np.repeat(draw.normal(0, between, 13), 10) + draw.normal(0, within, 130)
+        stated = band(np.ones(120), np.exp(off[:-10]), groups)
+        held.append(np.mean((stated.low <= off[-10:]) & (off[-10:] <= stated.high)))
+    assert 0.87 <= np.mean(held) <= 0.95
+
+
 def test_no_held_out_errors_give_no_interval() -> None:
     with pytest.raises(SizeupError, match="had not seen"):
         band(np.zeros(0), np.zeros(0))

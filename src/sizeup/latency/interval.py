@@ -51,18 +51,43 @@ def band(estimated: Floats, measured: Floats, groups: Codes | None = None, level
 
     Errors within a group (a board, an input shape) are alike, so a group counts once, however many
     measurements it holds. And what one group errs by, those that spoke for it err by in the other
-    direction when it speaks for them: the band of groups is as wide on one side as on the other.
+    direction when it speaks for them: the band of groups is as wide on one side as on the other. It is
+    that much wider than nine tenths as few groups, the more alike their members err, are few samples.
     """
     if not len(estimated):
         raise SizeupError("an interval needs estimates of networks that the fit had not seen")
     off = np.log(np.asarray(measured) / np.asarray(estimated))
     if groups is not None:
-        half = _weighted_quantile(np.abs(off), 1 / np.bincount(groups)[groups], level)
+        sizes = np.bincount(groups)
+        few = 1 + 1 / _independent(off, groups)
+        half = _weighted_quantile(np.abs(off), 1 / sizes[groups], min(level * few, 1.0))
         return Band(-half, half)
     ordered = np.sort(off)
     # So many of n + 1 equally likely places lie outside that a new error does so no more often.
     outer = max(int((1 - level) / 2 * (len(off) + 1)) - 1, 0)
     return Band(float(ordered[outer]), float(ordered[len(off) - 1 - outer]))
+
+
+def _independent(off: Floats, groups: Codes) -> float:
+    """How many samples that have nothing in common say as much as these groups, each counted once.
+
+    The part of the variance that lies between groups (the correlation within one, from the analysis of
+    variance) decides: none of it, and every member is a sample; all of it, and every group is one.
+    """
+    sizes = np.bincount(groups).astype(np.float64)
+    totals = np.bincount(groups, off)[sizes > 0]
+    member_of = np.cumsum(sizes > 0)[groups] - 1
+    sizes = sizes[sizes > 0]
+    count, members = len(sizes), len(off)
+    if count < 2 or members == count:
+        return float(count)
+    means = totals / sizes
+    between = float((sizes * (means - off.mean()) ** 2).sum()) / (count - 1)
+    within = float(((off - means[member_of]) ** 2).sum()) / (members - count)
+    usual = (members - float((sizes**2).sum()) / members) / (count - 1)
+    whole = between + (usual - 1) * within
+    alike = min(max((between - within) / whole, 0.0), 1.0) if whole > 0 else 1.0
+    return float(count / np.mean((1 + (sizes - 1) * alike) / sizes))
 
 
 def _weighted_quantile(values: Floats, weights: Floats, level: float) -> float:

@@ -14,8 +14,9 @@ from latency.truth.judge import Outcome, folded, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
 from sizeup.latency import Form, Work, from_columns
-from sizeup.latency.transfer import Effect, from_effects
+from sizeup.latency.effects import Effect, expected, from_effects, likeliest_pulls
 from sizeup.latency.work import Codes, Flags, Floats
+from sizeup.targets import current
 
 STM32 = {"STM32H747": "STM32H747I-DISCO", "STM32N6": "STM32N6570-DK"}
 
@@ -63,13 +64,18 @@ def _network_totals(table: Table) -> Work:
 # Totals of a network are no launches: one in a million of them costs nothing.
 _ONCE = 1e-6
 
-# Peak int8 multiply-accumulates a cycle, from the cores' instruction sets: one multiplier without packed
-# instructions (half of one with the loads on the smallest), two with 16-bit pairs, four with packed bytes,
-# eight or sixteen with vectors. Boards with an accelerator are entered as their core.
-_PEAK = {
-    "m0+": 0.5, "m4": 2, "m7": 2, "m33": 2, "m85": 8, "rxv2": 1, "rh850": 1, "d25f": 4, "d45": 4, "ax45": 4,
-    "nx27v": 16, "c906": 8, "64gcvb": 16,
-}  # fmt: skip
+# Cores that the catalogue of targets does not name Cortex; it tells the int8 MACs that they complete in a
+# cycle at most. Boards with an accelerator are entered as their core.
+_NAMED = {
+    "rxv2": "rxv2",
+    "rh850": "rh850-g3kh",
+    "d25f": "andes-d25f",
+    "d45": "andes-d45",
+    "ax45": "andes-ax45mp",
+    "nx27v": "andes-nx27v",
+    "c906": "xuantie-c906",
+    "64gcvb": "spacemit-x60",
+}
 _CORES = (
     (r"cortex®?-m(0\+|4|7|33|85)", "m"),
     (r"\b(rxv2|rh850|d25f|d45|ax45|nx27v|c906|64gcvb)", ""),
@@ -103,6 +109,13 @@ def core_of(processor: str, board: str) -> str:
         if found:
             return prefix + found[1]
     return _UNTOLD.get(board, "")
+
+
+def peak_of(core: str) -> float:
+    """The int8 MACs that a core completes in a cycle at most."""
+    found = current().core(_NAMED.get(core, f"cortex-{core}"))
+    assert found is not None, core
+    return found.macs_per_cycle["int8"]
 
 
 def engine_of(text: str) -> str:
@@ -142,7 +155,7 @@ def tiny(folder: Path) -> Tiny:
     round_ = np.where(rows.words("precision") == "fp32", "fp32", rows.words("round"))
     seconds = rows.numbers("latency_ms") / 1e3
     cycles = seconds * clock[kept] * 1e6 / rows.numbers("macs")
-    peak = np.array([_PEAK[each] for each in cores[kept].tolist()])
+    peak = np.array([peak_of(each) for each in cores[kept].tolist()])
     together = _tied(rows.words("system"), rows.words("round"), rows.words("org"))
     board = np.array(boards)[kept]
     version, network = _tied(engine, round_), rows.words("bench")
@@ -215,21 +228,47 @@ def unseen_boards(folder: Path) -> TinyOutcomes:
             "MLPerf Tiny, plain M-core, engine seen", estimated[kept], rows.seconds[kept], fold[kept], True
         ),
         with_others("MLPerf Tiny, all processors", estimated, rows.seconds, fold),
-        _anchored(rows, logs, fold),
+        _anchored(rows),
     )
 
 
-def _anchored(rows: Tiny, logs: Floats, fold: Codes) -> Outcome:
-    """Each measurement of a submission in turn corrects the others of the same submission."""
+# What most products of a network are.
+_KINDS = {"ad": "dense", "ic": "convolution", "kws": "separable", "vww": "separable", "sww": "separable"}
+# Where doubt about pulls starts: effects three times as wide as the noise of a measurement.
+_START = 0.1
+
+
+def _reasons(rows: Tiny) -> list[Words | Floats]:
+    """All that may make cycles for each MAC differ, also what one board or one submission has alone."""
+    kind = np.array([_KINDS[each] for each in rows.network.tolist()])
+    precision = np.where(np.char.endswith(rows.version, "fp32"), "fp32", "int8")
+    wide = np.log(rows.peak / 2)
+    alone = [rows.core, rows.engine, rows.version, precision, rows.network, rows.board, rows.submission]
+    by_network = [_tied(each, rows.network) for each in (rows.engine, rows.version, precision)]
+    by_kind = [_tied(each, kind) for each in (rows.core, rows.board, rows.submission)]
+    by_width = [wide, *(np.where(kind == each, wide, 0.0) for each in ("dense", "separable"))]
+    return [*alone, *by_network, *by_kind, *by_width]
+
+
+def _anchored(rows: Tiny) -> Outcome:
+    """Each measurement of a submission in turn speaks for the others of the same submission; how far it does
+    is fitted to the other boards."""
     estimated, measured, folds = [], [], []
-    for submission in np.unique(rows.submission):
-        members = np.flatnonzero(rows.submission == submission).tolist()
-        for anchor in members:
-            for other in members:
-                if other != anchor:
-                    off = logs[other] - rows.logs[other] + rows.logs[anchor] - logs[anchor]
-                    estimated.append(rows.seconds[other] * np.exp(off))
-                    measured.append(rows.seconds[other])
-                    folds.append(fold[other])
+    for fold, board in enumerate(np.unique(rows.board)):
+        here, rest = np.flatnonzero(rows.board == board), np.flatnonzero(rows.board != board)
+        reasons = _reasons(rows)
+        pulls = likeliest_pulls([Effect(each[rest], _START) for each in reasons], rows.logs[rest])
+        known, wanted = (
+            [Effect(each[part], pull) for each, pull in zip(reasons, pulls, strict=True)]
+            for part in (rest, here)
+        )
+        before = expected(known, rows.logs[rest], wanted)
+        for anchor, row in enumerate(here.tolist()):
+            others = np.flatnonzero(rows.submission[here] == rows.submission[row])
+            others = others[others != anchor]
+            off = before.after(anchor, rows.logs[row]).closest[others] / np.exp(rows.logs[here[others]])
+            estimated.append(rows.seconds[here[others]] * off)
+            measured.append(rows.seconds[here[others]])
+            folds.append(np.full(len(others), fold))
     name = "MLPerf Tiny, one measurement on the board"
-    return with_others(name, np.array(estimated), np.array(measured), np.array(folds, np.int64))
+    return with_others(name, np.concatenate(estimated), np.concatenate(measured), np.concatenate(folds))
