@@ -84,12 +84,7 @@ CASES = [
     Case("HELP NB201 Raspberry Pi 4", partial(cell_sets.help_cells, group="Raspberry Pi 4"), 18.0),
     Case("HELP OFA GPUs, batch 1", ofa_sets.outcome, 5.3),
     Case("STM32H747, leave one out", partial(board_sets.stm32, board="STM32H747"), 5.0),
-    Case(
-        "STM32N6, leave one out",
-        partial(board_sets.stm32, board="STM32N6"),
-        17.0,
-        missed=(("error", "18.7 %: some networks spill into external memory, some operators run elsewhere"),),
-    ),
+    Case("STM32N6, leave one out", partial(board_sets.stm32, board="STM32N6"), 17.0),
     Case("ncnn CPU, unseen network", partial(ncnn_sets.unseen_network, runtime="ncnn-cpu"), 25.0),
     Case("ncnn CPU, new device with ten measurements", ncnn_sets.new_device, 15.0),
     Case("ncnn Vulkan, unseen network", partial(ncnn_sets.unseen_network, runtime="ncnn-vulkan")),
