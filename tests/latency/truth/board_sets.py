@@ -15,8 +15,8 @@ from latency.truth.judge import Outcome, folded, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
 from sizeup.latency import Form, Work, from_columns
-from sizeup.latency.effects import Effect, expected, from_effects, likeliest_pulls
-from sizeup.latency.work import Codes, Flags, Floats
+from sizeup.latency.effects import Effect, Expected, expected, likeliest_pulls
+from sizeup.latency.work import Codes, Floats
 from sizeup.targets import current
 
 STM32 = {"STM32H747": "STM32H747I-DISCO", "STM32N6": "STM32N6570-DK"}
@@ -200,21 +200,27 @@ def _tied(*labels: Words) -> Words:
     return np.array([" | ".join(each) for each in zip(*(each.tolist() for each in labels), strict=True)])
 
 
-def _effects(rows: Tiny, kept: Flags | Codes) -> list[Effect]:
+# Where doubt about pulls starts: effects three times as wide as the noise of a measurement.
+_START = 0.1
+
+
+def _shared_reasons(rows: Tiny) -> list[Words | Floats]:
     """Why cycles for each MAC differ: core, engine and its version, network, and how they meet."""
-    labels = [
-        (rows.core, 3.0),
-        (rows.engine, 0.3),
-        (rows.version, 0.3),
-        (rows.network, 0.1),
-        (_tied(rows.engine, rows.network), 0.3),
-        (_tied(rows.version, rows.network), 0.3),
-    ]
     wide = np.log(rows.peak / 2)
     # Where every weight is used once, loading it bounds, and wide arithmetic does not help.
     starved = np.where(rows.reuse < 4, wide, 0.0)
-    numbers = [Effect(each[kept], 0.1) for each in (wide, starved)]
-    return [*(Effect(values[kept], pull) for values, pull in labels), *numbers]
+    alone = [rows.core, rows.engine, rows.version, rows.network]
+    by_network = [_tied(each, rows.network) for each in (rows.engine, rows.version)]
+    return [*alone, *by_network, wide, starved]
+
+
+def _expected(rows: Tiny, reasons: list[Words | Floats], here: Codes, rest: Codes) -> Expected:
+    """What the rest say of the rows here, with pulls that are likeliest for the rest."""
+    pulls = likeliest_pulls([Effect(each[rest], _START) for each in reasons], rows.logs[rest])
+    known, wanted = (
+        [Effect(each[part], pull) for each, pull in zip(reasons, pulls, strict=True)] for part in (rest, here)
+    )
+    return expected(known, rows.logs[rest], wanted)
 
 
 class TinyOutcomes(NamedTuple):
@@ -232,7 +238,7 @@ def unseen_boards(folder: Path) -> TinyOutcomes:
     logs, familiar = np.zeros(len(rows.logs)), np.zeros(len(rows.logs), np.bool_)
     for board in np.unique(rows.board):
         here, rest = np.flatnonzero(rows.board == board), np.flatnonzero(rows.board != board)
-        logs[here] = from_effects(_effects(rows, rest), rows.logs[rest], _effects(rows, here))
+        logs[here] = np.log(_expected(rows, _shared_reasons(rows), here, rest).closest)
         met = {*zip(rows.core[rest].tolist(), rows.engine[rest].tolist(), strict=True)}
         pairs = zip(rows.core[here].tolist(), rows.engine[here].tolist(), strict=True)
         familiar[here] = [pair in met for pair in pairs]
@@ -251,8 +257,6 @@ def unseen_boards(folder: Path) -> TinyOutcomes:
 
 # What most products of a network are.
 _KINDS = {"ad": "dense", "ic": "convolution", "kws": "separable", "vww": "separable", "sww": "separable"}
-# Where doubt about pulls starts: effects three times as wide as the noise of a measurement.
-_START = 0.1
 
 
 def _reasons(rows: Tiny) -> list[Words | Floats]:
@@ -273,13 +277,7 @@ def _anchored(rows: Tiny) -> Outcome:
     estimated, measured, folds = [], [], []
     for fold, board in enumerate(np.unique(rows.board)):
         here, rest = np.flatnonzero(rows.board == board), np.flatnonzero(rows.board != board)
-        reasons = _reasons(rows)
-        pulls = likeliest_pulls([Effect(each[rest], _START) for each in reasons], rows.logs[rest])
-        known, wanted = (
-            [Effect(each[part], pull) for each, pull in zip(reasons, pulls, strict=True)]
-            for part in (rest, here)
-        )
-        before = expected(known, rows.logs[rest], wanted)
+        before = _expected(rows, _reasons(rows), here, rest)
         for anchor, row in enumerate(here.tolist()):
             others = np.flatnonzero(rows.submission[here] == rows.submission[row])
             others = others[others != anchor]
