@@ -19,21 +19,28 @@ class Band:
     """The range of measured / estimated that holds nine of ten networks, in logarithms.
 
     `unseen` widens it on both sides for a network that spends all its time in classes of kernels that
-    the fit has not met, and in proportion for one that spends a part of it there.
+    the fit has not met, and in proportion for one that spends a part of it there. `drift` widens it for a
+    network of another size than the fit has met: errors wander off like a random walk, so by the root of
+    the distance between the logarithms of both sizes, and independent of the errors within a size.
     """
 
     low: float
     high: float
     unseen: float = 0.0
+    drift: float = 0.0
 
-    def around(self, estimated: Floats, unseen_share: Floats | float = 0.0) -> tuple[Floats, Floats]:
-        """The least and the most that the estimates stand for."""
+    def around(
+        self, estimated: Floats, unseen_share: Floats | float = 0.0, distance: Floats | float = 0.0
+    ) -> tuple[Floats, Floats]:
+        """The least and the most that the estimates stand for, at a distance from the sizes that were met."""
         wider = self.unseen * np.asarray(unseen_share, np.float64)
-        return estimated * np.exp(self.low - wider), estimated * np.exp(self.high + wider)
+        away = self.drift * np.sqrt(np.asarray(distance, np.float64))
+        low, high = (np.hypot(side, away) - abs(side) + wider for side in (self.low, self.high))
+        return estimated * np.exp(self.low - low), estimated * np.exp(self.high + high)
 
     def to_dict(self) -> dict[str, float]:
         """Plain numbers, as TOML and JSON hold them."""
-        return {"low": self.low, "high": self.high, "unseen": self.unseen}
+        return {"low": self.low, "high": self.high, "unseen": self.unseen, "drift": self.drift}
 
 
 def held_out(work: Work, measured: Floats, fold: Codes, form: Form | None = None) -> Floats:
@@ -94,6 +101,13 @@ def _weighted_quantile(values: Floats, weights: Floats, level: float) -> float:
     order = np.argsort(values, kind="stable")
     mass = np.cumsum(weights[order])
     return float(values[order[min(int(np.searchsorted(mass, level * mass[-1])), len(values) - 1)]])
+
+
+def drift(estimated: Floats, measured: Floats, distance: Floats, level: float = LEVEL) -> float:
+    """How far errors wander over one unit of the logarithm of size: from estimates of networks by fits to
+    others that lie so far from them."""
+    off = np.abs(np.log(np.asarray(measured) / np.asarray(estimated)))
+    return float(np.quantile(off / np.sqrt(np.asarray(distance)), level))
 
 
 def unseen_share(rates: Rates, work: Work) -> Floats:
