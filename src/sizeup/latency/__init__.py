@@ -4,12 +4,8 @@ from sizeup.latency.coefficients import layer_times, read_table, table_from
 from sizeup.latency.estimate import BASES, Basis, Estimate, estimate, type_of
 from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
-<<<<<<< HEAD
 from sizeup.latency.hardware import Hardware, Spent, energy, hardware, hardware_of
-from sizeup.latency.interval import Band, band, held_out, unseen_share, unseen_spread
-=======
 from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, unseen_spread
->>>>>>> a2fac22 (Widen intervals with the distance in size from what a fit has met)
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
 from sizeup.latency.roofline import Machine, Roofline, roofline
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
@@ -32,13 +28,10 @@ __all__ = [
     "Work",
     "band",
     "class_of",
-<<<<<<< HEAD
+    "drift",
     "energy",
     "estimate",
     "executed",
-=======
-    "drift",
->>>>>>> a2fac22 (Widen intervals with the distance in size from what a fit has met)
     "fit",
     "from_columns",
     "hardware",

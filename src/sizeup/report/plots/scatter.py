@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from sizeup import units
 from sizeup.report.plots.canvas import FAINT, INK, PALETTE, Canvas, legible
@@ -34,8 +34,10 @@ def tradeoff_picture(found: Tradeoff) -> Figure:
             across, up, s=46, c=filled, edgecolors=colour, linewidths=1.6, label=legible(precision)
         )
         drawn.set_gid(f"points {precision}")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set_xscale("log", base=10 if timed else 2)
+    axes.set_yscale("log", base=2)
+    if timed:
+        axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _spoken(value, timed)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.size(value)))
     axes.xaxis.set_minor_formatter("")
@@ -58,9 +60,10 @@ def tradeoff_picture(found: Tradeoff) -> Figure:
 
 
 def _place(figures: Figures, timed: bool) -> tuple[float, float]:
+    # A logarithmic axis has no place for nothing: it stands at one byte.
     if timed and figures.seconds is not None:
-        return figures.seconds, figures.flash_bytes + figures.arena_bytes
-    return figures.arena_bytes, figures.flash_bytes
+        return figures.seconds, max(figures.flash_bytes + figures.arena_bytes, 1)
+    return max(figures.arena_bytes, 1), max(figures.flash_bytes, 1)
 
 
 def _spoken(value: float, timed: bool) -> str:
