@@ -18,11 +18,13 @@ if TYPE_CHECKING:
         count,
         estimate,
         explain,
+        fits,
         load,
         load_rules,
         measure,
         optimize,
         plan,
+        tradeoff,
     )
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
