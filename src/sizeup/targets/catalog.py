@@ -87,9 +87,17 @@ class Catalog:
         name = self._spelt("fit", target.name)
         return None if name is None else self._once("fit", name, read.fit)
 
-    def reach(self, kind: str) -> Reach | None:
-        """What a kind of device attains of its data sheet; None where nobody measured."""
-        return self._once("reach", kind, read.reach) if kind in self._tables["reach"] else None
+    def reaches(self) -> list[Reach]:
+        """All that is known of what kinds of devices attain, the user's own first."""
+        return [self._once("reach", name, read.reach) for name in self._tables["reach"]]
+
+    def reach(self, target: Target) -> Reach | None:
+        """What a kind of device attains of its data sheet, with this runtime or with any; None where nobody
+        measured."""
+        kind = target.device.kind
+        names = (f"{kind}/{target.runtime.name}", kind)
+        found = next((name for name in names if name in self._tables["reach"]), None)
+        return None if found is None else self._once("reach", found, read.reach)
 
     def _once(self, kind: str, name: str, make: Callable[[Table], _Made]) -> _Made:
         if (kind, name) not in self._made:
