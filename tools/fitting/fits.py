@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fitting import hailo, ncnn, search_spaces, tiny, vidur
-from fitting.measured import Measured
+from fitting.measured import Measured, no_faster
 from fitting.shipped import Shipped, judged
 from latency.truth.splits import drawn, every, folds
 from sizeup.latency import Band, Form, Rate, Rates, band, fit, held_out, type_of, unseen_spread
@@ -59,7 +59,7 @@ def _across(found: Measured) -> Floats:
 
 
 def _help_fit(found: Measured, across: dict[str, Floats], others: list[Measured]) -> Shipped:
-    rates = fit(found.work, found.seconds, Form())
+    rates = no_faster(fit(found.work, found.seconds, Form()), found.target)
     near = held_out(found.work, found.seconds, _by_lot(found), Form())
     inside = f"{_mean_off(near, found.seconds)} on unseen networks of the spaces that it was fitted to"
     spread = unseen_spread(rates, found.work)
@@ -116,7 +116,7 @@ def _ncnn_fit(found: Measured) -> Shipped:
     return judged(
         found.target.name,
         _precisions(found),
-        fit(found.work, found.seconds, form),
+        no_faster(fit(found.work, found.seconds, form), found.target),
         estimated,
         found.seconds,
         "networks, a fifth at a time,",
@@ -183,7 +183,7 @@ def of_hailo(folder: Path, models: Path) -> list[Shipped]:
     made = []
     for found in hailo.measured(folder):
         estimated = held_out(found.work, found.seconds, folds(found.group), form)
-        rates = fit(found.work, found.seconds, form)
+        rates = no_faster(fit(found.work, found.seconds, form), found.target)
         note = (
             "one over frames a second: the chip works on several frames at once, so a single one takes longer"
         )
@@ -202,7 +202,7 @@ def of_vidur(folder: Path, models: Path) -> list[Shipped]:
     for found in vidur.measured(folder):
         fold = every(found.group)
         estimated = held_out(found.work, found.seconds, fold, form)
-        rates = fit(found.work, found.seconds, form)
+        rates = no_faster(fit(found.work, found.seconds, form), found.target)
         note = "single kernels of eight language models, no attention among them"
         made.append(
             judged(

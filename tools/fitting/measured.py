@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from latency.truth.tables import Words
 from sizeup.errors import TargetError
-from sizeup.latency import Work, from_columns
+from sizeup.latency import Rate, Rates, Work, from_columns, type_of
 from sizeup.latency.work import Floats
 from sizeup.targets import BUILT_IN, Catalog, Target
 
@@ -34,6 +35,22 @@ def target_of(device: str, runtime: str) -> Target | None:
         return CATALOG.target(f"{CATALOG.device(device).name}/{runtime}")
     except TargetError:
         return None
+
+
+def no_faster(rates: Rates, target: Target) -> Rates:
+    """Rates at which no MAC takes less than the data sheet says, at this number type or a narrower float.
+
+    Where launches are all that can be told from small networks, a fit would have large ones compute in no time.
+    """
+
+    def floored(name: str, rate: Rate) -> Rate:
+        kind = type_of(name)
+        kinds = ("fp32", "tf32", "fp16", "bf16") if kind == "fp32" else (kind,)
+        peak = max(target.peak(each) or 0.0 for each in kinds)
+        return replace(rate, mac=max(rate.mac, 1 / peak)) if peak else rate
+
+    classes = {name: floored(name, rate) for name, rate in rates.classes.items()}
+    return replace(rates, pooled=floored("*", rates.pooled), classes=classes)
 
 
 def whole_networks(
