@@ -119,7 +119,7 @@ def _ncnn_fit(found: Measured) -> Shipped:
         no_faster(fit(found.work, found.seconds, form), found.target),
         estimated,
         found.seconds,
-        "networks, a fifth at a time,",
+        "networks",
         "ncnn",
         threads=found.threads,
         note=note,

@@ -40,7 +40,7 @@ def target_of(device: str, runtime: str) -> Target | None:
 def no_faster(rates: Rates, target: Target) -> Rates:
     """Rates at which no MAC takes less than the data sheet says, at this number type or a narrower float.
 
-    Where launches are all that can be told from small networks, a fit would have large ones compute in no time.
+    Where launches are all that can be told from small networks, a fit would have large ones take none.
     """
 
     def floored(name: str, rate: Rate) -> Rate:
