@@ -12,14 +12,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.api import analyze, count, estimate, explain, load, load_rules, measure, optimize, plan
+    from sizeup.api import (
+        analyze,
+        choose,
+        count,
+        estimate,
+        explain,
+        load,
+        load_rules,
+        measure,
+        optimize,
+        plan,
+    )
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, Graph, GraphBuilder
     from sizeup.latency import Estimate
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
+    from sizeup.report.chosen import Chosen
     from sizeup.report.explain import Explanation
+    from sizeup.report.fitting import Fitting
     from sizeup.report.measured import Measured
     from sizeup.report.plan import Plan
     from sizeup.rewrite import Optimized
@@ -31,11 +44,13 @@ if TYPE_CHECKING:
 # completes words without importing numpy.
 _HOMES = {
     "Call": "ops",
+    "Chosen": "report.chosen",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
     "Estimate": "latency",
     "Explanation": "report.explain",
+    "Fitting": "report.fitting",
     "Graph": "graph",
     "GraphBuilder": "graph",
     "Incomplete": "errors",
@@ -49,10 +64,12 @@ _HOMES = {
     "SizeupError": "errors",
     "Target": "targets",
     "analyze": "api",
+    "choose": "api",
     "count": "api",
     "devices": "targets",
     "estimate": "api",
     "explain": "api",
+    "fits": "api",
     "load": "api",
     "load_rules": "api",
     "measure": "api",
@@ -64,11 +81,13 @@ _HOMES = {
 
 __all__ = [
     "Call",
+    "Chosen",
     "Cost",
     "Device",
     "Dim",
     "Estimate",
     "Explanation",
+    "Fitting",
     "Graph",
     "GraphBuilder",
     "Incomplete",
@@ -83,10 +102,12 @@ __all__ = [
     "Target",
     "__version__",
     "analyze",
+    "choose",
     "count",
     "devices",
     "estimate",
     "explain",
+    "fits",
     "load",
     "load_rules",
     "measure",

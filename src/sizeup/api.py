@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +15,7 @@ from sizeup.cost import Cost
 from sizeup.errors import Incomplete, RuleError, SizeupError, TargetError
 from sizeup.formats import Inputs
 from sizeup.graph import Graph
+from sizeup.precision import Wish, as_wished, is_mapping
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
@@ -23,9 +24,12 @@ from sizeup.report.plan import Plan
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
     from sizeup.memory import Progress
+    from sizeup.report.chosen import Chosen
+    from sizeup.report.fitting import Fitting
     from sizeup.report.measured import Measured
     from sizeup.rewrite import Optimized
     from sizeup.targets import Target
+    from sizeup.targets.quantities import Quantity
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
@@ -63,7 +67,7 @@ def analyze(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
     target: str | Target | None = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
@@ -71,11 +75,13 @@ def analyze(
 ) -> Report:
     """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns.
 
-    With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives it, or says why not.
+    A precision may differ by layer: a mapping such as {"features.*": "int8", "classifier": "fp32"}, or a
+    .json file with one. With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives
+    it, or says why not.
     """
-    asked = None if precision is None else dtypes.precision(precision)
+    _check_precision(precision)
     named = _target(target)
-    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
     counted = cost.count(graph)
     latency: Estimate | str | None = None
     if named is not None or basis is not None or coefficients is not None:
@@ -96,7 +102,7 @@ def estimate(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
 ) -> Estimate:
@@ -106,10 +112,20 @@ def estimate(
     `coefficients`, a table of milliseconds for two million MACs (a file, or plain data). Raises TargetError
     where nothing is known that an estimate could rest on.
     """
-    asked = None if precision is None else dtypes.precision(precision)
+    _check_precision(precision)
     named = _target(target)
-    counted = source if isinstance(source, Cost) else count(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    return _estimated(counted, named, asked, basis, coefficients)
+    if isinstance(source, Cost) and not is_mapping(precision):
+        asked = None if precision is None else dtypes.precision(str(precision))
+        return _estimated(source, named, asked, basis, coefficients)
+    read = source.graph if isinstance(source, Cost) else load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    graph, asked = as_wished(read, precision)
+    return _estimated(cost.count(graph), named, asked, basis, coefficients)
+
+
+def _check_precision(wish: Wish) -> None:
+    """Refuse a precision that does not exist before the model is read."""
+    if wish is not None and not is_mapping(wish):
+        dtypes.precision(str(wish))
 
 
 def _target(target: str | Target | None) -> Target | None:
@@ -142,7 +158,7 @@ def explain(
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
 ) -> Explanation:
     """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators."""
     report = source if isinstance(source, Report) else None
@@ -157,7 +173,7 @@ def plan(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: str | None = None,
+    precision: Wish = None,
     reorder: bool = True,
     alignment: int = 1,
     time_limit: float = 10.0,
@@ -172,8 +188,9 @@ def plan(
 
     if not 1 <= alignment <= 1 << 30:
         raise SizeupError(f"an alignment of {alignment} makes no sense; 1 leaves every byte free to be used")
-    asked = None if precision is None else dtypes.precision(precision)
-    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    _check_precision(precision)
+    given = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    graph, asked = as_wished(given, precision)
     placement = memory.best_placement(
         graph,
         reorder=reorder,
@@ -182,8 +199,99 @@ def plan(
         time_limit=time_limit,
         progress=progress,
     )
-    shipped = memory.as_shipped(graph) if asked is None else None
+    shipped = memory.as_shipped(graph) if precision is None else None
     return Plan(graph, placement, asked, alignment, shipped)
+
+
+def choose(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    losses: Mapping[str, Mapping[str, float]] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    flash: int | str | None = None,
+    arena: int | str | None = None,
+    latency: float | str | None = None,
+    energy: float | str | None = None,
+    target: str | Target | None = None,
+) -> Chosen:
+    """The precision of every layer that loses least and keeps to budgets, of which any may be left out.
+
+    A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. Losses are {layer: {precision:
+    loss}}; without them the noise of rounded weights stands for the loss. A target gives latency and energy,
+    and only types that its runtime has kernels for are offered. Raises NoChoice where nothing keeps to all.
+    """
+    from sizeup.precision import choose as choosing
+    from sizeup.precision.noise import assumed_losses
+    from sizeup.precision.options import options_of
+    from sizeup.report.chosen import Chosen
+    from sizeup.targets import quantities
+
+    asked = choosing.Budgets(
+        _whole(_amount(flash, quantities.SIZE)),
+        _whole(_amount(arena, quantities.SIZE)),
+        _amount(latency, quantities.TIME),
+        _amount(energy, quantities.ENERGY),
+    )
+    kinds = [dtypes.precision(each) for each in precisions]
+    named = _target(target)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    options = options_of(graph, kinds, named)
+    basis = "from the losses that were given"
+    if losses is None:
+        losses, basis = (
+            assumed_losses(graph, kinds),
+            "assumed from the rounding of weights alone, not measured",
+        )
+    loss = options.losses(losses)
+    found = choosing.choose(options, loss, asked)
+    found = choosing.with_gains(options, loss, asked, found)
+    widest = choosing.figures_of(options, {})
+    return Chosen(options, found, asked, widest, options.by_layer(losses, found.chosen), basis)
+
+
+def fits(
+    source: Source,
+    threshold: int | str,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    measure: str = "tensors",
+) -> Fitting:
+    """Which precisions of every layer fit a threshold ("512 KiB", or bytes).
+
+    The measure is `tensors` (the larger of what a layer reads and what it makes), `sum` (both), `working set`
+    (all that is in memory while it runs), or `peak` (of the whole network with that layer alone changed).
+    """
+    from sizeup.precision.sizes import sizes
+    from sizeup.report.fitting import Fitting
+    from sizeup.targets import quantities
+
+    most = _whole(_amount(threshold, quantities.SIZE))
+    if most is None or most < 0:
+        raise SizeupError("a threshold is a number of bytes")
+    kinds = tuple(dtypes.precision(each) for each in precisions)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    return Fitting(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
+
+
+def _amount(given: float | str | None, quantity: Quantity) -> float | None:
+    from sizeup.targets import quantities
+
+    if not isinstance(given, str):
+        return given
+    try:
+        return quantities.parse(given, quantity)
+    except ValueError as error:
+        raise SizeupError(str(error)) from None
+
+
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
 
 
 def optimize(
@@ -221,6 +329,7 @@ def measure(
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     runtime: str | None = None,
+    device: str | None = None,
     threads: int = 1,
     seconds: float = 3.0,
     profile: bool = True,
@@ -230,16 +339,19 @@ def measure(
 
     The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
     the format. Random inputs, random weights where code is named without any. `profile` asks the runtime for
-    the times of its kernels. Raises RunFailed where it does not run the model.
+    the times of its kernels. `device` says what this machine is, so that shares of its rates can be told.
+    Raises RunFailed where it does not run the model.
     """
-    from sizeup import runtimes
+    from sizeup import runtimes, targets
     from sizeup.report.measured import Measured
 
+    here = None if device is None else targets.device(device)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
     given = runtimes.Given(source, inputs, kwargs, bind)
     timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
-    return Measured(graph.name or "model", graph.format, timing, cost.count(graph))
+    target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
+    return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target)
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:

@@ -10,6 +10,7 @@ SizeupError
 ├── InvalidGraph
 ├── InvalidPlan
 ├── DoesNotFit
+├── NoChoice
 ├── WriteError
 ├── RunFailed
 ├── RuleError
@@ -72,6 +73,10 @@ class DoesNotFit(SizeupError):
         self.asked = asked
         self.best = best
         self.lower_bound = lower_bound
+
+
+class NoChoice(SizeupError):
+    """No number types of the layers keep to the budgets."""
 
 
 class WriteError(SizeupError):

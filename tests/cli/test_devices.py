@@ -70,6 +70,7 @@ def test_one_device_is_told_in_full_with_sources(run: Run) -> None:
         "runtimes tflm-cmsis-nn: TensorFlow Lite for Microcontrollers with CMSIS-NN (the usual one)",
         "also called",
         "source STM32F745/746 datasheet (DS10916), https://www.st.com/",
+        ", recorded on 2026-11-15, verified on 2026-11-15",
         "file stm32.toml",
     ):
         assert part in joined
@@ -90,6 +91,7 @@ def test_json_holds_raw_numbers_and_null_for_the_unknown(run: Run) -> None:
     assert data["schema_version"] == 1
     devices = {device["name"]: device for device in data["devices"]}
     assert len(devices) >= 60
+    assert devices["stm32f746"]["verified"] == "2026-11-15"
     assert {"tflm", "tensorrt"} <= {runtime["name"] for runtime in data["runtimes"]}
     board = devices["stm32f746"]
     assert (board["ram_bytes"], board["flash_bytes"]) == (327680, 1048576)
@@ -149,6 +151,7 @@ def test_the_example_of_the_page_is_a_good_file(
     assert device["units"][0]["macs_per_second"]["fp32"] == 180e6
     assert device["memories"][1]["bytes_per_second"] == 200e6
     assert device["maker"] == "STMicroelectronics"
+    assert (device["recorded"], device["verified"]) == ("2026-11-15", None)
 
 
 def test_help_holds_an_example(run: Run) -> None:

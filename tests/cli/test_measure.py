@@ -43,6 +43,20 @@ def test_json_is_alone_on_stdout_and_in_the_file(shared: Path, tmp_path: Path) -
     assert found["achieved"]["macs_per_second"] == pytest.approx(2_656_768 / found["seconds"]["least"])
 
 
+def test_on_a_named_device_shares_of_its_rates_are_told(shared: Path) -> None:
+    path = shared / "models/mlperf_kws_int8.tflite"
+    found = json.loads(
+        run("measure", path, "--runtime", "tflm", "-d", "rpi5", "--seconds", "0.05", "--json").stdout
+    )
+    assert found["target"] == "rpi5/tflm"
+    hardware, least = found["hardware"], found["seconds"]["least"]
+    assert hardware["macs"] == 2_656_768
+    # Four cores at 2.4 GHz, each 32 int8 MACs a cycle by its two dot-product pipes.
+    assert hardware["compute_share"] == pytest.approx(2_656_768 / least / (4 * 2.4e9 * 32))
+    shown = " ".join(lines(run("measure", path, "--runtime", "tflm", "-d", "rpi5", "--seconds", "0.05")))
+    assert "of Raspberry Pi 5" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -58,9 +58,14 @@ def test_known_rates_are_found_again() -> None:
         (Rates(TRUE.pooled, TRUE.classes, TRUE.run, power=4), Form(power=4)),
         (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, 30, 10, 50), Form(saturating=True)),
         (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, tile=64), Form(tile=64)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, wave=1e6), Form(wave=1e6)),
+        (
+            Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, 30, 10, 50, wave=1e5),
+            Form(saturating=True, wave=1e5),
+        ),
         (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, cache=5e5, far=1e-9), Form(cache=5e5)),
     ],
-    ids=["overlap", "saturation", "tiles", "cache"],
+    ids=["overlap", "saturation", "tiles", "waves", "saturation and waves", "cache"],
 )
 def test_each_part_of_the_form_is_found_where_it_is_there(true: Rates, form: Form) -> None:
     work, new = networks(400), networks(100, seed=1)

@@ -22,6 +22,7 @@ RATES = Rates(
     tile=32.0,
     cache=4096.0,
     far=5e-11,
+    wave=512.0,
 )
 
 
@@ -32,6 +33,7 @@ def kernel(name: str = "conv", **columns: float) -> Work:
 def test_a_kernel_takes_the_norm_of_compute_and_traffic_and_its_launch() -> None:
     work = kernel(macs=1e9, read=3000, written=2000, weights=1000, length=64, columns=32, rows=40)
     slow = (1 + 8 / 64) * (1 + 4 / 32) * (1 + 16 / 64) * (64 / 40)  # two tiles of 32 for 40 rows
+    slow += 256 / (32 * 64)  # half of a wave of 512 results, on 64 rows of 32
     compute = 2e-12 * 1e9 * slow
     traffic = 1e-11 * 6000 + 5e-11 * 6000  # 6,000 bytes are more than the cache holds
     found = kernels(RATES, work)

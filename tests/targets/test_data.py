@@ -63,6 +63,14 @@ def test_every_entry_says_when_it_was_recorded() -> None:
     assert all(date(2026, 1, 1) <= date.fromisoformat(text) <= date(2100, 1, 1) for text in dates)
 
 
+def test_a_verified_device_names_the_document_that_it_was_compared_with() -> None:
+    verified = [device for device in DEVICES if device.verified]
+    assert len(verified) >= 60
+    for device in verified:
+        assert date.fromisoformat(device.verified) >= date.fromisoformat(device.recorded)
+        assert "https://" in device.source, device.name
+
+
 def test_every_runtime_has_a_source_and_number_types() -> None:
     assert len(RUNTIMES) >= 20
     for runtime in RUNTIMES:

@@ -33,6 +33,7 @@ title = "Acme Board"
 aliases = ["board 7"]
 runtimes = ["acme-run"]
 source = "sheet"
+verified = "2026-02-03"
 units = [
   { core = "acme-1", cores = 2, clock = "100 MHz", boost = "200 MHz" },
   { kind = "npu", name = "Acme NPU", peak = { int8 = "1 TOPS" } },
@@ -81,7 +82,7 @@ def test_a_file_of_ones_own_says_all_that_can_be_said(write: Write) -> None:
     device = target.device
     assert target.name == str(target) == "acme-board/acme-run"
     assert device.file == str(path)
-    assert device.recorded == "2026-01-02"
+    assert (device.recorded, device.verified) == ("2026-01-02", "2026-02-03")
     assert [unit.name for unit in target.units] == ["Acme 1"]
     assert target.peak("int8") == 2 * 200e6 * 4
     assert target.peak("fp32") == 2 * 200e6 * 0.5
@@ -146,8 +147,18 @@ MUTATIONS = [
     ('fuses = ["activation"]', 'fuses = ["activations"]', "fuses is 'activations'; nearest: activation"),
     ("in_place = []", 'in_place = "view"', "in_place is 'view', not a list of texts"),
     ('overhead = "5 us"', 'overhead = "5 min"', "overhead: '5 min' is not a time such as '5 us'"),
-    ('source = "sheet"\nunits', 'source = "shet"\nunits', "source 'shet' is no word of the file's [sources]"),
-    ('source = "sheet"\nunits', "units", "device acme-board: no source"),
+    (
+        'source = "sheet"\nverified',
+        'source = "shet"\nverified',
+        "source 'shet' is no word of the file's [sources]",
+    ),
+    ('source = "sheet"\nverified', "verified", "device acme-board: no source"),
+    (
+        '"2026-02-03"',
+        '"last week"',
+        "device acme-board: verified is 'last week', not a day such as 2026-01-31",
+    ),
+    ('"2026-02-03"', '"2026-02-30"', "verified is '2026-02-30', not a day"),
     ("https://example.org/sheet.pdf", "page 7", "sources: sheet holds no address"),
     ('title = "Acme Board"\n', "", "device acme-board: title is missing"),
     ('title = "Acme Board"', 'title = ""', "title is empty"),
@@ -197,6 +208,8 @@ def test_a_device_may_be_like_one_that_comes_along(write: Write) -> None:
     assert own.source == theirs.source  # written out, though the word for it is not of this file
     assert (own.ram_bytes, theirs.ram_bytes) == (8192, 320 * 1024)
     assert (own.title, own.aliases) == ("Title of own", ())
+    assert theirs.verified
+    assert own.verified == ""  # nobody has compared its own values with a document
 
 
 def test_a_device_may_replace_the_one_of_its_name_and_be_like_it(write: Write) -> None:

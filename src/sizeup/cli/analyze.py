@@ -21,6 +21,7 @@ class By(str, Enum):
     op = "op"
     module = "module"
     kind = "kind"
+    precision = "precision"
 
 
 class BasisOf(str, Enum):

@@ -24,6 +24,16 @@ def measure(
             show_default=False,
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            "-d",
+            metavar="DEVICE",
+            help="What this machine is: shows which share of its rates is attained.",
+            show_default=False,
+        ),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads that the runtime may use.")] = 1,
     seconds: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="Run it over and over for so long.")
@@ -52,6 +62,7 @@ def measure(
             **model_inputs(input),
             bind=bindings(bind),
             runtime=runtime,
+            device=device,
             threads=threads,
             seconds=seconds,
             profile=profile,

@@ -20,7 +20,10 @@ Model = Annotated[
 ]
 Precision = Annotated[
     str | None,
-    typer.Option(help="Price bytes at fp32, fp16, bf16, fp8, int8, int4, ... instead of as stored."),
+    typer.Option(
+        metavar="TYPE|FILE",
+        help="Price bytes at fp32, fp16, int8, int4, ... or layer by layer as a .json file maps them.",
+    ),
 ]
 Device = Annotated[
     str | None,

@@ -2,7 +2,7 @@
 
 from sizeup.graph.builder import GraphBuilder, without_collection
 from sizeup.graph.check import check
-from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Run, Shape, Tensor
+from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Run, Shape, Tensor, name_of
 
 __all__ = [
     "ABSENT",
@@ -18,5 +18,6 @@ __all__ = [
     "Shape",
     "Tensor",
     "check",
+    "name_of",
     "without_collection",
 ]

@@ -126,3 +126,8 @@ class Graph:
         # In full it would be as long as the model.
         name = self.name or "without a name"
         return f"<Graph {name}: {len(self.ops):,} operators, {len(self.tensors):,} tensors>"
+
+
+def name_of(graph: Graph, op: Op) -> str:
+    """An operator's own name, or that of its first output where the format gives it none."""
+    return op.name or (graph.tensors[op.outputs[0]].name if op.outputs else "")

@@ -34,6 +34,7 @@ class Form:
     saturating: bool = False
     launching: bool = True  # False: networks of about one size cannot tell a launch from work
     tile: float = 0.0  # rows of a product that a kernel computes at once; 0: not known
+    wave: float = 0.0  # results of a product that the device computes at once; 0: not known
     cache: float = 0.0  # bytes that the device keeps near its cores; 0: not known
     shrink: float = 0.1  # how strongly rates are pulled to the prior, in networks that fit badly
     smallest: float = 0.03  # relative errors below this count as squares
@@ -67,7 +68,7 @@ def _as_fast(prior: Rates, work: Work, measured: Floats) -> Rates:
 
 def _fit_pooled(work: Work, measured: Floats, form: Form) -> Rates:
     """Four coefficients over everything."""
-    macs = work.macs * idleness(work, 0, 0, 0, form.tile)
+    macs = work.macs * idleness(work, 0, 0, 0, form.tile, form.wave)
     launches = np.full(len(work), float(form.launching))
     totals = [work.totals(each) for each in (macs, work.traffic, launches)]
     design = np.stack([*totals, np.ones(work.networks)], axis=1)
@@ -78,7 +79,7 @@ def _fit_pooled(work: Work, measured: Floats, form: Form) -> Rates:
         found = _solve(design * scale, measured, measured, weights, np.full(4, 1e-6), np.zeros(4))
         weights = _weights((design * scale) @ found, measured, form.smallest)
     mac, byte, launch, run = (found * scale).tolist()
-    return Rates(Rate(mac, byte, launch), {}, run, tile=form.tile)
+    return Rates(Rate(mac, byte, launch), {}, run, tile=form.tile, wave=form.wave)
 
 
 def _typical(design: Floats, measured: Floats) -> Floats:
@@ -173,7 +174,8 @@ class _Fit:
         """Of every network's time: by the multiples, by the extents; and the time itself."""
         work = self.work
         length, columns, rows = self.extents.tolist()
-        slow = idleness(work, length, columns, rows, self.form.tile)
+        short = idleness(work, length, columns, rows, self.form.tile)
+        slow = idleness(work, length, columns, rows, self.form.tile, self.form.wave)
         mac, byte, _, far, _ = self._split(self.scale * self.multiples)
         compute = mac[work.kind] * work.macs * slow
         traffic = byte[work.kind] * work.traffic + far * self.far
@@ -189,7 +191,9 @@ class _Fit:
             ],
             axis=1,
         )
-        return design, self._by_extent(by_compute * compute), design @ self.multiples
+        # The extents act on short sides alone, not on what waves add.
+        by_extent = self._by_extent(by_compute * compute * short / slow)
+        return design, by_extent, design @ self.multiples
 
     def _by_extent(self, computed: Floats) -> Floats:
         if not self.form.saturating:
@@ -207,7 +211,17 @@ class _Fit:
         form = self.form
         length, columns, lines = self.extents.tolist()
         return Rates(
-            self.prior.pooled, classes, run, form.power, length, columns, lines, form.tile, form.cache, far
+            self.prior.pooled,
+            classes,
+            run,
+            form.power,
+            length,
+            columns,
+            lines,
+            form.tile,
+            form.cache,
+            far,
+            form.wave,
         )
 
 

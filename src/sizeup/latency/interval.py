@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def unseen_share(rates: Rates, work: Work) -> Floats:
 
 def unseen_spread(rates: Rates, work: Work, level: float = LEVEL) -> float:
     """How far classes of kernels lie from the rate of all, in logarithms: one not met may do so too."""
-    pooled = Rates(rates.pooled, {}, 0.0, rates.power, rates.length, rates.columns, rates.rows, rates.tile)
+    pooled = replace(rates, classes={}, run=0.0, cache=0.0, far=0.0)
     own, shared = kernels(rates, work).seconds * work.count, kernels(pooled, work).seconds * work.count
     by_own = np.bincount(work.kind, own, len(work.names))
     by_shared = np.bincount(work.kind, shared, len(work.names))

@@ -29,8 +29,9 @@ class Rates:
     A kernel takes soft(macs x mac x idle, bytes x byte) + launch, where soft is the `power` norm of both
     (1: they add up, large: the longer one alone), and idle = (1 + length / length of the product) x the
     same for columns and rows: short products leave lanes, columns and cores without work; and rows are
-    computed by the `tile`, the last of which may be part empty. Where all that a kernel touches exceeds
-    the `cache`, each byte takes `far` seconds more.
+    computed by the `tile`, the last of which may be part empty. A device that computes a `wave` of results
+    at once leaves half of the last wave idle, on average. Where all that a kernel touches exceeds the
+    `cache`, each byte takes `far` seconds more.
     """
 
     pooled: Rate
@@ -43,6 +44,7 @@ class Rates:
     tile: float = 0.0
     cache: float = 0.0
     far: float = 0.0
+    wave: float = 0.0
 
     def of(self, name: str) -> Rate:
         """The rate of a class; else that of its number type, or of all classes together."""
@@ -63,6 +65,7 @@ class Rates:
                 "columns": self.columns,
                 "rows": self.rows,
                 "tile": self.tile,
+                "wave": self.wave,
             },
             "cache": {"bytes": self.cache, "far": self.far},
             "pooled": _plain(self.pooled),
@@ -88,8 +91,9 @@ def rates_from(table: Mapping[str, Any]) -> Rates:
         {name: Rate(**rate) for name, rate in table.get("classes", {}).items()},
         float(table.get("run", 0.0)),
         float(table.get("power", 1.0)),
-        *(float(saturation.get(each, 0.0)) for each in ("length", "columns", "rows", "tile")),
-        *(float(cache.get(each, 0.0)) for each in ("bytes", "far")),
+        cache=float(cache.get("bytes", 0.0)),
+        far=float(cache.get("far", 0.0)),
+        **{each: float(saturation.get(each, 0.0)) for each in ("length", "columns", "rows", "tile", "wave")},
     )
 
 
@@ -109,14 +113,18 @@ def extents(work: Work, tile: float = 0.0) -> tuple[Floats, Floats, Floats]:
     return work.length, work.columns, rows
 
 
-def idleness(work: Work, length: float, columns: float, rows: float, tile: float = 0.0) -> Floats:
+def idleness(
+    work: Work, length: float, columns: float, rows: float, tile: float = 0.0, wave: float = 0.0
+) -> Floats:
     """How many times longer products take than at full rate because they are short; 1 for what is none."""
     found = extents(work, tile)
     slow = np.divide(found[2], work.rows, out=np.ones(len(work)), where=work.rows > 0)
     for extent, half in zip(found, (length, columns, rows), strict=True):
         if half:
             slow *= 1 + np.divide(half, extent, out=np.zeros(len(work)), where=extent > 0)
-    return slow
+    # Added, not multiplied: half a wave takes its time however short the sides of the product are.
+    results = found[1] * found[2]
+    return slow + np.divide(wave / 2, results, out=np.zeros(len(work)), where=results > 0)
 
 
 def soft(left: Floats, right: Floats, power: float) -> Floats:
@@ -138,7 +146,8 @@ def kernels(rates: Rates, work: Work) -> Kernels:
     """What every kernel of the work takes at these rates."""
     table = np.array([[r.mac, r.byte, r.launch] for r in map(rates.of, work.names)]).reshape(-1, 3)
     mac, byte, launch = table[work.kind].T
-    compute = mac * work.macs * idleness(work, rates.length, rates.columns, rates.rows, rates.tile)
+    idle = idleness(work, rates.length, rates.columns, rates.rows, rates.tile, rates.wave)
+    compute = mac * work.macs * idle
     traffic = byte * work.traffic + rates.far * far_bytes(work, rates.cache)
     return Kernels(compute, traffic, launch, soft(compute, traffic, rates.power) + launch)
 

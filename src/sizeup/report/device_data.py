@@ -32,6 +32,7 @@ def to_dict(device: Device) -> dict[str, Any]:
         "note": device.note or None,
         "source": device.source,
         "recorded": device.recorded or None,
+        "verified": device.verified or None,
         "file": device.file,
     }
 

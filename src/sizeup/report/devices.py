@@ -144,7 +144,8 @@ def _facts(
     if device.note:
         yield "note", device.note, ""
     dated = f", recorded on {device.recorded}" if device.recorded else ""
-    yield "source", f"{device.source}{dated}", "dim"
+    checked = f", verified on {device.verified}" if device.verified else ""
+    yield "source", f"{device.source}{dated}{checked}", "dim"
     yield "file", device.file, "dim"
 
 

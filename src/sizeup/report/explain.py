@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from sizeup import units
 from sizeup.cost import count
 from sizeup.errors import SizeupError
-from sizeup.graph import ABSENT, Op, Tensor
+from sizeup.graph import ABSENT, Op, Tensor, name_of
 from sizeup.ops import Call, OpRule, rule_of
 from sizeup.ops.rule import Formula
 from sizeup.ops.trace import Traced, traced_call
 from sizeup.report.differences import differences
 from sizeup.report.rollup import module_at, module_path
-from sizeup.report.summary import name_of
 from sizeup.report.text import brief
 from sizeup.report.view import View, view_of
 

@@ -17,10 +17,13 @@ from rich.text import Text
 from sizeup import units
 from sizeup.cost import Cost, total
 from sizeup.errors import SizeupError
+from sizeup.latency import Hardware, executed, hardware
+from sizeup.report import timing as timing_data
 from sizeup.report.console import print_labelled, print_rows
 from sizeup.report.files import write
 from sizeup.report.text import plain
 from sizeup.runtimes import Timing
+from sizeup.targets import Target
 
 SCHEMA_VERSION = 1
 
@@ -33,6 +36,7 @@ class Measured:
     format: str
     timing: Timing
     cost: Cost
+    target: Target | None = None  # what this machine is, where that was said
 
     def __repr__(self) -> str:
         timing = self.timing
@@ -64,6 +68,16 @@ class Measured:
             (total(moved.read) + total(moved.written)) / self.timing.least if self.cost.known.all() else None
         )
 
+    @property
+    def hardware(self) -> Hardware | None:
+        """What the fastest run attains of the target, its kernels merged as it does; None without one."""
+        if self.target is None or not self.cost.known.all():
+            return None
+        work = executed(self.cost, None, self.target.runtime.fuses or ()).work
+        inside = sum(each.seconds for each in self.timing.kernels)
+        overhead = max(self.timing.least - inside, 0.0) if self.timing.kernels else None
+        return hardware(work, self.timing.least, self.target, overhead)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, seconds and bytes raw."""
         timing = self.timing
@@ -85,6 +99,8 @@ class Measured:
                 "macs_per_second": self.macs_per_second,
                 "bytes_per_second": self.bytes_per_second,
             },
+            "target": None if self.target is None else self.target.name,
+            "hardware": timing_data.plain(self.hardware),
             "kernels": [
                 {"name": each.name, "kind": each.kind, "seconds": each.seconds} for each in timing.kernels
             ],
@@ -130,6 +146,9 @@ def _lines(found: Measured) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "achieved", "not known: not every operator could be counted"
+    attained = found.hardware
+    if attained is not None and found.target is not None:
+        yield "hardware", f"{timing_data.attained(attained)}, of {found.target.device.title}"
     yield "loading", units.duration(timing.loading_seconds)
 
 

@@ -8,6 +8,8 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 from sizeup.cost import Bytes, Cost
+from sizeup.dtypes import DType, precision_name
+from sizeup.graph import ABSENT, Graph, Op
 from sizeup.latency.work import Floats
 from sizeup.report.rows import Group
 
@@ -33,12 +35,33 @@ def module_at(scope: str, depth: int | None) -> str:
     return separator.join(module_path(scope)[:depth])
 
 
+def precision_of(graph: Graph, op: Op, asked: DType | None) -> str | None:
+    """The number type of the first output, which is the asked one where the output follows it."""
+    places = (*op.outputs, *(i for i in op.inputs if i != ABSENT))
+    if not places:
+        return None
+    tensor = graph.tensors[places[0]]
+    return precision_name(asked if asked is not None and tensor.follows_precision else tensor.dtype)
+
+
 def by_kind(cost: Cost, moved: Bytes, taken: Floats | None = None) -> tuple[Group, ...]:
     """One row a kind, the costliest first."""
-    sums = _summed(cost, moved, taken, [op.kind for op in cost.graph.ops])
-    rows = [_group(None, kind, numbers) for kind, numbers in sums.items()]
+    return _costliest(cost, moved, taken, [op.kind for op in cost.graph.ops])
+
+
+def _costliest(cost: Cost, moved: Bytes, taken: Floats | None, keys: list[str]) -> tuple[Group, ...]:
+    rows = [_group(None, key, numbers) for key, numbers in _summed(cost, moved, taken, keys).items()]
     rows.sort(key=lambda row: (-row.macs, -row.elementwise_ops, -row.read_bytes - row.written_bytes))
     return (*rows, *_unused(cost))
+
+
+def by_precision(
+    cost: Cost, moved: Bytes, asked: DType | None = None, taken: Floats | None = None
+) -> tuple[Group, ...]:
+    """One row a number type, the costliest first."""
+    return _costliest(
+        cost, moved, taken, [precision_of(cost.graph, op, asked) or "" for op in cost.graph.ops]
+    )
 
 
 def by_module(cost: Cost, moved: Bytes, depth: int | None, taken: Floats | None = None) -> tuple[Group, ...]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from sizeup.cost import Bytes, Cost, total
-from sizeup.dtypes import DType, precision_name
-from sizeup.graph import ABSENT, Graph, Op
+from sizeup.dtypes import DType
+from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.latency import Estimate
 from sizeup.latency.work import Floats
 from sizeup.report import rollup
@@ -68,7 +68,7 @@ class OpRows(Sequence[OpRow]):
             op.scope,
             tuple(graph.tensors[i].shape for i in op.inputs if i != ABSENT),
             tuple(graph.tensors[i].shape for i in op.outputs),
-            _precision_of(graph, op, self._precision),
+            rollup.precision_of(graph, op, self._precision),
             quantity(cost.macs),
             quantity(cost.elementwise),
             int(cost.params[index]),
@@ -79,20 +79,6 @@ class OpRows(Sequence[OpRow]):
             None if self._taken is None else self._taken[1][index],
             cost.reasons.get(index),
         )
-
-
-def name_of(graph: Graph, op: Op) -> str:
-    """An operator's own name, or that of its first output where the format gives it none."""
-    return op.name or (graph.tensors[op.outputs[0]].name if op.outputs else "")
-
-
-def _precision_of(graph: Graph, op: Op, asked: DType | None) -> str | None:
-    """The number type of the first output, which is the asked one where the output follows it."""
-    places = (*op.outputs, *(i for i in op.inputs if i != ABSENT))
-    if not places:
-        return None
-    tensor = graph.tensors[places[0]]
-    return precision_name(asked if asked is not None and tensor.follows_precision else tensor.dtype)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -197,6 +183,10 @@ class Report:
     def by_module_and_kind(self, depth: int | None = None) -> tuple[Group, ...]:
         """One row a kind of operator within each module; the rows add up to the totals."""
         return rollup.by_module_and_kind(self.cost, self.moved, depth, self.op_seconds)
+
+    def by_precision(self) -> tuple[Group, ...]:
+        """One row a number type that operators have, the costliest first; the rows add up to the totals."""
+        return rollup.by_precision(self.cost, self.moved, self.precision, self.op_seconds)
 
     def module_tree(self) -> tuple[Group, ...]:
         """One row a module with all that is inside it, outer modules before inner ones."""

@@ -14,9 +14,9 @@ def lines(found: Estimate) -> Iterator[tuple[str, str]]:
     where = "" if found.target is None else f" on {found.target.name}"
     yield "latency", f"{spoken(found)}{where}"
     yield "basis", f"{found.basis}: {found.origin}"
-    attained = hardware_of(found)
-    if attained is not None:
-        yield "attained", _attained(attained)
+    rates = hardware_of(found)
+    if rates is not None:
+        yield "attained", attained(rates)
     spent = energy(found)
     if spent is not None:
         yield "energy", _energy(spent)
@@ -33,7 +33,14 @@ def spoken(found: Estimate) -> str:
     return f"{text} ({units.duration(found.low)} to {units.duration(found.high)} in nine of ten)"
 
 
-def _attained(found: Hardware) -> str:
+def spoken_amount(name: str, value: float) -> str:
+    """An amount for people, by the unit at the end of its name: bytes, seconds or joules."""
+    write = {"bytes": units.size, "seconds": units.duration, "joules": units.joules}
+    return write[name.rpartition("_")[2]](value)
+
+
+def attained(found: Hardware) -> str:
+    """The rates and their shares of the device's: `54 GMAC/s (71 % of the peak), ...`."""
     parts = [f"{units.count(found.macs_per_second)}MAC/s".replace("  ", " ")] if found.macs else []
     if parts and found.compute_share is not None:
         parts[-1] += f" ({100 * found.compute_share:.0f} % of the peak)"
@@ -65,10 +72,11 @@ def to_dict(found: Estimate) -> dict[str, Any]:
         "run_ms": 1e3 * found.run_seconds,
         "kernels": int(found.work.count.sum()),
         "notes": list(found.notes),
-        "attained": _plain(hardware_of(found)),
-        "energy": _plain(energy(found)),
+        "attained": plain(hardware_of(found)),
+        "energy": plain(energy(found)),
     }
 
 
-def _plain(found: Hardware | Spent | None) -> dict[str, Any] | None:
+def plain(found: Hardware | Spent | None) -> dict[str, Any] | None:
+    """The same as plain data."""
     return None if found is None else {name: getattr(found, name) for name in type(found).__slots__}

@@ -18,7 +18,7 @@ from sizeup.report.rows import Group, OpRow, intensity
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
 
-By = Literal["op", "module", "kind"]
+By = Literal["op", "module", "kind", "precision"]
 
 _FEW_OPS = 40
 _MOST_ROWS = 30
@@ -79,9 +79,15 @@ def view(report: Report, by: By | None = None, depth: int | None = None, top: in
     else:
         if by == "module" and depth is None:
             depth = usual_depth(report)
-        groups = report.by_kind() if by == "kind" else report.by_module(depth)
+        groups = _groups(report, by, depth)
         entries = [_of_group(each) for each in _chosen_groups(groups, top)]
     return View(by, depth, tuple(entries), _rest(entries, total), total)
+
+
+def _groups(report: Report, by: By, depth: int | None) -> tuple[Group, ...]:
+    if by == "kind":
+        return report.by_kind()
+    return report.by_precision() if by == "precision" else report.by_module(depth)
 
 
 def view_of(report: Report, indices: Iterable[int]) -> View:

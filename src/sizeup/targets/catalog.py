@@ -30,7 +30,7 @@ _SECTIONS = ("sources", "common", *_KINDS)
 # What all devices of a file may share.
 _COMMON_KEYS = ("kind", "maker", "runtimes", "source", "recorded", "note")
 # What a device that is `like` another one does not take over.
-_OWN = ("name", "title", "aliases", "note", "like")
+_OWN = ("name", "title", "aliases", "note", "like", "verified")
 
 _Made = TypeVar("_Made")
 

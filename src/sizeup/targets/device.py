@@ -115,6 +115,7 @@ class Device:
     aliases: tuple[str, ...] = ()
     note: str = ""
     file: str = ""  # where it is described
+    verified: str = ""  # the date on which the values were compared with a document that the source names
 
     def peak(self, dtype: str, kind: str | None = None) -> float | None:
         """The most MACs per second in a number type that units of a kind complete together.

@@ -43,6 +43,7 @@ BANDWIDTH = Quantity(
 )
 POWER = Quantity("a power", "5 W", {"uW": 1e-6, "mW": 1e-3, "W": 1.0, "kW": 1e3}, 1e-7, 1e5)
 TIME = Quantity("a time", "5 us", {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}, 1e-10, 10)
+ENERGY = Quantity("an energy", "3 mJ", {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}, 1e-12, 1e9)
 # Makers count the multiplication and the addition of a MAC as two operations.
 RATE = Quantity(
     "a rate",

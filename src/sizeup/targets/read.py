@@ -43,6 +43,7 @@ _DEVICE_KEYS = (
     "energy",
     "source",
     "recorded",
+    "verified",
     "note",
 )
 _FIT_KEYS = (
@@ -112,6 +113,7 @@ def device(table: Table, core_of: CoreOf) -> Device:
         runtimes=table.texts("runtimes"),
         source=source,
         recorded=table.text("recorded", ""),
+        verified=table.date("verified"),
         power=None if power is None else _power(power, source),
         energy=None if energy is None else _energy(energy),
         aliases=table.texts("aliases"),

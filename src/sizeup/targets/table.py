@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,14 @@ class Table:
             Table(each, self.file, f"{self.place}: {name}[{index}]", self.sources)
             for index, each in enumerate(found)
         )
+
+    def date(self, name: str) -> str:
+        """A day such as "2026-01-31"; empty where there is none."""
+        found = self.text(name, "")
+        try:
+            return found and datetime.date.fromisoformat(found).isoformat()
+        except ValueError:
+            raise self.fail(f"{name} is {found!r}, not a day such as 2026-01-31") from None
 
     def source(self, default: str | None = None) -> str:
         """Where the values are from: a word of the file's own list, an address, or "derived: ..."."""

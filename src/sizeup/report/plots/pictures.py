@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from sizeup import units
-from sizeup.graph import ABSENT, Graph
+from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.memory import Usage, shares
 from sizeup.memory.search import reordered
 from sizeup.report.files import writing
@@ -22,7 +22,6 @@ from sizeup.report.plots.bars import Level, draw_bars, peak_words
 from sizeup.report.plots.canvas import DPI, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas, house_style
 from sizeup.report.plots.names import Names
 from sizeup.report.plots.side import Item, draw_list
-from sizeup.report.summary import name_of
 from sizeup.report.text import peak_size, verdict
 
 if TYPE_CHECKING:

@@ -1,0 +1,105 @@
+"""`sizeup precision`: which number type every layer should have."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sizeup.cli.exits import verb
+from sizeup.cli.options import Bind, Device, Inputs, Model, Rules, bindings, model_inputs
+
+EXAMPLE = "Example: sizeup precision model.tflite --flash 256KiB --arena 64KiB -o mixed.json"
+_USUAL = "fp32,fp16,int8,int4,int2"
+
+
+@verb
+def precision(
+    model: Model,
+    flash: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="The most bytes of weights, as 256KiB.", show_default=False),
+    ] = None,
+    arena: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="The most memory beside them, as 64KiB.", show_default=False),
+    ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The longest pass on the target, as 20ms.", show_default=False),
+    ] = None,
+    energy: Annotated[
+        str | None,
+        typer.Option(metavar="ENERGY", help="The most for a pass there, as 3mJ.", show_default=False),
+    ] = None,
+    device: Device = None,
+    precisions: Annotated[str, typer.Option(metavar="LIST", help="The types to choose from.")] = _USUAL,
+    losses: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .json file of what layers lose: {layer: {precision: loss}}."),
+    ] = None,
+    fits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Only list which types of each layer keep what it reads and makes within so much.",
+            show_default=False,
+        ),
+    ] = None,
+    measure: Annotated[
+        str,
+        typer.Option(help="What must fit there: tensors (the larger of both), sum, working set or peak."),
+    ] = "tensors",
+    input: Inputs = None,
+    bind: Bind = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Show so many layers.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the mapping as a .json file.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    rules: Rules = None,
+) -> None:
+    """Choose the precision of every layer that loses least and keeps to your budgets, proven."""
+    import json as text
+
+    from sizeup import api
+    from sizeup.cli import terminal
+    from sizeup.report import chosen, fitting
+
+    if output is not None:
+        chosen.check_path(output)
+    kinds = [each.strip() for each in precisions.split(",") if each.strip()]
+    arguments = {**model_inputs(input), "bind": bindings(bind)}
+    with terminal.busy(f"reading {model}"):
+        for path in rules or ():
+            api.load_rules(path)
+        if fits is not None:
+            listed = api.fits(model, fits, **arguments, precisions=kinds, measure=measure)
+        else:
+            found = api.choose(
+                model,
+                **arguments,
+                losses=None if losses is None else chosen.read_losses(losses),
+                precisions=kinds,
+                flash=flash,
+                arena=arena,
+                latency=latency,
+                energy=energy,
+                target=device,
+            )
+    if fits is not None:
+        if output is not None:
+            listed.save(output)
+        if json:
+            sys.stdout.write(text.dumps(listed.to_dict(), indent=2) + "\n")
+        else:
+            fitting.render(listed, terminal.output(), top)
+        return
+    if output is not None:
+        found.save(output)
+    if json:
+        sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
+    else:
+        chosen.render(found, terminal.output(), top)

@@ -1,0 +1,132 @@
+"""The layers whose number type may be chosen, and a user's mapping of names to number types."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sizeup import dtypes
+from sizeup.dtypes import DType
+from sizeup.errors import SizeupError
+from sizeup.graph import ABSENT, Graph, Op, name_of
+from sizeup.ops import rule_of
+
+_MOST_NEAR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """An operator that computes with weights, or multiplies: all others follow those that feed them."""
+
+    op: int
+    name: str
+    kind: str
+
+
+class Matched(NamedTuple):
+    """Number types by operator, and the patterns that named none, each with the nearest names."""
+
+    chosen: dict[int, DType]
+    unmatched: dict[str, list[str]]
+
+
+def layers(graph: Graph) -> tuple[Layer, ...]:
+    """The layers of a graph in the order in which they run."""
+    return tuple(
+        Layer(index, op.scope or name_of(graph, op), op.kind)
+        for index, op in enumerate(graph.ops)
+        if is_layer(graph, op)
+    )
+
+
+def is_layer(graph: Graph, op: Op) -> bool:
+    """Whether its number type is its own to choose: it multiplies, or looks numbers up in a trained table."""
+    rule = rule_of(op.kind)
+    if (
+        rule is None
+        or op.bodies
+        or (op.outputs and all(graph.tensors[i].data is not None for i in op.outputs))
+    ):
+        return False
+    if rule.macs is not None:
+        return True
+    tensors = [graph.tensors[i] for i in op.inputs if i != ABSENT]
+    return any(each.is_parameter and len(each.shape or ()) > 1 for each in tensors)
+
+
+def matched(graph: Graph, mapping: Mapping[str, str]) -> Matched:
+    """Operators by a mapping of names to precisions, wildcards first: the last that fits counts.
+
+    A pattern names a module with all inside it, an operator, a kind, an operator's number (`#12`), or holds
+    wildcards (`features.*.conv`). Only layers follow a module, a kind or a wildcard; an operator that is
+    named itself need not be one.
+    """
+    names = _Names(graph)
+    chosen: dict[int, DType] = {}
+    unmatched: dict[str, list[str]] = {}
+    for pattern, precision in sorted(mapping.items(), key=lambda each: not _is_wildcard(each[0])):
+        asked = dtypes.precision(precision)
+        found = names.find(pattern)
+        if not found:
+            unmatched[pattern] = names.nearest(pattern)
+        chosen.update(dict.fromkeys(found, asked))
+    return Matched(chosen, unmatched)
+
+
+def _is_wildcard(pattern: str) -> bool:
+    return any(letter in pattern for letter in "*?[")
+
+
+class _Names:
+    def __init__(self, graph: Graph) -> None:
+        self.count = len(graph.ops)
+        self.by_name: dict[str, list[int]] = {}
+        self.layers: dict[str, list[int]] = {}
+        for index, op in enumerate(graph.ops):
+            choosable = is_layer(graph, op)
+            for name in {name_of(graph, op), op.name}:
+                self.by_name.setdefault(name, []).append(index)
+            for name in _paths(op.scope) | {op.kind} if choosable else ():
+                self.layers.setdefault(name, []).append(index)
+            if choosable:
+                self.layers.setdefault(name_of(graph, op), []).append(index)
+
+    def find(self, pattern: str) -> list[int]:
+        if pattern.startswith("#") and pattern[1:].isdecimal():
+            return [int(pattern[1:])] if int(pattern[1:]) < self.count else []
+        if pattern in self.layers:
+            return self.layers[pattern]
+        if pattern in self.by_name:
+            return self.by_name[pattern]
+        return [
+            index
+            for name, found in self.layers.items()
+            if fnmatch.fnmatchcase(name, pattern)
+            for index in found
+        ]
+
+    def nearest(self, pattern: str) -> list[str]:
+        return difflib.get_close_matches(pattern, [*self.layers, *self.by_name], _MOST_NEAR, 0.5)
+
+
+def _paths(scope: str) -> set[str]:
+    """A module and all that hold it: `a.b.c` lies in `a.b` and in `a`."""
+    separator = "/" if "/" in scope else "."
+    parts = scope.split(separator) if scope else []
+    return {separator.join(parts[: depth + 1]) for depth in range(len(parts))}
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """A mapping from a JSON file: {"features.0": "int8", "classifier*": "fp32"}."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise SizeupError(f"{path}: not a mapping of layers to precisions: {error}") from error
+    if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
+        raise SizeupError(f'{path}: a mapping is a JSON object of texts, such as {{"conv1": "int8"}}')
+    return content

@@ -1,0 +1,216 @@
+"""What every choice of a number type costs: bytes of flash, bytes in memory at each step, seconds, joules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sizeup.cost import count
+from sizeup.dtypes import DType, precision_name
+from sizeup.errors import SizeupError
+from sizeup.graph import ABSENT, Graph, Tensor
+from sizeup.latency import energy, estimate
+from sizeup.memory import tensor_bytes
+from sizeup.precision.assign import assign
+from sizeup.precision.layers import Layer, layers
+from sizeup.precision.solve import Codes, Floats
+from sizeup.targets import Target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """One row an option, a number type for a group of layers that must share it.
+
+    `flash`, `seconds` and `joules` are what the group takes at that type, without the conversions that a
+    mixture needs, so never more than the real ones. `owner` is the group whose type a tensor has, -1: none.
+    """
+
+    graph: Graph
+    layers: tuple[Layer, ...]
+    group_of: Codes  # of every layer
+    owner: Codes
+    group: Codes
+    dtype: tuple[DType, ...]
+    flash: Floats
+    seconds: Floats | None
+    joules: Floats | None
+    target: Target | None
+    fixed_flash: float  # what no choice changes
+    fixed_seconds: float
+    fixed_joules: float
+
+    def chosen(self, picked: Codes) -> dict[int, DType]:
+        """The number type of every layer, by operator, where options are picked."""
+        dtype = {int(self.group[option]): self.dtype[option] for option in picked}
+        return {layer.op: dtype[int(group)] for layer, group in zip(self.layers, self.group_of, strict=True)}
+
+    def losses(self, table: Mapping[str, Mapping[str, float]]) -> Floats:
+        """What every option loses: the sum over its layers of {layer: {precision: loss}}."""
+        found = np.zeros(len(self.group))
+        for option, dtype in enumerate(self.dtype):
+            name = precision_name(dtype)
+            for layer, group in zip(self.layers, self.group_of, strict=True):
+                if group == self.group[option]:
+                    found[option] += _loss(table, layer, name)
+        return found
+
+    def by_layer(
+        self, table: Mapping[str, Mapping[str, float]], chosen: Mapping[int, DType]
+    ) -> dict[int, float]:
+        """What every layer loses at its chosen type, by operator."""
+        return {each.op: _loss(table, each, precision_name(chosen[each.op])) for each in self.layers}
+
+
+def _loss(table: Mapping[str, Mapping[str, float]], layer: Layer, precision: str) -> float:
+    row = table.get(layer.name) or table.get(f"#{layer.op}")
+    if row is None or precision not in row:
+        raise SizeupError(f"the losses tell nothing of layer {layer.name} at {precision}")
+    if not row[precision] >= 0:
+        raise SizeupError(
+            f"the loss of layer {layer.name} at {precision} is {row[precision]}, not a number from 0"
+        )
+    return float(row[precision])
+
+
+def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None = None) -> Options:
+    """Every number type that the target has kernels for, for every group of layers, and what it takes."""
+    kinds = [each for each in precisions if target is None or precision_name(each) in target.runtime.dtypes]
+    if not kinds:
+        raise SizeupError(f"{target} has kernels for none of {', '.join(map(precision_name, precisions))}")
+    found = layers(graph)
+    if not found:
+        raise SizeupError("there is no layer whose number type could be chosen")
+    group_of, owner = _tied(graph, found, _owners(graph, found))
+    groups = int(group_of.max()) + 1
+    columns = [_taken(graph, found, owner, groups, each, target) for each in kinds]
+    group = np.repeat(np.arange(groups), len(kinds))
+    flash = np.stack([each[0] for each in columns], axis=1).ravel()
+    seconds, joules = _stacked([each[1] for each in columns]), _stacked([each[2] for each in columns])
+    rest = columns[0][3]
+    return Options(
+        graph, found, group_of, owner, group, tuple(kinds) * groups, flash, seconds, joules, target, *rest
+    )
+
+
+def _stacked(columns: Sequence[Floats | None]) -> Floats | None:
+    known = [each for each in columns if each is not None]
+    return np.stack(known, axis=1).ravel() if len(known) == len(columns) else None
+
+
+def _owners(graph: Graph, found: Sequence[Layer]) -> Codes:
+    """Of every tensor the layer whose type it has: the one that makes it, or that what makes it follows; and
+    before the first layers, the one that reads it."""
+    owner = np.full(len(graph.tensors), -1, np.int64)
+    place = {layer.op: index for index, layer in enumerate(found)}
+    for index, op in enumerate(graph.ops):
+        fed = next((int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0), -1)
+        for identity in op.outputs:
+            if _follows(graph, identity):
+                owner[identity] = place.get(index, fed)
+    for index in range(len(graph.ops) - 1, -1, -1):
+        op = graph.ops[index]
+        made = next((int(owner[i]) for i in op.outputs if owner[i] >= 0), -1)
+        for identity in op.inputs:
+            if identity != ABSENT and owner[identity] < 0 and _follows(graph, identity):
+                owner[identity] = place.get(index, made)
+    return owner
+
+
+def _tied(graph: Graph, found: Sequence[Layer], owner: Codes) -> tuple[Codes, Codes]:
+    """Groups of layers that share a type, because their results meet or their weights are the same."""
+    parent = list(range(len(found)))
+
+    def root(layer: int) -> int:
+        while parent[layer] != layer:
+            parent[layer] = parent[parent[layer]]
+            layer = parent[layer]
+        return layer
+
+    is_layer = {layer.op for layer in found}
+    holder: dict[int, int] = {}
+    for place, layer in enumerate(found):
+        for identity in graph.ops[layer.op].inputs:
+            if identity != ABSENT and graph.tensors[identity].is_parameter:
+                first = holder.setdefault(id(graph.tensors[identity].data), place)
+                parent[root(place)] = root(first)
+    for index, op in enumerate(graph.ops):
+        fed = [int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0]
+        if index not in is_layer and op.outputs and _follows(graph, op.outputs[0]):
+            for other in fed[1:]:
+                parent[root(other)] = root(fed[0])
+    roots = {each: index for index, each in enumerate(sorted({root(i) for i in range(len(found))}))}
+    group_of = np.array([roots[root(i)] for i in range(len(found))], np.int64)
+    return group_of, np.where(owner >= 0, group_of[owner], -1)
+
+
+def _follows(graph: Graph, identity: int) -> bool:
+    return graph.tensors[identity].data is None and graph.tensors[identity].follows_precision
+
+
+_Rest = tuple[float, float, float]
+
+
+def _taken(
+    graph: Graph,
+    found: Sequence[Layer],
+    owner: Codes,
+    groups: int,
+    dtype: DType,
+    target: Target | None,
+) -> tuple[Floats, Floats | None, Floats | None, _Rest]:
+    """Flash, seconds and joules of every group where all layers have one type; then what belongs to none."""
+    uniform = assign(graph, {layer.op: dtype for layer in found})
+    by_op = _groups_of_ops(uniform, owner)
+    flash, rest = _flash(uniform, by_op, groups)
+    if target is None:
+        return flash, None, None, (rest, 0.0, 0.0)
+    timed = estimate(count(uniform), target)
+    seconds = _summed(timed.by_op()[0], by_op, groups)
+    spent = energy(timed)
+    other = timed.seconds - float(seconds.sum())
+    joules = None if spent is None else seconds * (spent.joules / timed.seconds)
+    return (
+        flash,
+        seconds,
+        joules,
+        (rest, other, 0.0 if spent is None else other * spent.joules / timed.seconds),
+    )
+
+
+def _groups_of_ops(graph: Graph, owner: Codes) -> Codes:
+    """Of every operator, conversions apart, the group whose type it computes in."""
+    made = [[int(owner[i]) for i in op.outputs if i < len(owner)] for op in graph.ops]
+    return np.array([each[0] if each else -1 for each in made], np.int64)
+
+
+def _summed(column: Floats, group: Codes, groups: int) -> Floats:
+    there = group >= 0
+    return np.asarray(np.bincount(group[there], column[there], groups), np.float64)
+
+
+def _flash(graph: Graph, by_op: Codes, groups: int) -> tuple[Floats, float]:
+    """Bytes of parameters by the group that first reads them, and of those that nobody's type changes."""
+    taken, rest = np.zeros(groups), 0.0
+    seen: set[int] = set()
+    for op, group in zip(graph.ops, by_op.tolist(), strict=True):
+        for identity in op.inputs:
+            tensor = graph.tensors[identity] if identity != ABSENT else None
+            if tensor is None or not tensor.is_parameter or id(tensor.data) in seen:
+                continue
+            seen.add(id(tensor.data))
+            if group >= 0:
+                taken[group] += _stored(tensor)
+            else:
+                rest += _stored(tensor)
+    for tensor in graph.tensors:
+        if tensor.is_parameter and id(tensor.data) not in seen:
+            seen.add(id(tensor.data))
+            rest += _stored(tensor)
+    return taken, rest
+
+
+def _stored(tensor: Tensor) -> int:
+    kept = None if tensor.data is None else tensor.data.stored_bytes
+    return tensor_bytes(tensor) if kept is None else kept

@@ -1,0 +1,168 @@
+"""A choice of precisions: layer by layer, what it takes against its budgets, and what holds it back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from sizeup import units
+from sizeup.dtypes import precision_name
+from sizeup.errors import SizeupError
+from sizeup.graph import Graph
+from sizeup.precision.choose import BUDGETS, Budgets, Choice, Figures
+from sizeup.precision.options import Options
+from sizeup.report.console import print_labelled, print_rows
+from sizeup.report.files import write
+from sizeup.report.text import plain
+from sizeup.report.timing import spoken_amount
+
+SCHEMA_VERSION = 1
+_WORDS = {"flash_bytes": "flash", "arena_bytes": "arena", "seconds": "latency", "joules": "energy"}
+_MORE = {"flash_bytes": "1 KiB", "arena_bytes": "1 KiB", "seconds": "1 ms", "joules": "1 mJ"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Chosen:
+    """The precisions that lose least within the budgets; `basis` says where the losses are from."""
+
+    options: Options
+    choice: Choice
+    budgets: Budgets
+    widest: Figures  # what the network takes as it is
+    losses: dict[int, float]  # of every layer, by operator, at its chosen type
+    basis: str
+
+    @property
+    def graph(self) -> Graph:
+        """The network as it was given."""
+        return self.options.graph
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """{layer: precision}, as `analyze(precision=...)` takes it; layers of one name by their numbers."""
+        named = Counter(layer.name for layer in self.options.layers)
+        return {
+            (layer.name if named[layer.name] == 1 else f"#{layer.op}"): precision_name(
+                self.choice.chosen[layer.op]
+            )
+            for layer in self.options.layers
+        }
+
+    def __repr__(self) -> str:
+        counts = Counter(map(precision_name, self.choice.chosen.values()))
+        mix = ", ".join(f"{count:,} at {name}" for name, count in counts.most_common())
+        return f"<{self.graph.name or 'model'}: {mix}; loss {self.choice.loss:.4g}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data, bytes, seconds and joules raw."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "sizeup", "version": version("sizeup")},
+            "model": {"name": self.graph.name, "format": self.graph.format},
+            "target": None if self.options.target is None else self.options.target.name,
+            "loss": self.choice.loss,
+            "loss_basis": self.basis,
+            "proven": self.choice.proven,
+            "budgets": {name: getattr(self.budgets, name) for name in BUDGETS},
+            "figures": {name: getattr(self.choice.figures, name) for name in BUDGETS},
+            "as_given": {name: getattr(self.widest, name) for name in BUDGETS},
+            "binding": list(self.choice.binding),
+            "gains": self.choice.gains,
+            "layers": [
+                {
+                    "op": layer.op,
+                    "name": layer.name,
+                    "kind": layer.kind,
+                    "precision": precision_name(self.choice.chosen[layer.op]),
+                    "loss": self.losses[layer.op],
+                }
+                for layer in self.options.layers
+            ],
+            "mapping": self.mapping,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mapping as a .json file, which `analyze --precision` takes."""
+        check_path(path)
+        write(path, [json.dumps(self.mapping, indent=2), "\n"])
+
+
+def read_losses(path: Path) -> dict[str, dict[str, float]]:
+    """Losses from a JSON file: {layer: {precision: loss}}."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise SizeupError(f"{path}: not a table of losses: {error}") from error
+    rows = content.values() if isinstance(content, dict) else [None]
+    numbers = [value for row in rows for value in (row.values() if isinstance(row, dict) else [None])]
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
+        raise SizeupError(f'{path}: losses are {{"layer": {{"int8": 0.1, "int4": 0.9}}, ...}}')
+    found: dict[str, dict[str, float]] = content
+    return found
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that a choice is not written as."""
+    if Path(path).suffix.lower() != ".json":
+        raise SizeupError(
+            f"{os.fspath(path)}: a choice of precisions is written as .json; give it that ending"
+        )
+
+
+def render(found: Chosen, console: Console, top: int | None = None) -> None:
+    """Print what is kept and lost first, then the layers."""
+    title = (
+        f"{found.graph.name or 'model'} ({found.graph.format})" if found.graph.format else found.graph.name
+    )
+    console.print(Text(plain(title), style="bold"))
+    for label, text in _lines(found):
+        print_labelled(console, label, text, "bold" if label == "choice" else "")
+    rows = [
+        (
+            precision_name(found.choice.chosen[layer.op]),
+            f"{found.losses[layer.op]:.3g}",
+            f"{layer.kind}  {layer.name}",
+        )
+        for layer in found.options.layers
+    ]
+    shown = rows if top is None else rows[:top]
+    console.print()
+    print_rows(console, ("type", "loss", "layer"), shown)
+    if len(shown) < len(rows):
+        console.print(Text(f"  {len(rows) - len(shown):,} more: --top N shows them", style="dim"))
+
+
+def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
+    counts = Counter(precision_name(each) for each in found.choice.chosen.values())
+    mix = ", ".join(f"{count:,} layer{'s' * (count != 1)} at {name}" for name, count in counts.most_common())
+    proof = "proven: no other choice loses less" if found.choice.proven else "the best that was found"
+    yield "choice", f"{mix}; {proof}"
+    yield "loss", f"{found.choice.loss:.4g}, {found.basis}"
+    for name in BUDGETS:
+        taken, most = getattr(found.choice.figures, name), getattr(found.budgets, name)
+        if taken is None:
+            continue
+        text = spoken_amount(name, taken)
+        if most is not None:
+            text += f" of {spoken_amount(name, most)} ({units.share(taken, most)})"
+        before = getattr(found.widest, name)
+        yield _WORDS[name], f"{text}, {spoken_amount(name, before)} as given" if before is not None else text
+    for name in found.choice.binding:
+        gain = (found.choice.gains or {}).get(name, 0.0)
+        saves = (
+            f"{_MORE[name]} more would save {gain:.3g} of the loss"
+            if gain
+            else f"{_MORE[name]} more saves nothing yet"
+        )
+        yield "held back", f"by the {_WORDS[name]}: {saves}"
+    if found.budgets != Budgets() and not found.choice.binding:
+        yield "held back", "by no budget: all could be smaller"

@@ -1,0 +1,91 @@
+"""`sizeup precision` as its users meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.test_plan import lines, run
+
+pytestmark = pytest.mark.extras
+
+
+@pytest.fixture
+def resnet(shared: Path) -> Path:
+    return shared / "models" / "mlperf_resnet8_fp32.tflite"
+
+
+def test_the_choice_comes_first_then_what_it_takes(resnet: Path, tmp_path: Path) -> None:
+    mapping = tmp_path / "mixed.json"
+    shown = lines(run("precision", resnet, "--flash", "150KiB", "--arena", "100KiB", "-o", mapping))
+    assert shown[0] == "mlperf_resnet8_fp32 (tflite)"
+    assert shown[1].startswith("choice ")
+    text = " ".join(shown)
+    assert "proven: no other choice loses less" in text
+    assert "not measured" in text
+    assert "held back by the flash" in text
+    found = json.loads(run("analyze", resnet, "--precision", mapping, "--json").stdout)
+    assert found["totals"]["weight_bytes"] <= 150 * 1024
+    assert found["memory"]["peak_bytes"] <= 100 * 1024
+
+
+def test_json_has_figures_and_layers(resnet: Path) -> None:
+    found = json.loads(
+        run("precision", resnet, "--flash", "100KiB", "--precisions", "fp32,int8", "--json").stdout
+    )
+    assert found["figures"]["flash_bytes"] <= 102_400 < found["as_given"]["flash_bytes"]
+    assert found["binding"] == ["flash_bytes"]
+    assert {each["precision"] for each in found["layers"]} <= {"fp32", "int8"}
+    assert found["loss"] == pytest.approx(sum(each["loss"] for each in found["layers"]))
+
+
+def test_losses_may_be_given(resnet: Path, tmp_path: Path) -> None:
+    layers = json.loads(run("precision", resnet, "--json").stdout)["layers"]
+    losses = tmp_path / "losses.json"
+    losses.write_text(
+        json.dumps({each["name"]: {"fp32": 0, "int8": 1 + each["op"]} for each in layers}), "utf-8"
+    )
+    arguments = (
+        "precision",
+        resnet,
+        "--precisions",
+        "fp32,int8",
+        "--losses",
+        losses,
+        "--flash",
+        "250KiB",
+        "--json",
+    )
+    found = json.loads(run(*arguments).stdout)
+    assert found["loss_basis"] == "from the losses that were given"
+    assert found["loss"] == int(found["loss"])
+
+
+def test_types_that_fit_are_starred_and_those_that_never_do_are_warned_of(resnet: Path) -> None:
+    shown = lines(run("precision", resnet, "--fits", "16KiB"))
+    assert any(line.startswith("warning ") for line in shown) is False
+    assert any("16.0 KiB *" in line for line in shown)
+    tight = lines(run("precision", resnet, "--fits", "3KiB"))
+    assert any("fit at no type" in line for line in tight)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--flash", "1KiB"), "the narrowest types need"),
+        (("--flash", "1 kg"), "is not a size"),
+        (("--latency", "1ms"), "needs a target"),
+        (("--precisions", "int9"), "unknown precision"),
+        (("--fits", "1KiB", "--measure", "weight"), "no measure is called"),
+        (("-d", "rpi5/litert", "--precisions", "int2"), "has kernels for none of int2"),
+        (("-o", "mixed.csv"), "give it that ending"),
+        (("--losses", "nothing.json"), "not a table of losses"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(arguments: tuple[str, ...], message: str, resnet: Path) -> None:
+    done = run("precision", resnet, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

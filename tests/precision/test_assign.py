@@ -1,0 +1,150 @@
+"""Graphs at other number types: equal to one precision for all, and exact where types meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sizeup
+from sizeup.cost import count
+from sizeup.dtypes import dtype, precision
+from sizeup.graph import Constant, Graph, GraphBuilder
+from sizeup.memory import usage
+from sizeup.precision import assign, layers, matched
+
+FLOAT, INDEX = dtype("float32"), dtype("int64")
+SHAPE = (1, 8, 4, 4)  # 128 numbers, 512 bytes
+FP16, INT8, FP32 = precision("fp16"), precision("int8"), precision("fp32")
+
+
+def block() -> Graph:
+    """Two convolutions one after the other, and the sum of both results."""
+    made = GraphBuilder("block")
+    x = made.input("x", SHAPE, FLOAT)
+    values = [x]
+    for name in ("one", "two"):
+        w = made.tensor(f"{name}.weight", (8, 8, 1, 1), FLOAT, Constant("parameter"))
+        bias = made.tensor(f"{name}.bias", (8,), FLOAT, Constant("parameter"))
+        values.append(made.tensor(f"{name}.out", SHAPE, FLOAT))
+        attrs = {"out_channels": 8, "kernel": (1, 1)}
+        made.op("conv", [values[-2], w, bias], [values[-1]], attrs, name=f"{name}.conv", scope=name)
+    total = made.tensor("sum", SHAPE, FLOAT)
+    made.op("add", [values[1], values[2]], [total], name="add")
+    made.outputs.append(total)
+    return made.freeze()
+
+
+def types(graph: Graph) -> dict[str, str]:
+    return {each.name: each.dtype.name for each in graph.tensors}
+
+
+def test_one_type_for_all_needs_no_conversion() -> None:
+    found = assign(block(), {0: INT8, 1: INT8})
+    assert [op.kind for op in found.ops] == ["conv", "conv", "add"]
+    assert types(found) == {
+        "x": "int8", "one.weight": "int8", "one.bias": "int32", "one.out": "int8",
+        "two.weight": "int8", "two.bias": "int32", "two.out": "int8", "sum": "int8",
+    }  # fmt: skip
+
+
+def test_where_types_meet_a_conversion_stands() -> None:
+    found = assign(block(), {0: INT8})
+    # Two reads one.out as float32, and so does the sum, which follows the wider of its inputs.
+    assert [op.kind for op in found.ops] == ["conv", "dequantize", "conv", "add"]
+    assert types(found)["one.out as fp32"] == "float32"
+    assert types(found)["sum"] == "float32"
+    converted = found.ops[1].outputs[0]
+    assert converted in found.ops[2].inputs
+    assert converted in found.ops[3].inputs
+
+
+def test_every_change_of_type_has_its_word() -> None:
+    assert [op.kind for op in assign(block(), {0: FP16, 1: FP32}).ops] == ["conv", "cast", "conv", "add"]
+    # The sum takes the wider type, so the second result is converted back.
+    kinds = [op.kind for op in assign(block(), {0: FP32, 1: INT8}).ops]
+    assert kinds == ["conv", "quantize", "conv", "dequantize", "add"]
+    narrower = assign(block(), {0: INT8, 1: precision("int4")})
+    assert [op.kind for op in narrower.ops] == ["conv", "quantize", "conv", "quantize", "add"]
+
+
+def test_a_mixture_counts_its_bytes() -> None:
+    found = count(assign(block(), {0: INT8}))
+    # Filter and bias: 64 + 8 x 4 bytes at int8, 256 + 32 at float32.
+    assert found.stored_bytes == 96 + 288
+    moved = found.bytes_at()
+    assert moved.read.tolist() == [128 + 96, 128, 512 + 288, 1024]
+    assert moved.written.tolist() == [128, 512, 512, 512]
+
+
+def test_memory_holds_the_converted_numbers_too() -> None:
+    # As it is 1,536 bytes in the sum; with the first at int8: out as float32, two.out, sum.
+    assert int(usage(block()).live_bytes.max()) == 1536
+    live = usage(assign(block(), {0: INT8})).live_bytes.tolist()
+    assert live == [128 + 128, 128 + 512, 512 + 512, 3 * 512]
+
+
+def test_weights_that_are_shared_are_stored_once_a_type() -> None:
+    made = GraphBuilder("shared")
+    x = made.input("x", (1, 8), FLOAT)
+    w = made.tensor("w", (8, 8), FLOAT, Constant("parameter"))
+    a, b = made.tensor("a", (1, 8), FLOAT), made.tensor("b", (1, 8), FLOAT)
+    made.op("matmul", [x, w], [a], {"contracted": (1,)})
+    made.op("matmul", [a, w], [b], {"contracted": (1,)})
+    made.outputs.append(b)
+    graph = made.freeze()
+    assert count(assign(graph, {0: INT8, 1: INT8})).stored_bytes == 64
+    assert count(assign(graph, {0: INT8})).stored_bytes == 64 + 256
+    assert count(assign(graph, {1: INT8})).stored_bytes == 64 + 256
+
+
+def test_indices_keep_their_type() -> None:
+    made = GraphBuilder("table")
+    ids = made.input("ids", (1, 4), INDEX)
+    table = made.tensor("table", (10, 8), FLOAT, Constant("parameter"))
+    out = made.tensor("out", (1, 4, 8), FLOAT)
+    made.op("embedding", [table, ids], [out], source="aten.embedding")
+    made.outputs.append(out)
+    found = assign(made.freeze(), {0: INT8})
+    assert types(found) == {"ids": "int64", "table": "int8", "out": "int8"}
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("wanted", ["fp16", "int8", "int4"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "vit_b_16", "shufflenet_v2_x0_5"])
+def test_all_operators_at_one_type_are_that_precision(name: str, wanted: str) -> None:
+    graph = sizeup.load(f"torchvision:{name}")
+    found = count(assign(graph, dict.fromkeys(range(len(graph.ops)), precision(wanted))))
+    uniform = count(graph).bytes_at(precision(wanted))
+    assert len(found.graph.ops) == len(graph.ops)
+    assert found.stored_bytes == uniform.weights
+    assert found.bytes_at().read.tolist() == uniform.read.tolist()
+    assert found.bytes_at().written.tolist() == uniform.written.tolist()
+    live = usage(graph, precision=precision(wanted)).live_bytes
+    assert usage(found.graph).live_bytes.tolist() == live.tolist()
+
+
+@pytest.mark.extras
+def test_real_files_take_any_choice_of_layers(shared: Path) -> None:
+    for path in sorted((shared / "models").glob("*.tflite")):
+        graph = sizeup.load(path)
+        chosen = {layer.op: (FP16, INT8, FP32)[place % 3] for place, layer in enumerate(layers(graph))}
+        found = count(assign(graph, chosen))
+        assert found.total_macs == count(graph).total_macs, path.name
+        assert found.known.all() == count(graph).known.all(), path.name
+
+
+def test_a_mapping_names_modules_operators_kinds_and_patterns() -> None:
+    graph = block()
+    assert matched(graph, {"one": "int8"}).chosen == {0: INT8}
+    assert matched(graph, {"conv": "fp16", "two.conv": "int8"}).chosen == {0: FP16, 1: INT8}
+    assert matched(graph, {"t*": "int8"}).chosen == {1: INT8}
+    assert matched(graph, {"*": "int8"}).chosen == {0: INT8, 1: INT8}
+    assert matched(graph, {"add": "fp16", "#0": "int8"}).chosen == {2: FP16, 0: INT8}
+
+
+def test_names_that_match_nothing_are_told_with_the_nearest() -> None:
+    found = matched(block(), {"tow.conv": "int8", "#7": "int8"})
+    assert found.chosen == {}
+    assert "two.conv" in found.unmatched["tow.conv"]
+    assert found.unmatched["#7"] == []
