@@ -125,6 +125,16 @@ run = 1e-3
 pooled = { mac = 1e-6, byte = 1e-7, launch = 1e-5 }
 [fit.rates.classes]
 conv_1x1 = { mac = 2e-6, byte = 0.0, launch = 3e-5 }
+
+[[fit]]
+name = "slate/started"
+precisions = ["fp32"]
+measurements = 3
+error = 0.1
+held_out = "network"
+source = "measured: by hand"
+band = { low = -0.1, high = 0.1 }
+rates = { pooled = { mac = 1e-12, byte = 1e-12, launch = 0.0 } }
 """
 
 
@@ -237,6 +247,16 @@ def test_measurements_go_before_the_data_sheet() -> None:
 
 
 @pytest.mark.usefixtures("measured")
+def test_a_fit_to_busy_devices_does_not_speak_for_networks_that_wait_for_launches() -> None:
+    cost = count(chain())
+    # Three kernels of 1 us each take longer than the nanoseconds that the fit says.
+    found = estimate(cost, target("slate/started"))
+    assert found.basis == "roofline"
+    assert any("keep it busy" in note for note in found.notes)
+    assert estimate(cost, target("slate/started"), basis="calibrated").seconds < 3e-6
+
+
+@pytest.mark.usefixtures("measured")
 def test_a_fit_speaks_for_its_number_types_alone() -> None:
     cost = count(chain())
     found = sizeup.estimate(cost, "slate/plain", precision="int8")
@@ -247,7 +267,7 @@ def test_a_fit_speaks_for_its_number_types_alone() -> None:
     with pytest.raises(TargetError, match="only fp32 was measured"):
         sizeup.estimate(cost, "slate/plain", precision="int8", basis="calibrated")
     with pytest.raises(TargetError, match="nothing was measured"):
-        sizeup.estimate(cost, "slate/started", basis="calibrated")
+        sizeup.estimate(cost, "board", basis="calibrated")
 
 
 @pytest.mark.usefixtures("measured")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fitting import hailo, ncnn, search_spaces, tiny, vidur
-from fitting.measured import Measured, no_faster
+from fitting.measured import Measured, no_faster, target_of
 from fitting.shipped import Shipped, judged
 from latency.truth.splits import drawn, every, folds
 from sizeup.latency import Band, Form, Rate, Rates, band, fit, held_out, type_of, unseen_spread
@@ -221,6 +221,33 @@ def of_vidur(folder: Path, models: Path) -> list[Shipped]:
     return made
 
 
+def of_neusight(folder: Path, models: Path) -> list[Shipped]:
+    """Single operators of each card, with products as slow as whole networks say; networks held out."""
+    from latency.truth import gpu_networks  # it builds networks in torch
+
+    _, times, _, devices = gpu_networks.measured(folder)
+    estimated = gpu_networks.network_held_out(folder, (*gpu_networks.TRAIN, "test")).estimated
+    made = []
+    for device, found in gpu_networks.fits(folder).items():
+        target, here = target_of(device, "torch-eager"), devices == device
+        if target is not None:
+            note = "float32 language models at large batches; operators were timed one by one"
+            pair = (estimated[here], times[here])
+            own = judged(target.name, ["fp32"], found.rates, *pair, "network", "neusight", note=note)
+            stated = replace(found.band, unseen=_FOREIGN)
+            made.append(replace(own, band=stated, rates=no_faster(_as_linear(found.rates), target)))
+    return made
+
+
+# Classes of kernels lie so far from the rate of all on the cards that search spaces ran on, in logarithms.
+_FOREIGN = 1.0
+
+
+def _as_linear(rates: Rates) -> Rates:
+    """Products of classes that nobody timed cost what matrices do: the pool of some cards has no products."""
+    return replace(rates, pooled=replace(rates.pooled, mac=rates.of("linear").mac))
+
+
 def _github(repository: str, commit: str, licence: str, what: str) -> str:
     return f"{what}, https://github.com/{repository}, commit {commit[:7]}, {licence}"
 
@@ -264,6 +291,12 @@ SOURCES = (
         {"hailo": _github("hailo-ai/hailo_model_zoo", "c83fc03", "MIT", "Hailo Model Zoo")},
         "Frames a second of the networks of Hailo's model zoo.",
         of_hailo,
+    ),
+    Source(
+        "neusight.toml",
+        {"neusight": _github("sitar-lab/NeuSight", "6945927", "MIT", "NeuSight, operators and networks")},
+        "Graphics cards, from single operators and a few language models on each.",
+        of_neusight,
     ),
     Source(
         "vidur.toml",

@@ -13,7 +13,7 @@ from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import coefficients
 from sizeup.latency.executed import Executed, executed
 from sizeup.latency.interval import LEVEL, Band, unseen_share
-from sizeup.latency.model import Kernels, kernels, rates_from
+from sizeup.latency.model import Kernels, kernels, rates_from, seconds
 from sizeup.latency.roofline import BOUNDS, Bound
 from sizeup.latency.sheet import by_data_sheet, type_of
 from sizeup.latency.work import Floats, Work
@@ -130,7 +130,12 @@ class _Estimator:
     def by(self, basis: Basis | None) -> Estimate:
         fit = current().fit(self.target)
         if basis != "roofline" and fit is not None and self._covers(fit):
-            return self._calibrated(fit)
+            if basis == "calibrated" or not self._waits_for_launches(fit):
+                return self._calibrated(fit)
+            self.notes.append(
+                f"{self.target.name} was fitted to networks that keep it busy; this one's kernels start too slowly"
+            )
+            return self._roofline()
         if basis == "calibrated":
             known = (
                 "nothing was measured on it"
@@ -162,10 +167,16 @@ class _Estimator:
         weights = macs if macs.any() else self.work.traffic * self.work.count
         return not weights.any() or bool(2 * weights[measured[self.work.kind]].sum() >= weights.sum())
 
+    def _waits_for_launches(self, fit: Fit) -> bool:
+        """Whether the runtime takes longer to start the kernels than the fit says for all of it."""
+        overhead = self.target.overhead_seconds or 0.0
+        least = overhead * float(self.work.totals(np.ones(len(self.work)))[0])
+        return float(seconds(rates_from(fit.rates), self.work)[0]) < least
+
     def _calibrated(self, fit: Fit) -> Estimate:
         rates = rates_from(fit.rates)
         found = kernels(rates, self.work)
-        seconds = float(self.work.totals(found.seconds)[0]) + rates.run
+        total = float(self.work.totals(found.seconds)[0]) + rates.run
         share = float(unseen_share(rates, self.work)[0])
         unseen = [name for name in self.work.names if not rates.knows(name)]
         if share > 0.01:
@@ -173,9 +184,9 @@ class _Estimator:
             self.notes.append(f"{100 * share:.0f} % of it is in kernels that the fit has not met ({listed})")
         if fit.note:
             self.notes.append(f"the fit: {fit.note}")
-        low, high = Band(**fit.band).around(np.array([seconds]), share)
+        low, high = Band(**fit.band).around(np.array([total]), share)
         return self._estimate(
-            "calibrated", seconds, float(low[0]), float(high[0]), rates.run, found, _origin(fit), fit
+            "calibrated", total, float(low[0]), float(high[0]), rates.run, found, _origin(fit), fit
         )
 
     def _roofline(self) -> Estimate:
