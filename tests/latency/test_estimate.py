@@ -70,11 +70,30 @@ units = [{ name = "unit" }]
 [[device]]
 name = "board"
 title = "Board"
-kind = "phone"
+kind = "accelerator"
 maker = "Nobody"
 source = "bench"
 runtimes = ["plain"]
 units = [{ name = "unit", peak = { fp32 = "2 MFLOPS" } }]
+
+[[device]]
+name = "half-told"
+title = "Half told"
+kind = "npu"
+maker = "Nobody"
+source = "bench"
+runtimes = ["plain"]
+units = [{ name = "unit" }]
+memories = [{ name = "RAM", role = "ram", size = "1 MiB", bandwidth = "1 MB/s" }]
+
+[[reach]]
+name = "npu/started"
+times = 20.0
+low = 10.0
+high = 30.0
+measurements = 9
+devices = 1
+source = "bench"
 
 [[reach]]
 name = "npu"
@@ -95,6 +114,7 @@ error = 0.08
 held_out = "network"
 version = "1.2"
 threads = 2
+note = "on a cold day"
 source = "measured: by hand"
 [fit.band]
 low = -0.1
@@ -105,6 +125,16 @@ run = 1e-3
 pooled = { mac = 1e-6, byte = 1e-7, launch = 1e-5 }
 [fit.rates.classes]
 conv_1x1 = { mac = 2e-6, byte = 0.0, launch = 3e-5 }
+
+[[fit]]
+name = "slate/started"
+precisions = ["fp32"]
+measurements = 3
+error = 0.1
+held_out = "network"
+source = "measured: by hand"
+band = { low = -0.1, high = 0.1 }
+rates = { pooled = { mac = 1e-12, byte = 1e-12, launch = 0.0 } }
 """
 
 
@@ -165,11 +195,12 @@ def test_a_data_sheet_times_what_such_devices_took() -> None:
 @pytest.mark.usefixtures("described")
 def test_a_kernel_starts_before_it_works_and_nothing_is_merged_where_that_is_not_known() -> None:
     found = estimate(count(chain()), target("slate/started"))
-    assert found.kernels.launch.tolist() == pytest.approx([3e-6] * 3)
+    assert found.kernels.launch.tolist() == pytest.approx([20e-6] * 3)
     assert any("merges is not known" in note for note in found.notes)
     attained = hardware_of(found)
     assert attained is not None
-    assert attained.overhead_share == pytest.approx(3 * 3e-6 / found.seconds)
+    assert attained.overhead_share == pytest.approx(3 * 20e-6 / found.seconds)
+    assert "9 networks on 1 such device with started" in found.origin
 
 
 @pytest.mark.usefixtures("described")
@@ -191,6 +222,14 @@ def test_without_measurements_of_its_kind_it_is_the_least_and_has_no_range() -> 
     assert energy(found) is None
 
 
+@pytest.mark.usefixtures("described")
+def test_what_a_data_sheet_leaves_out_is_no_multiple_of_what_it_tells() -> None:
+    found = estimate(count(chain()), target("half-told"))
+    assert found.seconds == pytest.approx((CONV_BYTES + ADD_BYTES) * 1e-6)
+    assert (found.low, found.high) == (None, None)
+    assert any("no rate is known of half-told in fp32" in note for note in found.notes)
+
+
 @pytest.mark.usefixtures("measured")
 def test_measurements_go_before_the_data_sheet() -> None:
     found = estimate(count(chain()), target("slate/plain"))
@@ -203,7 +242,18 @@ def test_measurements_go_before_the_data_sheet() -> None:
     assert found.high == pytest.approx(seconds * math.exp(0.2 + share))
     assert "25 measurements in version 1.2, 2 threads; 8.0 % off" in found.origin
     assert any("elementwise" in note for note in found.notes)
+    assert any("on a cold day" in note for note in found.notes)
     assert found.by_op()[0].tolist() == pytest.approx([conv, 0, add])
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_fit_to_busy_devices_does_not_speak_for_networks_that_wait_for_launches() -> None:
+    cost = count(chain())
+    # Three kernels of 1 us each take longer than the nanoseconds that the fit says.
+    found = estimate(cost, target("slate/started"))
+    assert found.basis == "roofline"
+    assert any("keep it busy" in note for note in found.notes)
+    assert estimate(cost, target("slate/started"), basis="calibrated").seconds < 3e-6
 
 
 @pytest.mark.usefixtures("measured")
@@ -217,7 +267,7 @@ def test_a_fit_speaks_for_its_number_types_alone() -> None:
     with pytest.raises(TargetError, match="only fp32 was measured"):
         sizeup.estimate(cost, "slate/plain", precision="int8", basis="calibrated")
     with pytest.raises(TargetError, match="nothing was measured"):
-        sizeup.estimate(cost, "slate/started", basis="calibrated")
+        sizeup.estimate(cost, "board", basis="calibrated")
 
 
 @pytest.mark.usefixtures("measured")

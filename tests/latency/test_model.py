@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sizeup.latency import Rate, Rates, Work, from_columns, kernels, rates_from, seconds
+from sizeup.latency import Rate, Rates, Work, from_columns, kernels, rates_from, seconds, unseen_share
 
 RATES = Rates(
     Rate(1e-9, 2e-9, 3e-6),
@@ -76,3 +76,15 @@ def test_more_work_never_takes_less_time() -> None:
         work = kernel(macs=9 * size * size, read=100 * size, length=9, columns=size, rows=size)
         taken.append(float(seconds(RATES, work)[0]))
     assert taken == sorted(taken)
+
+
+def test_a_rate_may_stand_for_all_classes_of_a_number_type() -> None:
+    slow, quick, other = Rate(4.0, 0.0, 0.0), Rate(1.0, 0.0, 0.0), Rate(9.0, 0.0, 0.0)
+    rates = Rates(other, {"*": slow, "*.int8": quick, "linear.int8": other})
+    assert rates.of("conv") == rates.of("linear") == slow
+    assert rates.of("conv.int8") == quick
+    assert rates.of("linear.int8") == rates.of("conv.fp16") == other
+    assert [rates.knows(name) for name in ("conv", "conv.int8", "conv.fp16")] == [True, True, False]
+    assert Rates(other).knows("conv.fp16")
+    work = from_columns(["conv", "conv.fp16"], 1, [0, 0], macs=[1.0, 1.0])
+    assert unseen_share(rates, work).tolist() == pytest.approx([9 / 13])

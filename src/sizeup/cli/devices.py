@@ -37,10 +37,11 @@ def devices(
 
     found = targets.devices(name, kind=kind)
     if json:
-        sys.stdout.writelines(device_data.json_lines(found, targets.runtimes(found)))
+        fits = [fit for each in found for fit in targets.fits(each)]
+        sys.stdout.writelines(device_data.json_lines(found, targets.runtimes(found), fits))
     elif markdown:
         sys.stdout.writelines(report.markdown(found, targets.runtimes(found)))
     elif name is not None and len(found) == 1:
-        report.render_one(found[0], targets.runtimes(found), terminal.output())
+        report.render_one(found[0], targets.runtimes(found), terminal.output(), fits=targets.fits(found[0]))
     else:
         report.render_list(found, terminal.output())

@@ -1,13 +1,14 @@
 """How long it takes: work as columns, and estimators that say how far they may be off."""
 
 from sizeup.latency.coefficients import layer_times, read_table, table_from
-from sizeup.latency.estimate import BASES, Basis, Estimate, estimate, type_of
+from sizeup.latency.estimate import BASES, Basis, Estimate, estimate
 from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
 from sizeup.latency.hardware import Hardware, Spent, energy, hardware, hardware_of
 from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, unseen_spread
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
 from sizeup.latency.roofline import Machine, Roofline, roofline
+from sizeup.latency.sheet import by_data_sheet, type_of
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Spent",
     "Work",
     "band",
+    "by_data_sheet",
     "class_of",
     "drift",
     "energy",

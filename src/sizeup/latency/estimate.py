@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,25 +13,14 @@ from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import coefficients
 from sizeup.latency.executed import Executed, executed
 from sizeup.latency.interval import LEVEL, Band, unseen_share
-from sizeup.latency.model import Kernels, kernels, rates_from
+from sizeup.latency.model import Kernels, kernels, rates_from, seconds
 from sizeup.latency.roofline import BOUNDS, Bound
+from sizeup.latency.sheet import by_data_sheet, type_of
 from sizeup.latency.work import Floats, Work
-from sizeup.targets import Fit, Target, current
+from sizeup.targets import Fit, Reach, Target, current
 
 Basis = Literal["calibrated", "roofline", "coefficients"]
 BASES: tuple[Basis, ...] = ("calibrated", "roofline", "coefficients")
-# Where the data sheet has no rate for a number type, the kernel runs at that of the next wider one.
-_WIDER = {
-    "int2": "int4",
-    "int4": "int8",
-    "fp4": "fp8",
-    "fp8": "fp16",
-    "int8": "int16",
-    "int16": "fp16",
-    "bf16": "fp16",
-    "fp16": "fp32",
-    "tf32": "fp32",
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -121,12 +109,6 @@ def estimate(
     return _Estimator(cost, target, asked).by(basis)
 
 
-def type_of(name: str) -> str:
-    """The number type that a class of kernels computes in: `conv.int8` in int8."""
-    kind = name.partition(".")[2]
-    return kind if kind and not kind.startswith("w") else "fp32"
-
-
 class _Estimator:
     def __init__(self, cost: Cost, target: Target, asked: DType | None) -> None:
         self.cost, self.target, self.asked = cost, target, asked
@@ -148,7 +130,12 @@ class _Estimator:
     def by(self, basis: Basis | None) -> Estimate:
         fit = current().fit(self.target)
         if basis != "roofline" and fit is not None and self._covers(fit):
-            return self._calibrated(fit)
+            if basis == "calibrated" or not self._waits_for_launches(fit):
+                return self._calibrated(fit)
+            self.notes.append(
+                f"{self.target.name} was fitted to networks that keep it busy; this one's kernels start too slowly"
+            )
+            return self._roofline()
         if basis == "calibrated":
             known = (
                 "nothing was measured on it"
@@ -180,30 +167,39 @@ class _Estimator:
         weights = macs if macs.any() else self.work.traffic * self.work.count
         return not weights.any() or bool(2 * weights[measured[self.work.kind]].sum() >= weights.sum())
 
+    def _waits_for_launches(self, fit: Fit) -> bool:
+        """Whether the runtime takes longer to start the kernels than the fit says for all of it."""
+        overhead = self.target.overhead_seconds or 0.0
+        least = overhead * float(self.work.totals(np.ones(len(self.work)))[0])
+        return float(seconds(rates_from(fit.rates), self.work)[0]) < least
+
     def _calibrated(self, fit: Fit) -> Estimate:
         rates = rates_from(fit.rates)
         found = kernels(rates, self.work)
-        seconds = float(self.work.totals(found.seconds)[0]) + rates.run
+        total = float(self.work.totals(found.seconds)[0]) + rates.run
         share = float(unseen_share(rates, self.work)[0])
-        unseen = [name for name in self.work.names if rates.classes and name not in rates.classes]
+        unseen = [name for name in self.work.names if not rates.knows(name)]
         if share > 0.01:
             listed = ", ".join(unseen[:4])
             self.notes.append(f"{100 * share:.0f} % of it is in kernels that the fit has not met ({listed})")
-        low, high = Band(**fit.band).around(np.array([seconds]), share)
+        if fit.note:
+            self.notes.append(f"the fit: {fit.note}")
+        low, high = Band(**fit.band).around(np.array([total]), share)
         return self._estimate(
-            "calibrated", seconds, float(low[0]), float(high[0]), rates.run, found, _origin(fit), fit
+            "calibrated", total, float(low[0]), float(high[0]), rates.run, found, _origin(fit), fit
         )
 
     def _roofline(self) -> Estimate:
-        found, times = self._by_data_sheet(), current().reach(self.target.device.kind)
+        found, is_whole, notes = by_data_sheet(self.work, self.target)
+        self.notes += notes
+        # What a data sheet leaves out is not a multiple of what it tells.
+        times = current().reach(self.target) if is_whole else None
         fastest = float(self.work.totals(found.seconds)[0])
         origin = f"data sheet of {self.target.device.title}"
         if times is None:
             self.notes.append("no measurement tells how much longer it takes: this is the least")
             return self._estimate("roofline", fastest, None, None, 0.0, found, origin)
-        origin += (
-            f", x {times.times:.3g} as {times.measurements:,} networks on {times.devices} such devices took"
-        )
+        origin += f", x {times.times:.3g} as {times.measurements:,} networks on {_devices(times)} took"
         parts = (found.compute, found.traffic, found.launch, found.seconds)
         return self._estimate(
             "roofline",
@@ -214,33 +210,6 @@ class _Estimator:
             Kernels(*(part * times.times for part in parts)),
             origin,
         )
-
-    def _by_data_sheet(self) -> Kernels:
-        rates = np.array([self._peak(kind) or math.inf for kind in self._types()])[self.work.kind]
-        device, overhead = self.target.device, self.target.overhead_seconds
-        bandwidth = device.bandwidth
-        if bandwidth is None and not np.isfinite(rates).any():
-            raise TargetError(f"{device.name}: neither its arithmetic nor its memory has a known rate")
-        if bandwidth is None:
-            self.notes.append(f"the bandwidth of {device.name} is not known: traffic takes no time here")
-        compute = self.work.macs / rates
-        traffic = self.work.traffic / (bandwidth or math.inf)
-        launch = np.full(len(self.work), overhead or 0.0)
-        return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch)
-
-    def _peak(self, kind: str) -> float | None:
-        """The most MACs a second in a number type, or in the next wider one that is known."""
-        asked, rate = kind, self.target.peak(kind)
-        while rate is None and kind in _WIDER:
-            kind = _WIDER[kind]
-            rate = self.target.peak(kind)
-        if rate is None:
-            self.notes.append(
-                f"no rate is known of {self.target.device.name} in {asked}: it takes no time here"
-            )
-        elif kind != asked:
-            self.notes.append(f"{asked} is priced at the rate of {kind}")
-        return rate
 
     def _estimate(
         self,
@@ -256,6 +225,12 @@ class _Estimator:
         notes = tuple(dict.fromkeys(self.notes))
         high = high if self.is_whole else None
         return Estimate(self.target, basis, seconds, low, high, run, self.executed, found, origin, notes, fit)
+
+
+def _devices(times: Reach) -> str:
+    """The devices that a multiple was measured on, in words."""
+    runtime = times.name.partition("/")[2]
+    return f"{times.devices} such device{'s' * (times.devices != 1)}{f' with {runtime}' * bool(runtime)}"
 
 
 def _origin(fit: Fit) -> str:

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from sizeup.latency.estimate import Estimate, type_of
+from sizeup.latency.estimate import Estimate
+from sizeup.latency.sheet import type_of
 from sizeup.latency.work import Work
 from sizeup.targets import Device, Target
 

@@ -112,10 +112,8 @@ def drift(estimated: Floats, measured: Floats, distance: Floats, level: float = 
 
 def unseen_share(rates: Rates, work: Work) -> Floats:
     """Which part of every network's estimated time lies in classes that the fit has not met."""
-    if not rates.classes:
-        return np.zeros(work.networks)
+    foreign = np.array([not rates.knows(name) for name in work.names], np.bool_)[work.kind]
     taken = kernels(rates, work).seconds
-    foreign = np.array([name not in rates.classes for name in work.names], np.bool_)[work.kind]
     total = work.totals(taken)
     return np.divide(work.totals(taken * foreign), total, out=np.zeros(work.networks), where=total > 0)
 

@@ -47,8 +47,12 @@ class Rates:
     wave: float = 0.0
 
     def of(self, name: str) -> Rate:
-        """The rate of a class; that of all classes together where the fit has not seen it."""
-        return self.classes.get(name, self.pooled)
+        """The rate of a class; else that of its number type, or of all classes together."""
+        return self.classes.get(name) or self.classes.get(of_type(name), self.pooled)
+
+    def knows(self, name: str) -> bool:
+        """Whether the fit has met a class, or all classes are one to it."""
+        return not self.classes or name in self.classes or of_type(name) in self.classes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and tables, as TOML and JSON hold them."""
@@ -67,6 +71,11 @@ class Rates:
             "pooled": _plain(self.pooled),
             "classes": {name: _plain(rate) for name, rate in sorted(self.classes.items())},
         }
+
+
+def of_type(name: str) -> str:
+    """How rates name all classes of a number type together: `*.int8` for `conv.int8`, `*` for `conv`."""
+    return "".join(("*", *name.partition(".")[1:]))
 
 
 def _plain(rate: Rate) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from sizeup.targets import Device, Energy, Memory, Power, Runtime, Unit
+from sizeup.targets import Device, Energy, Fit, Memory, Power, Runtime, Unit
 
 SCHEMA_VERSION = 1
 
@@ -56,18 +56,42 @@ def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
     }
 
 
-def json_lines(found: Sequence[Device], runtimes: Sequence[Runtime]) -> Iterator[str]:
-    """Devices and the runtimes on them as JSON text, one of them a line."""
+def fit_to_dict(fit: Fit) -> dict[str, Any]:
+    """All that a fit says: its rates in seconds, its range in logarithms of measured over estimated."""
+    return {
+        "target": fit.name,
+        "precisions": list(fit.precisions),
+        "measurements": fit.measurements,
+        "error": fit.error,
+        "within_10_percent": fit.within,
+        "kendall_tau": fit.tau,
+        "held_out": fit.held_out,
+        "band": dict(fit.band),
+        "rates": dict(fit.rates),
+        "version": fit.version or None,
+        "threads": fit.threads,
+        "note": fit.note or None,
+        "source": fit.source,
+        "recorded": fit.recorded or None,
+        "file": fit.file,
+    }
+
+
+def json_lines(
+    found: Sequence[Device], runtimes: Sequence[Runtime], fits: Sequence[Fit] = ()
+) -> Iterator[str]:
+    """Devices, the runtimes on them and the fits of both as JSON text, one of them a line."""
     head = {"schema_version": SCHEMA_VERSION, "tool": {"name": "sizeup", "version": version("sizeup")}}
     lists = {
         "devices": [to_dict(device) for device in found],
         "runtimes": [runtime_to_dict(runtime) for runtime in runtimes],
+        "fits": [fit_to_dict(fit) for fit in fits],
     }
     yield "{\n"
     yield from (f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     for key, rows in lists.items():
         body = ",\n    ".join(map(json.dumps, rows))
-        end = "" if key == "runtimes" else ","
+        end = "" if key == "fits" else ","
         yield f'  "{key}": [\n    {body}\n  ]{end}\n' if rows else f'  "{key}": []{end}\n'
     yield "}\n"
 

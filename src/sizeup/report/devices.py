@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.targets import DEVICE_KINDS, Device, Memory, Runtime, Unit
+from sizeup.targets import DEVICE_KINDS, Device, Fit, Memory, Runtime, Unit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,15 +38,17 @@ def render_list(found: Sequence[Device], console: Console) -> None:
     console.print(Text(text, style="dim"), soft_wrap=True)
 
 
-def render_one(device: Device, runtimes: Sequence[Runtime], console: Console) -> None:
-    """Print all that is known of a device, each value with its source."""
+def render_one(
+    device: Device, runtimes: Sequence[Runtime], console: Console, fits: Sequence[Fit] = ()
+) -> None:
+    """Print all that is known of a device, each value with its source, and the fits of targets on it."""
     from rich.text import Text
 
     from sizeup.report.console import print_labelled
 
     console.print(Text(f"{device.name}: {device.title} ({device.kind}, {device.maker})", style="bold"))
     previous = ""
-    for label, text, style in _facts(device, runtimes):
+    for label, text, style in _facts(device, runtimes, fits):
         print_labelled(console, "" if label == previous else label, text, style, width=19)
         previous = label
 
@@ -119,7 +121,9 @@ def _ridge(device: Device) -> str:
     return f"{max(known):,.0f}" if known else ""
 
 
-def _facts(device: Device, runtimes: Sequence[Runtime]) -> Iterator[tuple[str, str, str]]:
+def _facts(
+    device: Device, runtimes: Sequence[Runtime], fits: Sequence[Fit]
+) -> Iterator[tuple[str, str, str]]:
     """Label, text and style of every line."""
     for unit in device.units:
         yield unit.kind, _unit(unit), ""
@@ -134,6 +138,7 @@ def _facts(device: Device, runtimes: Sequence[Runtime]) -> Iterator[tuple[str, s
     yield from _power(device)
     for index, runtime in enumerate(runtimes):
         yield "runtimes", f"{runtime.name}: {runtime.title}{' (the usual one)' * (index == 0)}", ""
+    yield from _fits(fits)
     if device.aliases:
         yield "also called", ", ".join(device.aliases), ""
     if device.note:
@@ -163,6 +168,14 @@ def _memory(memory: Memory) -> str:
 def _memory_sources(memory: Memory, device: Device) -> list[str]:
     """Where a memory's values are from, unless it is the device's own source."""
     return [text for text in dict.fromkeys((memory.source, memory.basis)) if text and text != device.source]
+
+
+def _fits(fits: Sequence[Fit]) -> Iterator[tuple[str, str, str]]:
+    for fit in fits:
+        runtime, kinds = fit.name.partition("/")[2], ", ".join(fit.precisions)
+        off = f"{100 * fit.error:.1f} % off with the {fit.held_out.rstrip(',')} held out"
+        yield "measured", f"{runtime}: {fit.measurements:,} measurements in {kinds}; {off}", ""
+    yield from (("from", source, "dim") for source in dict.fromkeys(fit.source for fit in fits))
 
 
 def _power(device: Device) -> Iterator[tuple[str, str, str]]:

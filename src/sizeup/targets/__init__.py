@@ -31,6 +31,7 @@ __all__ = [
     "current",
     "device",
     "devices",
+    "fits",
     "places",
     "runtime",
     "runtimes",
@@ -57,6 +58,11 @@ def devices(name: str | None = None, *, kind: str | None = None) -> list[Device]
         catalog.device(name)  # knows which names are near
         raise TargetError(f"{name} is no {wanted}")
     return found
+
+
+def fits(device: Device) -> list[Fit]:
+    """What was measured on a device, one fit a runtime."""
+    return [each for each in current().fits() if each.name.partition("/")[0] == device.name]
 
 
 def runtime(name: str) -> Runtime:

@@ -24,6 +24,7 @@ else:
 
 VARIABLE = "SIZEUP_TARGETS"
 BUILT_IN = Path(__file__).parent / "data"
+FITS = BUILT_IN / "fits"  # read when the first fit is asked for: a third of all that comes along
 _KINDS = ("core", "device", "runtime", "fit", "reach")
 _SECTIONS = ("sources", "common", *_KINDS)
 # What all devices of a file may share.
@@ -43,7 +44,8 @@ class Catalog:
         self._names: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
         self._made: dict[tuple[str, str], Any] = {}
         for place in places:
-            self._add(place)
+            self._add(_files(place))
+        self._unread = [*sorted(FITS.glob("*.toml"))] if BUILT_IN in places else []
 
     def devices(self) -> list[Device]:
         """Every device, the user's own first."""
@@ -80,16 +82,31 @@ class Catalog:
 
     def fits(self) -> list[Fit]:
         """Every fit, the user's own first."""
-        return [self._once("fit", name, read.fit) for name in self._tables["fit"]]
+        return [self._once("fit", name, read.fit) for name in self._measured("fit")]
 
     def fit(self, target: Target) -> Fit | None:
         """What was measured of a target; None where nothing was."""
+        self._measured("fit")
         name = self._spelt("fit", target.name)
         return None if name is None else self._once("fit", name, read.fit)
 
-    def reach(self, kind: str) -> Reach | None:
-        """What a kind of device attains of its data sheet; None where nobody measured."""
-        return self._once("reach", kind, read.reach) if kind in self._tables["reach"] else None
+    def reaches(self) -> list[Reach]:
+        """All that is known of what kinds of devices attain, the user's own first."""
+        return [self._once("reach", name, read.reach) for name in self._measured("reach")]
+
+    def reach(self, target: Target) -> Reach | None:
+        """What a kind of device attains of its data sheet, with this runtime or with any; None where nobody
+        measured."""
+        kind = target.device.kind
+        names = (f"{kind}/{target.runtime.name}", kind)
+        found = next((name for name in names if name in self._measured("reach")), None)
+        return None if found is None else self._once("reach", found, read.reach)
+
+    def _measured(self, kind: str) -> dict[str, list[Table]]:
+        """Tables of fits or of what kinds attain, now that they are needed."""
+        unread, self._unread = self._unread, []
+        self._add(unread)
+        return self._tables[kind]
 
     def _once(self, kind: str, name: str, make: Callable[[Table], _Made]) -> _Made:
         if (kind, name) not in self._made:
@@ -134,10 +151,10 @@ class Catalog:
         own = {each: value for each, value in table.values.items() if each != "like"}
         return Table({**kept, **own}, table.file, table.place, table.sources)
 
-    def _add(self, place: Path) -> None:
+    def _add(self, paths: list[Path]) -> None:
         """Take in the files of one place; what an earlier place has named stays its own."""
         seen: dict[tuple[str, str], str] = {}
-        for path in _files(place):
+        for path in paths:
             for kind, table in _tables(path):
                 name = table.text("name")
                 for spelt in _spellings(kind, table):
@@ -178,7 +195,7 @@ def _with_sources(table: Table) -> dict[str, Any]:
 
 def _files(place: Path) -> list[Path]:
     if place == BUILT_IN:
-        return [*place.glob("*.toml"), *sorted(place.glob("*/*.toml"))]
+        return [*place.glob("*.toml"), *sorted((place / "devices").glob("*.toml"))]
     return sorted(place.glob("*.toml")) if place.is_dir() else [place]
 
 

@@ -20,6 +20,8 @@ class Fit:
     band: Mapping[str, float]
     source: str
     recorded: str
+    within: float | None = None  # the share of held-out estimates that are off by less than a tenth
+    tau: float | None = None  # their rank correlation with the measurements
     version: str = ""  # of the runtime
     threads: int | None = None
     note: str = ""
@@ -28,9 +30,10 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How many times longer than its data sheet says a kind of device takes: the middle, and nine of ten."""
+    """How many times longer than its data sheet says a kind of device takes, with any runtime or with one:
+    the middle, and nine of ten."""
 
-    name: str  # the kind of device
+    name: str  # the kind of device, or kind/runtime
     times: float
     low: float
     high: float

@@ -51,6 +51,8 @@ _FIT_KEYS = (
     "precisions",
     "measurements",
     "error",
+    "within",
+    "tau",
     "held_out",
     "rates",
     "band",
@@ -159,6 +161,8 @@ def fit(table: Table) -> Fit:
         band={name: band.number(name, -_MOST, _MOST) for name in band.values},
         source=table.source(),
         recorded=table.text("recorded", ""),
+        within=None if "within" not in table.values else table.number("within", 0, 1),
+        tau=None if "tau" not in table.values else table.number("tau", -1, 1),
         version=table.text("version", ""),
         threads=table.whole("threads", 1, 10**6),
         note=table.text("note", ""),
@@ -172,8 +176,11 @@ def reach(table: Table) -> Reach:
     low, times, high = (table.number(name, 0, _MOST) for name in ("low", "times", "high"))
     if not 0 < low <= times <= high:
         raise table.fail("low, times and high do not follow each other")
+    name = table.text("name")
+    if name.split("/")[0] not in DEVICE_KINDS:
+        raise table.fail(f"name is {name!r}, no kind of device and no kind/runtime")
     return Reach(
-        name=table.choice("name", DEVICE_KINDS),
+        name=name,
         times=times,
         low=low,
         high=high,

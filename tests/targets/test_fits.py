@@ -1,0 +1,134 @@
+"""The fits that come along: what holds of each, and that page, files and measurements are in step."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("scipy", reason="fits need scipy")
+
+from conftest import ROOT
+from fitting import page
+from fitting.fits import SOURCES, WORST
+from fitting.shipped import judged, text_of
+from sizeup.latency import Band, Rate, Rates, rates_from
+from sizeup.targets import BUILT_IN, DEVICE_KINDS, Catalog, Fit, Reach
+
+CATALOG = Catalog((BUILT_IN,))
+FITS = CATALOG.fits()
+REACHES = CATALOG.reaches()
+LICENCE = re.compile(r"MIT|BSD-3-Clause|Apache-2.0")
+UNLICENSED = re.compile(r"hwnas|stm32ai-modelzoo", re.IGNORECASE)
+
+
+def names(each: Fit | Reach) -> str:
+    return each.name
+
+
+def test_there_are_fits_of_every_sort() -> None:
+    assert len(FITS) >= 60
+    kinds = {CATALOG.device(each.name.split("/")[0]).kind for each in FITS}
+    assert kinds >= {"microcontroller", "single-board computer", "phone", "cpu", "gpu"}
+
+
+@pytest.mark.parametrize("fit", FITS, ids=names)
+def test_a_fit_says_what_it_rests_on(fit: Fit) -> None:
+    target = CATALOG.target(fit.name)
+    assert target.name == fit.name, "it would never be found"
+    assert CATALOG.fit(target) is fit
+    assert set(fit.precisions) <= set(target.runtime.dtypes)
+    assert fit.precisions
+    assert LICENCE.search(fit.source)
+    assert "https://" in fit.source
+    assert not UNLICENSED.search(fit.source)
+    assert date.fromisoformat(fit.recorded).year >= 2026
+    assert fit.held_out
+    assert fit.measurements >= 3
+
+
+@pytest.mark.parametrize("fit", FITS, ids=names)
+def test_a_fit_has_rates_and_a_range_that_an_estimate_can_take(fit: Fit) -> None:
+    rates, stated = rates_from(fit.rates), Band(**fit.band)
+    assert 0 < fit.error <= WORST
+    assert stated.low < 0 < stated.high
+    assert stated.unseen >= 0
+    every = [rates.pooled, *rates.classes.values()]
+    assert all(min(each.mac, each.byte, each.launch) >= 0 for each in every)
+    # No MAC takes less than the data sheet says; runtimes may make fp16 of float32 by themselves.
+    target = CATALOG.target(fit.name)
+    for kind in fit.precisions:
+        peak = max(target.peak(each) or 0 for each in {kind, "fp16" if kind == "fp32" else kind})
+        name = "conv" if kind == "fp32" else f"conv.{kind}"
+        assert not peak or rates.of(name).mac >= 0.999 / peak
+        assert peak or rates.of(name).mac > 0
+
+
+@pytest.mark.parametrize("reach", REACHES, ids=names)
+def test_what_a_kind_attains_is_measured_on_several_devices(reach: Reach) -> None:
+    kind, _, runtime = reach.name.partition("/")
+    assert kind in DEVICE_KINDS
+    assert reach.measurements >= 8
+    if runtime:
+        assert CATALOG.runtime(runtime).name == runtime
+        assert kind in {each.name for each in REACHES}
+    else:
+        assert reach.devices >= 3
+    assert reach.high / reach.low < 100
+    assert LICENCE.search(reach.source)
+    assert not UNLICENSED.search(reach.source)
+
+
+def test_a_runtime_on_a_kind_goes_before_the_kind() -> None:
+    found = CATALOG.reach(CATALOG.target("rtx-4090/ncnn-vulkan"))
+    assert found is not None
+    assert found.name == "gpu/ncnn-vulkan"
+    found = CATALOG.reach(CATALOG.target("rtx-4090/tensorrt"))
+    assert found is not None
+    assert found.name == "gpu"
+    assert CATALOG.reach(CATALOG.target("tpu-v5e/xla")) is None
+
+
+def test_the_page_shows_what_the_files_say() -> None:
+    text = (ROOT / "docs" / "fits.md").read_text("utf-8")
+    stale = "python tools/fit_targets.py --page writes it"
+    assert page.block(text, "fits") == page.fits(FITS), stale
+    assert page.block(text, "reach") == page.reaches(REACHES), stale
+
+
+def test_files_are_small() -> None:
+    assert sum(path.stat().st_size for path in (BUILT_IN / "fits").iterdir()) < 300_000
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("file", ["tinyengine.toml", "mlperf_tiny.toml"])
+def test_the_same_tables_give_the_same_file(shared: Path, file: str) -> None:
+    source = next(each for each in SOURCES if each.file == file)
+    made = source.make(shared / "truth", shared / "models")
+    kept = [each for each in made if each.doubt <= WORST]
+    assert kept
+    assert text_of(kept, source.sources, source.head) == (BUILT_IN / "fits" / file).read_text("utf-8")
+
+
+def test_a_fit_that_is_written_is_read_again(tmp_path: Path) -> None:
+    import numpy as np
+
+    estimated, measured = np.array([1.0, 2.2, 2.7, 4.0]), np.array([1.0, 2.0, 3.0, 4.1])
+    rates = Rates(Rate(1.23456e-9, 0.0, 2e-6), {"conv.int8": Rate(1e-10, 1 / 3, 0.0)}, 5e-4, 2.0, 16.0)
+    made = judged("rpi5/ort", ["fp32", "int8"], rates, estimated, measured, "network", "bench", threads=4)
+    (tmp_path / "own.toml").write_text(text_of([made], {"bench": "measured: by hand"}, "Mine."), "utf-8")
+    catalog = Catalog((tmp_path, BUILT_IN))
+    read = catalog.fit(catalog.target("rpi5/ort"))
+    assert read is not None
+    assert (read.threads, read.precisions, read.measurements) == (4, ("fp32", "int8"), 4)
+    # 0, 10, 10 and 2.44 %: the mean, three of four below a tenth but for rounding, all in order.
+    assert read.error == pytest.approx((0.1 + 0.1 + 0.1 / 4.1) / 4, rel=1e-3)
+    assert read.tau == 1
+    again = rates_from(read.rates)
+    assert again.pooled == Rate(1.235e-9, 0.0, 2e-6)
+    assert again.of("conv.int8").byte == pytest.approx(1 / 3, abs=1e-4)
+    assert (again.run, again.power, again.length, again.columns) == (5e-4, 2.0, 16.0, 0.0)
+    assert Band(**read.band).low == pytest.approx(math.log(2.0 / 2.2), rel=1e-3)
