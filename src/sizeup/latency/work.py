@@ -123,8 +123,12 @@ class Work:
         return Work(self.names, networks, network.astype(np.int64), **kept)
 
     def at_batch(self, batch: float | Floats) -> Work:
-        """The same kernels on so many samples at once (one number, or one a network): weights stay."""
+        """The same kernels on so many samples at once (one number, or one a network).
+
+        Weights stay, and so does a kernel that touches nothing else: it prepares weights for all samples.
+        """
         times = np.broadcast_to(np.asarray(batch, np.float64), (self.networks,))[self.network]
+        times = np.where((self.read + self.written > 0) | (self.weights == 0), times, 1.0)
         return replace(
             self,
             macs=self.macs * times,
