@@ -34,8 +34,10 @@ def fits(trace: Path, folder: Path) -> dict[str, Fitted]:
 def _fitted(name: str, run: Run, trace: Path, folder: Path) -> Fitted:
     work, seconds, models, batches = measured(folder, run, trace)
     work = _typed(work, run)
-    estimated = held_out(work, seconds, folds([family(each) for each in models.tolist()]), run.form)
-    rates = fit(work, seconds, run.form)
+    # A thousand pictures at once cannot tell a launch from work: what it would be given is wrong for one.
+    form = replace(run.own_form, launching=bool(np.median(batches) == 1))
+    estimated = held_out(work, seconds, folds([family(each) for each in models.tolist()]), form)
+    rates = fit(work, seconds, form)
     stated = replace(band(estimated, seconds), unseen=unseen_spread(rates, work))
     low, high = np.quantile(batches, (0.25, 0.75)).astype(int).tolist()
     error = float(100 * np.abs(estimated / seconds - 1).mean())

@@ -75,4 +75,4 @@ def as_work(table: Table, way: str, width: float) -> Traced:
     for each in ("read", "written", "weights"):
         numbers[each] = numbers[each] * width / WIDTH
     work = from_columns(classes, len(place), network, **numbers, count=table.numbers("count"))
-    return Traced(work, place, np.bincount(network, held / WIDTH, len(place)))
+    return Traced(work, place, np.asarray(np.bincount(network, held / WIDTH, len(place)), np.float64))
