@@ -136,6 +136,38 @@ def test_chains_of_single_numbers_merge_for_a_compiler() -> None:
     assert kernels(graph, ["elementwise", "reduction"]) == [(0, 1, 2)]
 
 
+def test_a_nest_of_loops_writes_what_others_read_and_goes_on() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("batch_norm", "a", "b")
+    made.op("relu", "b", "c")
+    made.conv("c", "d")
+    made.op("batch_norm", "d", "e")
+    made.op("add", "c e", "f")
+    assert kernels(made.graph("f"), ["loop"]) == [(0,), (1, 2), (3,), (4, 5)]
+
+
+def test_a_nest_takes_in_branches_that_it_alone_reads() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("batch_norm", "a", "b")
+    made.conv("x", "c")
+    made.op("batch_norm", "c", "d")
+    made.op("add", "b d", "e")
+    assert kernels(made.graph("e"), ["loop"]) == [(0,), (2,), (1, 3, 4)]
+    assert kernels(made.graph("b", "e"), ["loop"]) == [(0,), (1,), (2,), (3, 4)]
+
+
+def test_no_nest_waits_for_its_own_result() -> None:
+    made = Network()
+    made.op("relu", "x", "a")
+    made.conv("a", "b")
+    made.op("add", "a b", "c")
+    made.op("softmax", "c", "d")
+    made.op("softmax", "d", "e")
+    assert kernels(made.graph("e"), ["loop"]) == [(0,), (1,), (2, 3), (4,)]
+
+
 def test_what_is_known_before_the_run_is_no_kernel_where_constants_are_folded() -> None:
     made = Network()
     made.constant("k", 1, 8, 4, 4)

@@ -1,8 +1,9 @@
 """What a runtime executes as one kernel: operators that it merges, and those that cost it nothing.
 
 A runtime says what it merges by words (`FUSIONS`); what each of them means in a graph is here. An operator
-joins the kernel of the one before it only where nobody else reads what lies between them. One pass over the
-graph; a pattern looks at a handful of neighbours.
+joins the kernel of the one before it only where nobody else reads what lies between them, but for compilers
+that make loops: those write what others read, and go on. One pass over the graph; a pattern looks at a few
+neighbours.
 """
 
 from __future__ import annotations
@@ -28,18 +29,33 @@ FUSIONS = {
     "attention": "the two products of attention and what lies between them",
     "elementwise": "chains of operators that work number by number",
     "reduction": "such a chain and the norm, softmax or reduction at its end",
+    "loop": "all that one nest of loops can compute: number by number, through views, into norms and sums and"
+    " on from there, whoever else reads what lies between",
 }
 
 _PRODUCTS = ("conv", "conv_transpose", "matmul")
 _ACTIVATIONS = ("relu", "clamp", "relu6", "sigmoid", "tanh", "leaky_relu", "hardsigmoid")
 _CONVERSIONS = ("quantize", "dequantize", "cast")
 _STATIC = ("shape_of",)  # known before the first run
+# In a nest of loops: what each number is computed from few others for, what sums up, and what reads windows
+# of what lies in memory, so that it opens a nest.
+_POINTWISE = ("batch_norm", "copy", "pad", "concat", "repeat", "rearrange", "create", "gather")
+_SUMS = (
+    *("sum", "mean", "max", "min", "prod", "variance", "norm_reduction", "global_pool"),
+    *("layer_norm", "rms_norm", "softmax", "log_softmax"),
+)
+_WINDOWS = ("pool", "resize")
+_WHOLE = ("layer_norm", "rms_norm", "softmax", "log_softmax")  # sums that give back as many numbers
+_PERMUTING = ("permute", "transpose", "movedim", "swapaxes", "t", "mT", "numpy_T")
 
 
 @dataclass(slots=True)
 class _Kernel:
     ops: list[int]
     joined: set[str] = field(default_factory=set)
+    place: int = 0  # in the order of kernels: all that it reads was made before
+    size: int = 0  # steps of its nest of loops; 0 where it is none
+    sums: int = 0  # numbers that a sum within it makes; 0 where there is none
 
 
 def kernels(graph: Graph, fuses: Collection[str] = ()) -> list[tuple[int, ...]]:
@@ -62,6 +78,7 @@ class _Fusion:
         self.kept = set(graph.outputs)
         self.static = self._static()
         self.kernel_of: dict[int, _Kernel] = {}
+        self.loops = _Loops(self) if "loop" in fuses else None
 
     def run(self) -> list[tuple[int, ...]]:
         patterns = {index: tuple(found) for found in self._patterns() for index in found}
@@ -73,14 +90,17 @@ class _Fusion:
                 kernel = self.kernel_of.get(first) if first != index else None
                 self._put(index, kernel, "pattern")
                 continue
+            if self.loops is not None and self.loops.takes(op):
+                self.loops.put(index, op)
+                continue
             joined = next(self._joinable(op), None)
             self._put(index, *(joined or (None, "")))
         found: dict[int, _Kernel] = {id(kernel): kernel for kernel in self.kernel_of.values()}
-        return sorted((tuple(kernel.ops) for kernel in found.values()), key=lambda ops: ops[-1])
+        return sorted((tuple(sorted(kernel.ops)) for kernel in found.values()), key=lambda ops: ops[-1])
 
     def _put(self, index: int, kernel: _Kernel | None, how: str) -> None:
         if kernel is None:
-            kernel = _Kernel([])
+            kernel = _Kernel([], place=index)
         kernel.ops.append(index)
         kernel.joined.add(how)
         self.kernel_of[index] = kernel
@@ -230,3 +250,90 @@ class _Fusion:
             place = self.maker.get(moving[0]) if moving else None
         if place is not None and self.graph.ops[place].kind == "matmul":
             yield sorted([*group, place])
+
+
+class _Loops:
+    """Nests of loops, as a compiler makes them of operators without a product.
+
+    An operator joins the latest kernel that makes one of its inputs, where both take the same steps; all else
+    that it reads was made before that kernel, so no order is broken. And a kernel takes in those before it
+    that only compute number by number and that nobody else reads.
+    """
+
+    def __init__(self, fusion: _Fusion) -> None:
+        graph = fusion.graph
+        self.fusion, self.tensors = fusion, graph.tensors
+        self.root = list(range(len(graph.tensors)))  # the tensor whose bytes a view shows
+        self.permuted: set[int] = set()
+        self.readers: dict[int, list[int]] = {}
+        for index, op in enumerate(graph.ops):
+            rule = rule_of(op.kind)
+            if rule is not None and rule.views:
+                self._follow(op)
+                continue
+            for identity in op.inputs:
+                if identity != ABSENT:
+                    self.readers.setdefault(self.root[identity], []).append(index)
+        self.kept = {self.root[identity] for identity in graph.outputs}
+
+    def _follow(self, op: Op) -> None:
+        source = op.inputs[0]
+        turned = op.source.rpartition(".")[2] in _PERMUTING or source in self.permuted
+        for identity in op.outputs:
+            self.root[identity] = self.root[source]
+            if turned:
+                self.permuted.add(identity)
+
+    def takes(self, op: Op) -> bool:
+        kinds = (*_POINTWISE, *_SUMS, *_WINDOWS)
+        return self.fusion.family(op) == "elementwise" or op.kind in kinds
+
+    def put(self, index: int, op: Op) -> None:
+        made = [self._maker(i) for i in op.inputs if i != ABSENT]
+        makers = {id(kernel): kernel for kernel in made if kernel is not None}
+        latest = max(makers.values(), key=lambda kernel: kernel.place, default=None)
+        kernel = latest if latest is not None and self._joins(op, latest) else _Kernel([], place=index)
+        kernel.ops.append(index)
+        kernel.joined.add("loop")
+        kernel.size = max(kernel.size, self._steps(op))
+        if op.kind in _SUMS and not kernel.sums:
+            kernel.sums = self._elements(op.outputs[0])
+        self.fusion.kernel_of[index] = kernel
+        if op.kind in _WINDOWS:
+            return
+        for other in makers.values():
+            if other is not kernel and other.size and not other.sums and self._is_inner(other, kernel):
+                self._take_in(other, kernel)
+
+    def _maker(self, identity: int) -> _Kernel | None:
+        return self.fusion.kernel_of.get(self.fusion.maker.get(self.root[identity], -1))
+
+    def _elements(self, identity: int) -> int:
+        return self.tensors[identity].elements or 0
+
+    def _steps(self, op: Op) -> int:
+        return self._elements(op.inputs[0] if op.kind in _SUMS else op.outputs[0])
+
+    def _joins(self, op: Op, kernel: _Kernel) -> bool:
+        """Whether an operator takes the same steps as the kernel that makes one of its inputs."""
+        if not kernel.size or op.kind in _WINDOWS:
+            return False
+        links = [i for i in op.inputs if i != ABSENT and self._maker(i) is kernel]
+        if any(i in self.permuted for i in links):
+            return False
+        steps = self._steps(op)
+        if op.kind in _SUMS and kernel.sums:  # along the same axes, as far as sizes tell
+            return op.kind not in _WHOLE and self._elements(op.outputs[0]) == kernel.sums
+        return steps == kernel.size or (op.kind not in _SUMS and steps == kernel.sums)
+
+    def _is_inner(self, other: _Kernel, kernel: _Kernel) -> bool:
+        """Whether a kernel is read by the other one alone."""
+        made = {self.root[i] for index in other.ops for i in self.fusion.graph.ops[index].outputs}
+        readers = {reader for identity in made for reader in self.readers.get(identity, ())}
+        kernels = (self.fusion.kernel_of.get(reader) for reader in readers)
+        return made.isdisjoint(self.kept) and all(each is other or each is kernel for each in kernels)
+
+    def _take_in(self, other: _Kernel, kernel: _Kernel) -> None:
+        kernel.ops.extend(other.ops)
+        for index in other.ops:
+            self.fusion.kernel_of[index] = kernel

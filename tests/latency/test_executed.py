@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import sizeup
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
 from sizeup.graph import Constant, Graph, GraphBuilder, Quant
@@ -105,3 +108,47 @@ def test_a_graph_without_operators_has_no_kernels() -> None:
     made = GraphBuilder("nothing")
     made.outputs.append(made.input("x", SHAPE, FLOAT))
     assert len(executed(count(made.freeze())).work) == 0
+
+
+def test_what_is_made_of_weights_alone_runs_once_for_a_whole_batch() -> None:
+    made = GraphBuilder("standardised weights")
+    x = made.input("x", SHAPE, FLOAT)
+    w = made.tensor("w", (8, 8, 1, 1), FLOAT, Constant("parameter"))
+    v, y = made.tensor("v", (8, 8, 1, 1), FLOAT), made.tensor("y", SHAPE, FLOAT)
+    made.op("batch_norm", [w], [v])
+    made.op("conv", [x, v], [y], {"out_channels": 8, "kernel": (1, 1)})
+    made.outputs.append(y)
+    work = executed(count(made.freeze())).work
+    assert work.names == ("weight_norm", "conv_1x1")
+    assert work.weights.tolist() == [256 + 256, 256]
+    eight = work.at_batch(8)
+    assert eight.traffic.tolist() == [512, 256 + 8 * 1024]
+    assert eight.macs.tolist() == [0, 8 * 8 * 128]
+
+
+def test_a_view_that_repeats_numbers_moves_them_once() -> None:
+    made = GraphBuilder("gate")
+    x, gate = made.input("x", SHAPE, FLOAT), made.input("gate", (1, 8, 1, 1), FLOAT)
+    wide, y = made.tensor("wide", SHAPE, FLOAT), made.tensor("y", SHAPE, FLOAT)
+    made.op("view", [gate], [wide], source="aten.expand")
+    made.op("mul", [x, wide], [y])
+    made.outputs.append(y)
+    assert executed(count(made.freeze())).work.read.tolist() == [512 + 32]
+
+
+def test_products_of_scattered_operands_copy_them_first_unless_a_loop_writes_them_in_order() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Mixer(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.mix = torch.nn.LayerNorm(16), torch.nn.Linear(9, 9)
+
+        def forward(self, x: Any) -> Any:
+            return self.mix(self.norm(x).transpose(1, 2))
+
+    cost = count(sizeup.load(Mixer(), inputs=((2, 9, 16),)))
+    eager, compiled = executed(cost).work, executed(cost, fuses=["loop"]).work
+    assert [eager.names[kind] for kind in eager.kind] == ["layer_norm", "linear", "copy_strided"]
+    assert eager.traffic[-1] == 2 * 2 * 9 * 16 * 4
+    assert [compiled.names[kind] for kind in compiled.kind] == ["layer_norm", "linear"]

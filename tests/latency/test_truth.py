@@ -27,6 +27,8 @@ def cases(what: str) -> list[ParameterSet]:
     for case in CASES:
         if not case.tested or (what in ("error", "within", "tau") and getattr(case, what) is None):
             continue
+        if case.needs is not None and not case.needs.exists():
+            continue
         why = case.misses(what)
         marks = [pytest.mark.xfail(reason=why, strict=True)] if why else []
         found.append(pytest.param(case, id=case.name, marks=marks))

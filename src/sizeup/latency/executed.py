@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sizeup import fuse
 from sizeup.cost import Accesses, Cost
 from sizeup.dtypes import DType, precision_name
-from sizeup.graph import ABSENT
-from sizeup.latency.work import Codes, Flags, Floats, Work, class_of, from_columns, product_of
+from sizeup.graph import ABSENT, Op
+from sizeup.latency.work import Codes, Flags, Floats, Work, class_of, from_columns, product_of, stack
+from sizeup.ops import rule_of
 
 # Of operators without a product, the first class of these says what the kernel is; else its first operator.
 _RANKED = ("layer_norm", "group_norm", "batch_norm", "softmax", "pool", "reduce", "activation")
 _SUMS = frozenset({"mean", "reduce"})
+_NORMS = frozenset({"batch_norm", "layer_norm", "variance"})
 _FOREIGN = -1  # a tensor of a body: no tensor of the graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Executed:
     """One row of work a kernel; of every operator its kernel (-1: none runs for it), and of every kernel the
-    operator that names it."""
+    operator that names it. Copies that a product asks for come last, under the product's name."""
 
     work: Work
     kernel: Codes
@@ -45,9 +47,14 @@ def typed(name: str, data: DType, weights: DType | None = None) -> str:
     return name if data.bits >= 32 or not data.bits else f"{name}.{precision_name(data).lstrip('u')}"
 
 
+def _is_view(op: Op) -> bool:
+    rule = rule_of(op.kind)
+    return rule is not None and rule.views
+
+
 class _Executed:
     def __init__(self, cost: Cost, precision: DType | None, fuses: Collection[str]) -> None:
-        self.cost, self.graph, self.precision = cost, cost.graph, precision
+        self.cost, self.graph, self.precision, self.fuses = cost, cost.graph, precision, fuses
         self.groups = fuse.kernels(self.graph, fuses)
         self.kernel = np.full(len(self.graph.ops), -1, np.int64)
         for index, ops in enumerate(self.groups):
@@ -60,14 +67,21 @@ class _Executed:
                 if op.kind == "dequantize" and op.outputs[0] not in wanted:
                     self.origin[op.outputs[0]] = op.inputs[0]
         self.maker = np.full(len(self.graph.tensors), -1, np.int64)  # the kernel that makes a tensor
+        self.root = self.origin.copy()  # the tensor whose bytes a view shows
+        self.fixed = np.array([each.data is not None for each in self.graph.tensors], np.bool_)
         for index, op in enumerate(self.graph.ops):
             self.maker[list(op.outputs)] = self.kernel[index]
+            inputs = [each for each in op.inputs if each != ABSENT]
+            if _is_view(op):
+                self.root[list(op.outputs)] = self.root[inputs[0]]
+            if self.fixed[inputs].all():
+                self.fixed[list(op.outputs)] = True
 
     def kernels(self) -> Executed:
         main = [self._main(ops) for ops in self.groups]
         shapes = [product_of(self.graph, self.graph.ops[each]) for each in main]
         length, columns, rows = np.array(shapes, np.float64).reshape(-1, 3).T
-        read, weights = self._read()
+        (read, weights), (written, prepared) = self._read(), self._written()
         there = self.kernel >= 0
         work = from_columns(
             [self._class(ops, each) for ops, each in zip(self.groups, main, strict=True)],
@@ -75,14 +89,34 @@ class _Executed:
             np.zeros(len(self.groups), np.int64),
             macs=self._totals(self.kernel[there], self.cost.macs[there]),
             read=read,
-            written=self._written(),
-            weights=weights,
+            written=written,
+            weights=weights + prepared,
             length=length,
             columns=columns,
             rows=rows,
             count=[float(not self._is_passed_on(ops)) for ops in self.groups],
         )
-        return Executed(work, self.kernel, np.array(main, np.int64))
+        copied = self._copied(main)
+        both = stack([work, self._copies(copied)])
+        together = replace(both, networks=1, network=np.zeros(len(both), np.int64))
+        return Executed(together, self.kernel, np.array([*main, *(each for each, _ in copied)], np.int64))
+
+    def _copied(self, main: list[int]) -> list[tuple[int, int]]:
+        """Products and their operands that have to be put in order before; a nest of loops writes them so."""
+        layouts = {} if self.graph.run is None else self.graph.run.layouts
+        operands = ((each, i) for each in main for i in self.graph.ops[each].inputs[:2])
+        found = [(each, i) for each, i in operands if layouts.get(i) == "apart"]
+        if "loop" not in self.fuses:
+            return found
+        return [(each, i) for each, i in found if self._is_product(int(self.maker[self.root[i]]), main)]
+
+    def _is_product(self, kernel: int, main: list[int]) -> bool:
+        return kernel >= 0 and bool(self.cost.macs[main[kernel]])
+
+    def _copies(self, copied: list[tuple[int, int]]) -> Work:
+        bits = [self._dtype(i).bits * (self.graph.tensors[i].elements or 0) / 8 for _, i in copied]
+        names = [typed("copy_strided", self._dtype(i)) for _, i in copied]
+        return from_columns(names, 1, np.zeros(len(bits), np.int64), read=bits, written=bits)
 
     def _totals(self, kernel: Codes, column: Codes | Floats) -> Floats:
         return np.asarray(np.bincount(kernel, column, len(self.groups)), np.float64)
@@ -109,6 +143,8 @@ class _Executed:
             name = "layer_norm"
         elif "erf" in kinds or {"sigmoid", "mul"} <= kinds:
             name = "activation"
+        if not self.cost.macs[main] and all(self.fixed[self.graph.ops[each].outputs[0]] for each in ops):
+            name = "weight_norm" if kinds & _NORMS else "weights"
         places = [each for each in (*op.inputs, *op.outputs) if each != ABSENT]
         if not places:
             return name
@@ -129,12 +165,19 @@ class _Executed:
         if self.precision is None and (origin != tensor).any():
             bits = np.array([*(max(each.dtype.bits, 1) for each in self.graph.tensors), 1])
             moved = moved * bits[origin] / bits[tensor]
-        return kernel, origin, moved, origin == tensor
+        return kernel, origin, moved * self._distinct(tensor), origin == tensor
+
+    def _distinct(self, tensor: Codes) -> Floats:
+        """Which part of an access is no repetition: a view that repeats numbers shows few of them often."""
+        elements = np.array([float(each.elements or 0) for each in self.graph.tensors] + [0.0])
+        shown, held = elements[tensor], elements[np.append(self.root, _FOREIGN)[tensor]]
+        return np.where((shown > held) & (held > 0), held / np.maximum(shown, 1), 1.0)
 
     def _read(self) -> tuple[Floats, Floats]:
         """Bytes that every kernel reads of activations and of weights: each tensor once, none of its own."""
         kernel, origin, moved, _ = self._moved(self.cost.reads)
-        inside = (origin != _FOREIGN) & (np.append(self.maker, -1)[origin] == kernel)
+        root = np.append(self.root, _FOREIGN)[origin]
+        inside = (root != _FOREIGN) & (np.append(self.maker, -1)[root] == kernel)
         kept = np.flatnonzero((kernel >= 0) & ~inside)
         # The largest access of a tensor by a kernel stands for all of them.
         order = kept[np.lexsort((moved[kept], origin[kept], kernel[kept]))]
@@ -142,18 +185,22 @@ class _Executed:
         same = (kernel[order][1:] == kernel[order][:-1]) & (origin[order][1:] == origin[order][:-1])
         last[:-1] = ~same | (origin[order][:-1] == _FOREIGN)
         order = order[last]
-        weight, kernel, moved = self.cost.reads.weight[order], kernel[order], moved[order]
+        weight = self.cost.reads.weight[order] | np.append(self.fixed, False)[origin[order]]
+        kernel, moved = kernel[order], moved[order]
         return self._totals(kernel, moved * ~weight), self._totals(kernel, moved * weight)
 
-    def _written(self) -> Floats:
-        """Bytes that every kernel writes, but for what nobody else reads."""
+    def _written(self) -> tuple[Floats, Floats]:
+        """Bytes that every kernel writes of activations and, as if they were weights, of what no input
+        changes; but for what nobody else reads."""
         kernel, origin, moved, itself = self._moved(self.cost.writes)
         used, leaving = np.zeros((2, len(self.graph.tensors) + 1), np.bool_)
         leaving[_FOREIGN] = True
-        leaving[self.origin[list(self.graph.outputs)]] = True
+        leaving[self.root[list(self.graph.outputs)]] = True
         for index, op in enumerate(self.graph.ops):
-            sources = self.origin[[each for each in op.inputs if each != ABSENT]]
-            used[sources] = True
-            leaving[sources] |= self.maker[sources] != self.kernel[index]
+            if not _is_view(op):
+                sources = self.root[[each for each in op.inputs if each != ABSENT]]
+                used[sources] = True
+                leaving[sources] |= self.maker[sources] != self.kernel[index]
         kept = np.flatnonzero((kernel >= 0) & itself & (leaving | ~used)[origin])
-        return self._totals(kernel[kept], moved[kept])
+        kernel, moved, fixed = kernel[kept], moved[kept], np.append(self.fixed, False)[origin[kept]]
+        return self._totals(kernel, moved * ~fixed), self._totals(kernel, moved * fixed)

@@ -36,7 +36,7 @@ _BY_KIND = {
     "skip_rms_norm": "layer_norm",
     "embed_layer_norm": "layer_norm",
     "pool": "pool",
-    "global_pool": "pool",
+    "global_pool": "reduce",
     "softmax": "softmax",
     "log_softmax": "softmax",
     "concat": "concat",
@@ -58,9 +58,10 @@ _BY_FAMILY = {
 }
 CLASSES = (
     "conv_stem", "conv", "conv_1x1", "conv_grouped", "depthwise_3", "depthwise_5", "depthwise_7",
-    "conv_transpose", "deform_conv", "linear", "matmul", "attention", "attention_masked", "recurrent",
-    "batch_norm", "layer_norm", "group_norm", "softmax", "activation", "elementwise", "pool", "reduce",
-    "copy", "concat", "index", "resize", "quantize", "control", "other",
+    "conv_transpose", "deform_conv", "linear", "matmul", "attention", "attention_masked",
+    "attention_apart", "recurrent", "batch_norm", "layer_norm", "layer_norm_strided", "group_norm", "softmax",
+    "activation", "elementwise", "scaling", "pool", "reduce", "copy", "copy_strided", "concat", "index",
+    "resize", "quantize", "control", "weights", "weight_norm", "other",
 )  # fmt: skip
 """What `work_of` tells apart; a table of measurements may bring classes of its own."""
 
@@ -122,8 +123,12 @@ class Work:
         return Work(self.names, networks, network.astype(np.int64), **kept)
 
     def at_batch(self, batch: float | Floats) -> Work:
-        """The same kernels on so many samples at once (one number, or one a network): weights stay."""
+        """The same kernels on so many samples at once (one number, or one a network).
+
+        Weights stay, and so does a kernel that touches nothing else: it prepares weights for all samples.
+        """
         times = np.broadcast_to(np.asarray(batch, np.float64), (self.networks,))[self.network]
+        times = np.where((self.read + self.written > 0) | (self.weights == 0), times, 1.0)
         return replace(
             self,
             macs=self.macs * times,
@@ -204,12 +209,36 @@ def class_of(graph: Graph, op: Op) -> str:
     if rule.family == "matmul":
         return "linear" if len(op.inputs) > 1 and _is_constant(graph, op.inputs[1]) else "matmul"
     if rule.family == "attention":
-        return "attention_masked" if len(op.inputs) > 3 and op.inputs[3] != ABSENT else "attention"
+        return _class_of_attention(graph, op)
     if op.kind == "layer_norm":
-        return "group_norm" if "group" in op.source.lower() else "layer_norm"
+        return "group_norm" if "group" in op.source.lower() else _class_of_norm(graph, op)
     if op.kind in _ACTIVATIONS:
         return "activation"
+    if op.kind == "copy":
+        # Whoever asks for a copy of what lies in order is given the same bytes.
+        return "copy_strided" if op.source.endswith(_ORDERING) else "copy"
+    if rule.family == "elementwise" and any(_is_scale(graph, identity) for identity in op.inputs):
+        return "scaling"
     return _BY_KIND.get(op.kind) or _BY_FAMILY.get(rule.family, "other")
+
+
+_ORDERING = (".reshape", ".contiguous", ".flatten")
+
+
+def _is_scale(graph: Graph, identity: int) -> bool:
+    """Whether it is trained and no scalar: where types are mixed, it keeps its own, and gives it to all."""
+    return identity != ABSENT and graph.tensors[identity].is_parameter and bool(graph.tensors[identity].shape)
+
+
+def _class_of_attention(graph: Graph, op: Op) -> str:
+    if len(graph.tensors[op.inputs[0]].shape or ()) > 4:
+        return "attention_apart"  # merged kernels take a batch of heads, no more dimensions
+    return "attention_masked" if len(op.inputs) > 3 and op.inputs[3] != ABSENT else "attention"
+
+
+def _class_of_norm(graph: Graph, op: Op) -> str:
+    turned = graph.run is not None and op.inputs[0] in graph.run.layouts
+    return "layer_norm_strided" if turned else "layer_norm"
 
 
 def _is_constant(graph: Graph, identity: int) -> bool:
@@ -224,7 +253,8 @@ def _class_of_conv(graph: Graph, op: Op) -> str:
     if groups > 1:
         return "conv_grouped"
     length = product_of(graph, op)[0]
-    if taps > 1 and length <= 4 * taps:  # pictures have up to four channels
+    # Pictures have up to four channels; what slides over channels or frames is no picture.
+    if taps > 1 and length <= 4 * taps and len(op.attrs["kernel"]) == 2:
         return "conv_stem"
     return "conv" if taps > 1 else "conv_1x1"
 

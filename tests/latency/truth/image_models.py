@@ -1,42 +1,84 @@
-"""timm's own benchmark, joined with a trace of every model: families held out."""
+"""timm's own benchmark, joined with a trace of every model: families held out.
+
+The trace is a table that others made operator by operator, or sizeup's own (`own_trace`) where that is there.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from latency.truth import own_trace
 from latency.truth.judge import Outcome, folded
+from latency.truth.own_trace import Traced
 from latency.truth.splits import family, folds, kin
 from latency.truth.tables import Table, Words, read
 from sizeup.latency import Form, Work, from_columns
 from sizeup.latency.work import Codes, Flags, Floats
 
 MIB = 2**20
+_GPU = Form(power=2)
+
+
+def _cpu(mebibytes: float) -> Form:
+    return Form(power=2, saturating=True, cache=mebibytes * MIB)
 
 
 class Run(NamedTuple):
-    """One column of timm's results: how it ran, and what is known of where."""
+    """One column of timm's results: where and how it ran, and what form its fit has."""
 
     tag: str
-    fused: bool
-    width: int  # bytes of a number
+    device: str
+    runtime: str
+    version: str  # of PyTorch
+    precision: str  # of products and what lies between them
     form: Form
+    own_power: float = 2  # of the form that suits the kernels of sizeup's own trace
+
+    @property
+    def own_form(self) -> Form:
+        """The form for sizeup's own trace, which tells more classes apart: they lean more on the whole."""
+        return replace(self.form, power=self.own_power, shrink=0.3)
+
+    @property
+    def fused(self) -> bool:
+        """Whether a compiler merged kernels."""
+        return self.runtime == own_trace.WAYS["inductor"]
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number."""
+        return 4 if self.precision == "fp32" else 2
 
 
-# The last-level caches are those of the processors' data sheets.
+_EAGER, _INDUCTOR = own_trace.WAYS.values()
+# The last-level caches are those of the processors' data sheets. Forms were chosen in folds of all kin.
 RUNS = {
-    "3090 eager": Run("rtx3090_amp_nchw_pt240", False, 2, Form(power=2)),
-    "4090 eager": Run("4090_amp_nchw_pt291", False, 2, Form(power=2)),
-    "4090 inductor": Run("4090_amp_nchw_pt291_dynamo", True, 2, Form(power=2)),
+    "3090 eager": Run("rtx3090_amp_nchw_pt240", "rtx-3090", _EAGER, "2.4.0", "fp16", _GPU),
+    "4090 eager": Run("4090_amp_nchw_pt291", "rtx-4090", _EAGER, "2.9.1", "fp16", _GPU),
+    "4090 inductor": Run("4090_amp_nchw_pt291_dynamo", "rtx-4090", _INDUCTOR, "2.9.1", "fp16", _GPU),
     "i9 CPU": Run(
-        "i9_10940x_fp32_nchw_pt240_dynamo", True, 4, Form(power=2, saturating=True, cache=19.25 * MIB)
+        "i9_10940x_fp32_nchw_pt240_dynamo", "i9-10940x", _INDUCTOR, "2.4.0", "fp32", _cpu(19.25, 1)
     ),
-    "i7 CPU": Run(
-        "i7_12700h_fp32_nchw_pt240_dynamo", True, 4, Form(power=2, saturating=True, cache=24 * MIB)
+    "i7 CPU": Run("i7_12700h_fp32_nchw_pt240_dynamo", "i7-12700h", _INDUCTOR, "2.4.0", "fp32", _cpu(24)),
+}
+# Measured as well, and worth a fit of their own.
+MORE_RUNS = {
+    "5090 eager": Run("5090_amp_nchw_pt291", "rtx-5090", _EAGER, "2.9.1", "fp16", _GPU),
+    "5090 inductor": Run("5090_amp_nchw_pt291_dynamo", "rtx-5090", _INDUCTOR, "2.9.1", "fp16", _GPU),
+    "PRO 6000 eager": Run("pro6000maxq_amp_nchw_pt291", "rtx-pro-6000-max-q", _EAGER, "2.9.1", "fp16", _GPU),
+    "PRO 6000 inductor": Run(
+        "pro6000maxq_amp_nchw_pt291_dynamo", "rtx-pro-6000-max-q", _INDUCTOR, "2.9.1", "fp16", _GPU
     ),
+    "PRO 6000 inductor, bf16": Run(
+        "pro6000maxq_bf16_nchw_pt291_dynamo", "rtx-pro-6000-max-q", _INDUCTOR, "2.9.1", "bf16", _GPU
+    ),
+    "4090 eager, 2.4": Run("rtx4090_amp_nchw_pt240", "rtx-4090", _EAGER, "2.4.0", "fp16", _GPU),
+    "4090 inductor, 2.4": Run("rtx4090_amp_nchw_pt240_dynamo", "rtx-4090", _INDUCTOR, "2.4.0", "fp16", _GPU),
 }
 _PLAIN = {
     "act": "activation",
@@ -90,12 +132,10 @@ def _classes(trace: Table, eager: bool) -> list[str]:
     return found
 
 
-class Traced(NamedTuple):
-    """All traced models as work, and where each (model, picture size) stands in it."""
-
-    work: Work
-    place: dict[tuple[str, int], int]
-    matrix_weights: Floats  # of products alone: what re-parameterisation changes
+@cache
+def own(path: Path, fused: bool, width: int) -> Traced:
+    """The kernels of every model that sizeup traced."""
+    return own_trace.as_work(read(path), "inductor" if fused else "eager", width)
 
 
 @cache
@@ -163,24 +203,26 @@ def _product(trace: Table) -> tuple[Floats, Floats, Floats]:
 
 
 class Measured(NamedTuple):
-    """One run: work at the measured batch, seconds, and the models' names."""
+    """One run: work at the measured batch, seconds, the models' names, and the batches."""
 
     work: Work
     seconds: Floats
     models: Words
+    batches: Floats
 
 
-def measured(folder: Path, run: Run) -> Measured:
-    """The rows of a run whose trace is the network that was measured."""
+def measured(folder: Path, run: Run, trace: Path | None = None) -> Measured:
+    """The rows of a run whose trace, sizeup's own where one is given, is the network that was measured."""
     results = read(folder / "timm_infer.parquet")
-    found = traced(folder, run.fused, run.width)
+    found = traced(folder, run.fused, run.width) if trace is None else own(trace, run.fused, run.width)
     keys = [*zip(results.words("model").tolist(), results.numbers("img").astype(int).tolist(), strict=True)]
     place = np.array([found.place.get(key, -1) for key in keys], np.int64)
     kept = (results.words("device_tag") == run.tag) & (place >= 0)
     kept &= _same_network(results, keys, place, found.matrix_weights)
     rows = results.where(kept)
-    work = found.work.of(place[kept]).at_batch(rows.numbers("batch"))
-    return Measured(work, rows.numbers("latency_ms") / 1e3, rows.words("model"))
+    batches = rows.numbers("batch")
+    work = found.work.of(place[kept]).at_batch(batches)
+    return Measured(work, rows.numbers("latency_ms") / 1e3, rows.words("model"), batches)
 
 
 def _same_network(results: Table, keys: list[tuple[str, int]], place: Codes, matrix_weights: Floats) -> Flags:
@@ -196,9 +238,10 @@ def _same_network(results: Table, keys: list[tuple[str, int]], place: Codes, mat
     return np.asarray(whole & ~merged & (ratio > 0.75), np.bool_)
 
 
-def outcome(folder: Path, name: str, strict: bool = False) -> Outcome:
+def outcome(folder: Path, name: str, strict: bool = False, trace: Path | None = None) -> Outcome:
     """One run, every family (or all its kin) held out in one of ten folds."""
-    work, seconds, models = measured(folder, RUNS[name])
+    run = (RUNS | MORE_RUNS)[name]
+    work, seconds, models, _ = measured(folder, run, trace)
     groups = [kin(model) if strict else family(model) for model in models.tolist()]
     label = f"timm {name}, {'kin' if strict else 'family'} held out"
-    return folded(label, work, seconds, folds(groups), RUNS[name].form)
+    return folded(label, work, seconds, folds(groups), run.form if trace is None else run.own_form)

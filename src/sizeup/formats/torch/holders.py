@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sized
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -81,6 +82,14 @@ class Holders:
             return
         self._layouts[identity] = "channels_last" if is_last else "other"
 
+    def note_operand(self, tensor: torch.Tensor | None, identity: int, matrices: int) -> None:
+        """Remember that torch copies an operand of a product before: its leading dimensions, all but the last
+        one or two, do not lie in memory as one."""
+        if tensor is None or tensor.layout is not torch.strided or identity in self._layouts:
+            return
+        if not _is_one_batch(tuple(tensor.shape), tensor.stride(), tensor.dim() - matrices):
+            self._layouts[identity] = "apart"
+
     def run(self, values: int, device: str = "cpu", *, deaths: bool = True) -> Run:
         """What was seen of a run, without deaths where those tell nothing; then the end."""
         end = max(len(self._ops) - 1, 0)
@@ -140,3 +149,12 @@ def _lanes() -> int:
     if not torch._C._has_mkldnn or not torch._C._get_mkldnn_enabled():
         return 0
     return 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
+
+
+def _is_one_batch(shape: tuple[int, ...], stride: tuple[int, ...], leading: int) -> bool:
+    """Whether the leading dimensions can be seen as one, and the rest as rows or columns of numbers."""
+    if leading > 0 and 1 not in stride[leading:]:
+        return False
+    # The first is the batch: of whatever size it was here, it may be more.
+    places = [place for place in range(leading) if shape[place] != 1 or place == 0]
+    return all(stride[a] == shape[b] * stride[b] for a, b in pairwise(places))

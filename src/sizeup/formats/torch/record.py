@@ -186,6 +186,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if kind in _MIND_LAYOUTS:
             for tensor, identity in zip(inputs[:2], identities, strict=False):
                 self.holders.note_layout(tensor, identity)
+        if kind == "matmul":
+            self._note_operands(inputs, identities)
         name = self._unique(operator.name)
         tensors = self.builder.tensors
         derived = operator.views and all(i != ABSENT and tensors[i].data is not None for i in identities)
@@ -198,6 +200,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         self.builder.op(
             kind, identities, made, attrs, source=operator.source, name=name, scope=self.scope, bodies=bodies
         )
+
+    def _note_operands(self, inputs: list[Any], identities: list[int]) -> None:
+        """A matrix on one side makes rows of all that the other holds; else both are batches of matrices."""
+        matrices = 1 if min(each.dim() for each in inputs[:2]) <= 2 else 2
+        for tensor, identity in zip(inputs[:2], identities, strict=False):
+            if tensor.dim() > 2:
+                self.holders.note_operand(tensor, identity, matrices)
 
     def _unique(self, base: str) -> str:
         count = self._names.get(base, 0)

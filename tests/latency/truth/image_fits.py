@@ -1,0 +1,48 @@
+"""Rates that may ship, from timm's benchmark (Apache-2.0) and sizeup's own trace of its models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from latency.truth.image_models import MORE_RUNS, RUNS, Run, measured
+from latency.truth.splits import family, folds
+from sizeup.dtypes import precision
+from sizeup.latency import Band, Rates, Work, band, fit, held_out, typed, unseen_spread
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One run: rates over classes with their number type, and how far they were off where held out."""
+
+    name: str
+    run: Run
+    rates: Rates
+    band: Band
+    error: float  # percent, families held out
+    measurements: int
+    batches: tuple[int, int]  # the middle half of the batches that were measured
+
+
+def fits(trace: Path, folder: Path) -> dict[str, Fitted]:
+    """A fit to every run, for classes as `executed` names them at the run's precision."""
+    return {name: _fitted(name, run, trace, folder) for name, run in (RUNS | MORE_RUNS).items()}
+
+
+def _fitted(name: str, run: Run, trace: Path, folder: Path) -> Fitted:
+    work, seconds, models, batches = measured(folder, run, trace)
+    work = _typed(work, run)
+    # A thousand pictures at once cannot tell a launch from work: what it would be given is wrong for one.
+    form = replace(run.own_form, launching=bool(np.median(batches) == 1))
+    estimated = held_out(work, seconds, folds([family(each) for each in models.tolist()]), form)
+    rates = fit(work, seconds, form)
+    stated = replace(band(estimated, seconds), unseen=unseen_spread(rates, work))
+    low, high = np.quantile(batches, (0.25, 0.75)).astype(int).tolist()
+    error = float(100 * np.abs(estimated / seconds - 1).mean())
+    return Fitted(name, run, rates, stated, error, len(seconds), (low, high))
+
+
+def _typed(work: Work, run: Run) -> Work:
+    return replace(work, names=tuple(typed(each, precision(run.precision)) for each in work.names))
