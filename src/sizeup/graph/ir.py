@@ -102,7 +102,8 @@ class Run:
     device: str = "cpu"
     threads: int = 1
     lanes: int = 16  # numbers in a vector of the processor, as oneDNN computes; 0 where it is not there
-    # Of tensors that convolutions and norms read, where not row by row: "channels_last" or "other".
+    # Of tensors that convolutions and norms read, where not row by row: "channels_last" or "other". Of those
+    # that products read, "apart" where their leading dimensions do not lie in memory as one.
     layouts: Mapping[int, str] = field(default_factory=dict)
 
 

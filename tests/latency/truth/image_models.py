@@ -62,7 +62,9 @@ RUNS = {
     "4090 eager": Run("4090_amp_nchw_pt291", "rtx-4090", _EAGER, "2.9.1", "fp16", _GPU),
     "4090 inductor": Run("4090_amp_nchw_pt291_dynamo", "rtx-4090", _INDUCTOR, "2.9.1", "fp16", _GPU),
     "i9 CPU": Run(
-        "i9_10940x_fp32_nchw_pt240_dynamo", "i9-10940x", _INDUCTOR, "2.4.0", "fp32", _cpu(19.25, 1)
+        *("i9_10940x_fp32_nchw_pt240_dynamo", "i9-10940x", _INDUCTOR, "2.4.0", "fp32"),
+        form=_cpu(19.25),
+        own_power=1,
     ),
     "i7 CPU": Run("i7_12700h_fp32_nchw_pt240_dynamo", "i7-12700h", _INDUCTOR, "2.4.0", "fp32", _cpu(24)),
 }
