@@ -14,7 +14,6 @@ from fitting.measured import CATALOG, Measured
 from fitting.shipped import RECORDED, number
 from latency.truth import image_models
 from sizeup.errors import TargetError
-from sizeup.latency import Form
 from sizeup.latency.sheet import by_data_sheet
 from sizeup.latency.work import Floats
 
@@ -60,26 +59,16 @@ def ratios_of(found: Measured, runtime: str | None = None) -> Ratios | None:
     return Ratios(found.table, device.kind, name, device.name, times[::step])
 
 
-_TIMM = {
-    "rtx3090_amp_nchw_pt240": ("rtx-3090/torch-eager", False, 2),
-    "4090_amp_nchw_pt291": ("rtx-4090/torch-eager", False, 2),
-    "4090_amp_nchw_pt291_dynamo": ("rtx-4090/torch-inductor", True, 2),
-    "5090_amp_nchw_pt291": ("rtx-5090/torch-eager", False, 2),
-    "5090_amp_nchw_pt291_dynamo": ("rtx-5090/torch-inductor", True, 2),
-    "pro6000maxq_amp_nchw_pt291": ("rtx-pro-6000-max-q/torch-eager", False, 2),
-    "pro6000maxq_amp_nchw_pt291_dynamo": ("rtx-pro-6000-max-q/torch-inductor", True, 2),
-    "i9_10940x_fp32_nchw_pt240_dynamo": ("i9-10940x/torch-inductor", True, 4),
-    "i7_12700h_fp32_nchw_pt240_dynamo": ("i7-12700h/torch-inductor", True, 4),
-}
-
-
 def _timm(folder: Path) -> Iterator[Measured]:
-    for tag, (name, fused, width) in _TIMM.items():
-        found = image_models.measured(folder, image_models.Run(tag, fused, width, Form()))
-        ending = ".fp16" if width == 2 else ""
+    for run in (*image_models.RUNS.values(), *image_models.MORE_RUNS.values()):
+        if run.precision == "bf16" or (run.device == "rtx-4090" and run.version != "2.9.1"):
+            continue  # one run speaks for a target
+        found = image_models.measured(folder, run)
+        ending = "" if run.precision == "fp32" else f".{run.precision}"
         work = replace(found.work, names=tuple(each + ending for each in found.work.names))
         if len(found.models):
-            yield Measured("timm_infer", CATALOG.target(name), work, found.seconds, found.models)
+            target = CATALOG.target(f"{run.device}/{run.runtime}")
+            yield Measured("timm_infer", target, work, found.seconds, found.models)
 
 
 def _uses_the_device(found: Measured) -> bool:
