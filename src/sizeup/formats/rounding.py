@@ -73,11 +73,11 @@ def rounded(numbers: Array, rounding: Rounding) -> Array:
     plain = np.asarray(numbers, np.float32)
     if rounding.dtype.name == "bfloat16":
         return _as_bfloat16(plain)
-    if rounding.dtype.family == "float":
-        with np.errstate(over="ignore"):  # too large for it becomes infinite, as it would
-            return plain.astype(rounding.dtype.name).astype(np.float32)
     scale = np.asarray(rounding.scale, np.float32)
-    stored = np.clip(np.rint(plain / scale) + rounding.zero_point, rounding.low, rounding.high)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and on a grid the last number
+        if rounding.dtype.family == "float":
+            return plain.astype(rounding.dtype.name).astype(np.float32)
+        stored = np.clip(np.rint(plain / scale) + rounding.zero_point, rounding.low, rounding.high)
     return np.asarray((stored - np.float32(rounding.zero_point)) * scale, np.float32)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sizeup import formats
-from sizeup.errors import RunFailed, SizeupError
+from sizeup.errors import MissingLibrary, RunFailed, SizeupError
 from sizeup.formats.rounding import Array, Observed, Roundings
 from sizeup.graph import Graph
 from sizeup.precision.data import Data
@@ -58,12 +59,17 @@ def _is_torch(source: Any) -> bool:
 
 
 def _torch_runner(source: Any, data: Data, kwargs: Mapping[str, Any] | None, batch: int) -> Runner:
-    shapes = [((min(batch, len(data)), *each.shape[1:]), _torch_type(each)) for each in data.arrays]
+    if importlib.util.find_spec("torch") is None:
+        raise MissingLibrary("running PyTorch models", "torch", "torch")
+    from sizeup.formats.torch.quantising import TorchRunner, fixed_batch
+
+    size = fixed_batch(source)
+    count = min(batch, len(data)) if size is None else size
+    shapes = [((count, *each.shape[1:]), _torch_type(each)) for each in data.arrays]
     inputs: Any = dict(zip(data.names, shapes, strict=True)) if data.names else tuple(shapes)
     graph = formats.load(source, inputs=inputs, kwargs=kwargs)
-    from sizeup.formats.torch.quantising import TorchRunner
-
-    return TorchRunner(source, graph, data.batches(1)[0], data.names, kwargs)
+    probe = data.batches(size or 1, padded=True)[0]
+    return TorchRunner(source, graph, probe, data.names, kwargs)
 
 
 def _torch_type(array: Array) -> str:
@@ -77,6 +83,8 @@ class OrtRunner:
     title = "ONNX Runtime"
 
     def __init__(self, source: Any, data: Data, batch: int) -> None:
+        if importlib.util.find_spec("onnx") is None:
+            raise MissingLibrary("running ONNX models", "onnx", "onnx")
         from sizeup.formats.onnx.quantising import OnnxModel, fixed_batch, input_types, whole
         from sizeup.runtimes.serving import Server
 

@@ -63,11 +63,25 @@ def module_of(source: Any) -> torch.nn.Module:
     return built.module
 
 
+def fixed_batch(source: Any) -> int | None:
+    """How many samples a program takes at a time; None where any number, as in all code."""
+    if str(source).endswith(".pt2"):
+        source = load_program(Path(source))
+    if not isinstance(source, torch.export.ExportedProgram):
+        return None
+    shapes = [
+        node.meta["val"].shape
+        for node in source.graph.nodes
+        if node.name in source.graph_signature.user_inputs[:1] and isinstance(node.meta["val"], torch.Tensor)
+    ]
+    size = shapes[0][0] if shapes and shapes[0] else None
+    return size if type(size) is int else None
+
+
 class TorchRunner:
     """Runs a module on batches of numpy arrays; `graph` is what it was recorded as."""
 
     title = "PyTorch"
-    batch: int | None = None  # any number of samples at a time
 
     def __init__(
         self,
@@ -78,6 +92,7 @@ class TorchRunner:
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.graph, self._probe = graph, probe
+        self.batch = fixed_batch(source)
         self._module = module_of(source)
         self._names, self._kwargs = tuple(names), dict(kwargs or {})
         self._ops = {op.name: index for index, op in enumerate(graph.ops)}
