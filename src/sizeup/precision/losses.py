@@ -1,0 +1,129 @@
+"""How far outputs are from those of the float network: noise, divergence, accuracy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from sizeup.errors import SizeupError
+from sizeup.formats.rounding import Array
+
+# logits: a softmax makes probabilities of them; values: neither, so that there is no divergence.
+Meaning = Literal["logits", "probabilities", "values"]
+_MEANINGS = ("logits", "probabilities", "values")
+_LEAST = np.finfo(np.float64).tiny
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Outputs against those of the float network on the same data.
+
+    `sqnr_db`: power of the signal over power of the noise. `kl`: the mean of KL(float || this) in nats; None
+    where outputs are no distributions. With labels also the accuracy, and how much the mean cross-entropy
+    grew; None without.
+    """
+
+    sqnr_db: float
+    kl: float | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+
+    @property
+    def noise(self) -> float:
+        """Power of the noise over power of the signal."""
+        return float(10 ** (-self.sqnr_db / 10))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; what is not finite is written as text, for JSON has no such numbers."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+
+def plain(value: float | None) -> float | str | None:
+    """A number that JSON can hold."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def number(value: float | str | None) -> float | None:
+    """The number again."""
+    return None if value is None else float(value)
+
+
+def losses_from(content: Any) -> Losses:
+    """What `to_dict` gave."""
+    found = {each.name: number(content[each.name]) for each in fields(Losses)}
+    if found["sqnr_db"] is None:
+        raise ValueError("sqnr_db is missing")
+    return Losses(**found)  # type: ignore[arg-type]  # only this one may not be None, and it is not
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the outputs mean: which axis has the classes, and what their numbers are."""
+
+    meaning: Meaning = "logits"
+    axis: int = -1
+
+    def __post_init__(self) -> None:
+        if self.meaning not in _MEANINGS:
+            raise SizeupError(f"outputs are {', '.join(_MEANINGS)}, not {self.meaning!r}")
+
+    def logarithms(self, outputs: Array) -> Array:
+        """The logarithms of the probabilities, classes last."""
+        moved = np.moveaxis(np.asarray(outputs, np.float64), self.axis, -1)
+        if self.meaning == "probabilities":
+            return np.log(np.maximum(moved, _LEAST))
+        shifted = moved - moved.max(axis=-1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+    def accuracy(self, outputs: Array, labels: Array) -> float:
+        """The share of samples whose label has the greatest output; what is no number is no answer."""
+        moved = np.moveaxis(np.asarray(outputs, np.float64), self.axis, -1)
+        right = (moved.argmax(axis=-1) == labels) & ~np.isnan(moved).any(axis=-1)
+        return float(right.mean())
+
+    def cross_entropy(self, outputs: Array, labels: Array) -> float:
+        """The mean of minus the logarithm of the label's probability."""
+        found = np.take_along_axis(self.logarithms(outputs), labels[..., None].astype(np.int64), axis=-1)
+        return float(-found.mean())
+
+    def check(self, outputs: Array, labels: Array | None) -> None:
+        """Refuse labels that do not fit the outputs."""
+        if labels is None:
+            return
+        if self.meaning == "values":
+            raise SizeupError("labels need outputs that are logits or probabilities, not values")
+        wanted = np.moveaxis(outputs, self.axis, -1).shape
+        if labels.shape != wanted[:-1]:
+            raise SizeupError(f"labels of the shape {labels.shape} do not fit outputs of {outputs.shape}")
+        if labels.size and not 0 <= labels.min() <= labels.max() < wanted[-1]:
+            raise SizeupError(f"labels go from {labels.min()} to {labels.max()}, for {wanted[-1]} outputs")
+
+
+def losses(true: Array, found: Array, labels: Array | None, reading: Reading) -> Losses:
+    """All losses of outputs; what broke down to something infinite has lost infinitely much."""
+    kl = accuracy = loss = None
+    whole = bool(np.isfinite(found).all())
+    if reading.meaning != "values":
+        kl = _divergence(true, found, reading) if whole else math.inf
+    if labels is not None:
+        accuracy = reading.accuracy(found, labels)
+        before = reading.cross_entropy(true, labels)
+        loss = reading.cross_entropy(found, labels) - before if whole else math.inf
+    return Losses(_sqnr(true, found) if whole else -math.inf, kl, accuracy, loss)
+
+
+def _sqnr(true: Array, found: Array) -> float:
+    signal = np.asarray(true, np.float64)
+    noise = float(np.square(signal - found).sum())
+    power = float(np.square(signal).sum())
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(power / noise) if power else -math.inf
+
+
+def _divergence(true: Array, found: Array, reading: Reading) -> float:
+    before, after = reading.logarithms(true), reading.logarithms(found)
+    return max(0.0, float((np.exp(before) * (before - after)).sum(axis=-1).mean()))
