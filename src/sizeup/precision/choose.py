@@ -106,6 +106,23 @@ def choose(options: Options, loss: Floats, budgets: Budgets, time_limit: float =
     return found
 
 
+def candidates(
+    options: Options, loss: Floats, budgets: Budgets, most: int, time_limit: float = 60.0
+) -> list[Choice]:
+    """The choices of least loss within the budgets, the best first; fewer where there are no more."""
+    search = _Search(options, loss, budgets, time_limit)
+    found: list[Choice] = []
+    while len(found) < most:
+        choice = search.run()
+        if choice is None:
+            break
+        found.append(choice)
+        search.forbid(choice)
+    if not found:
+        raise NoChoice(_why_not(options, loss, budgets))
+    return found
+
+
 def with_gains(options: Options, loss: Floats, budgets: Budgets, found: Choice) -> Choice:
     """The same choice, with the budgets that hold it back and what one more unit of each would save."""
     binding, gains = [], {}
@@ -224,6 +241,10 @@ class _Search:
                 return Choice(chosen, picked.loss, figures, proven, rounds)
             self._forbid(picked.options)
         raise SizeupError(f"no choice was verified in {_MOST_ROUNDS:,} rounds; wider budgets may be needed")
+
+    def forbid(self, choice: Choice) -> None:
+        """Leave a choice out from now on."""
+        self._forbid(self.options.picked(choice.chosen))
 
     def _pick(self) -> Picked | None:
         """The best pick by what the solver sees; steps at which too much is alive join the limits singly."""

@@ -46,6 +46,12 @@ class Options:
         dtype = {int(self.group[option]): self.dtype[option] for option in picked}
         return {layer.op: dtype[int(group)] for layer, group in zip(self.layers, self.group_of, strict=True)}
 
+    def picked(self, chosen: Mapping[int, DType]) -> Codes:
+        """The options behind the number types of layers: the other way round."""
+        wanted = {int(g): chosen[each.op] for each, g in zip(self.layers, self.group_of, strict=True)}
+        rows = enumerate(zip(self.group.tolist(), self.dtype, strict=True))
+        return np.array([option for option, (group, dtype) in rows if wanted[group] == dtype], np.int64)
+
     def losses(self, table: Mapping[str, Mapping[str, float]]) -> Floats:
         """What every option loses: the sum over its layers of {layer: {precision: loss}}."""
         found = np.zeros(len(self.group))
