@@ -133,7 +133,7 @@ class _Estimator:
             if basis == "calibrated" or not self._waits_for_launches(fit):
                 return self._calibrated(fit)
             self.notes.append(
-                f"{self.target.name} was fitted to networks that keep it busy; this one's kernels start too slowly"
+                f"{self.target.name} was fitted to networks that keep it busy, which this one does not"
             )
             return self._roofline()
         if basis == "calibrated":
