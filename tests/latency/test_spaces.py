@@ -49,7 +49,7 @@ class Cell(nn.Module):
         nodes = [[each.split("~") for each in part.strip("|").split("|")] for part in arch.split("+")]
         self.sources = [[int(source) for _, source in node] for node in nodes]
         made = ([operator(name, channels) for name, _ in node] for node in nodes)
-        self.edges = nn.ModuleList(nn.ModuleList(each) for each in made)
+        self.edges: Any = nn.ModuleList(nn.ModuleList(each) for each in made)
 
     def forward(self, x: Any) -> Any:
         values = [x]
@@ -93,7 +93,7 @@ def kernels(work: Work) -> Counter[tuple[object, ...]]:
 
 
 def test_a_cell_runs_the_kernels_that_eager_torch_runs() -> None:
-    recorded = executed(sizeup.count(network(ARCH), inputs=torch.zeros(1, 3, 32, 32))).work
+    recorded = executed(sizeup.count(network(ARCH), inputs=[torch.zeros(1, 3, 32, 32)])).work
     assert recorded.names
     assert kernels(work_of_networks([cells(ARCH)])) == kernels(recorded)
 
