@@ -18,11 +18,13 @@ if TYPE_CHECKING:
         count,
         estimate,
         explain,
+        fits,
         load,
         load_rules,
         measure,
         optimize,
         plan,
+        tradeoff,
     )
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from sizeup.report.fitting import Fitting
     from sizeup.report.measured import Measured
     from sizeup.report.plan import Plan
+    from sizeup.report.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
     from sizeup.targets import Device, Runtime, Target, devices, target
 
@@ -63,6 +66,7 @@ _HOMES = {
     "Runtime": "targets",
     "SizeupError": "errors",
     "Target": "targets",
+    "Tradeoff": "report.tradeoff",
     "analyze": "api",
     "choose": "api",
     "count": "api",
@@ -77,6 +81,7 @@ _HOMES = {
     "optimize": "api",
     "plan": "api",
     "target": "targets",
+    "tradeoff": "api",
 }
 
 __all__ = [
@@ -100,6 +105,7 @@ __all__ = [
     "Runtime",
     "SizeupError",
     "Target",
+    "Tradeoff",
     "__version__",
     "analyze",
     "choose",
@@ -115,6 +121,7 @@ __all__ = [
     "optimize",
     "plan",
     "target",
+    "tradeoff",
 ]
 
 

@@ -14,7 +14,7 @@ from sizeup import cost, dtypes, formats
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, RuleError, SizeupError, TargetError
 from sizeup.formats import Inputs
-from sizeup.graph import Graph
+from sizeup.graph import Graph, Shape
 from sizeup.precision import Wish, as_wished, is_mapping
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
@@ -24,9 +24,11 @@ from sizeup.report.plan import Plan
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
     from sizeup.memory import Progress
+    from sizeup.precision.choose import Budgets
     from sizeup.report.chosen import Chosen
     from sizeup.report.fitting import Fitting
     from sizeup.report.measured import Measured
+    from sizeup.report.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
     from sizeup.targets import Target
     from sizeup.targets.quantities import Quantity
@@ -227,14 +229,8 @@ def choose(
     from sizeup.precision.noise import assumed_losses
     from sizeup.precision.options import options_of
     from sizeup.report.chosen import Chosen
-    from sizeup.targets import quantities
 
-    asked = choosing.Budgets(
-        _whole(_amount(flash, quantities.SIZE)),
-        _whole(_amount(arena, quantities.SIZE)),
-        _amount(latency, quantities.TIME),
-        _amount(energy, quantities.ENERGY),
-    )
+    asked = _budgets(flash, arena, latency, energy)
     kinds = [dtypes.precision(each) for each in precisions]
     named = _target(target)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
@@ -277,6 +273,55 @@ def fits(
     kinds = tuple(dtypes.precision(each) for each in precisions)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     return Fitting(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
+
+
+def tradeoff(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    bind: Mapping[str, int] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    batches: Sequence[int] = (),
+    sizes: Sequence[int] = (),
+    target: str | Target | None = None,
+    flash: int | str | None = None,
+    arena: int | str | None = None,
+    latency: float | str | None = None,
+    energy: float | str | None = None,
+    accuracy: Mapping[str, float] | None = None,
+) -> Tradeoff:
+    """What a model takes at every precision, batch and input size, and which of them keep to budgets.
+
+    Budgets are those of `choose`; accuracy is {precision: share}, where it was measured. Sizes change height
+    and width of the first input, or its length; files whose shapes are fixed take none.
+    """
+    from sizeup.precision.tradeoff import points
+    from sizeup.report.tradeoff import Tradeoff
+
+    budgets = _budgets(flash, arena, latency, energy)
+    kinds = [dtypes.precision(each) for each in precisions]
+    named = _target(target)
+
+    def load_at(shape: Shape | None) -> Graph:
+        return load(source, inputs=inputs if shape is None else (shape,), bind=bind)
+
+    found = tuple(points(load_at, kinds, batches, sizes, named, budgets, accuracy or {}))
+    name = load_at(None).name or "model"
+    return Tradeoff(name, None if named is None else named.name, budgets, found)
+
+
+def _budgets(
+    flash: int | str | None, arena: int | str | None, latency: float | str | None, energy: float | str | None
+) -> Budgets:
+    from sizeup.precision.choose import Budgets
+    from sizeup.targets import quantities
+
+    return Budgets(
+        _whole(_amount(flash, quantities.SIZE)),
+        _whole(_amount(arena, quantities.SIZE)),
+        _amount(latency, quantities.TIME),
+        _amount(energy, quantities.ENERGY),
+    )
 
 
 def _amount(given: float | str | None, quantity: Quantity) -> float | None:

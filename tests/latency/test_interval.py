@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 pytest.importorskip("scipy", reason="fits need scipy")
 
 from sizeup.errors import SizeupError
-from sizeup.latency import Band, Form, Rate, Rates, band, from_columns, held_out, unseen_share, unseen_spread
+from sizeup.latency import (
+    Band,
+    Form,
+    Rate,
+    Rates,
+    band,
+    drift,
+    from_columns,
+    held_out,
+    unseen_share,
+    unseen_spread,
+)
 
 
 @pytest.mark.parametrize("count", [40, 200, 2000])
@@ -36,6 +49,18 @@ def test_a_group_counts_once_however_large_and_in_both_directions() -> None:
     assert stated.low == -stated.high
 
 
+@pytest.mark.parametrize(("between", "within"), [(0.3, 0.1), (0.2, 0.2), (0.0, 0.3)])
+def test_nine_of_ten_fresh_errors_of_a_new_group_lie_within(between: float, within: float) -> None:
+    draw = np.random.default_rng(0)
+    groups = np.repeat(np.arange(8), 10)
+    held = []
+    for _ in range(300):
+        off = np.repeat(draw.normal(0, between, 9), 10) + draw.normal(0, within, 90)
+        stated = band(np.ones(80), np.exp(off[:-10]), groups)
+        held.append(np.mean((stated.low <= off[-10:]) & (off[-10:] <= stated.high)))
+    assert 0.87 <= np.mean(held) <= 0.96
+
+
 def test_no_held_out_errors_give_no_interval() -> None:
     with pytest.raises(SizeupError, match="had not seen"):
         band(np.zeros(0), np.zeros(0))
@@ -61,3 +86,20 @@ def test_held_out_estimates_never_come_from_their_own_fold() -> None:
     measured = np.array([1.0, 2.0, 30.0, 40.0])  # the second fold is ten times slower
     estimated = held_out(work, measured, np.array([0, 0, 1, 1]), Form(by_class=False))
     assert estimated == pytest.approx([10, 20, 3, 4], rel=0.05)
+
+
+def test_errors_that_wander_off_with_size_stay_within_at_any_distance() -> None:
+    draw = np.random.default_rng(0)
+    within, walk = 0.05, 0.2
+    near = drift(np.ones(4000), np.exp(draw.normal(0, walk * np.sqrt(0.5), 4000)), np.full(4000, 0.5))
+    stated = replace(band(np.ones(4000), np.exp(draw.normal(0, within, 4000))), drift=near)
+    for distance in (0.0, 0.5, 2.0, 8.0):
+        off = draw.normal(0, within, 4000) + draw.normal(0, walk * np.sqrt(distance), 4000)
+        low, high = stated.around(np.ones(4000), 0.0, distance)
+        assert np.mean((low <= np.exp(off)) & (np.exp(off) <= high)) == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_band_on_one_side_widens_on_both() -> None:
+    low, high = Band(0.1, 0.3, drift=0.2).around(np.ones(1), 0.0, 1.0)
+    assert low[0] < np.exp(0.1)
+    assert high[0] > np.exp(0.3)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli import analyze, devices, explain, measure, ops, optimize, plan, precision
+from sizeup.cli import analyze, devices, explain, measure, ops, optimize, plan, precision, tradeoff
 
 __all__ = ["app", "main"]
 
@@ -40,6 +40,7 @@ app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
 app.command("precision", epilog=precision.EXAMPLE)(precision.precision)
+app.command("tradeoff", epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
 app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
 app.command("devices", epilog=devices.EXAMPLE)(devices.devices)

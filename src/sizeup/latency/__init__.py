@@ -5,7 +5,7 @@ from sizeup.latency.estimate import BASES, Basis, Estimate, estimate
 from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
 from sizeup.latency.hardware import Hardware, Spent, energy, hardware, hardware_of
-from sizeup.latency.interval import Band, band, held_out, unseen_share, unseen_spread
+from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, unseen_spread
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
 from sizeup.latency.roofline import Machine, Roofline, roofline
 from sizeup.latency.sheet import by_data_sheet, type_of
@@ -30,6 +30,7 @@ __all__ = [
     "band",
     "by_data_sheet",
     "class_of",
+    "drift",
     "energy",
     "estimate",
     "executed",

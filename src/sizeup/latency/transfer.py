@@ -1,22 +1,16 @@
-"""What other devices tell about one with few measurements, or with none."""
+"""What other devices tell about one with few measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from sizeup.errors import SizeupError
 from sizeup.latency.work import Floats
 
-Labels: TypeAlias = np.ndarray[Any, np.dtype[np.str_]]
-
 # Devices whose networks differ by twice this from ours (in logarithms, on average) count for an eighth.
 _NEAR = 0.02
-_ROBUST = 0.15
-_STEPS = 12
 
 
 def from_neighbours(known: Floats, anchors: Sequence[int], measured: Floats) -> Floats:
@@ -47,44 +41,3 @@ def from_neighbours(known: Floats, anchors: Sequence[int], measured: Floats) -> 
         where=total > 0,
     )
     return np.asarray(np.exp(mean), np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """A reason why times differ: labels, one a measurement, each with an effect of its own; or a number,
-    one a measurement, with a slope. `pull` holds an effect to zero, in measurements."""
-
-    values: Labels | Floats
-    pull: float
-
-
-def from_effects(effects: Sequence[Effect], logs: Floats, wanted: Sequence[Effect]) -> Floats:
-    """Logarithms of times at the wanted labels, as sums of effects fitted to measured ones.
-
-    A label that was never measured has no effect: what it has in common with others speaks for it.
-    """
-    design = np.concatenate([_columns(each, each) for each in effects], axis=1)
-    asked = np.concatenate(
-        [_columns(each, there) for each, there in zip(effects, wanted, strict=True)], axis=1
-    )
-    pulls = np.concatenate([np.full(_columns(each, each).shape[1], each.pull) for each in effects])
-    constant = np.ones((len(design), 1))
-    found = _robust_ridge(np.concatenate([constant, design], axis=1), logs, np.concatenate([[1e-6], pulls]))
-    return np.asarray(found[0] + asked @ found[1:], np.float64)
-
-
-def _columns(known: Effect, asked: Effect) -> Floats:
-    if known.values.dtype.kind == "f":
-        return np.asarray(asked.values, np.float64)[:, None]
-    labels = np.unique(known.values)
-    return np.asarray(np.asarray(asked.values)[:, None] == labels[None, :], np.float64)
-
-
-def _robust_ridge(design: Floats, target: Floats, pulls: Floats) -> Floats:
-    weights = np.ones(len(target))
-    found = np.zeros(design.shape[1])
-    for _ in range(_STEPS):
-        weighted = design * weights[:, None]
-        found = np.linalg.solve(weighted.T @ design + np.diag(pulls), weighted.T @ target)
-        weights = 1 / np.maximum(np.abs(design @ found - target) / _ROBUST, 1.0)
-    return found

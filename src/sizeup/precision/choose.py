@@ -22,6 +22,7 @@ from sizeup.memory import Buffers, best_placement, lifetimes, tensor_bytes, usag
 from sizeup.precision.assign import assign
 from sizeup.precision.options import Options
 from sizeup.precision.solve import Codes, Floats, Limit, Picked, pick
+from sizeup.targets import Target
 
 _MOST_ROUNDS = 400
 _PLAN_SECONDS = 2.0
@@ -80,10 +81,14 @@ class Choice:
 
 def figures_of(options: Options, chosen: dict[int, DType]) -> Figures:
     """What the network takes, from the network itself: counted, planned and estimated at these types."""
-    graph = assign(options.graph, chosen)
+    return figures_at(assign(options.graph, chosen), options.target)
+
+
+def figures_at(graph: Graph, target: Target | None) -> Figures:
+    """What a network takes as it is: counted, planned in its order, and estimated on a target."""
     counted = count(graph)
     placed = best_placement(graph, reorder=False, time_limit=_PLAN_SECONDS)
-    timed = None if options.target is None else estimate(counted, options.target)
+    timed = None if target is None else estimate(counted, target)
     spent = None if timed is None else energy(timed)
     return Figures(
         counted.stored_bytes,
@@ -210,7 +215,7 @@ class _Search:
                 return None
             proven &= picked.status == "optimal"
             chosen = self.options.chosen(picked.options)
-            conflict = self._crowded(picked.options, chosen)
+            conflict = self._crowded(chosen)
             if conflict is not None:
                 self._forbid(picked.options[conflict])
                 continue
@@ -231,7 +236,7 @@ class _Search:
                 return picked
             self.limits.append(self.alive.limit(step, self.budgets.arena_bytes))
 
-    def _crowded(self, picked: Codes, chosen: dict[int, DType]) -> Codes | None:
+    def _crowded(self, chosen: dict[int, DType]) -> Codes | None:
         """The groups whose types make too much alive at once, conversions included; None: nothing does."""
         most = self.budgets.arena_bytes
         if most is None:

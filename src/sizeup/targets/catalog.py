@@ -129,9 +129,10 @@ class Catalog:
         return "sizeup devices lists all" if kind == "device" else f"known: {', '.join(self._tables[kind])}"
 
     def _device(self, table: Table) -> Device:
-        return read.device(self._whole(table, ()), self._core)
+        return read.device(self._whole(table, ()), self.core)
 
-    def _core(self, name: str) -> Core | None:
+    def core(self, name: str) -> Core | None:
+        """The core of that name; None where no file describes it."""
         return self._once("core", name, read.core) if name in self._tables["core"] else None
 
     def _whole(self, table: Table, heirs: tuple[Table, ...]) -> Table:

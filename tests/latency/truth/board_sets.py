@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,9 @@ from latency.truth.judge import Outcome, folded, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
 from sizeup.latency import Form, Work, from_columns
-from sizeup.latency.transfer import Effect, from_effects
-from sizeup.latency.work import Codes, Flags, Floats
+from sizeup.latency.effects import Effect, Expected, expected, likeliest_pulls
+from sizeup.latency.work import Codes, Floats
+from sizeup.targets import current
 
 STM32 = {"STM32H747": "STM32H747I-DISCO", "STM32N6": "STM32N6570-DK"}
 
@@ -27,17 +29,30 @@ def stm32(folder: Path, board: str) -> Outcome:
     kept &= (np.char.lower(table.words("precision")) == "int8") & ~np.isnan(table.numbers("macs"))
     table = table.where(kept)
     # The costs of some rows were read from a file of another size than the row tells.
-    told = [shape.split("x")[0] for shape in table.words("input_shape").tolist()]
+    stated = [shape.split("x")[0] for shape in table.words("input_shape").tolist()]
     of_file = [shape.split("x")[1] for shape in table.words("in_shape").tolist()]
-    table = table.where(np.array([a == b for a, b in zip(told, of_file, strict=True)]))
+    table = table.where(np.array([a == b for a, b in zip(stated, of_file, strict=True)]))
     times = table.numbers("latency_ms") / 1e3
     form = Form(by_class=True)
-    return folded(f"{board}, leave one out", _network_totals(table), times, np.arange(len(table)), form)
+    plain, told = (_network_totals(table, each) for each in (False, board == "STM32N6"))
+    found = folded(f"{board}, leave one out", told, times, np.arange(len(table)), form)
+    return replace(found, baseline=folded(found.name, plain, times, np.arange(len(table)), form).baseline)
 
 
-def _network_totals(table: Table) -> Work:
-    """A network as four kernels: its products by kind, and all its traffic; operators only as a number."""
+# What the accelerator of the STM32N6 leaves to the processor among the operators of these networks: profiles
+# of MoveNet show its bilinear resizes as software, https://giacomocolosio02.github.io/stm32n6-docs/.
+_SOFTWARE = "RESIZE_BILINEAR"
+
+
+def _network_totals(table: Table, accelerated: bool) -> Work:
+    """A network as a few kernels: its products by kind, and all its traffic; operators only as a number.
+
+    The traffic of one that an accelerator runs counts again where it meets operators that the processor
+    runs, and by the part of its memory that lies outside the chip.
+    """
     names, network, macs, moved, weights, count = [], [], [], [], [], []
+    inside, beyond = (np.nan_to_num(table.numbers(f"{each}_ram_kib")) for each in ("internal", "external"))
+    outside = (beyond / np.maximum(inside + beyond, 1)).tolist()
     totals = (table.numbers(each).tolist() for each in ("macs", "act_elems", "weight_bytes", "n_ops"))
     for index, (text, (total, activations, held, operators)) in enumerate(
         zip(table.words("macs_by").tolist(), zip(*totals, strict=True), strict=True)
@@ -50,6 +65,9 @@ def _network_totals(table: Table) -> Work:
             ("traffic", 0.0, activations, 0.0, operators),
             ("weights", 0.0, 0.0, held, _ONCE),
         ]
+        if accelerated:
+            rows.append(("software", 0.0, activations * (_SOFTWARE in by_kind), 0.0, _ONCE))
+            rows.append(("outside", 0.0, activations * outside[index], 0.0, _ONCE))
         for name, products, bytes_moved, bytes_held, runs in rows:
             names.append(name)
             network.append(index)
@@ -63,13 +81,18 @@ def _network_totals(table: Table) -> Work:
 # Totals of a network are no launches: one in a million of them costs nothing.
 _ONCE = 1e-6
 
-# Peak int8 multiply-accumulates a cycle, from the cores' instruction sets: one multiplier without packed
-# instructions (half of one with the loads on the smallest), two with 16-bit pairs, four with packed bytes,
-# eight or sixteen with vectors. Boards with an accelerator are entered as their core.
-_PEAK = {
-    "m0+": 0.5, "m4": 2, "m7": 2, "m33": 2, "m85": 8, "rxv2": 1, "rh850": 1, "d25f": 4, "d45": 4, "ax45": 4,
-    "nx27v": 16, "c906": 8, "64gcvb": 16,
-}  # fmt: skip
+# Cores that the catalogue of targets does not name Cortex; it tells the int8 MACs that they complete in a
+# cycle at most. Boards with an accelerator are entered as their core.
+_NAMED = {
+    "rxv2": "rxv2",
+    "rh850": "rh850-g3kh",
+    "d25f": "andes-d25f",
+    "d45": "andes-d45",
+    "ax45": "andes-ax45mp",
+    "nx27v": "andes-nx27v",
+    "c906": "xuantie-c906",
+    "64gcvb": "spacemit-x60",
+}
 _CORES = (
     (r"cortex®?-m(0\+|4|7|33|85)", "m"),
     (r"\b(rxv2|rh850|d25f|d45|ax45|nx27v|c906|64gcvb)", ""),
@@ -103,6 +126,13 @@ def core_of(processor: str, board: str) -> str:
         if found:
             return prefix + found[1]
     return _UNTOLD.get(board, "")
+
+
+def peak_of(core: str) -> float:
+    """The int8 MACs that a core completes in a cycle at most."""
+    found = current().core(_NAMED.get(core, f"cortex-{core}"))
+    assert found is not None, core
+    return found.macs_per_cycle["int8"]
 
 
 def engine_of(text: str) -> str:
@@ -142,7 +172,7 @@ def tiny(folder: Path) -> Tiny:
     round_ = np.where(rows.words("precision") == "fp32", "fp32", rows.words("round"))
     seconds = rows.numbers("latency_ms") / 1e3
     cycles = seconds * clock[kept] * 1e6 / rows.numbers("macs")
-    peak = np.array([_PEAK[each] for each in cores[kept].tolist()])
+    peak = np.array([peak_of(each) for each in cores[kept].tolist()])
     together = _tied(rows.words("system"), rows.words("round"), rows.words("org"))
     board = np.array(boards)[kept]
     version, network = _tied(engine, round_), rows.words("bench")
@@ -170,21 +200,27 @@ def _tied(*labels: Words) -> Words:
     return np.array([" | ".join(each) for each in zip(*(each.tolist() for each in labels), strict=True)])
 
 
-def _effects(rows: Tiny, kept: Flags | Codes) -> list[Effect]:
+# Where doubt about pulls starts: effects three times as wide as the noise of a measurement.
+_START = 0.1
+
+
+def _shared_reasons(rows: Tiny) -> list[Words | Floats]:
     """Why cycles for each MAC differ: core, engine and its version, network, and how they meet."""
-    labels = [
-        (rows.core, 3.0),
-        (rows.engine, 0.3),
-        (rows.version, 0.3),
-        (rows.network, 0.1),
-        (_tied(rows.engine, rows.network), 0.3),
-        (_tied(rows.version, rows.network), 0.3),
-    ]
     wide = np.log(rows.peak / 2)
     # Where every weight is used once, loading it bounds, and wide arithmetic does not help.
     starved = np.where(rows.reuse < 4, wide, 0.0)
-    numbers = [Effect(each[kept], 0.1) for each in (wide, starved)]
-    return [*(Effect(values[kept], pull) for values, pull in labels), *numbers]
+    alone = [rows.core, rows.engine, rows.version, rows.network]
+    by_network = [_tied(each, rows.network) for each in (rows.engine, rows.version)]
+    return [*alone, *by_network, wide, starved]
+
+
+def _expected(rows: Tiny, reasons: list[Words | Floats], here: Codes, rest: Codes) -> Expected:
+    """What the rest say of the rows here, with pulls that are likeliest for the rest."""
+    pulls = likeliest_pulls([Effect(each[rest], _START) for each in reasons], rows.logs[rest])
+    known, wanted = (
+        [Effect(each[part], pull) for each, pull in zip(reasons, pulls, strict=True)] for part in (rest, here)
+    )
+    return expected(known, rows.logs[rest], wanted)
 
 
 class TinyOutcomes(NamedTuple):
@@ -202,7 +238,7 @@ def unseen_boards(folder: Path) -> TinyOutcomes:
     logs, familiar = np.zeros(len(rows.logs)), np.zeros(len(rows.logs), np.bool_)
     for board in np.unique(rows.board):
         here, rest = np.flatnonzero(rows.board == board), np.flatnonzero(rows.board != board)
-        logs[here] = from_effects(_effects(rows, rest), rows.logs[rest], _effects(rows, here))
+        logs[here] = np.log(_expected(rows, _shared_reasons(rows), here, rest).closest)
         met = {*zip(rows.core[rest].tolist(), rows.engine[rest].tolist(), strict=True)}
         pairs = zip(rows.core[here].tolist(), rows.engine[here].tolist(), strict=True)
         familiar[here] = [pair in met for pair in pairs]
@@ -215,21 +251,39 @@ def unseen_boards(folder: Path) -> TinyOutcomes:
             "MLPerf Tiny, plain M-core, engine seen", estimated[kept], rows.seconds[kept], fold[kept], True
         ),
         with_others("MLPerf Tiny, all processors", estimated, rows.seconds, fold),
-        _anchored(rows, logs, fold),
+        _anchored(rows),
     )
 
 
-def _anchored(rows: Tiny, logs: Floats, fold: Codes) -> Outcome:
-    """Each measurement of a submission in turn corrects the others of the same submission."""
+# What most products of a network are.
+_KINDS = {"ad": "dense", "ic": "convolution", "kws": "separable", "vww": "separable", "sww": "separable"}
+
+
+def _reasons(rows: Tiny) -> list[Words | Floats]:
+    """All that may make cycles for each MAC differ, also what one board or one submission has alone."""
+    kind = np.array([_KINDS[each] for each in rows.network.tolist()])
+    precision = np.where(np.char.endswith(rows.version, "fp32"), "fp32", "int8")
+    wide = np.log(rows.peak / 2)
+    alone = [rows.core, rows.engine, rows.version, precision, rows.network, rows.board, rows.submission]
+    by_network = [_tied(each, rows.network) for each in (rows.engine, rows.version, precision)]
+    by_kind = [_tied(each, kind) for each in (rows.core, rows.board, rows.submission)]
+    by_width = [wide, *(np.where(kind == each, wide, 0.0) for each in ("dense", "separable"))]
+    return [*alone, *by_network, *by_kind, *by_width]
+
+
+def _anchored(rows: Tiny) -> Outcome:
+    """Each measurement of a submission in turn speaks for the others of the same submission; how far it does
+    is fitted to the other boards."""
     estimated, measured, folds = [], [], []
-    for submission in np.unique(rows.submission):
-        members = np.flatnonzero(rows.submission == submission).tolist()
-        for anchor in members:
-            for other in members:
-                if other != anchor:
-                    off = logs[other] - rows.logs[other] + rows.logs[anchor] - logs[anchor]
-                    estimated.append(rows.seconds[other] * np.exp(off))
-                    measured.append(rows.seconds[other])
-                    folds.append(fold[other])
+    for fold, board in enumerate(np.unique(rows.board)):
+        here, rest = np.flatnonzero(rows.board == board), np.flatnonzero(rows.board != board)
+        before = _expected(rows, _reasons(rows), here, rest)
+        for anchor, row in enumerate(here.tolist()):
+            others = np.flatnonzero(rows.submission[here] == rows.submission[row])
+            others = others[others != anchor]
+            off = before.after(anchor, rows.logs[row]).closest[others] / np.exp(rows.logs[here[others]])
+            estimated.append(rows.seconds[here[others]] * off)
+            measured.append(rows.seconds[here[others]])
+            folds.append(np.full(len(others), fold))
     name = "MLPerf Tiny, one measurement on the board"
-    return with_others(name, np.array(estimated), np.array(measured), np.array(folds, np.int64))
+    return with_others(name, np.concatenate(estimated), np.concatenate(measured), np.concatenate(folds))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from latency.truth.cells import Policy, uses_its_input, work_of_cells
-from latency.truth.judge import Outcome, joined, split, with_others
+from latency.truth.judge import Outcome, joined, split
 from latency.truth.splits import drawn, sample
 from latency.truth.tables import Table, read
 from sizeup.latency import Form
@@ -50,8 +50,8 @@ def in_shape(folder: Path, runtime: str) -> Outcome:
 
 
 def third_shape(folder: Path, runtime: str) -> Outcome:
-    """One network in ten is seen, at the two other input shapes; each shape is held out in turn, and the
-    errors of the two others are what its interval is made of."""
+    """One network in ten is seen, at the two other input shapes; each shape is held out in turn, and what the
+    two others say of each other tells how far off it may be."""
     return _pi_outcome(folder, runtime, across=True)
 
 
@@ -64,18 +64,15 @@ def _pi_outcome(folder: Path, runtime: str, across: bool) -> Outcome:
     times = table.numbers("latency_ms") / 1e3
     seen = sample(archs, 10)
     name = f"hwnas360 {runtime}, {'third shape' if across else 'in shape'}"
+    pixels = np.log([math.prod(_shape(each)[1:]) for each in shapes.tolist()])
     outcomes = []
     for shape in np.unique(shapes):
         here = shapes == shape
         known = np.flatnonzero(seen & (here != across))
         inner = _inner([archs[index] for index in known.tolist()])
-        outcomes.append(split(name, work, times, known, np.flatnonzero(~seen & here), form, inner))
-    together = joined(name, outcomes)
-    if not across:
-        return together
-    fold = np.repeat(np.arange(len(outcomes)), [len(each.measured) for each in outcomes])
-    stated = with_others(name, together.estimated, together.measured, fold, alike=True)
-    return replace(stated, baseline=together.baseline)
+        unknown = np.flatnonzero(~seen & here)
+        outcomes.append(split(name, work, times, known, unknown, form, inner, pixels if across else None))
+    return joined(name, outcomes)
 
 
 HELP = {

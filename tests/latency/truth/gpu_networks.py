@@ -20,7 +20,7 @@ from latency.truth.judge import Outcome, plain_sum, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
 from sizeup.latency import Band, Rate, Rates, band, kernels, seconds, stack, work_of
-from sizeup.latency.transfer import Effect, from_effects
+from sizeup.latency.effects import Effect, from_effects
 from sizeup.latency.work import Floats, Work
 
 if TYPE_CHECKING:

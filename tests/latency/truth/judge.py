@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import nnls
 from scipy.stats import kendalltau
 
-from sizeup.latency import Band, Form, band, fit, held_out, seconds, unseen_share, unseen_spread
+from sizeup.latency import Band, Form, band, drift, fit, held_out, seconds, unseen_share, unseen_spread
 from sizeup.latency.work import Codes, Floats, Work
 
 
@@ -103,11 +103,19 @@ def split(
     unseen: Codes,
     form: Form,
     inner: Codes,
+    size: Floats | None = None,
 ) -> Outcome:
-    """One fit to what is seen; its interval from folds (`inner`) of what is seen."""
+    """One fit to what is seen; its interval from folds (`inner`) of what is seen. Where what is unseen has
+    another `size` (a logarithm, one a network), wider by what two sizes that are seen say of each other."""
     known = work.of(seen)
     off = held_out(known, measured[seen], inner, form)
     stated: Band = band(off, measured[seen])
+    away: Floats | float = 0.0
+    if size is not None:
+        first, last = np.unique(size[seen])
+        between = held_out(known, measured[seen], (size[seen] == last).astype(np.int64), form)
+        stated = replace(stated, drift=drift(between, measured[seen], np.full(len(seen), last - first)))
+        away = np.minimum(np.abs(size[unseen] - first), np.abs(size[unseen] - last))
     estimated = seconds(fit(known, measured[seen], form), work.of(unseen))
     baseline = plain_sum(work, measured, seen, unseen)
-    return Outcome(name, estimated, measured[unseen], *stated.around(estimated), baseline)
+    return Outcome(name, estimated, measured[unseen], *stated.around(estimated, 0.0, away), baseline)

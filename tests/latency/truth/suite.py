@@ -63,19 +63,23 @@ def _shapes(
     ]
 
 
-_EXTRAPOLATED = (
+_ALIKE_IN_SIZE = (
     "coverage",
-    "one of three shapes is seven times larger than both others, and these cannot tell how far it is off",
+    "62 %: the two shapes of about one size differ by 5 %, which no distance in size tells",
 )
 CASES = [
     _timm("3090 eager", 8.5),
     _timm("4090 eager", 9.5),
     _timm("4090 inductor", 10.0),
-    _timm("i9 CPU", 12.0, (("tau", "0.911; the black-box ceiling of earlier probes is no higher"),)),
+    _timm(
+        "i9 CPU",
+        12.0,
+        (("tau", "0.911, and 0.913 with large and small convolutions apart: see docs/latency.md"),),
+    ),
     _timm("i7 CPU", 9.5),
     *(_kin(name) for name in image_models.RUNS),
-    *_shapes("ONNX Runtime", 1.0, 8.0, (_EXTRAPOLATED,)),
-    *_shapes("TorchMobile", 1.2, None, (_EXTRAPOLATED,)),
+    *_shapes("ONNX Runtime", 1.0, 8.0, (_ALIKE_IN_SIZE,)),
+    *_shapes("TorchMobile", 1.2, None),
     *_shapes("LiteRT", 2.2, 3.5),
     *_shapes("Pixel", 3.0, None),
     Case("HELP NB201 GPUs, batch 1", partial(cell_sets.help_cells, group="batch 1"), within=97.0),
@@ -84,12 +88,7 @@ CASES = [
     Case("HELP NB201 Raspberry Pi 4", partial(cell_sets.help_cells, group="Raspberry Pi 4"), 18.0),
     Case("HELP OFA GPUs, batch 1", ofa_sets.outcome, 5.3),
     Case("STM32H747, leave one out", partial(board_sets.stm32, board="STM32H747"), 5.0),
-    Case(
-        "STM32N6, leave one out",
-        partial(board_sets.stm32, board="STM32N6"),
-        17.0,
-        missed=(("error", "18.7 %: some networks spill into external memory, some operators run elsewhere"),),
-    ),
+    Case("STM32N6, leave one out", partial(board_sets.stm32, board="STM32N6"), 17.0),
     Case("ncnn CPU, unseen network", partial(ncnn_sets.unseen_network, runtime="ncnn-cpu"), 25.0),
     Case("ncnn CPU, new device with ten measurements", ncnn_sets.new_device, 15.0),
     Case("ncnn Vulkan, unseen network", partial(ncnn_sets.unseen_network, runtime="ncnn-vulkan")),
@@ -97,14 +96,12 @@ CASES = [
         "MLPerf Tiny, plain M-core, engine seen",
         lambda folder: board_sets.unseen_boards(folder).plain,
         18.0,
-        missed=(("coverage", "82 %: ten boards, half of the rows from one of them"),),
     ),
     Case("MLPerf Tiny, all processors", lambda folder: board_sets.unseen_boards(folder).all, 33.0),
     Case(
         "MLPerf Tiny, one measurement on the board",
         lambda folder: board_sets.unseen_boards(folder).anchored,
         15.0,
-        missed=(("error", "18.3 %: a RISC-V board with a matrix unit is off by 1.7 times; 14 % without it"),),
     ),
     Case("Vidur GEMM A100, unseen LLMs", partial(gemm_sets.outcome, gpu="a100"), 6.5),
     Case("Vidur GEMM A40, unseen LLMs", partial(gemm_sets.outcome, gpu="a40"), 8.0),

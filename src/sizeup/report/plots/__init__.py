@@ -13,6 +13,7 @@ from sizeup.report.files import check_folder
 if TYPE_CHECKING:
     from sizeup.report.plan import Plan
     from sizeup.report.summary import Report
+    from sizeup.report.tradeoff import Tradeoff
 
 _ENDINGS = (".png", ".svg")
 
@@ -41,3 +42,11 @@ def plot_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
     from sizeup.report.plots import pictures
 
     return pictures.save(lambda: pictures.plan_picture(plan), path)
+
+
+def plot_tradeoff(found: Tradeoff, path: str | os.PathLike[str]) -> Path:
+    """Draw what each precision takes: memory against time, one mark a point."""
+    check(path)
+    from sizeup.report.plots import pictures, scatter
+
+    return pictures.save(lambda: scatter.tradeoff_picture(found), path)
