@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,3 +159,19 @@ def test_help_holds_an_example(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     assert "Example: sizeup devices stm32f746" in out
+
+
+def test_a_device_is_told_with_what_was_measured_on_it(run: Run) -> None:
+    _, out, _ = run("rpi5")
+    joined = " ".join(out.split())
+    assert re.search(
+        r"measured ncnn: 34 measurements in fp32, int8; \d+\.\d % off with the networks held out", joined
+    )
+    assert "https://github.com/Tencent/ncnn" in joined
+    _, out, _ = run("rpi5", "--json")
+    fits = {fit["target"]: fit for fit in json.loads(out)["fits"]}
+    assert set(fits) == {"rpi5/ncnn", "rpi5/ncnn-vulkan"}
+    assert fits["rpi5/ncnn"]["threads"] == 4
+    assert fits["rpi5/ncnn"]["rates"]["pooled"]["mac"] > 0
+    _, out, _ = run("stm32g474")
+    assert "  measured " not in out

@@ -93,7 +93,7 @@ def kernels(work: Work) -> Counter[tuple[object, ...]]:
 
 
 def test_a_cell_runs_the_kernels_that_eager_torch_runs() -> None:
-    recorded = executed(sizeup.count(network(ARCH), inputs=(torch.zeros(1, 3, 32, 32),))).work
+    recorded = executed(sizeup.count(network(ARCH), inputs=[torch.zeros(1, 3, 32, 32)])).work
     assert recorded.names
     assert kernels(work_of_networks([cells(ARCH)])) == kernels(recorded)
 

@@ -132,3 +132,24 @@ def test_a_fit_that_is_written_is_read_again(tmp_path: Path) -> None:
     assert again.of("conv.int8").byte == pytest.approx(1 / 3, abs=1e-4)
     assert (again.run, again.power, again.length, again.columns) == (5e-4, 2.0, 16.0, 0.0)
     assert Band(**read.band).low == pytest.approx(math.log(2.0 / 2.2), rel=1e-3)
+
+
+@pytest.mark.extras
+def test_what_we_count_of_a_network_is_what_its_table_tells(shared: Path) -> None:
+    """ncnn's fits are made of totals; what an estimate takes must be in the same terms."""
+    pytest.importorskip("torch")
+    pytest.importorskip("pyarrow", reason="the tables of measurements are Parquet files")
+    import numpy as np
+
+    import sizeup
+    from latency.truth.tables import read
+    from sizeup.latency import executed
+
+    table = read(shared / "truth" / "ncnn_bench.parquet")
+    for name in ("resnet18", "mobilenet_v2", "vgg16"):
+        row = table.where(table.words("model") == name)
+        work = executed(sizeup.count(f"torchvision:{name}"), fuses=CATALOG.runtime("ncnn").fuses or ()).work
+        moved = 4 * (row.numbers("act_elems")[0] + row.numbers("params")[0])
+        assert work.totals(work.macs)[0] == pytest.approx(row.numbers("macs")[0], rel=0.06)
+        assert work.totals(work.traffic)[0] == pytest.approx(moved, rel=0.06)
+        assert work.totals(np.ones(len(work)))[0] == pytest.approx(row.numbers("n_ops")[0], abs=3)

@@ -223,10 +223,11 @@ def of_vidur(folder: Path, models: Path) -> list[Shipped]:
 
 def of_neusight(folder: Path, models: Path) -> list[Shipped]:
     """Single operators of each card, with products as slow as whole networks say; networks held out."""
-    from latency.truth import gpu_networks, gpu_operators  # they build networks in torch
+    from latency.truth import gpu_networks  # it builds networks in torch
+    from latency.truth.gpu_operators import TRAIN
 
     _, times, _, devices = gpu_networks.measured(folder)
-    estimated = gpu_networks.network_held_out(folder, (*gpu_operators.TRAIN, "test")).estimated
+    estimated = gpu_networks.network_held_out(folder, (*TRAIN, "test")).estimated
     made = []
     for device, found in gpu_networks.fits(folder).items():
         target, here = target_of(device, "torch-eager"), devices == device

@@ -104,7 +104,7 @@ def _table(fit: Shipped) -> list[str]:
     lines += [f"version = {_quoted(fit.version)}"] if fit.version else []
     lines += [f"threads = {fit.threads}"] if fit.threads else []
     lines += [f"note = {_quoted(fit.note)}"] if fit.note else []
-    lines.append(f"band = {_inline(fit.band.to_dict())}")
+    lines.append(f"band = {_inline({name: value for name, value in fit.band.to_dict().items() if value})}")
     return [*lines, "", *_rates(fit.rates)]
 
 

@@ -133,7 +133,7 @@ class _Estimator:
             if basis == "calibrated" or not self._waits_for_launches(fit):
                 return self._calibrated(fit)
             self.notes.append(
-                f"the fit of {self.target.name} is to networks that keep it busy; these kernels are too short"
+                f"{self.target.name} was fitted to networks that keep it busy, which this one does not"
             )
             return self._roofline()
         if basis == "calibrated":
