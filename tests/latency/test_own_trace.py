@@ -16,7 +16,8 @@ pytest.importorskip("torch")
 if find_spec("timm") is None:  # importing it needs torchvision to be imported as sizeup does
     pytest.skip("timm is not installed", allow_module_level=True)
 
-from latency.truth.own_trace import COLUMNS, PRODUCTS, as_work, graphs, rows_of
+from latency.truth.image_fits import fitted
+from latency.truth.own_trace import COLUMNS, PATH, PRODUCTS, as_work, graphs, rows_of
 from latency.truth.tables import Table, read
 
 # Of each kind of architecture one that is small.
@@ -100,3 +101,17 @@ def test_a_compiler_runs_the_same_products_in_fewer_kernels_that_move_less(model
     assert compiled.totals(compiled.macs) == pytest.approx(eager.totals(eager.macs))
     assert compiled.count.sum() < eager.count.sum()
     assert compiled.totals(compiled.traffic) < eager.totals(eager.traffic)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PATH.exists(), reason="benchmarks/trace_timm.py has not been run")
+def test_a_fit_that_may_ship_knows_its_classes_by_their_number_type(shared: Path) -> None:
+    found = fitted("4090 eager", PATH, shared / "truth")
+    assert {"conv.fp16", "linear.fp16", "attention.fp16", "layer_norm_strided.fp16"} <= set(
+        found.rates.classes
+    )
+    assert found.error < 9.5
+    assert found.band.low < 0 < found.band.high
+    assert all(
+        rate.launch == 0 for rate in found.rates.classes.values()
+    )  # a thousand pictures cannot tell it

@@ -28,10 +28,12 @@ class Fitted:
 
 def fits(trace: Path, folder: Path) -> dict[str, Fitted]:
     """A fit to every run, for classes as `executed` names them at the run's precision."""
-    return {name: _fitted(name, run, trace, folder) for name, run in (RUNS | MORE_RUNS).items()}
+    return {name: fitted(name, trace, folder) for name in RUNS | MORE_RUNS}
 
 
-def _fitted(name: str, run: Run, trace: Path, folder: Path) -> Fitted:
+def fitted(name: str, trace: Path, folder: Path) -> Fitted:
+    """A fit to one run."""
+    run = (RUNS | MORE_RUNS)[name]
     work, seconds, models, batches = measured(folder, run, trace)
     work = _typed(work, run)
     # A thousand pictures at once cannot tell a launch from work: what it would be given is wrong for one.
@@ -45,4 +47,6 @@ def _fitted(name: str, run: Run, trace: Path, folder: Path) -> Fitted:
 
 
 def _typed(work: Work, run: Run) -> Work:
-    return replace(work, names=tuple(typed(each, precision(run.precision)) for each in work.names))
+    """Classes at the run's precision, but for those that have a type of their own (masks)."""
+    width = precision(run.precision)
+    return replace(work, names=tuple(each if "." in each else typed(each, width) for each in work.names))

@@ -96,7 +96,11 @@ CASES = [
     _own("3090 eager", 8.5),
     _own("4090 eager", 9.5),
     _own("4090 inductor", 10.0),
-    _own("i9 CPU", 12.0),
+    _own(
+        "i9 CPU",
+        12.0,
+        (("tau", "0.908; no other trace or form that was tried orders them better than 0.918"),),
+    ),
     _own("i7 CPU", 9.5),
     *(_kin(name) for name in image_models.RUNS),
     *_shapes("ONNX Runtime", 1.0, 8.0, (_ALIKE_IN_SIZE,)),
