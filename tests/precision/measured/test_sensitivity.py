@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from precision import digits
 from torch import Tensor, nn
 from torch.nn import functional
 
 import sizeup
+from precision import digits
 from sizeup.errors import LoadError, SizeupError
 from sizeup.precision import (
     Bench,
