@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         measure,
         optimize,
         plan,
+        sensitivity,
         tradeoff,
     )
     from sizeup.cost import Cost
@@ -80,6 +81,7 @@ _HOMES = {
     "op_rule": "ops",
     "optimize": "api",
     "plan": "api",
+    "sensitivity": "api",
     "target": "targets",
     "tradeoff": "api",
 }
@@ -120,6 +122,7 @@ __all__ = [
     "op_rule",
     "optimize",
     "plan",
+    "sensitivity",
     "target",
     "tradeoff",
 ]

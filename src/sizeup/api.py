@@ -24,6 +24,7 @@ from sizeup.report.plan import Plan
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
     from sizeup.memory import Progress
+    from sizeup.precision import SensitivityTable
     from sizeup.precision.choose import Budgets
     from sizeup.report.chosen import Chosen
     from sizeup.report.fitting import Fitting
@@ -212,40 +213,87 @@ def choose(
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     losses: Mapping[str, Mapping[str, float]] | None = None,
+    data: Any = None,
+    labels: Any = None,
+    calibration: Any = None,
+    cache: Any = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
     flash: int | str | None = None,
     arena: int | str | None = None,
     latency: float | str | None = None,
     energy: float | str | None = None,
     target: str | Target | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Chosen:
     """The precision of every layer that loses least and keeps to budgets, of which any may be left out.
 
-    A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. Losses are {layer: {precision:
-    loss}}; without them the noise of rounded weights stands for the loss. A target gives latency and energy,
-    and only types that its runtime has kernels for are offered. Raises NoChoice where nothing keeps to all.
+    A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. With data (and labels) every
+    layer is run at every precision, then the best choices as a whole, in PyTorch or ONNX Runtime, as
+    `sensitivity` does; or losses are given as {layer: {precision: loss}}; without both the noise of rounded
+    weights stands for them. A target gives latency and energy, and only types that its runtime has kernels
+    for are offered. Raises NoChoice where nothing keeps to all budgets.
     """
     from sizeup.precision import choose as choosing
     from sizeup.precision.noise import assumed_losses
     from sizeup.precision.options import options_of
-    from sizeup.report.chosen import Chosen
+    from sizeup.report.chosen import Chosen, measured_basis
 
     asked = _budgets(flash, arena, latency, energy)
     kinds = [dtypes.precision(each) for each in precisions]
     named = _target(target)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     options = options_of(graph, kinds, named)
-    basis = "from the losses that were given"
-    if losses is None:
-        losses, basis = (
-            assumed_losses(graph, kinds),
-            "assumed from the rounding of weights alone, not measured",
-        )
-    loss = options.losses(losses)
-    found = choosing.choose(options, loss, asked)
-    found = choosing.with_gains(options, loss, asked, found)
+    if data is not None:
+        from sizeup.precision import bench
+        from sizeup.precision.refine import choose_by_measuring, losses_by_layer
+
+        with bench(source, data, labels, calibration=calibration, kwargs=kwargs, cache=cache) as made:
+            refined = choose_by_measuring(made, options, asked, kinds, progress=progress)
+        losses, found = losses_by_layer(refined.table, refined.judged), refined.choice
+        basis = measured_basis(refined)
+    else:
+        refined, basis = None, "from the losses that were given"
+        if losses is None:
+            losses, basis = (
+                assumed_losses(graph, kinds),
+                "assumed from the rounding of weights alone, not measured",
+            )
+        found = choosing.choose(options, options.losses(losses), asked)
+    found = choosing.with_gains(options, options.losses(losses), asked, found)
     widest = choosing.figures_of(options, {})
-    return Chosen(options, found, asked, widest, options.by_layer(losses, found.chosen), basis)
+    by_layer = options.by_layer(losses, found.chosen)
+    return Chosen(options, found, asked, widest, by_layer, basis, refined)
+
+
+def sensitivity(
+    source: Source,
+    data: Any,
+    labels: Any = None,
+    *,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    calibration: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    cache: Any = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> SensitivityTable:
+    """Round one layer at a time to each precision, and measure what that does to the outputs.
+
+    A PyTorch module runs in PyTorch, an ONNX model in ONNX Runtime. Data are arrays of samples, one for each
+    input, or an .npz file (`x`, and `y` for labels). Results are kept, so that a second call goes on where
+    the first one ended; `cache` names the folder, False none.
+    """
+    from sizeup import precision
+
+    return precision.sensitivity(
+        source,
+        data,
+        labels,
+        precisions=precisions,
+        calibration=calibration,
+        kwargs=kwargs,
+        cache=cache,
+        progress=progress,
+    )
 
 
 def fits(

@@ -40,6 +40,12 @@ def precision(
         Path | None,
         typer.Option(metavar="FILE", help="A .json file of what layers lose: {layer: {precision: loss}}."),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="An .npz file with samples (x) and labels (y): losses are measured on it."
+        ),
+    ] = None,
     fits: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +78,7 @@ def precision(
         chosen.check_path(output)
     kinds = [each.strip() for each in precisions.split(",") if each.strip()]
     arguments = {**model_inputs(input), "bind": bindings(bind)}
-    with terminal.busy(f"reading {model}"):
+    with terminal.steps(f"reading {model}") as progress:
         for path in rules or ():
             api.load_rules(path)
         if fits is not None:
@@ -88,6 +94,8 @@ def precision(
                 latency=latency,
                 energy=energy,
                 target=device,
+                data=data,
+                progress=progress,
             )
     if fits is not None:
         if output is not None:

@@ -76,3 +76,33 @@ def timing(text: str) -> Iterator[Callable[[int, float], None] | None]:
             return
         with Console(stderr=True).status(text) as status:
             yield lambda runs, least: status.update(f"{text}: {runs:,} runs, {duration(least)} at best")
+
+
+@contextlib.contextmanager
+def steps(text: str) -> Iterator[Callable[[int, int, str], None] | None]:
+    """As `busy`, with a bar of how many steps are done, and which is next."""
+    with contextlib.redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield None
+            return
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(plain(text), total=None)
+            yield lambda done, total, what: bar.update(
+                task, completed=done, total=total, description=plain(what)
+            )

@@ -20,6 +20,7 @@ from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.precision.choose import BUDGETS, Budgets, Choice, Figures
 from sizeup.precision.options import Options
+from sizeup.precision.refine import Refined
 from sizeup.report.console import print_labelled, print_rows
 from sizeup.report.files import write
 from sizeup.report.text import plain
@@ -40,6 +41,7 @@ class Chosen:
     widest: Figures  # what the network takes as it is
     losses: dict[int, float]  # of every layer, by operator, at its chosen type
     basis: str
+    refined: Refined | None = None  # where it was measured
 
     @property
     def graph(self) -> Graph:
@@ -71,6 +73,8 @@ class Chosen:
             "target": None if self.options.target is None else self.options.target.name,
             "loss": self.choice.loss,
             "loss_basis": self.basis,
+            "measured": None if self.refined is None else self.refined.losses.to_dict(),
+            "float_accuracy": None if self.refined is None else self.refined.table.baseline.accuracy,
             "proven": self.choice.proven,
             "budgets": {name: getattr(self.budgets, name) for name in BUDGETS},
             "figures": {name: getattr(self.choice.figures, name) for name in BUDGETS},
@@ -94,6 +98,30 @@ class Chosen:
         """Write the mapping as a .json file, which `analyze --precision` takes."""
         check_path(path)
         write(path, [json.dumps(self.mapping, indent=2), "\n"])
+
+
+_LOSSES = {
+    "kl": "divergence of the outputs",
+    "noise": "noise of the outputs",
+    "loss": "cross-entropy",
+    "accuracy": "accuracy",
+}
+
+
+def measured_basis(refined: Refined) -> str:
+    """Where measured losses are from, in words."""
+    return f"the sum of its layers' own ({_LOSSES[refined.judged]}, measured)"
+
+
+def _measured(refined: Refined) -> str:
+    losses, baseline = refined.losses, refined.table.baseline
+    parts = []
+    if losses.accuracy is not None and baseline.accuracy is not None:
+        parts.append(f"{100 * losses.accuracy:.1f} % right, {100 * baseline.accuracy:.1f} % in float")
+    if losses.kl is not None:
+        parts.append(f"divergence {losses.kl:.3g}")
+    parts.append(f"{losses.sqnr_db:.1f} dB signal to noise")
+    return f"{', '.join(parts)}; the best of {refined.tried:,} choices that were run as a whole"
 
 
 def read_losses(path: Path) -> dict[str, dict[str, float]]:
@@ -147,6 +175,9 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
     proof = "proven: no other choice loses less" if found.choice.proven else "the best that was found"
     yield "choice", f"{mix}; {proof}"
     yield "loss", f"{found.choice.loss:.4g}, {found.basis}"
+    if found.refined is not None:
+        yield "measured", _measured(found.refined)
+        yield from (("note", note) for note in found.refined.table.notes)
     for name in BUDGETS:
         taken, most = getattr(found.choice.figures, name), getattr(found.budgets, name)
         if taken is None:

@@ -1,0 +1,71 @@
+"""The chooser on a real task: digits that were kept apart, five networks, several budgets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the networks are trained in PyTorch")
+pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+pytest.importorskip("ortools", reason="choosing needs the solvers")
+
+import sizeup
+from precision.digit_choices import SHARES, Judged, judged
+from precision.digits import Convolutional, accuracy, split, trained
+
+pytestmark = [pytest.mark.extras, pytest.mark.slow]
+
+SEEDS = range(5)
+# At 30 % of the flash uniform int8 fits and is as right as floats: there is nothing to win.
+TIGHT = SHARES[1:]
+
+
+def of(share: float) -> list[Judged]:
+    return [next(each for each in judged(seed) if each.share == share) for seed in SEEDS]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_networks_are_right_on_97_percent(seed: int) -> None:
+    assert accuracy(trained(Convolutional, seed)) >= 0.97
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_the_exact_choice_is_never_worse_than_uniform_or_greedy_ones(share: float) -> None:
+    for found in of(share):
+        others = [*found.uniform.values(), found.greedy]
+        assert found.exact >= max(others) - found.error
+        assert found.fits
+
+
+@pytest.mark.parametrize("share", TIGHT)
+def test_on_average_it_is_better(share: float) -> None:
+    found = of(share)
+    exact = np.mean([each.exact for each in found])
+    assert exact > np.mean([max(each.uniform.values()) for each in found])
+    assert exact > np.mean([each.greedy for each in found])
+
+
+def test_measuring_the_best_few_helps_where_losses_do_not_add_up() -> None:
+    tightest = of(SHARES[-1])
+    assert np.mean([each.refined for each in tightest]) > np.mean([each.exact for each in tightest])
+
+
+def test_choosing_with_data_tells_what_was_measured(tmp_path: Path) -> None:
+    train, _ = split()
+    found = sizeup.choose(
+        trained(Convolutional, 0),
+        ((1, 1, 8, 8),),
+        data=train.images[:200],
+        labels=train.labels[:200],
+        flash=6000,
+        cache=tmp_path,
+    )
+    assert found.choice.figures.flash_bytes <= 6000
+    assert found.refined is not None
+    told = json.loads(json.dumps(found.to_dict()))
+    assert told["measured"]["accuracy"] >= 0.9
+    assert told["float_accuracy"] >= 0.97
+    assert any(tmp_path.rglob("*.jsonl"))
