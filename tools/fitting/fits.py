@@ -253,6 +253,39 @@ def _github(repository: str, commit: str, licence: str, what: str) -> str:
     return f"{what}, https://github.com/{repository}, commit {commit[:7]}, {licence}"
 
 
+# Of several versions of PyTorch on one device, the newest speaks for the target.
+_TIMM_LEFT_OUT = ("4090 eager, 2.4", "4090 inductor, 2.4", "PRO 6000 inductor, bf16")
+
+
+def of_timm(folder: Path, models: Path) -> list[Shipped]:
+    """Image models in PyTorch, from sizeup's own trace of them; families of architectures held out."""
+    from latency.truth import image_fits, own_trace
+
+    made = []
+    for name, found in image_fits.fits(own_trace.TRACE, folder).items():
+        target = target_of(found.run.device, found.run.runtime)
+        if target is None or name in _TIMM_LEFT_OUT:
+            continue
+        alone = found.batches == (1, 1)
+        low, high = found.batches
+        busy = f"image models at batches of {low:,} to {high:,}; a launch cannot be told from work there"
+        made.append(
+            judged(
+                target.name,
+                (found.run.precision,),
+                found.rates,
+                found.estimated,
+                found.seconds,
+                "families of architectures",
+                "timm",
+                unseen=found.band.unseen,
+                version=found.run.version,
+                note="image models, one picture at a time" if alone else busy,
+            )
+        )
+    return made
+
+
 SOURCES = (
     Source(
         "help.toml",
@@ -300,6 +333,12 @@ SOURCES = (
         of_neusight,
     ),
     Source(
+        "timm.toml",
+        {"timm": _github("huggingface/pytorch-image-models", "aa4b585", "Apache-2.0", "timm, results/benchmark-*")},
+        "About 1,450 image models on each device, traced by sizeup itself.",
+        of_timm,
+    ),
+    Source(
         "vidur.toml",
         {"vidur": _github("microsoft/vidur", "7d47513", "MIT", "Vidur, data/profiling")},
         "Single kernels of language models in half precision.",
@@ -310,6 +349,10 @@ SOURCES = (
 
 def files(folder: Path, models: Path, only: str = "") -> Iterator[tuple[Source, list[Shipped]]]:
     """Every file with its fits."""
+    from latency.truth import own_trace
+
     for source in SOURCES:
+        if source.make is of_timm and not own_trace.TRACE.is_file():
+            continue  # the file that is there stays: it takes half an hour to trace all models
         if only in source.file:
             yield source, source.make(folder, models)

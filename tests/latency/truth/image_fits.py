@@ -11,6 +11,7 @@ from latency.truth.image_models import MORE_RUNS, RUNS, Run, measured
 from latency.truth.splits import family, folds
 from sizeup.dtypes import precision
 from sizeup.latency import Band, Rates, Work, band, fit, held_out, typed, unseen_spread
+from sizeup.latency.work import Floats
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,14 @@ class Fitted:
     run: Run
     rates: Rates
     band: Band
-    error: float  # percent, families held out
-    measurements: int
+    estimated: Floats  # seconds, families held out
+    seconds: Floats  # measured
     batches: tuple[int, int]  # the middle half of the batches that were measured
+
+    @property
+    def error(self) -> float:
+        """Percent, families held out."""
+        return float(100 * np.abs(self.estimated / self.seconds - 1).mean())
 
 
 def fits(trace: Path, folder: Path) -> dict[str, Fitted]:
@@ -42,8 +48,7 @@ def fitted(name: str, trace: Path, folder: Path) -> Fitted:
     rates = fit(work, seconds, form)
     stated = replace(band(estimated, seconds), unseen=unseen_spread(rates, work))
     low, high = np.quantile(batches, (0.25, 0.75)).astype(int).tolist()
-    error = float(100 * np.abs(estimated / seconds - 1).mean())
-    return Fitted(name, run, rates, stated, error, len(seconds), (low, high))
+    return Fitted(name, run, rates, stated, estimated, seconds, (low, high))
 
 
 def _typed(work: Work, run: Run) -> Work:
