@@ -262,7 +262,7 @@ def of_timm(folder: Path, models: Path) -> list[Shipped]:
     from latency.truth import image_fits, own_trace
 
     made = []
-    for name, found in image_fits.fits(own_trace.TRACE, folder).items():
+    for name, found in image_fits.fits(own_trace.PATH, folder).items():
         target = target_of(found.run.device, found.run.runtime)
         if target is None or name in _TIMM_LEFT_OUT:
             continue
@@ -334,7 +334,11 @@ SOURCES = (
     ),
     Source(
         "timm.toml",
-        {"timm": _github("huggingface/pytorch-image-models", "aa4b585", "Apache-2.0", "timm, results/benchmark-*")},
+        {
+            "timm": _github(
+                "huggingface/pytorch-image-models", "aa4b585", "Apache-2.0", "timm, results/benchmark-*"
+            )
+        },
         "About 1,450 image models on each device, traced by sizeup itself.",
         of_timm,
     ),
@@ -352,7 +356,7 @@ def files(folder: Path, models: Path, only: str = "") -> Iterator[tuple[Source, 
     from latency.truth import own_trace
 
     for source in SOURCES:
-        if source.make is of_timm and not own_trace.TRACE.is_file():
+        if source.make is of_timm and not own_trace.PATH.is_file():
             continue  # the file that is there stays: it takes half an hour to trace all models
         if only in source.file:
             yield source, source.make(folder, models)
