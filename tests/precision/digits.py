@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 _CLASSES = 10
 _TEST_SHARE = 3  # every third image, in an order that is shuffled once
@@ -88,16 +92,21 @@ class Residual(nn.Module):
         return made
 
 
+NETWORKS: dict[str, Callable[[], nn.Module]] = {"convolutional": Convolutional, "residual": Residual}
+
+
 @cache
-def trained(kind: type[nn.Module] = Convolutional, seed: int = 0) -> nn.Module:
-    """A network trained from a seed, the same one every time on one machine."""
+def trained(name: str = "convolutional", seed: int = 0) -> nn.Module:
+    """A network trained from a seed, the same one every time on one machine; leave it as it is."""
     train, _ = split()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return _train(kind(), torch.from_numpy(train.images), torch.from_numpy(train.labels)).eval()
+            return _train(
+                NETWORKS[name](), torch.from_numpy(train.images), torch.from_numpy(train.labels)
+            ).eval()
     finally:
         torch.set_num_threads(threads)
 
@@ -113,6 +122,18 @@ def _train(module: nn.Module, images: Tensor, labels: Tensor) -> nn.Module:
             torch.autograd.backward(functional.cross_entropy(module(images[picked]), labels[picked]))
             optimiser.step()
             schedule.step()
+    return module
+
+
+@cache
+def folded(name: str = "convolutional", seed: int = 0) -> nn.Module:
+    """The same network with its norms within its weights, as exporters leave it."""
+    module = copy.deepcopy(trained(name, seed))
+    for parent in list(module.modules()):
+        for (first, conv), (second, norm) in pairwise(parent.named_children()):
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                setattr(parent, first, fuse_conv_bn_eval(conv, norm))
+                setattr(parent, second, nn.Identity())
     return module
 
 

@@ -19,7 +19,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 # A number of bfloat16 is the upper half of one of float32.
 _LOWER_HALF = 16
-_SAMPLE = 4096  # numbers of a value that are kept from each batch
+_SAMPLE = 1 << 16  # numbers of a value that are kept from all batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def _as_bfloat16(plain: Array) -> Array:
     return np.where(np.isfinite(plain), kept.reshape(plain.shape), plain)
 
 
-def sample_step(elements: int) -> int:
+def sample_step(elements: int, batches: int = 1) -> int:
     """Every how many numbers of a batch one is kept: out of step with rows and channels, which differ."""
-    step = max(1, -(-elements // _SAMPLE))
+    step = max(1, -(-elements * batches // _SAMPLE))
     while math.gcd(step, elements) > 1:
         step += 1
     return step

@@ -118,7 +118,7 @@ class OrtRunner:
 
     def observe(self, batches: Sequence[Sequence[Array]], wanted: Sequence[int]) -> Observed:
         """By a copy of the model that tells them as outputs."""
-        runs = self._server.run(self._model.observing(wanted), self._samples(batches))
+        runs = self._server.run(self._model.observing(wanted, len(batches)), self._samples(batches))
         return self._model.observed(wanted, runs)
 
     def outputs(self, batches: Sequence[Sequence[Array]], roundings: Roundings) -> list[list[Array]]:

@@ -69,6 +69,7 @@ class Simulator:
             for made in graph.ops[index].outputs
         }
         self._observed: Observed | None = None
+        self._grids: dict[tuple[int, str], Rounding] = {}
         self._weights: dict[tuple[int, int | None, str], Array] = {}
 
     @property
@@ -121,11 +122,15 @@ class Simulator:
 
     def _value(self, identity: int, dtype: DType) -> Rounding:
         settings, origin = self._settings, self._origin(identity)
+        if (origin, dtype.name) in self._grids:
+            return self._grids[origin, dtype.name]
         seen = None if self._observed is None else self._observed.values.get(origin)
         if seen is None:
             name = self._graph.tensors[origin].name
             raise RunFailed(f"{name!r} was never seen while the network ran on the calibration data")
-        return value_rounding(seen, dtype, settings.symmetric, settings.clipping)
+        found = value_rounding(seen, dtype, settings.symmetric, settings.clipping)
+        self._grids[origin, dtype.name] = found
+        return found
 
     def _constant(self, op: int, identity: int, dtype: DType) -> dict[tuple[int, int], Array]:
         """A weight at a type; biases beside integers stay as they are, as does what is float32 already."""

@@ -1,4 +1,4 @@
-"""Sensitivity on networks trained here: what is measured, what it rests on, and that nothing is measured twice."""
+"""Sensitivity on networks trained here: what is measured, by what, and that nothing is measured twice."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,13 +206,11 @@ def test_an_interrupted_measurement_goes_on_where_it_ended(network: nn.Module, t
         pass
 
     def stop(done: int, total: int, what: str) -> None:
-        if done == 5:
+        if done == 3:
             raise Interrupted(what)
 
     with pytest.raises(Interrupted, match=r"features.11 at int4"):
-        made_bench(network, cache=tmp_path).sensitivity(
-            ["int4", "fp16"][:1], lambda *told: stop(told[0] + 2, *told[1:])
-        )
+        made_bench(network, cache=tmp_path).sensitivity(["int4"], stop)
     (path,) = tmp_path.iterdir()
     with path.open("a") as file:
         file.write('{"key": "{\\"0')  # the writer was ended in the middle
@@ -244,7 +243,7 @@ def test_another_model_other_data_and_other_settings_are_measured_anew(
         changed.get_parameter("head.bias")[0] += 1e-3
     _, test = digits.split()
     few = test.images[:64]
-    ways = [
+    ways: list[tuple[nn.Module, object, dict[str, Any]]] = [
         (network, few, {}), (changed, few, {}), (network, few + np.float32(1e-3), {}),
         (Scaled(2.0), few, {}), (Scaled(3.0), few, {}),
         (network, few, {"options": Options(Simulation(symmetric=True))}),
@@ -252,13 +251,7 @@ def test_another_model_other_data_and_other_settings_are_measured_anew(
         (network, few, {"calibration": few[:8]}),
     ]  # fmt: skip
     for count, (module, data, settings) in enumerate(ways, 1):
-        measure_assignment(
-            module,
-            data,
-            {"*.0": "int8", "network.hidden": "int8"} if isinstance(module, Scaled) else {"hidden": "int8"},
-            cache=tmp_path,
-            **settings,
-        )
+        measure_assignment(module, data, {"*hidden": "int8"}, cache=tmp_path, **settings)
         assert len(list(tmp_path.iterdir())) == count
 
 
@@ -369,7 +362,7 @@ def test_what_cannot_be_measured_is_refused(network: nn.Module) -> None:
         Bench(network, few[:, :, :3], cache=False)
     with pytest.raises(SizeupError, match="a graph cannot be run"):
         Bench(sizeup.load(network, inputs=((1, 1, 8, 8),)), few, cache=False)
-    with pytest.raises(SizeupError, match="not for .tflite"):
+    with pytest.raises(SizeupError, match=r"not for \.tflite"):
         Bench("net.tflite", few, cache=False)
     with pytest.raises(LoadError, match="without trained weights"):
         Bench("torchvision:resnet18", np.zeros((1, 3, 64, 64), np.float32), cache=False)

@@ -54,7 +54,7 @@ class OnnxModel:
             axis = 0 if transposed else len(self.graph.tensors[identity].shape or ()) - 1
         return axis
 
-    def observing(self, wanted: Sequence[int]) -> bytes:
+    def observing(self, wanted: Sequence[int], batches: int) -> bytes:
         """A copy whose outputs are the least, the greatest and some numbers of each value; then constants."""
         changed = _Changes(self._proto)
         outputs = []
@@ -63,7 +63,7 @@ class OnnxModel:
             numbers = changed.cast(tensor.name, "float32", tensor.dtype.name)
             outputs += [changed.node("ReduceMin", [numbers], keepdims=0)]
             outputs += [changed.node("ReduceMax", [numbers], keepdims=0)]
-            outputs += [changed.sample(numbers, tensor.elements or 1)]
+            outputs += [changed.sample(numbers, sample_step(tensor.elements or 1, batches))]
         for identity in self._computed():
             tensor = self.graph.tensors[identity]
             outputs += [changed.cast(tensor.name, "float32", tensor.dtype.name)]
@@ -213,10 +213,10 @@ class _Changes:
             return value
         return self.node("Cast", [value], output, to=_FLOATS[kind])
 
-    def sample(self, value: str, elements: int) -> str:
+    def sample(self, value: str, step: int) -> str:
         flat = self.node("Reshape", [value, self.constant(np.array([-1]))])
         last = np.iinfo(np.int64).max
-        bounds = [np.array([each]) for each in (0, last, 0, sample_step(elements))]
+        bounds = [np.array([each]) for each in (0, last, 0, step)]
         return self.node("Slice", [flat, *map(self.constant, bounds)])
 
     def rounded(self, value: str, rounding: Rounding, present: str, output: str = "") -> str:

@@ -137,7 +137,7 @@ class TorchRunner:
 
     def observe(self, batches: Sequence[Sequence[Array]], wanted: Sequence[int]) -> Observed:
         """Ranges of the wanted values over the batches, and the constants that operators read."""
-        eye = _Eye(self.graph, self._ops, frozenset(wanted))
+        eye = _Eye(self.graph, self._ops, frozenset(wanted), len(batches))
         for batch in batches:
             self._call(batch, _Mode(after=eye.after), eye.saw_inputs)
         self._leaves = eye.leaves
@@ -243,8 +243,8 @@ def _is_recorded(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, An
 class _Eye:
     """Takes down ranges, constants, and where each operator's inputs stand in its call."""
 
-    def __init__(self, graph: Graph, ops: Mapping[str, int], wanted: frozenset[int]) -> None:
-        self._graph, self._ops, self._wanted = graph, ops, wanted
+    def __init__(self, graph: Graph, ops: Mapping[str, int], wanted: frozenset[int], batches: int) -> None:
+        self._graph, self._ops, self._wanted, self._batches = graph, ops, wanted, batches
         self.values: dict[int, Seen] = {}
         self.constants: dict[int, Array] = {}
         self.leaves: dict[int, dict[int, int]] = {}
@@ -284,7 +284,7 @@ class _Eye:
             return
         flat = tensor.detach().reshape(-1)
         low, high = torch.aminmax(flat)
-        sample = _numpy(flat[:: sample_step(len(flat))])
+        sample = _numpy(flat[:: sample_step(len(flat), self._batches)])
         seen = Seen(float(low), float(high), sample)
         self.values[identity] = merged(self.values.get(identity), seen)
 
