@@ -26,8 +26,8 @@ def assign(graph: Graph, chosen: Mapping[int, DType], weights: Mapping[int, DTyp
     A layer without a choice keeps its type, any other operator follows the widest of what feeds it. What is
     read at another type than it was made in is converted by an operator of its own, once for all that read it
     so. What enters the graph has the type of the layers that read it, where they agree. Numbers that are
-    neither real nor quantised (indices, masks, shapes) keep theirs. `weights` are the operators whose weights,
-    biases apart, are stored at another type than they compute in.
+    neither real nor quantised (indices, masks, shapes) keep theirs. `weights` names the operators whose
+    weights, biases apart, are stored at another type than they compute in.
     """
     return _Assigned(graph, chosen, weights).graph_at()
 

@@ -14,18 +14,17 @@ from sizeup.precision.recipes.recipe import Notes, Recipe, made_type, must_be, r
 KIND = "ai-edge-quantizer"
 _FLOAT, _INT8 = DTYPES["float32"], DTYPES["int8"]
 _OTHER_NAMES = {"TRANSPOSE_CONV": "CONV_2D_TRANSPOSE"}
-_WEIGHTED = frozenset(
-    "CONV_2D CONV_2D_TRANSPOSE DEPTHWISE_CONV_2D EMBEDDING_LOOKUP FULLY_CONNECTED".split()
-)
+_WEIGHTED = ("CONV_2D", "CONV_2D_TRANSPOSE", "DEPTHWISE_CONV_2D", "EMBEDDING_LOOKUP", "FULLY_CONNECTED")
 # What ai-edge-quantizer 0.10.0 writes with activations of 8 bits (`static_wi8_ai8` of its default policy).
-_STATIC = frozenset(
-    """ADD AVERAGE_POOL_2D BATCH_MATMUL BROADCAST_TO CONCATENATION CONV_2D CONV_2D_TRANSPOSE DEPTHWISE_CONV_2D
-    DIV DYNAMIC_UPDATE_SLICE FULLY_CONNECTED GATHER GATHER_ND GELU HARD_SWISH LOGISTIC MAXIMUM MAX_POOL_2D MEAN
-    MIRROR_PAD MUL PACK PAD PADV2 REDUCE_MIN RELU RESHAPE RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR RSQRT SELECT
-    SELECT_V2 SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SQRT SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TRANSPOSE
-    UNPACK""".split()
-)
-_KNOWN = _STATIC | _WEIGHTED
+_STATIC = (
+    "ADD", "AVERAGE_POOL_2D", "BATCH_MATMUL", "BROADCAST_TO", "CONCATENATION", "CONV_2D",
+    "CONV_2D_TRANSPOSE", "DEPTHWISE_CONV_2D", "DIV", "DYNAMIC_UPDATE_SLICE", "FULLY_CONNECTED", "GATHER",
+    "GATHER_ND", "GELU", "HARD_SWISH", "LOGISTIC", "MAXIMUM", "MAX_POOL_2D", "MEAN", "MIRROR_PAD", "MUL",
+    "PACK", "PAD", "PADV2", "REDUCE_MIN", "RELU", "RESHAPE", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR",
+    "RSQRT", "SELECT", "SELECT_V2", "SLICE", "SOFTMAX", "SPACE_TO_DEPTH", "SPLIT", "SQRT",
+    "SQUARED_DIFFERENCE", "STRIDED_SLICE", "SUB", "SUM", "TANH", "TRANSPOSE", "UNPACK",
+)  # fmt: skip
+_KNOWN = {*_STATIC, *_WEIGHTED}
 
 
 class _Way(NamedTuple):
@@ -81,12 +80,14 @@ class _Writing:
     def _choose(self, index: int, dtype: DType) -> None:
         """How an operator will be quantised, and so what its weights and activations will have."""
         op = self.graph.ops[index]
+        weights = weights_of(self.graph, op)
         own = made_type(self.graph, self.graph, op)
-        if own is not _FLOAT:
-            if own is not None and own is not dtype:
-                remedy = f"it is {own} already, and recipes are for float models"
+        kept = [each for each in (own, *(tensor.dtype for tensor in weights)) if each not in (None, _FLOAT)]
+        if kept:
+            if dtype is not own:
+                remedy = f"it holds {kept[0]} already, and recipes are for float models"
                 raise refused(self.graph, index, dtype, KIND, remedy)
-        elif weights_of(self.graph, op):
+        elif weights:
             way = _NONE if dtype is _FLOAT else _WAYS.get(dtype.name, {}).get(_name(op))
             if way is None:
                 raise refused(self.graph, index, dtype, KIND, _remedy(op))
@@ -101,7 +102,7 @@ class _Writing:
             self.notes.add(f"{precision_name(dtype)} was chosen, but activations are {wider}", index)
 
     def _settled(self) -> Graph:
-        """The graph as it will be written: what has no kernel for int8 stays float, and so what follows it."""
+        """The graph as it will be written: what has no kernel for int8 stays float, so what follows too."""
         while True:
             assigned = assign(self.graph, self.activations, self.weights)
             stuck = [
