@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formats.tflite.factory import File
+from formats.tflite.factory import File, quantised
 from sizeup.cost import count
 from sizeup.errors import LoadError
 from sizeup.formats import tflite
@@ -38,7 +38,7 @@ def test_open_batch_is_counted_at_the_recorded_shape_and_noted() -> None:
 def test_a_conversion_without_a_signature_passes_the_open_batch_on() -> None:
     """Quantisers write QUANTIZE and DEQUANTIZE so, in the middle of a network with an open batch."""
     file = _open_batch()
-    narrow = file.main.tensor("narrow", (1, 4), "INT8", scale=[0.1], zero=[0])
+    narrow = file.main.tensor("narrow", (1, 4), "INT8", quantization=quantised([0.1]))
     wide = file.main.tensor("wide", (1, 4))
     last = file.main.tensor("z", (1, 4), shapeSignature=[-1, 4])
     file.main.op("QUANTIZE", [1], [narrow])

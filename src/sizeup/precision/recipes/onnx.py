@@ -55,9 +55,7 @@ class _Listing:
             op = self.graph.ops[index]
             if op.name == self.graph.tensors[op.outputs[0]].name:
                 self.notes.add("may have no name in the file, and nodes are found by name alone", index)
-        left = sorted(
-            {op.name for op in self.graph.ops} - {self.graph.ops[index].name for index in quantised}
-        )
+        names = [self.graph.ops[index].name for index in quantised]
         content = {
             "quant_format": "QDQ",
             "per_channel": True,
