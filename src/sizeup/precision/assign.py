@@ -12,7 +12,7 @@ from sizeup.ops import rule_of
 from sizeup.precision.layers import layers
 
 # Beside integers of at most this width biases and scales stay at 32 bits.
-_QUANTISED_BITS = 8
+_QUANTISED_BITS = 16
 _WIDE = DTYPES["int32"]
 _CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
 
