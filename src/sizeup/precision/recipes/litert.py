@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 from sizeup.dtypes import DTYPES, DType, precision_name
 from sizeup.graph import Graph, Op
 from sizeup.precision.assign import assign
-from sizeup.precision.recipes.recipe import Notes, Recipe, made_type, must_be, refused, weights_of
+from sizeup.precision.recipes.recipe import (
+    Notes,
+    Recipe,
+    made_type,
+    must_be,
+    reads_unpacked,
+    refused,
+    weights_of,
+)
 
 KIND = "ai-edge-quantizer"
 _FLOAT, _INT8 = DTYPES["float32"], DTYPES["int8"]
@@ -82,10 +90,13 @@ class _Writing:
         op = self.graph.ops[index]
         weights = weights_of(self.graph, op)
         own = made_type(self.graph, self.graph, op)
-        kept = [each for each in (own, *(tensor.dtype for tensor in weights)) if each not in (None, _FLOAT)]
-        if kept:
+        if own is not None and (
+            own is not _FLOAT
+            or reads_unpacked(self.graph, op)
+            or any(tensor.dtype is not _FLOAT for tensor in weights)
+        ):
             if dtype is not own:
-                remedy = f"it holds {kept[0]} already, and recipes are for float models"
+                remedy = "the file holds it at another type already, and recipes are for float models"
                 raise refused(self.graph, index, dtype, KIND, remedy)
         elif weights:
             way = _NONE if dtype is _FLOAT else _WAYS.get(dtype.name, {}).get(_name(op))
@@ -110,7 +121,7 @@ class _Writing:
                 for index, op in enumerate(self.graph.ops)
                 if made_type(self.graph, assigned, op) is _INT8
                 and made_type(self.graph, self.graph, op) is _FLOAT
-                and _name(op) not in _STATIC
+                and (_name(op) not in _STATIC or reads_unpacked(self.graph, op))
             ]
             if not stuck:
                 return assigned

@@ -8,7 +8,15 @@ from typing import Any
 from sizeup.dtypes import DTYPES, DType, precision_name
 from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.precision.assign import assign
-from sizeup.precision.recipes.recipe import Notes, Recipe, made_type, must_be, refused, weights_of
+from sizeup.precision.recipes.recipe import (
+    Notes,
+    Recipe,
+    made_type,
+    must_be,
+    reads_unpacked,
+    refused,
+    weights_of,
+)
 
 KIND = "onnxruntime"
 _FLOAT, _INT8 = DTYPES["float32"], DTYPES["int8"]
@@ -37,8 +45,8 @@ class _Listing:
         if dtype is own:
             self.activations[index] = dtype
             return
-        if own is not _FLOAT:
-            remedy = f"it makes {own} already, and node lists are for float models"
+        if own is not _FLOAT or reads_unpacked(self.graph, op):
+            remedy = "the file holds it at another type already, and node lists are for float models"
             raise refused(self.graph, index, dtype, KIND, remedy)
         if dtype.name not in _TYPES:
             raise refused(self.graph, index, dtype, KIND, "choose fp32, int16, int8 or int4 for it")

@@ -75,6 +75,14 @@ def weights_of(graph: Graph, op: Op) -> list[Tensor]:
     return [each for each in read if each.is_parameter and len(each.shape or ()) > 1]
 
 
+def reads_unpacked(graph: Graph, op: Op) -> bool:
+    """Whether it reads numbers that the file keeps at another type, and unpacks before the first run."""
+    read = [graph.tensors[i] for i in op.inputs if i != ABSENT]
+    return any(
+        each.data is not None and each.data.role == "derived" and each.follows_precision for each in read
+    )
+
+
 def made_type(graph: Graph, assigned: Graph, op: Op) -> DType | None:
     """What an operator makes its numbers in once assigned; None where they are neither real nor quantised."""
     for identity in op.outputs:
