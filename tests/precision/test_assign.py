@@ -77,6 +77,35 @@ def test_a_mixture_counts_its_bytes() -> None:
     assert moved.written.tolist() == [128, 512, 512, 512]
 
 
+def test_weights_may_be_narrower_than_what_they_are_multiplied_with() -> None:
+    found = assign(block(), {0: INT8}, {0: precision("int4"), 1: FP16})
+    assert [op.kind for op in found.ops] == ["conv", "dequantize", "conv", "add"]
+    assert types(found) == types(assign(block(), {0: INT8})) | {"one.weight": "int4", "two.weight": "float16"}
+    # Filters of 64 numbers at 4 and 16 bits, biases of 8 numbers at 32.
+    assert count(found).stored_bytes == (32 + 32) + (128 + 32)
+
+
+def test_biases_stay_wide_beside_sixteen_bits() -> None:
+    found = types(assign(block(), {0: precision("int16"), 1: FP16}))
+    assert (found["one.weight"], found["one.bias"], found["one.out"]) == ("int16", "int32", "int16")
+    assert (found["two.weight"], found["two.bias"]) == ("float16", "float16")
+
+
+def test_a_type_chosen_for_a_view_counts() -> None:
+    made = GraphBuilder("flat")
+    x = made.input("x", (4, 4), FLOAT)
+    y, flat = made.tensor("y", (4, 4), FLOAT), made.tensor("flat", (16,), FLOAT)
+    w = made.tensor("w", (4, 4), FLOAT, Constant("parameter"))
+    made.op("matmul", [x, w], [y], {"contracted": (1,)})
+    made.op("reshape", [y], [flat])
+    made.outputs.append(flat)
+    graph = made.freeze()
+    assert types(assign(graph, {0: INT8}))["flat"] == "int8"
+    found = assign(graph, {0: INT8, 1: FP32})
+    assert [op.kind for op in found.ops] == ["matmul", "dequantize", "reshape"]
+    assert types(found)["flat"] == "float32"
+
+
 def test_memory_holds_the_converted_numbers_too() -> None:
     # As it is 1,536 bytes in the sum; with the first at int8: out as float32, two.out, sum.
     assert int(usage(block()).live_bytes.max()) == 1536

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from sizeup.dtypes import DTYPES, DType, precision_name
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
@@ -11,25 +12,30 @@ from sizeup.ops import rule_of
 from sizeup.precision.layers import layers
 
 # Beside integers of at most this width biases and scales stay at 32 bits.
-_QUANTISED_BITS = 8
+_QUANTISED_BITS = 16
 _WIDE = DTYPES["int32"]
 _CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
 
 
-def assign(graph: Graph, chosen: Mapping[int, DType]) -> Graph:
-    """The same network with operators at the chosen number types.
+_NOTHING: Mapping[int, DType] = MappingProxyType({})
+
+
+def assign(graph: Graph, chosen: Mapping[int, DType], weights: Mapping[int, DType] = _NOTHING) -> Graph:
+    """The same network with operators at the chosen number types, activations and weights.
 
     A layer without a choice keeps its type, any other operator follows the widest of what feeds it. What is
     read at another type than it was made in is converted by an operator of its own, once for all that read it
     so. What enters the graph has the type of the layers that read it, where they agree. Numbers that are
-    neither real nor quantised (indices, masks, shapes) keep theirs.
+    neither real nor quantised (indices, masks, shapes) keep theirs. `weights` names the operators whose
+    weights, biases apart, are stored at another type than they compute in.
     """
-    return _Assigned(graph, chosen).graph_at()
+    return _Assigned(graph, chosen, weights).graph_at()
 
 
 class _Assigned:
-    def __init__(self, graph: Graph, chosen: Mapping[int, DType]) -> None:
+    def __init__(self, graph: Graph, chosen: Mapping[int, DType], weights: Mapping[int, DType]) -> None:
         self.graph, self.explicit = graph, chosen
+        self.stored = {id(graph.ops[index]): dtype for index, dtype in weights.items()}
         self.chosen = {**self._own_types(), **chosen}
         # Constants that are unpacked from others before the first run: whoever reads them at another type
         # reads those instead.
@@ -92,12 +98,12 @@ class _Assigned:
         """What an operator computes in; None where it keeps its own types."""
         if op.bodies or op.kind in _CONVERSIONS or not self._is_real(op):
             return None
+        if index in self.chosen:
+            return self.chosen[index]
         rule = rule_of(op.kind)
         fed = [self.typed[i] for i in op.inputs if i in self.typed]
         if fed and rule is not None and rule.views:
             return self.typed.get(op.inputs[0])
-        if index in self.chosen:
-            return self.chosen[index]
         return max(fed, key=lambda each: (each.bits, each.family == "float")) if fed else None
 
     def _is_real(self, op: Op) -> bool:
@@ -132,7 +138,8 @@ class _Assigned:
         if unpacking is not None and not explicit:
             return identity
         if tensor.data is not None:
-            return self._constant(identity, tensor, tensor.dtype if dtype is None else dtype)
+            stored = self.stored.get(id(op)) if tensor.is_parameter and len(tensor.shape or ()) > 1 else None
+            return self._constant(identity, tensor, stored or dtype or tensor.dtype)
         wanted = tensor.dtype if dtype is None else dtype
         return self._converted(identity, wanted, op)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formats.tflite.factory import File
+from formats.tflite.factory import File, quantised
 from sizeup.cost import count
 from sizeup.errors import LoadError
 from sizeup.formats import tflite
@@ -33,6 +33,19 @@ def test_open_batch_is_counted_at_the_recorded_shape_and_noted() -> None:
     assert _shapes(graph) == {"x": (1, 8), "y": (1, 4)}
     assert count(graph).total_macs == 32
     assert graph.notes == ("input 'x' (-1x8) is counted at its recorded shape 1x8",)
+
+
+def test_a_conversion_without_a_signature_passes_the_open_batch_on() -> None:
+    """Quantisers write QUANTIZE and DEQUANTIZE so, in the middle of a network with an open batch."""
+    file = _open_batch()
+    narrow = file.main.tensor("narrow", (1, 4), "INT8", quantization=quantised([0.1]))
+    wide = file.main.tensor("wide", (1, 4))
+    last = file.main.tensor("z", (1, 4), shapeSignature=[-1, 4])
+    file.main.op("QUANTIZE", [1], [narrow])
+    file.main.op("DEQUANTIZE", [narrow], [wide])
+    file.main.op("RELU", [wide], [last])
+    file.main.ends([0], [last])
+    assert set(_shapes(file.load()).values()) == {(1, 8), (1, 4)}
 
 
 def test_what_was_recorded_may_be_said_again() -> None:

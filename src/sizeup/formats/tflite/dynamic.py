@@ -11,6 +11,9 @@ from dataclasses import replace
 from sizeup.formats.tflite.node import Node
 from sizeup.graph import ABSENT, Tensor
 
+# They have the shape of what they convert. Quantisers that add them leave the signature out.
+_CONVERSIONS = frozenset({"quantize", "dequantize", "cast"})
+
 
 class Openness:
     """Follows open dimensions through a subgraph and clears the shapes that data decides."""
@@ -26,6 +29,8 @@ class Openness:
         given = [identity for identity in node.inputs if identity != ABSENT]
         if node.kind == "shape_of" or self._are_of_shapes(given):
             self.of_shapes.update(node.outputs)
+        if node.kind in _CONVERSIONS and self.open.intersection(given):
+            self.open.update(node.outputs)
         if self._is_decided_by_data(node, given):
             for identity in self.open.intersection(node.outputs):
                 self.tensors[identity] = replace(self.tensors[identity], shape=None)

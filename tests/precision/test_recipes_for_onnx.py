@@ -1,0 +1,128 @@
+"""Node lists carried out for real: what ONNX Runtime writes is what was chosen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from precision.carrying_out import Array, from_the_page, mixture, network, relative_error
+from sizeup import load
+from sizeup.dtypes import DType, precision, precision_name
+from sizeup.errors import SizeupError
+from sizeup.graph import Graph
+from sizeup.precision import layers
+from sizeup.precision.recipes import Recipe, nodes_for_onnxruntime, write_recipe
+from sizeup.runtimes import random_samples, run
+
+pytestmark = pytest.mark.extras
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That network as torch writes it."""
+    import torch
+
+    path = tmp_path_factory.mktemp("exported") / "network.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's exporter warns of parts of torch
+        sample = torch.zeros(1, 3, 16, 16)
+        torch.onnx.export(network(), (sample,), path, dynamo=True, external_data=False, verbose=False)
+    return path
+
+
+class Reader:
+    """Calibration data, as ONNX Runtime asks for it."""
+
+    def __init__(self, graph: Graph) -> None:
+        name = graph.tensors[graph.inputs[0]].name
+        self._left = iter([{name: sample[0]} for sample in random_samples(graph, 16)])
+
+    def get_next(self) -> dict[str, Array] | None:
+        return next(self._left, None)
+
+
+def listed(path: Path, folder: Path, chosen: dict[int, DType]) -> tuple[Recipe, Path]:
+    from onnxruntime.quantization import quantize_static
+
+    graph = load(path)
+    recipe = write_recipe(graph, chosen, folder / "nodes.json", "onnxruntime")
+    written = folder / "quantised.onnx"
+    arguments = from_the_page("arguments")["arguments"](folder / "nodes.json")
+    quantize_static(str(path), str(written), Reader(graph), **arguments)
+    return recipe, written
+
+
+def types_around(path: Path) -> dict[str, tuple[str, str]]:
+    """Of every operator, what its weights are stored in and its result is rounded to, as onnx has it."""
+    import onnx
+
+    model = onnx.load(path)
+    kinds = {each.name: onnx.TensorProto.DataType.Name(each.data_type) for each in model.graph.initializer}
+    made_by = {name: node for node in model.graph.node for name in node.output}
+    zero_points = {
+        node.input[0]: kinds[node.input[2]] for node in model.graph.node if node.op_type == "QuantizeLinear"
+    }
+    found = {}
+    for node in model.graph.node:
+        weights = ""
+        if node.op_type in ("Conv", "Gemm"):
+            unpacking = made_by.get(node.input[1])
+            weights = kinds[node.input[1] if unpacking is None else unpacking.input[0]]
+        found[node.name] = (weights, zero_points.get(node.output[0], "FLOAT"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seed", "names"),
+    [
+        (0, ("fp32", "int8")),
+        (3, ("fp32", "int8", "int4")),
+        (4, ("int8", "int16")),
+        (6, ("fp32", "int8", "int16")),
+    ],
+)
+def test_onnx_runtime_writes_what_was_chosen(
+    exported: Path, tmp_path: Path, seed: int, names: Sequence[str]
+) -> None:
+    graph = load(exported)
+    chosen = mixture(graph, seed, names)
+    assert {precision_name(each) for each in chosen.values()} == set(names)
+    recipe, written = listed(exported, tmp_path, chosen)
+    predicted, found = recipe.applied(graph), types_around(written)
+    words = {"fp32": "FLOAT", "int16": "INT16", "int8": "INT8", "int4": "INT4"}
+    for index, dtype in chosen.items():
+        assert found[graph.ops[index].name][0] == words[precision_name(dtype)]
+    readers = {identity for op in graph.ops for identity in op.inputs}
+    for op in graph.ops:
+        made = predicted.tensors[op.outputs[0]].dtype
+        if made.family == "int" or op.outputs[0] not in readers:
+            assert found[op.name][1] == words[precision_name(made)], op.name
+    # What sizeup reads: weights and biases as predicted, and beside them a scale and zero point for each.
+    stored = {each.name.removesuffix("_quantized"): each for each in load(written).tensors}
+    for tensor in predicted.tensors:
+        if tensor.is_parameter:
+            assert stored[tensor.name].dtype.bits == tensor.dtype.bits, tensor.name
+    samples = random_samples(graph, 8)
+    exact, rounded = (
+        np.array([each[0] for each in run("ort", each, samples).outputs]) for each in (exported, written)
+    )
+    assert relative_error(exact, rounded) <= 0.02
+
+
+def test_without_a_layer_to_quantise_onnx_runtime_quantises_none(exported: Path, tmp_path: Path) -> None:
+    chosen = {layer.op: precision("fp32") for layer in layers(load(exported))}
+    _, written = listed(exported, tmp_path, chosen)
+    assert {kind for pair in types_around(written).values() for kind in pair} == {"", "FLOAT"}
+
+
+@pytest.mark.parametrize("asked", ["fp16", "int2", "fp8"])
+def test_what_onnx_runtime_cannot_quantise_to_is_refused(exported: Path, asked: str) -> None:
+    graph = load(exported)
+    with pytest.raises(
+        SizeupError, match=f"layer 'node_conv2d' .* at {asked}; choose fp32, int16, int8 or int4"
+    ):
+        nodes_for_onnxruntime(graph, {0: precision(asked)})
