@@ -19,7 +19,7 @@ _WIDE, _DENSE = 0.8, 1.0  # of a bar, where layers are few and where they are ma
 def layers_picture(
     names: Sequence[str], quantities: Sequence[float], title: str, unit: Literal["bytes", "counts"]
 ) -> Figure:
-    """Layers across in the order in which they run, bytes or counts up; what is not known (NaN) has no bar."""
+    """Layers across in the order in which they run, bytes or counts up; NaN, not known, has no bar."""
     canvas = Canvas(_HEIGHT, _BREADTH)
     canvas.write(title, _LEFT, 0.36, 11, weight="bold", color=INK)
     axes = canvas.panel(_LEFT, name_steps(canvas, names), _RIGHT, _TOP)
