@@ -1,4 +1,4 @@
-"""The texts of the older tools, kept beside the project: their commands and snippets as they were written."""
+"""Commands and snippets as they were written: in the texts of the older tools, and in our own pages."""
 
 from __future__ import annotations
 
@@ -23,3 +23,9 @@ def commands(content: str) -> list[list[str]]:
     """Every command of the text once, as words; a line that ends with a backslash goes on."""
     joined = "".join(blocks(content, "bash")).replace("\\\n", " ")
     return [list(words) for words in dict.fromkeys(tuple(shlex.split(line)) for line in joined.splitlines())]
+
+
+def section(content: str, title: str) -> str:
+    """What a page has below a heading of the second level."""
+    (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", content, re.DOTALL | re.MULTILINE)
+    return str(found)

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import old_texts
 import sizeup
+from conftest import ROOT
 from sizeup.compat import networks, tensor_latency_predictor, tensor_memory_filter
 from sizeup.formats.torch import network
 from sizeup.latency.coefficients import layer_of
@@ -368,3 +369,11 @@ def test_s0_commands_of_the_text_run(shared: Path, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "latency_analysis_results.json").read_text("utf-8"))
     stats = {name: each["count"] for name, each in written["precision_stats"].items()}
     assert stats == {"fp32": 51, "fp16": 1, "int8": 1}
+
+
+@pytest.mark.parametrize("title", ["Tensor memory filter", "Tensor latency predictor"])
+def test_snippets_of_our_page_run(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = old_texts.section((ROOT / "docs" / "coming-from.md").read_text("utf-8"), title)
+    (snippet,) = old_texts.blocks(page, "python")
+    exec(compile(snippet, title, "exec"), {"__name__": title})

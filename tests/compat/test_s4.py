@@ -14,6 +14,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import old_texts
+from conftest import ROOT
 from sizeup.compat import hardware
 from sizeup.compat.hardware import (
     LayerEstimate,
@@ -230,3 +231,11 @@ def test_s4_names_and_files_of_the_text_are_ours(shared: Path) -> None:
     assert [key for key in (*SUMMARY, *TRADEOFFS, *FILES) if f"{key}: " not in content] == []
     for function, first in ((estimate_layerwise_stats, "model"), (save_hardware_artifacts, "output_dir")):
         assert next(iter(inspect.signature(function).parameters)) == first
+
+
+@pytest.mark.parametrize("title", ["Hardware module"])
+def test_snippets_of_our_page_run(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = old_texts.section((ROOT / "docs" / "coming-from.md").read_text("utf-8"), title)
+    (snippet,) = old_texts.blocks(page, "python")
+    exec(compile(snippet, title, "exec"), {"__name__": title})
