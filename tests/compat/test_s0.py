@@ -196,6 +196,9 @@ def test_s0_9_precision_mapping(
     details = ran.json["layer_details"]
     assert details["features.0.0"]["precision"] == "int4"
     assert details["features.1.conv.1"]["precision"] == "fp32"
+    # The first convolution takes 27 x 16 x 56 x 56 MACs at 17.4 instead of 100 ms for two million.
+    cheaper = 1328.8768 - 27 * 16 * 56 * 56 / 2e6 * (100 - 17.4)
+    assert ran.json["total_latency"]["latency_ms"] == pytest.approx(cheaper, abs=5e-5)
     warnings = ran.err.splitlines()
     assert len(warnings) == 2
     assert "features.1.conv.1: unknown precision 'float7', fp32 instead" in warnings[0]
@@ -329,6 +332,25 @@ def test_s0_17_a_batch_scales_convolutions_too(predicted: Callable[[str], Ran]) 
     assert original.json["convention"] == "as the original: a larger batch scales only Linear layers"
     alone = predicted("mobilenetv2 --input_size 224 --as_original").json["total_latency"]
     assert alone["latency_ms"] == pytest.approx(4910.0992, abs=5e-5)
+
+
+def test_s0_networks_are_the_same_without_torchvision(
+    filtered: Callable[[str], Ran], predicted: Callable[[str], Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("mobilenetv2 --input_size 224", "mobilenetv3 --mode small", "efficientnet")
+    with_it = [filtered(words[0]).json, *(predicted(each).json for each in words)]
+    monkeypatch.setattr("sizeup.formats.torch.networks.import_torchvision", lambda: None)
+    assert [filtered(words[0]).json, *(predicted(each).json for each in words)] == with_it
+
+
+@pytest.mark.parametrize("main", [tensor_memory_filter.main, tensor_latency_predictor.main])
+def test_s0_a_file_that_cannot_be_written_is_one_line(
+    main: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model_type", "mobilenetv2", "--output_file", str(tmp_path / "nowhere" / "found.json")]
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "found.json: cannot be written" in line
 
 
 # What `python -m` does with each command, in one process: most of a command's time is the import of torch.

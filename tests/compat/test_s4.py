@@ -75,7 +75,9 @@ def artifacts(folder: Any, model: Any = None, shape: tuple[int, ...] = (1, 28, 2
 
 def test_s4_1_layer_estimate() -> None:
     assert [each.name for each in dataclasses.fields(LayerEstimate)] == COLUMNS
-    assert LayerEstimate("conv1", 12544, 640, 50176, macs=112896).macs == 112896
+    made = LayerEstimate("conv1", 12544, 640, 50176, macs=112896)
+    assert list(vars(made)) == COLUMNS
+    assert made.macs == 112896
 
 
 def test_s4_2_estimate_layerwise_stats() -> None:

@@ -31,7 +31,7 @@ _SHORTEST = 1e-9
 _GIGA = 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: `vars` makes a row of it, as it did
 class LayerEstimate:
     """One layer: what it makes, what its parameters and its outputs take, and its multiply-accumulates."""
 
