@@ -1,0 +1,1 @@
+"""Rates of a target from times that were measured on it."""
