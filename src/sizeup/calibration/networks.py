@@ -98,13 +98,15 @@ _LINEAR: list[tuple[Shape, tuple[int, ...]]] = [
 _PRODUCTS = [(32, 64, 2), (64, 128, 4), (128, 256, 4), (197, 192, 3)]
 
 
-def _products(draft: Draft, heads: int) -> None:
+def _products(draft: Draft, heads: int, is_scaled: bool) -> None:
     """The two products of attention, and the softmax between them, without projections."""
     steps, size = draft.shape()
     draft.reshape(steps, heads, size // heads)
     apart = draft.last
     left, right = draft.transpose((1, 0, 2), apart), draft.transpose((1, 2, 0), apart)
     draft.matmul(left, right)
+    if is_scaled:
+        draft.times((heads / size) ** 0.5)
     draft.matmul(draft.softmax(), left)
 
 
@@ -114,8 +116,7 @@ def _twice(draft: Draft, name: str) -> None:
 
 
 def _sums(draft: Draft) -> None:
-    draft.add(draft.act("relu"), 0)
-    draft.add(draft.last, 0)
+    draft.add(draft.add(0, 0, "relu"), 0)
 
 
 def _gates(draft: Draft) -> None:
@@ -131,14 +132,15 @@ def _scales(draft: Draft) -> None:
 
 
 def _concats(draft: Draft) -> None:
-    draft.concat(draft.act("relu"), 0)
     size = draft.shape()[-1]
-    draft.concat(draft.part(0, size // 2), draft.part(size // 4, size // 2, x=draft.last - 1))
+    draft.concat(draft.part(0, size // 2), 0)
+    draft.concat(draft.part(size // 4, size), draft.last)
 
 
 def _turns(draft: Draft) -> None:
+    steps, size = draft.shape()
     draft.transpose((1, 0))
-    draft.act("relu")
+    draft.reshape(size // 2, 2 * steps)
     draft.transpose((1, 0))
 
 
@@ -183,7 +185,7 @@ def _probes() -> Iterator[Sketch]:
             draw = lambda draft, sizes=sizes: [draft.linear(size) for size in sizes]  # noqa: E731
             yield _sketch(f"linear {index}", "linear", shape, precision, draw)
         for index, (steps, size, heads) in enumerate(_PRODUCTS):
-            draw = partial(_products, heads=heads)
+            draw = partial(_products, heads=heads, is_scaled=precision == "fp32")
             yield _sketch(f"products {index}", "products", (steps, size), precision, draw)
         for family, drawn, shapes, is_quantised in _REST:
             for index, shape in enumerate(shapes if is_quantised or precision == "fp32" else ()):
@@ -219,11 +221,9 @@ def _residual(draft: Draft, width: int, depth: int) -> None:
         draft.conv(size, 3, stride)
         end = draft.conv(size, 3, act="")
         beside = draft.conv(size, 1, stride, act="", x=start) if level else start
-        draft.add(end, beside)
-        start = draft.act("relu")
+        start = draft.add(end, beside, "relu")
         draft.conv(size)
-        draft.add(draft.conv(size, act=""), start)
-        draft.act("relu")
+        draft.add(draft.conv(size, act=""), start, "relu")
     _ended(draft, 100)
 
 
@@ -234,8 +234,7 @@ def _bottleneck(draft: Draft, width: int, depth: int) -> None:
         beside = draft.conv(4 * size, 1, 2, act="")
         draft.conv(size, 1, x=beside - 1)
         draft.conv(size, 3, 2)
-        draft.add(draft.conv(4 * size, 1, act=""), beside)
-        draft.act("relu")
+        draft.add(draft.conv(4 * size, 1, act=""), beside, "relu")
     _ended(draft, 100)
 
 

@@ -106,9 +106,13 @@ class Draft:
         """An activation alone."""
         return self._add("act", (x,), self.shape(x), name=name)
 
-    def add(self, x: int, y: int) -> int:
+    def add(self, x: int, y: int, act: str = "") -> int:
         """The sum of two values of one shape."""
-        return self._add("add", (x, y), self.shape(x))
+        return self._add("add", (x, y), self.shape(x), act=act)
+
+    def times(self, factor: float, x: int | None = None) -> int:
+        """Every number times one and the same."""
+        return self._add("times", (x,), self.shape(x), factor=factor)
 
     def mul(self, x: int, y: int) -> int:
         """The product of two values, number by number; the second may be one number a channel."""
@@ -179,6 +183,8 @@ class Draft:
             self.reshape(steps, heads, size // heads)
             parts.append(self.transpose(order))
         self.matmul(parts[0], parts[1])
+        if self._precision == "fp32":
+            self.times((heads / size) ** 0.5)
         self.matmul(self.softmax(), parts[2])
         self.transpose((1, 0, 2))
         self.reshape(steps, size)

@@ -55,9 +55,9 @@ class _Executed:
         # Where conversions are merged, kernels pass quantised numbers on, not what they stand for.
         self.origin = np.arange(len(self.graph.tensors))
         if "quantise" in fuses:
-            wanted = set(self.graph.outputs)
-            for op in self.graph.ops:
-                if op.kind == "dequantize" and op.outputs[0] not in wanted:
+            wanted, alone = set(self.graph.outputs), fuse.lone_conversions(self.graph, fuses)
+            for index, op in enumerate(self.graph.ops):
+                if op.kind == "dequantize" and op.outputs[0] not in wanted and index not in alone:
                     self.origin[op.outputs[0]] = op.inputs[0]
         self.maker = np.full(len(self.graph.tensors), -1, np.int64)  # the kernel that makes a tensor
         for index, op in enumerate(self.graph.ops):

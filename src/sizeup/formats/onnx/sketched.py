@@ -16,7 +16,9 @@ _OPSET = 17
 _IR = 8
 # What a value of a quantised network stands for; weights are scaled so that no layer leaves this range.
 STEP = 0.02
-_HALVES = (0.5**0.5, 1.0, 0.5)
+_GELU = (2**0.5, 1.0, 0.5)
+# What only moves numbers keeps what they stand for.
+_ALIKE = ("pool", "transpose", "part", "resize")
 
 
 def model_of(sketch: Sketch, seed: int = 0) -> onnx.ModelProto:
@@ -32,6 +34,7 @@ class _Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.known: dict[tuple[float, int], tuple[str, str]] = {}
+        self.ranges: list[tuple[float, int]] = [(STEP, 0)]
         self.count = 0
 
     def model(self) -> onnx.ModelProto:
@@ -100,12 +103,16 @@ class _Writer:
         return self.node("DequantizeLinear", inputs, axis=0)
 
     def _ended(self, layer: Layer, made: str) -> str:
-        if not self.is_int8 or layer.kind in ("reshape", "tokens"):
-            return made
         act = layer.settings.get("act") or layer.settings.get("name")
-        if layer.kind == "softmax" or act == "sigmoid":
-            return self.quantised(made, 1 / 256, -128)
-        return self.quantised(made, STEP, -128 if act in ("relu", "relu6") else 0)
+        reach = (STEP, -128 if act in ("relu", "relu6") else 0)
+        if layer.kind in (*_ALIKE, "reshape", "tokens"):
+            reach = self.ranges[layer.inputs[0]]
+        elif layer.kind == "softmax" or act == "sigmoid":
+            reach = (1 / 256, -128)
+        self.ranges.append(reach)
+        # A change of shape keeps the pair of Q and DQ before it.
+        is_plain = not self.is_int8 or layer.kind in ("reshape", "tokens")
+        return made if is_plain else self.quantised(made, *reach)
 
     def activated(self, name: str, value: str) -> str:
         if name in ("sigmoid", "tanh", "relu"):
@@ -117,8 +124,8 @@ class _Writer:
         if name == "silu":
             return self.node("Mul", [value, self.node("Sigmoid", [value])])
         if name == "gelu":
-            root, one, half = (self.constant(each) for each in _HALVES)
-            bell = self.node("Erf", [self.node("Mul", [value, root])])
+            root, one, half = (self.constant(each) for each in _GELU)
+            bell = self.node("Erf", [self.node("Div", [value, root])])
             return self.node("Mul", [self.node("Mul", [value, self.node("Add", [bell, one])]), half])
         return value
 
@@ -172,7 +179,10 @@ class _Writer:
         return self.activated(layer.settings["name"], inputs[0])
 
     def _add(self, layer: Layer, inputs: list[str]) -> str:
-        return self.node("Add", inputs)
+        return self.activated(layer.settings["act"], self.node("Add", inputs))
+
+    def _times(self, layer: Layer, inputs: list[str]) -> str:
+        return self.node("Mul", [inputs[0], self.constant(layer.settings["factor"])])
 
     def _mul(self, layer: Layer, inputs: list[str]) -> str:
         return self.node("Mul", inputs)

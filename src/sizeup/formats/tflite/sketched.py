@@ -176,7 +176,11 @@ class _Writer:
         return self.activated(layer.settings["name"], inputs[0], layer.shape)
 
     def _add(self, layer: Layer, inputs: list[int]) -> int:
-        return self.op("ADD", inputs, self.value("", layer.shape), "AddOptions")
+        return self._after(layer, "ADD", inputs, "AddOptions")
+
+    def _times(self, layer: Layer, inputs: list[int]) -> int:
+        factor = self.tensor([], "FLOAT32", np.float32(layer.settings["factor"]))
+        return self.op("MUL", [*inputs, factor], self.value("", layer.shape), "MulOptions")
 
     def _mul(self, layer: Layer, inputs: list[int]) -> int:
         return self.op("MUL", inputs, self.value("", layer.shape), "MulOptions")
