@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.api import analyze, count, explain, load, load_rules, measure, optimize, plan
+    from sizeup.api import analyze, calibrate, count, explain, load, load_rules, measure, optimize, plan
+    from sizeup.calibration import Calibrated
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, Graph, GraphBuilder
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # Where each public name lives. They are fetched on first use: the command line answers --help and
 # completes words without importing numpy.
 _HOMES = {
+    "Calibrated": "calibration",
     "Call": "ops",
     "Cost": "cost",
     "Device": "targets",
@@ -47,6 +49,7 @@ _HOMES = {
     "SizeupError": "errors",
     "Target": "targets",
     "analyze": "api",
+    "calibrate": "api",
     "count": "api",
     "devices": "targets",
     "explain": "api",
@@ -60,6 +63,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Calibrated",
     "Call",
     "Cost",
     "Device",
@@ -79,6 +83,7 @@ __all__ = [
     "Target",
     "__version__",
     "analyze",
+    "calibrate",
     "count",
     "devices",
     "explain",

@@ -17,7 +17,15 @@ def mobilenet_v2(precision: str = "fp32", size: int = 224) -> Sketch:
     """Sandler et al. 2018, table 2: expansion, channels, repeats, stride."""
     draft = Draft("mobilenet_v2", "mobilenet_v2", (size, size, 3), precision)
     draft.conv(32, 3, 2, act="relu6")
-    rows = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    rows = [
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ]
     for times, channels, repeats, first in rows:
         for index in range(repeats):
             start, stride = draft.last, first if index == 0 else 1

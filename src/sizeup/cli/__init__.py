@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli import analyze, devices, explain, measure, ops, optimize, plan
+from sizeup.cli import analyze, calibrate, devices, explain, measure, ops, optimize, plan
 
 __all__ = ["app", "main"]
 
@@ -23,6 +23,7 @@ sizeup tells what a neural network costs before you deploy it. Try
   sizeup explain model.onnx 12         where the numbers of operator 12 are from
   sizeup plan model.tflite             the memory it needs, and a plan for it
   sizeup measure model.onnx            how long it takes here, in its runtime
+  sizeup calibrate --runtime ort       make this machine a target, in two minutes
   sizeup optimize model.tflite -o less.tflite    the same model in less memory
 
 sizeup --help lists all verbs, sizeup VERB --help all options of one.
@@ -38,6 +39,7 @@ app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
+app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
 app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
 app.command("devices", epilog=devices.EXAMPLE)(devices.devices)

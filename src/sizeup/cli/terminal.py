@@ -76,3 +76,18 @@ def timing(text: str) -> Iterator[Callable[[int, float], None] | None]:
             return
         with Console(stderr=True).status(text) as status:
             yield lambda runs, least: status.update(f"{text}: {runs:,} runs, {duration(least)} at best")
+
+
+@contextlib.contextmanager
+def counting(text: str) -> Iterator[Callable[[int, int], None] | None]:
+    """As `busy`, with a bar of how many steps are done of how many."""
+    with contextlib.redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield None
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(30), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(plain(text), total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)

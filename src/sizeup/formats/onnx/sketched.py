@@ -99,7 +99,11 @@ class _Writer:
         if steps is None:
             return self.constant(self.normal(size, scale=0.1))
         values = self.random.integers(-1000, 1000, size)
-        inputs = [self.constant(values, np.int32), self.constant(STEP * steps), self.constant(0 * values, np.int32)]
+        inputs = [
+            self.constant(values, np.int32),
+            self.constant(STEP * steps),
+            self.constant(0 * values, np.int32),
+        ]
         return self.node("DequantizeLinear", inputs, axis=0)
 
     def _ended(self, layer: Layer, made: str) -> str:
@@ -146,7 +150,10 @@ class _Writer:
 
     def _pads(self, layer: Layer, kernel: int, stride: int) -> list[int]:
         height, width, _ = self.sketch.shape_of(layer.inputs[0])
-        spans = [(layer.shape[0] - 1) * stride + kernel - height, (layer.shape[1] - 1) * stride + kernel - width]
+        spans = [
+            (layer.shape[0] - 1) * stride + kernel - height,
+            (layer.shape[1] - 1) * stride + kernel - width,
+        ]
         spans = [max(each, 0) for each in spans]
         # As PyTorch pads: as much before as after, but for what the last step does not reach.
         before = [min(kernel // 2, each) for each in spans]
@@ -194,7 +201,10 @@ class _Writer:
 
     def _layer_norm(self, layer: Layer, inputs: list[str]) -> str:
         size = layer.shape[-1]
-        numbers = [self.constant(1 + self.normal(size, scale=0.1)), self.constant(self.normal(size, scale=0.1))]
+        numbers = [
+            self.constant(1 + self.normal(size, scale=0.1)),
+            self.constant(self.normal(size, scale=0.1)),
+        ]
         return self.node("LayerNormalization", [inputs[0], *numbers], axis=-1)
 
     def _softmax(self, layer: Layer, inputs: list[str]) -> str:

@@ -134,7 +134,9 @@ class _Writer:
     def activated(self, name: str, value: int, shape: Sequence[int]) -> int:
         """An activation that no layer has as a part of its own."""
         if name == "silu":
-            return self.op("MUL", [value, self.activated("sigmoid", value, shape)], self.value("", shape), "MulOptions")
+            return self.op(
+                "MUL", [value, self.activated("sigmoid", value, shape)], self.value("", shape), "MulOptions"
+            )
         kinds = {"sigmoid": "LOGISTIC", "hardswish": "HARD_SWISH", "gelu": "GELU", "tanh": "TANH"}
         kind = kinds.get(name, name.upper())
         made = self.value(name, shape) if name != "tanh" else self.value("", shape, 1 / 128)
@@ -150,7 +152,13 @@ class _Writer:
     def _conv(self, layer: Layer, inputs: list[int]) -> int:
         kernel, stride, groups = (layer.settings[each] for each in ("kernel", "stride", "groups"))
         channels, size = self.sketch.shape_of(layer.inputs[0])[-1], layer.shape[-1]
-        steps = {"padding": 0, "strideH": stride, "strideW": stride, "dilationHFactor": 1, "dilationWFactor": 1}
+        steps = {
+            "padding": 0,
+            "strideH": stride,
+            "strideW": stride,
+            "dilationHFactor": 1,
+            "dilationWFactor": 1,
+        }
         length = channels // groups * kernel**2
         if groups == channels == size and groups > 1:
             weights = self.weights((1, kernel, kernel, size), length, size, 3)
@@ -247,7 +255,9 @@ class _Writer:
     def _resize(self, layer: Layer, inputs: list[int]) -> int:
         size = self.whole(*layer.shape[:2])
         made = self._alike(layer, inputs)
-        return self.op("RESIZE_BILINEAR", [inputs[0], size], made, "ResizeBilinearOptions", halfPixelCenters=True)
+        return self.op(
+            "RESIZE_BILINEAR", [inputs[0], size], made, "ResizeBilinearOptions", halfPixelCenters=True
+        )
 
     def _recurrent(self, layer: Layer, inputs: list[int]) -> int:
         """Four gates with weights for the input, for the state and a bias each; no peepholes, no projection."""
