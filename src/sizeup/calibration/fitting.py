@@ -87,7 +87,7 @@ def fitted(points: Sequence[Point], cache: float = 0.0) -> Fitted:
 def _form(points: Sequence[Point], cache: float) -> Form:
     """Probes tell classes apart, and how much short products lose; without them networks have to."""
     if any(each.is_probe for each in points):
-        return Form(by_class=True, saturating=True, power=2.0, cache=cache)
+        return Form(by_class=True, saturating=True, cache=cache)
     return Form()
 
 

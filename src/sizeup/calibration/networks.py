@@ -157,6 +157,7 @@ _REST: list[tuple[str, _Drawn, list[Shape], bool]] = [
     ("sums", _sums, _PICTURES, True),
     ("gates", _gates, [(14, 14, 240), (28, 28, 120)], True),
     ("scales", _scales, _PICTURES, False),
+    ("maxima", lambda draft: draft.pool(3, 2), [(28, 28, 64), (56, 56, 96)], True),
     ("pools", _pools, [(28, 28, 64), (112, 112, 64)], True),
     ("means", Draft.mean, [(7, 7, 1280), (28, 28, 240)], True),
     ("concats", _concats, [(14, 14, 96), (28, 28, 128)], True),
@@ -178,8 +179,6 @@ _CELLS = [("lstm", (20, 32), 32), ("lstm", (50, 64), 96), ("lstm", (60, 128), 19
 def _probes() -> Iterator[Sketch]:
     for precision in ("fp32", "int8"):
         for family, rows in _CONVOLUTIONS.items():
-            if family == "grouped" and precision == "int8":
-                continue
             for index, (shape, layers) in enumerate(rows):
                 draw = lambda draft, layers=layers: _conv(draft, *layers)  # noqa: E731
                 yield _sketch(f"{family} {index}", family, shape, precision, draw)

@@ -112,6 +112,8 @@ class _Executed:
         places = [each for each in (*op.inputs, *op.outputs) if each != ABSENT]
         if not places:
             return name
+        if name == "pool" and "max" in op.source.lower() and self._dtype(places[0]).bits < 16:
+            name = "max_pool"  # quantised, a maximum and a mean have little in common
         product = self.cost.macs[main] and len(op.inputs) > 1 and op.inputs[1] != ABSENT
         return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if product else None)
 

@@ -34,7 +34,8 @@ def has(layer: Layer, precision: str) -> bool:
     """Whether there is an operator for a layer: none for a GRU, and for some no quantised one."""
     if layer.kind == "recurrent":
         return bool(layer.settings["cell"] == "lstm" and precision == "fp32")
-    return precision == "fp32" or layer.kind not in ("layer_norm", "scale")
+    grouped = layer.kind == "conv" and 1 < layer.settings["groups"] < layer.shape[-1]
+    return precision == "fp32" or not (grouped or layer.kind in ("layer_norm", "scale"))
 
 
 class _Writer:
