@@ -19,6 +19,7 @@ FUSIONS = {
     "bias": "a matrix product and the addition of a constant after it",
     "add": "a convolution and the addition of another branch after it",
     "activation": "a convolution or matrix product and the activation after it",
+    "hardswish": "a convolution and the hard swish after it",
     "pad": "padding and the convolution after it",
     "pool": "a convolution and the pooling after it",
     "quantise": "a change of number type and the operator before it",
@@ -35,7 +36,7 @@ _PRODUCTS = ("conv", "conv_transpose", "matmul")
 _ACTIVATIONS = ("relu", "clamp", "relu6", "sigmoid", "tanh", "leaky_relu", "hardsigmoid")
 _CONVERSIONS = ("quantize", "dequantize", "cast")
 # What has quantised kernels, and is left in floats where its numbers are shared.
-_QUANTISED = ("conv", "conv_transpose", "add", "mul", "concat", "global_pool")
+_QUANTISED = ("conv", "conv_transpose", "add", "mul", "concat", "pool", "global_pool")
 _STATIC = ("shape_of",)  # known before the first run
 
 
@@ -107,8 +108,11 @@ class _Fusion:
         return known
 
     def _apart(self) -> Iterator[int]:
-        """Conversions around operators that compute in floats, because others read the same numbers."""
-        for op in self.graph.ops:
+        """Conversions of results, and around operators that compute in floats, because others read the same
+        numbers."""
+        for index, op in enumerate(self.graph.ops):
+            if op.kind == "dequantize" and op.outputs[0] in self.kept:
+                yield index
             before = [self.maker[i] for i in op.inputs if self._is_dequantised(i)]
             if op.kind not in _QUANTISED or not before:
                 continue
@@ -167,7 +171,7 @@ class _Fusion:
         if first.kind == "pad" and len(kernel.ops) == 1 and op.kind == "conv":
             return "pad"
         product = next((self.graph.ops[i] for i in kernel.ops if self.graph.ops[i].kind in _PRODUCTS), None)
-        if product is not None and "activation" not in kernel.joined:
+        if product is not None and not kernel.joined & {"activation", "hardswish"}:
             return self._after_product(kernel, product, op)
         if op.kind in _CONVERSIONS and "quantise" in self.fuses:
             return "quantise"
@@ -194,6 +198,8 @@ class _Fusion:
             return "quantise"
         if product.kind == "conv" and op.kind in ("pool", "global_pool"):
             return "pool"
+        if product.kind == "conv" and op.kind == "hardswish":
+            return "hardswish"
         return "activation" if op.kind in _ACTIVATIONS else ""
 
     def _patterns(self) -> Iterator[list[int]]:

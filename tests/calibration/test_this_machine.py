@@ -76,8 +76,8 @@ def mean_error(rows: list[Row], which: str) -> float:
 
 
 def show(runtime: str, rows: list[Row]) -> str:
-    lines = [f"{runtime}: {100 * mean_error(rows, 'least'):.1f} % off the least time on average,"
-             f" {100 * mean_error(rows, 'median'):.1f} % off the median"]  # fmt: skip
+    least, median = (100 * mean_error(rows, which) for which in ("least", "median"))
+    lines = [f"{runtime}: {least:.1f} % off the least time on average, {median:.1f} % off the median"]
     for row in rows:
         off = 100 * (row.estimated / row.least - 1)
         lines.append(f"  {row.name:28} {1e3 * row.least:9.3f} ms {1e3 * row.estimated:9.3f} ms {off:+6.1f} %")

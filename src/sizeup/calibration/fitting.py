@@ -9,7 +9,7 @@ import numpy as np
 
 from sizeup.calibration.points import Point
 from sizeup.errors import SizeupError
-from sizeup.latency import Band, Form, Rate, Rates, band, fit, seconds, stack, type_of, unseen_spread
+from sizeup.latency import Band, Form, Rate, Rates, band, fit, kernels, seconds, stack, type_of, unseen_spread
 from sizeup.latency.work import Floats, Work
 
 LEAST = 5
@@ -17,6 +17,7 @@ LEAST = 5
 ENOUGH = 20
 """From so many on an error bar deserves its name."""
 _MOST_FOLDS = 40
+_FEWEST_BODIES = 3
 _TYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int32", "int16", "int8", "int4")
 
 
@@ -70,7 +71,7 @@ def fitted(points: Sequence[Point], cache: float = 0.0) -> Fitted:
         rest = [i for i in range(len(points)) if i not in set(left_out)]
         rates = _fit(points, rest, work, times, form)
         estimated[left_out] = seconds(rates, work.of(left_out))
-    kept = np.flatnonzero(np.isfinite(estimated))
+    kept = np.flatnonzero(np.isfinite(estimated)).tolist()
     rates = _fit(points, list(range(len(points))), work, times, form)
     judged = tuple(Judged(points[i].name, float(times[i]), float(estimated[i])) for i in kept)
     spread = unseen_spread(rates, work) if rates.classes else 0.0
@@ -100,7 +101,30 @@ def _folds(families: Sequence[str]) -> list[set[str]]:
 
 def _fit(points: Sequence[Point], chosen: list[int], work: Work, times: Floats, form: Form) -> Rates:
     rates = fit(work.of(chosen), times[chosen], form)
-    return _without_run(rates) if all(points[i].is_part for i in chosen) else rates
+    if all(points[i].is_part for i in chosen):
+        return _without_run(rates)
+    bodies = [i for i in chosen if not points[i].is_probe]
+    return _in_context(rates, work.of(bodies), times[bodies]) if len(bodies) < len(chosen) else rates
+
+
+def _in_context(rates: Rates, work: Work, times: Floats) -> Rates:
+    """Rates as fast as whole networks are, one factor a number type.
+
+    Probes are at their best: their few layers stay in the cache, and nothing changes the order of numbers
+    between them.
+    """
+    taken = kernels(rates, work).seconds
+    ratio, classes = times / seconds(rates, work), dict(rates.classes)
+    for kind in {type_of(name) for name in work.names}:
+        is_kind = np.array([type_of(name) == kind for name in work.names])[work.kind]
+        mostly = work.totals(taken * is_kind) > 0.5 * work.totals(taken)
+        if mostly.sum() < _FEWEST_BODIES:
+            continue
+        factor = float(np.median(ratio[mostly]))
+        for name, rate in rates.classes.items():
+            if type_of(name) == kind:
+                classes[name] = Rate(rate.mac * factor, rate.byte * factor, rate.launch * factor)
+    return replace(rates, classes=classes)
 
 
 def _without_run(rates: Rates) -> Rates:

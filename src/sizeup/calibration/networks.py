@@ -6,7 +6,7 @@ are, and judge: each is estimated by a fit that has not seen its family.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from sizeup.formats.sketch import Draft, Shape, Sketch
@@ -14,6 +14,7 @@ from sizeup.formats.sketch import Draft, Shape, Sketch
 BODIES = ("plain", "residual", "bottleneck", "inverted", "excited", "fire", "dense", "encoder", "recurrent")
 """Families of bodies; every other family is one of probes."""
 
+_REPEATS = 3
 _Drawn = Callable[[Draft], object]
 
 
@@ -28,10 +29,15 @@ def _sketch(name: str, family: str, shape: Shape, precision: str, draw: _Drawn) 
     return draft.done()
 
 
-def _conv(draft: Draft, *layers: tuple[int, ...]) -> None:
-    """Convolutions as (channels, kernel, stride, groups), each with ReLU."""
-    for size, kernel, stride, groups in layers:
-        draft.conv(size, kernel, stride, groups or draft.shape()[-1])
+def _conv(draft: Draft, layers: Sequence[tuple[int, ...]]) -> None:
+    """Convolutions as (channels, kernel, stride, groups), each with ReLU; again and again while shapes allow
+    it, because a layer alone finds all that it needs in the cache."""
+    start = draft.shape()
+    for _ in range(_REPEATS):
+        for size, kernel, stride, groups in layers:
+            draft.conv(size, kernel, stride, groups or draft.shape()[-1])
+        if draft.shape() != start:
+            break
 
 
 # What is convolved, at which sizes: the input, then layers as (channels, kernel, stride, groups); 0 groups
@@ -51,8 +57,8 @@ _CONVOLUTIONS: dict[str, list[tuple[Shape, list[_Layer]]]] = {
         ((56, 56, 64), [(128, 3, 2, 1)]),
         ((28, 28, 48), [(64, 3, 1, 1), (96, 5, 1, 1)]),
         ((14, 14, 256), [(256, 3, 1, 1)]),
-        ((7, 7, 256), [(256, 3, 1, 1), (256, 3, 1, 1)]),
-        ((4, 4, 384), [(384, 3, 1, 1), (384, 3, 1, 1)]),
+        ((7, 7, 256), [(256, 3, 1, 1)]),
+        ((4, 4, 320), [(320, 3, 1, 1)]),
     ],
     "1x1": [
         ((8, 8, 32), [(64, 1, 1, 1), (32, 1, 1, 1)]),
@@ -100,6 +106,15 @@ _LINEAR: list[tuple[Shape, tuple[int, ...]]] = [
 _PRODUCTS = [(32, 64, 2), (64, 128, 4), (128, 256, 4), (197, 192, 3)]
 
 
+def _linear(draft: Draft, sizes: Sequence[int]) -> None:
+    for size in sizes:
+        draft.linear(size)
+
+
+def _cell(draft: Draft, cell: str, size: int) -> None:
+    draft.recurrent(cell, size)
+
+
 def _products(draft: Draft, heads: int, is_scaled: bool) -> None:
     """The two products of attention, and the softmax between them, without projections."""
     steps, size = draft.shape()
@@ -113,17 +128,25 @@ def _products(draft: Draft, heads: int, is_scaled: bool) -> None:
 
 
 def _twice(draft: Draft, name: str) -> None:
+    """An activation of its own, not one of the convolution or the linear layer before it."""
     draft.act(name)
     draft.act(name)
 
 
 def _sums(draft: Draft) -> None:
-    draft.add(draft.add(0, 0, "relu"), 0)
+    start = _begun(draft)
+    draft.add(draft.add(draft.conv(draft.shape()[-1], 1), start, "relu"), start)
+
+
+def _begun(draft: Draft) -> int:
+    """Runtimes keep numbers in an order of their own from the first convolution on."""
+    return draft.conv(draft.shape()[-1], 1)
 
 
 def _gates(draft: Draft) -> None:
     """A picture times one number a channel, twice."""
-    draft.mul(0, draft.conv(draft.shape()[-1], 1, act="sigmoid", x=draft.mean(0)))
+    start = _begun(draft)
+    draft.mul(start, draft.conv(draft.shape()[-1], 1, act="sigmoid", x=draft.mean(start)))
     draft.mul(draft.last, draft.last - 1)
 
 
@@ -134,8 +157,8 @@ def _scales(draft: Draft) -> None:
 
 
 def _concats(draft: Draft) -> None:
-    size = draft.shape()[-1]
-    draft.concat(draft.part(0, size // 2), 0)
+    size, start = draft.shape()[-1], _begun(draft)
+    draft.concat(draft.part(0, size // 2), start)
     draft.concat(draft.part(size // 4, size), draft.last)
 
 
@@ -146,7 +169,18 @@ def _turns(draft: Draft) -> None:
     draft.transpose((1, 0))
 
 
+def _maxima(draft: Draft) -> None:
+    _begun(draft)
+    draft.pool(3, 2)
+
+
+def _means(draft: Draft) -> None:
+    _begun(draft)
+    draft.mean()
+
+
 def _pools(draft: Draft) -> None:
+    _begun(draft)
     draft.pool(3, 2)
     draft.pool(2, 2, "mean")
 
@@ -157,9 +191,9 @@ _REST: list[tuple[str, _Drawn, list[Shape], bool]] = [
     ("sums", _sums, _PICTURES, True),
     ("gates", _gates, [(14, 14, 240), (28, 28, 120)], True),
     ("scales", _scales, _PICTURES, False),
-    ("maxima", lambda draft: draft.pool(3, 2), [(28, 28, 64), (56, 56, 96)], True),
+    ("maxima", _maxima, [(28, 28, 64), (56, 56, 96)], True),
     ("pools", _pools, [(28, 28, 64), (112, 112, 64)], True),
-    ("means", Draft.mean, [(7, 7, 1280), (28, 28, 240)], True),
+    ("means", _means, [(7, 7, 320), (28, 28, 240)], True),
     ("concats", _concats, [(14, 14, 96), (28, 28, 128)], True),
     ("turns", _turns, [(64, 128), (197, 192)], True),
     ("resizes", lambda draft: draft.resize(2), [(14, 14, 64), (32, 32, 32)], True),
@@ -180,11 +214,9 @@ def _probes() -> Iterator[Sketch]:
     for precision in ("fp32", "int8"):
         for family, rows in _CONVOLUTIONS.items():
             for index, (shape, layers) in enumerate(rows):
-                draw = lambda draft, layers=layers: _conv(draft, *layers)  # noqa: E731
-                yield _sketch(f"{family} {index}", family, shape, precision, draw)
+                yield _sketch(f"{family} {index}", family, shape, precision, partial(_conv, layers=layers))
         for index, (shape, sizes) in enumerate(_LINEAR):
-            draw = lambda draft, sizes=sizes: [draft.linear(size) for size in sizes]  # noqa: E731
-            yield _sketch(f"linear {index}", "linear", shape, precision, draw)
+            yield _sketch(f"linear {index}", "linear", shape, precision, partial(_linear, sizes=sizes))
         for index, (steps, size, heads) in enumerate(_PRODUCTS):
             draw = partial(_products, heads=heads, is_scaled=precision == "fp32")
             yield _sketch(f"products {index}", "products", (steps, size), precision, draw)
@@ -192,8 +224,7 @@ def _probes() -> Iterator[Sketch]:
             for index, shape in enumerate(shapes if is_quantised or precision == "fp32" else ()):
                 yield _sketch(f"{family} {index}", family, shape, precision, drawn)
     for index, (cell, shape, size) in enumerate(_CELLS):
-        draw = lambda draft, cell=cell, size=size: draft.recurrent(cell, size)  # noqa: E731
-        yield _sketch(f"{cell} {index}", cell, shape, "fp32", draw)
+        yield _sketch(f"{cell} {index}", cell, shape, "fp32", partial(_cell, cell=cell, size=size))
 
 
 def _ended(draft: Draft, size: int) -> None:
@@ -316,17 +347,22 @@ _FAMILIES: list[tuple[str, bool, list[tuple[Shape, _Drawn]]]] = [
     ("plain", True, [((32, 32, 3), partial(_plain, width=16, depth=2)),
                      ((96, 96, 3), partial(_plain, width=32, depth=3))]),
     ("residual", True, [((64, 64, 3), partial(_residual, width=16, depth=3)),
-                        ((160, 160, 3), partial(_residual, width=32, depth=4))]),
-    ("bottleneck", True, [((128, 128, 3), partial(_bottleneck, width=32, depth=3))]),
+                        ((160, 160, 3), partial(_residual, width=32, depth=4)),
+                        ((224, 224, 3), partial(_residual, width=32, depth=4))]),
+    ("bottleneck", True, [((128, 128, 3), partial(_bottleneck, width=32, depth=3)),
+                          ((224, 224, 3), partial(_bottleneck, width=48, depth=3))]),
     ("inverted", True, [((64, 64, 3), partial(_inverted, width=8, depth=4)),
-                        ((160, 160, 3), partial(_inverted, width=16, depth=5))]),
+                        ((160, 160, 3), partial(_inverted, width=16, depth=5)),
+                        ((224, 224, 3), partial(_inverted, width=24, depth=5))]),
     ("excited", False, [((96, 96, 3), partial(_inverted, width=16, depth=4, act="silu", kernel=5)),
                         ((160, 160, 3), partial(_inverted, width=16, depth=5, act="hardswish"))]),
     ("fire", True, [((64, 64, 3), partial(_fire, width=16, depth=2)),
-                    ((160, 160, 3), partial(_fire, width=32, depth=3))]),
+                    ((160, 160, 3), partial(_fire, width=32, depth=3)),
+                    ((224, 224, 3), partial(_fire, width=48, depth=4))]),
     ("dense", False, [((96, 96, 3), partial(_dense, width=24, depth=3))]),
     ("encoder", False, [((32, 64), partial(_encoder, size=64, depth=2, heads=2)),
-                        ((112, 112, 3), partial(_encoder, size=160, depth=3, heads=4))]),
+                        ((112, 112, 3), partial(_encoder, size=160, depth=3, heads=4)),
+                        ((224, 224, 3), partial(_encoder, size=128, depth=6, heads=2))]),
     ("recurrent", False, [((40, 32), partial(_recurrent, cell="lstm", size=64)),
                           ((30, 80), partial(_recurrent, cell="gru", size=96))]),
 ]  # fmt: skip

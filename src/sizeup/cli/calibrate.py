@@ -48,7 +48,7 @@ def calibrate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
-    """Fit a target to times: of small networks that are run here, or of a table or a profile from elsewhere."""
+    """Fit a target to times: of small networks run here, or of a table or a profile from elsewhere."""
     import json as text
 
     from sizeup import api

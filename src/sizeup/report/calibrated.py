@@ -38,11 +38,8 @@ def _lines(found: Calibrated) -> Iterator[tuple[str, str]]:
     types = ", ".join(fit.precisions)
     yield "measured", f"{fit.measurements:,} networks or kernels at {types}"
     low, high = 100 * (math.exp(band.low) - 1), 100 * (math.exp(band.high) - 1)
-    yield (
-        "error",
-        f"{100 * fit.error:.1f} % off on average with its {fit.held_out} left out;"
-        f" nine of ten took {low:+.0f} to {high:+.0f} %",
-    )
+    reach = f"nine of ten took {low:+.0f} to {high:+.0f} %"
+    yield "error", f"{100 * fit.error:.1f} % off on average with its {fit.held_out} left out; {reach}"
     if len(fit.judged) < ENOUGH:
         yield "few", f"{len(fit.judged)} networks judge it; {ENOUGH} or more make the range trustworthy"
     if found.failures:

@@ -43,7 +43,7 @@ def read_profile(path: Path) -> Profile:
         raise SizeupError(f"{path}: not a profile that sizeup reads: {error}") from error
     if found is None or not found.kernels:
         raise SizeupError(
-            f"{path}: no times of kernels in it; give ONNX Runtime's JSON profile, the output of benchmark_model"
+            f"{path}: no times of kernels in it; give ONNX Runtime's profile, what benchmark_model prints"
             " with --enable_op_profiling=true, or a trace or table of torch.profiler"
         )
     if any(not 0 <= each.seconds < 1e6 for each in found.kernels):

@@ -1,4 +1,4 @@
-"""A sketch as an ONNX model, as exporters write them: quantised ones with a pair of Q and DQ at every value."""
+"""A sketch as an ONNX model, as exporters write them: where quantised, with Q and DQ at every value."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class _Writer:
         inputs = [self.constant(self.random.integers(-50, 50, size), np.int8)]
         return self.node("DequantizeLinear", [*inputs, self.constant(STEP), self.constant(0, np.int8)])
 
-    def _matmul(self, layer: Layer, inputs: list[str]) -> str:
+    def _matmul(self, _layer: Layer, inputs: list[str]) -> str:
         return self.node("MatMul", inputs)
 
     def _act(self, layer: Layer, inputs: list[str]) -> str:
@@ -191,7 +191,7 @@ class _Writer:
     def _times(self, layer: Layer, inputs: list[str]) -> str:
         return self.node("Mul", [inputs[0], self.constant(layer.settings["factor"])])
 
-    def _mul(self, layer: Layer, inputs: list[str]) -> str:
+    def _mul(self, _layer: Layer, inputs: list[str]) -> str:
         return self.node("Mul", inputs)
 
     def _scale(self, layer: Layer, inputs: list[str]) -> str:
@@ -207,7 +207,7 @@ class _Writer:
         ]
         return self.node("LayerNormalization", [inputs[0], *numbers], axis=-1)
 
-    def _softmax(self, layer: Layer, inputs: list[str]) -> str:
+    def _softmax(self, _layer: Layer, inputs: list[str]) -> str:
         return self.node("Softmax", inputs, axis=-1)
 
     def _pool(self, layer: Layer, inputs: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""A sketch as a .tflite file, as the converter writes them: activations and biases are parts of their layer."""
+"""A sketch as a .tflite file, as converters write them: activations and biases are parts of layers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _UNIT = (1 / 256, -128)  # of what lies between 0 and 1
 _FUSED = {"relu": 1, "relu6": 3}
 # The versions that take int8; a file of floats is of the first.
 _VERSIONS = {
-    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "ADD": 2, "MUL": 2, "SUB": 2, "BATCH_MATMUL": 2,
-    "SOFTMAX": 2, "LOGISTIC": 2, "TANH": 2, "AVERAGE_POOL_2D": 2, "MAX_POOL_2D": 2, "MEAN": 2,
-    "CONCATENATION": 2, "SLICE": 2, "TRANSPOSE": 2, "RESIZE_BILINEAR": 2, "RELU": 2, "RELU6": 2,
+    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "ADD": 2, "MUL": 2, "SUB": 2,
+    "BATCH_MATMUL": 2, "SOFTMAX": 2, "LOGISTIC": 2, "TANH": 2, "AVERAGE_POOL_2D": 2, "MAX_POOL_2D": 2,
+    "MEAN": 2, "CONCATENATION": 2, "SLICE": 2, "TRANSPOSE": 2, "RELU": 2, "RELU6": 2,
 }  # fmt: skip
 _ALWAYS = {"RESIZE_BILINEAR": 3, "GELU": 1}
 
@@ -261,7 +261,7 @@ class _Writer:
         )
 
     def _recurrent(self, layer: Layer, inputs: list[int]) -> int:
-        """Four gates with weights for the input, for the state and a bias each; no peepholes, no projection."""
+        """Four gates with weights for the input, for the state and a bias each."""
         length, size = self.sketch.shape_of(layer.inputs[0])[-1], layer.shape[-1]
         scale = size**-0.5
         given = [self.floats(size, length, scale=scale) for _ in range(4)]

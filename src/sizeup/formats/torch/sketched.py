@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from sizeup.formats.sketch import Layer, Sketch
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "relu6": functional.relu6,
     "sigmoid": torch.sigmoid,
@@ -49,8 +51,8 @@ class Sketched(nn.Module):
         values = [x]
         for index, layer in enumerate(self.sketch.layers):
             inputs = [values[each] for each in layer.inputs]
-            part = self.parts[str(index)] if str(index) in self.parts else None
-            made = _plain(layer, inputs) if part is None else _called(part, inputs[0])
+            name = str(index)
+            made = _called(self.parts[name], inputs[0]) if name in self.parts else _plain(layer, inputs)
             act = layer.settings.get("act")
             values.append(_ACTIVATIONS[act](made) if act else made)
         return values[-1]
@@ -77,19 +79,22 @@ def _part(sketch: Sketch, layer: Layer) -> nn.Module | None:
 
 def _called(part: nn.Module, value: Tensor) -> Tensor:
     made = part(value)
-    return made[0] if isinstance(made, tuple) else made
+    first: Tensor = made[0] if isinstance(made, tuple) else made
+    return first
 
 
 def _plain(layer: Layer, inputs: list[Tensor]) -> Tensor:
     """A layer without weights."""
     x, *more = inputs
     kind, settings, axis = layer.kind, layer.settings, 1 if layer.is_picture else -1
-    if kind in ("add", "mul", "matmul"):
-        return {"add": torch.add, "mul": torch.mul, "matmul": torch.matmul}[kind](x, more[0])
+    if kind == "matmul":
+        return torch.matmul(x, more[0])
+    if kind in ("add", "mul"):
+        return x + more[0] if kind == "add" else x * more[0]
     if kind == "act":
         return _ACTIVATIONS[settings["name"]](x)
     if kind == "times":
-        return x * settings["factor"]
+        return x * float(settings["factor"])
     if kind == "concat":
         return torch.cat([x, more[0]], dim=axis)
     if kind == "part":
