@@ -47,7 +47,8 @@ class Bert(nn.Module):
         super().__init__()
         sizes: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 2}
         config = BertConfig(**sizes, intermediate_size=512, vocab_size=2000)
-        self.inner = BertModel(config, add_pooling_layer=False)
+        make: Any = BertModel
+        self.inner = make(config, add_pooling_layer=False)
 
     def forward(self, ids: Tensor) -> Tensor:
         made: Tensor = self.inner(input_ids=ids, attention_mask=torch.ones(1, 1, 64, 64)).last_hidden_state
