@@ -12,6 +12,7 @@ import sizeup
 from sizeup.dtypes import dtype
 from sizeup.fuse import FUSIONS, kernels
 from sizeup.graph import Constant, Graph, GraphBuilder
+from sizeup.latency import executed
 
 FLOAT = dtype("float32")
 
@@ -180,6 +181,45 @@ def test_what_is_known_before_the_run_is_no_kernel_where_constants_are_folded() 
     assert kernels(graph) == [(0,), (1,), (2,), (3,)]
 
 
+def quantised_branch(is_shared: bool) -> Graph:
+    """x as int8 into a convolution, whose result goes through int8 into one more, or into two."""
+    made = Network()
+    made.op("quantize", "x", "xq")
+    made.op("dequantize", "xq", "xd")
+    made.conv("xd", "a")
+    made.op("quantize", "a", "aq")
+    made.op("dequantize", "aq", "ad")
+    made.conv("ad", "b")
+    made.conv("ad" if is_shared else "b", "c")
+    return made.graph("b", "c")
+
+
+def test_numbers_that_two_read_are_computed_in_floats_where_a_runtime_says_so() -> None:
+    words = ["quantise", "unshared", "activation", "constant"]
+    # A pair of conversions is one kernel, and what quantises a result is part of what made it.
+    assert kernels(quantised_branch(False), words) == [(0, 1), (2, 3, 4), (5,), (6,)]
+    assert kernels(quantised_branch(True), ["quantise"]) == [(0, 1), (2, 3, 4), (5,), (6,)]
+    assert kernels(quantised_branch(True), words) == [(0,), (1,), (2,), (3,), (4,), (5,), (6,)]
+
+
+def test_a_result_is_dequantised_by_a_kernel_of_its_own() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("quantize", "a", "q")
+    made.op("dequantize", "q", "d")
+    assert kernels(made.graph("d"), ["quantise", "unshared"]) == [(0, 1), (2,)]
+    assert kernels(made.graph("d"), ["quantise"]) == [(0, 1, 2)]
+
+
+def test_hard_swish_joins_a_convolution_alone_where_it_may() -> None:
+    made = Network()
+    made.conv("x", "a")
+    made.op("hardswish", "a", "b")
+    made.op("hardswish", "b", "c")
+    assert kernels(made.graph("c"), ["activation"]) == [(0,), (1,), (2,)]
+    assert kernels(made.graph("c"), ["activation", "hardswish"]) == [(0, 1), (2,)]
+
+
 def test_every_word_is_explained() -> None:
     assert all(text.strip() for text in FUSIONS.values())
 
@@ -209,6 +249,25 @@ _CALLED = {
     "MaxPool": "pool", "GlobalAveragePool": "global_pool", "QuickGelu": "sigmoid+mul", "Mul": "mul",
     "Concat": "concat", "Relu": "relu", "Add": "add",
 }  # fmt: skip
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("family", ["plain", "residual", "inverted", "fire"])
+def test_quantised_kernels_are_those_of_onnx_runtimes_own_profile(family: str) -> None:
+    from sizeup.calibration import networks
+    from sizeup.formats.onnx.sketched import model_of
+
+    sketch = next(each for each in networks() if (each.family, each.precision) == (family, "int8"))
+    content = model_of(sketch).SerializeToString()
+    ran = Counter(each.kind for each in sizeup.measure(content, seconds=0).timing.kernels)
+    cost = sizeup.count(content)
+    work = executed(cost, None, sizeup.target("i7-12700h/ort").runtime.fuses or ()).work
+    ours: Counter[str] = Counter()
+    for kind, times in zip(work.kind.tolist(), work.count.tolist(), strict=True):
+        name, _, number_type = work.names[kind].partition(".")
+        if name.startswith(("conv", "depthwise")):
+            ours["QLinearConv" if number_type else "Conv"] += int(times)
+    assert ours == Counter({kind: ran[kind] for kind in ("Conv", "QLinearConv") if ran[kind]})
 
 
 @pytest.mark.extras

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sizeup.api import (
         analyze,
+        calibrate,
         choose,
         count,
         estimate,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         sensitivity,
         tradeoff,
     )
+    from sizeup.calibration import Calibrated
     from sizeup.cost import Cost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, Graph, GraphBuilder
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 # Where each public name lives. They are fetched on first use: the command line answers --help and
 # completes words without importing numpy.
 _HOMES = {
+    "Calibrated": "calibration",
     "Call": "ops",
     "Chosen": "report.chosen",
     "Cost": "cost",
@@ -69,6 +72,7 @@ _HOMES = {
     "Target": "targets",
     "Tradeoff": "report.tradeoff",
     "analyze": "api",
+    "calibrate": "api",
     "choose": "api",
     "count": "api",
     "devices": "targets",
@@ -87,6 +91,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Calibrated",
     "Call",
     "Chosen",
     "Cost",
@@ -110,6 +115,7 @@ __all__ = [
     "Tradeoff",
     "__version__",
     "analyze",
+    "calibrate",
     "choose",
     "count",
     "devices",

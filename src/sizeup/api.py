@@ -22,6 +22,7 @@ from sizeup.report.explain import explain as _explain
 from sizeup.report.plan import Plan
 
 if TYPE_CHECKING:
+    from sizeup.calibration import Calibrated
     from sizeup.latency import Basis, Estimate
     from sizeup.memory import Progress
     from sizeup.precision import SensitivityTable
@@ -445,6 +446,32 @@ def measure(
     timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
     target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
     return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target)
+
+
+def calibrate(
+    runtime: str = "ort",
+    *,
+    device: str | None = None,
+    csv: str | os.PathLike[str] | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    model: Source = None,
+    bind: Mapping[str, int] | None = None,
+    threads: int = 1,
+    seconds: float = 0.4,
+    out: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Calibrated:
+    """Fit a target to times and keep it in a file, so that estimates for `device/runtime` rest on them.
+
+    Small networks are run here, each for so many `seconds`; or `csv` names a table of models and latencies,
+    or `profile` a profile of `model`. Without `device` it is `this-machine`, without `out` the file is in the
+    user's folder of targets. Raises SizeupError where there are too few times to learn from.
+    """
+    from sizeup import calibration
+
+    paths = [None if each is None else Path(each) for each in (csv, profile, out)]
+    order = calibration.Order(runtime, device, paths[0], paths[1], model, bind, threads, seconds, paths[2])
+    return calibration.calibrate(order, progress)
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:

@@ -20,9 +20,11 @@ FUSIONS = {
     "bias": "a matrix product and the addition of a constant after it",
     "add": "a convolution and the addition of another branch after it",
     "activation": "a convolution or matrix product and the activation after it",
+    "hardswish": "a convolution and the hard swish after it",
     "pad": "padding and the convolution after it",
     "pool": "a convolution and the pooling after it",
     "quantise": "a change of number type and the operator before it",
+    "unshared": "quantised operators alone whose numbers have one reader; the others compute in floats",
     "scale": "a matrix product and the multiplication by a number next to it",
     "gelu": "the primitive operators of a GELU or SiLU",
     "layer_norm": "the primitive operators of a layer norm",
@@ -36,6 +38,8 @@ FUSIONS = {
 _PRODUCTS = ("conv", "conv_transpose", "matmul")
 _ACTIVATIONS = ("relu", "clamp", "relu6", "sigmoid", "tanh", "leaky_relu", "hardsigmoid")
 _CONVERSIONS = ("quantize", "dequantize", "cast")
+# What has quantised kernels, and is left in floats where its numbers are shared.
+_QUANTISED = ("conv", "conv_transpose", "add", "mul", "concat", "pool", "global_pool")
 _STATIC = ("shape_of",)  # known before the first run
 # In a nest of loops: what each number is computed from few others for, what sums up, and what reads windows
 # of what lies in memory, so that it opens a nest.
@@ -66,6 +70,11 @@ def kernels(graph: Graph, fuses: Collection[str] = ()) -> list[tuple[int, ...]]:
     return _Fusion(graph, frozenset(fuses)).run()
 
 
+def lone_conversions(graph: Graph, fuses: Collection[str] = ()) -> frozenset[int]:
+    """Changes of number type that a runtime with merged ones still runs as kernels of their own."""
+    return _Fusion(graph, frozenset(fuses)).apart
+
+
 class _Fusion:
     def __init__(self, graph: Graph, fuses: frozenset[str]) -> None:
         self.graph = graph
@@ -76,6 +85,7 @@ class _Fusion:
             for identity in dict.fromkeys(op.inputs):
                 self.readers.setdefault(identity, []).append(index)
         self.kept = set(graph.outputs)
+        self.apart = frozenset(self._apart()) if {"quantise", "unshared"} <= fuses else frozenset()
         self.static = self._static()
         self.kernel_of: dict[int, _Kernel] = {}
         self.loops = _Loops(self) if "loop" in fuses else None
@@ -93,7 +103,7 @@ class _Fusion:
             if self.loops is not None and self.loops.takes(op):
                 self.loops.put(index, op)
                 continue
-            joined = next(self._joinable(op), None)
+            joined = None if index in self.apart else next(self._joinable(op), None)
             self._put(index, *(joined or (None, "")))
         found: dict[int, _Kernel] = {id(kernel): kernel for kernel in self.kernel_of.values()}
         return sorted((tuple(sorted(kernel.ops)) for kernel in found.values()), key=lambda ops: ops[-1])
@@ -110,10 +120,43 @@ class _Fusion:
         computed from both alone."""
         tensors = self.graph.tensors
         known = {identity for identity, tensor in enumerate(tensors) if tensor.data is not None}
-        for op in self.graph.ops if "constant" in self.fuses else ():
+        for index, op in enumerate(self.graph.ops) if "constant" in self.fuses else ():
+            if index in self.apart:
+                continue
             if op.kind in _STATIC or (op.inputs and all(i == ABSENT or i in known for i in op.inputs)):
                 known.update(op.outputs)
         return known
+
+    def _apart(self) -> Iterator[int]:
+        """Conversions of results, and around operators that compute in floats, because others read the same
+        numbers."""
+        for index, op in enumerate(self.graph.ops):
+            if op.kind == "dequantize" and op.outputs[0] in self.kept:
+                yield index
+            before = [self.maker[i] for i in op.inputs if self._is_dequantised(i)]
+            if op.kind not in _QUANTISED or not before:
+                continue
+            after, is_shared = self._conversions_after(op)
+            if is_shared or any(self._is_dequantised(i) and len(self.readers[i]) > 1 for i in op.inputs):
+                yield from before
+                yield from after
+
+    def _is_dequantised(self, identity: int) -> bool:
+        return identity in self.maker and self.graph.ops[self.maker[identity]].kind == "dequantize"
+
+    def _conversions_after(self, op: Op) -> tuple[list[int], bool]:
+        """The one that quantises a result, by way of an activation or not; whether several read it then."""
+        found: list[int] = []
+        made = op.outputs[0]
+        while len(self.readers.get(made, ())) == 1:
+            place = self.readers[made][0]
+            reader = self.graph.ops[place]
+            if reader.kind not in (*_ACTIVATIONS, "quantize", "dequantize"):
+                return found, False
+            if reader.kind == "quantize":
+                found.append(place)
+            made = reader.outputs[0]
+        return found, len(self.readers.get(made, ())) > 1
 
     def is_silent(self, op: Op) -> bool:
         """Whether no kernel runs for it: it renames bytes, or its result is known before the run."""
@@ -143,10 +186,12 @@ class _Fusion:
     def _word(self, kernel: _Kernel, op: Op) -> str:
         """What it would be called if an operator joined a kernel that makes one of its inputs."""
         first, last = self.graph.ops[kernel.ops[0]], self.graph.ops[kernel.ops[-1]]
+        if "unshared" in self.fuses and last.kind in _CONVERSIONS and op.kind not in _CONVERSIONS:
+            return ""
         if first.kind == "pad" and len(kernel.ops) == 1 and op.kind == "conv":
             return "pad"
         product = next((self.graph.ops[i] for i in kernel.ops if self.graph.ops[i].kind in _PRODUCTS), None)
-        if product is not None and "activation" not in kernel.joined:
+        if product is not None and not kernel.joined & {"activation", "hardswish"}:
             return self._after_product(kernel, product, op)
         if op.kind in _CONVERSIONS and "quantise" in self.fuses:
             return "quantise"
@@ -173,6 +218,8 @@ class _Fusion:
             return "quantise"
         if product.kind == "conv" and op.kind in ("pool", "global_pool"):
             return "pool"
+        if product.kind == "conv" and op.kind == "hardswish":
+            return "hardswish"
         return "activation" if op.kind in _ACTIVATIONS else ""
 
     def _patterns(self) -> Iterator[list[int]]:

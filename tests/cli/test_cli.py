@@ -17,7 +17,7 @@ from blessed import assert_golden
 from sizeup.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
-VERBS = ("analyze", "devices", "explain", "measure", "ops", "optimize", "plan")
+VERBS = ("analyze", "calibrate", "devices", "explain", "measure", "ops", "optimize", "plan")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def opaque(shared: Path) -> Path:
 def test_alone_it_says_what_to_type(run: Run) -> None:
     ended = run()
     assert ended.code == 0
-    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 6
+    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 7
     assert max(map(len, ended.out.splitlines())) <= 80
 
 

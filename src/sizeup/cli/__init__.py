@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli import analyze, devices, explain, measure, ops, optimize, plan, precision, tradeoff
+from sizeup.cli import analyze, calibrate, devices, explain, measure, ops, optimize, plan, precision, tradeoff
 
 __all__ = ["app", "main"]
 
@@ -23,6 +23,7 @@ sizeup tells what a neural network costs before you deploy it. Try
   sizeup explain model.onnx 12         where the numbers of operator 12 are from
   sizeup plan model.tflite             the memory it needs, and a plan for it
   sizeup measure model.onnx            how long it takes here, in its runtime
+  sizeup calibrate --runtime ort       make this machine a target, in two minutes
   sizeup precision model.tflite --flash 256KiB   which layers at which width
   sizeup optimize model.tflite -o less.tflite    the same model in less memory
 
@@ -39,6 +40,7 @@ app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
+app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
 app.command("precision", epilog=precision.EXAMPLE)(precision.precision)
 app.command("tradeoff", epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)

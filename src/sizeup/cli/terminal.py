@@ -79,30 +79,25 @@ def timing(text: str) -> Iterator[Callable[[int, float], None] | None]:
 
 
 @contextlib.contextmanager
-def steps(text: str) -> Iterator[Callable[[int, int, str], None] | None]:
-    """As `busy`, with a bar of how many steps are done, and which is next."""
+def steps(text: str) -> Iterator[Callable[..., None] | None]:
+    """As `busy`, with a bar: told how many steps are done, of how many, and which is next."""
     with contextlib.redirect_stdout(sys.stderr):
         if not sys.stderr.isatty():
             yield None
             return
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress
 
         columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(20),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(20),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(plain(text), total=None)
-            yield lambda done, total, what: bar.update(
-                task, completed=done, total=total, description=plain(what)
-            )
+
+            def show(done: int, total: int, what: str = text) -> None:
+                bar.update(task, completed=done, total=total, description=plain(what))
+
+            yield show

@@ -62,9 +62,9 @@ class _Executed:
         # Where conversions are merged, kernels pass quantised numbers on, not what they stand for.
         self.origin = np.arange(len(self.graph.tensors))
         if "quantise" in fuses:
-            wanted = set(self.graph.outputs)
-            for op in self.graph.ops:
-                if op.kind == "dequantize" and op.outputs[0] not in wanted:
+            wanted, alone = set(self.graph.outputs), fuse.lone_conversions(self.graph, fuses)
+            for index, op in enumerate(self.graph.ops):
+                if op.kind == "dequantize" and op.outputs[0] not in wanted and index not in alone:
                     self.origin[op.outputs[0]] = op.inputs[0]
         self.maker = np.full(len(self.graph.tensors), -1, np.int64)  # the kernel that makes a tensor
         self.root = self.origin.copy()  # the tensor whose bytes a view shows
@@ -148,6 +148,8 @@ class _Executed:
         places = [each for each in (*op.inputs, *op.outputs) if each != ABSENT]
         if not places:
             return name
+        if name == "pool" and "max" in op.source.lower() and self._dtype(places[0]).bits < 16:
+            name = "max_pool"  # quantised, a maximum and a mean have little in common
         product = self.cost.macs[main] and len(op.inputs) > 1 and op.inputs[1] != ABSENT
         return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if product else None)
 

@@ -1,23 +1,31 @@
 """Real runtimes, each in a process of its own: what they compute, the memory they say they took, the time."""
 
 from sizeup.runtimes.process import RUNTIMES, Arena, Run, run
+from sizeup.runtimes.profiles import Profile, read_profile
 from sizeup.runtimes.samples import check_room, random_samples
+from sizeup.runtimes.series import ROUNDS, TURN, Turns, time_series
 from sizeup.runtimes.source import Given, time_source
 from sizeup.runtimes.stopwatch import Kernel
 from sizeup.runtimes.timing import TIMED, Effort, Timing, time_model
 
 __all__ = [
+    "ROUNDS",
     "RUNTIMES",
     "TIMED",
+    "TURN",
     "Arena",
     "Effort",
     "Given",
     "Kernel",
+    "Profile",
     "Run",
     "Timing",
+    "Turns",
     "check_room",
     "random_samples",
+    "read_profile",
     "run",
     "time_model",
+    "time_series",
     "time_source",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import onnxruntime
 
 from sizeup.runtimes.process import Array, Sample, load_samples
+from sizeup.runtimes.profiles import kernels_of
 from sizeup.runtimes.stopwatch import Kernel
 
 _LEVELS = onnxruntime.GraphOptimizationLevel
@@ -55,7 +55,8 @@ class _Timer:
         )
         for _ in range(runs + 1):
             session.run(None, self._feed)
-        return kernels_of(Path(session.end_profiling()), skipped_runs=1)
+        events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
+        return kernels_of(events, skipped_runs=1)
 
 
 def _session(model: str, level: Any, threads: int, profile: str = "") -> onnxruntime.InferenceSession:
@@ -67,17 +68,3 @@ def _session(model: str, level: Any, threads: int, profile: str = "") -> onnxrun
     if profile:
         options.profile_file_prefix = profile
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def kernels_of(trace: Path, skipped_runs: int = 0) -> list[Kernel]:
-    """The kernels in a profile that ONNX Runtime wrote, each with its fastest time over the runs."""
-    events = json.loads(trace.read_text("utf-8"))
-    ran: dict[str, list[float]] = defaultdict(list)
-    kinds: dict[str, str] = {}
-    for event in events:
-        name, arguments = event.get("name", ""), event.get("args", {})
-        if event.get("cat") == "Node" and name.endswith("_kernel_time"):
-            node = name.removesuffix("_kernel_time")
-            ran[node].append(event["dur"] * 1e-6)
-            kinds[node] = arguments.get("op_name", "")
-    return [Kernel(node, kinds[node], min(times[skipped_runs:] or times)) for node, times in ran.items()]

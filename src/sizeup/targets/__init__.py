@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sizeup.errors import TargetError
-from sizeup.targets.catalog import BUILT_IN, VARIABLE, Catalog, current, places
+from sizeup.targets.catalog import BUILT_IN, VARIABLE, Catalog, current, own_folder, places, read_again
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
 from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, suggestion
@@ -32,7 +32,9 @@ __all__ = [
     "device",
     "devices",
     "fits",
+    "own_folder",
     "places",
+    "read_again",
     "runtime",
     "runtimes",
     "target",

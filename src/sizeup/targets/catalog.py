@@ -236,10 +236,15 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise TargetError(f"{path}: not a TOML file: {error}") from None
 
 
+def own_folder() -> Path:
+    """Where a user's own files are."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "sizeup" / "targets"
+
+
 def places() -> tuple[Path, ...]:
     """Where targets are looked for; the first place that knows a name wins."""
     named = [Path(each).expanduser() for each in os.environ.get(VARIABLE, "").split(os.pathsep) if each]
-    settings = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "sizeup" / "targets"
+    settings = own_folder()
     return (*named, *([settings] if settings.is_dir() else []), BUILT_IN)
 
 
@@ -251,3 +256,8 @@ def _catalog(where: tuple[Path, ...]) -> Catalog:
 def current() -> Catalog:
     """All that can be named now; files are read once in a process."""
     return _catalog(places())
+
+
+def read_again() -> None:
+    """Take notice of files that have been written since they were read."""
+    _catalog.cache_clear()

@@ -1,0 +1,113 @@
+"""Twelve networks for each of two runtimes that no calibration has seen: CNNs, transformers and LSTMs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnxruntime.quantization import CalibrationDataReader, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
+from torch import Tensor, nn
+
+from calibration import architectures
+from formats.onnx.exporting import by_tracing, quiet
+from sizeup.formats.tflite.sketched import file_of
+from sizeup.formats.torch.zoo import import_torchvision
+
+FILES = (
+    "mp_hand_landmark_full", "mp_selfie_segmentation", "mlperf_resnet8_fp32", "mlperf_vww96_fp32",
+    "tflm_mobilenetv2_224", "mlperf_vww96_int8", "te_mcunetv2_large", "mlperf_resnet_large_int8",
+)  # fmt: skip
+QUANTISED = ("mobilenet_v2", "resnet18", "squeezenet1_1", "vit_tiny_patch16_224")
+
+
+class Recurrent(nn.Module):
+    """Two LSTM layers over a second of speech."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(40, 128, 2, batch_first=True)
+        self.head = nn.Linear(128, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps, _ = self.cells(x)
+        made: Tensor = self.head(steps[:, -1])
+        return made
+
+
+class Bert(nn.Module):
+    """A small BERT with a mask that is given, as exporters want it."""
+
+    def __init__(self) -> None:
+        from transformers import BertConfig, BertModel
+
+        super().__init__()
+        sizes: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 2}
+        config = BertConfig(**sizes, intermediate_size=512, vocab_size=2000)
+        make: Any = BertModel
+        self.inner = make(config, add_pooling_layer=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        made: Tensor = self.inner(input_ids=ids, attention_mask=torch.ones(1, 1, 64, 64)).last_hidden_state
+        return made
+
+
+def _modules() -> dict[str, tuple[nn.Module, Tensor]]:
+    torchvision = import_torchvision()
+    import timm
+
+    torch.manual_seed(0)
+    picture = torch.randn(1, 3, 224, 224)
+    found: dict[str, tuple[nn.Module, Tensor]] = {
+        name: (torchvision.models.get_model(name, weights=None), picture)
+        for name in ("mobilenet_v2", "resnet18", "squeezenet1_1", "efficientnet_b0", "shufflenet_v2_x1_0")
+    }
+    found["vit_tiny_patch16_224"] = (timm.create_model("vit_tiny_patch16_224"), picture)
+    found["bert_tiny"] = (Bert(), torch.randint(0, 100, (1, 64)))
+    found["lstm"] = (Recurrent(), torch.randn(1, 50, 40))
+    return found
+
+
+class _Samples(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, name: str, sample: Tensor) -> None:
+        self.left = [{name: sample.numpy()}]
+
+    def get_next(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        return self.left.pop() if self.left else None
+
+
+def onnx_networks(folder: Path) -> dict[str, bytes]:
+    """Exported by tracing; quantised ones by ONNX Runtime's own tool, with one scale a channel."""
+    found = {}
+    for name, (module, sample) in _modules().items():
+        model = by_tracing(module, (sample,), opset_version=17)
+        found[name] = model.SerializeToString()
+        if name in QUANTISED:
+            found[f"{name}_int8"] = _quantised(model, sample, folder)
+    return found
+
+
+def _quantised(model: onnx.ModelProto, sample: Tensor, folder: Path) -> bytes:
+    plain, inferred, made = (folder / f"{stem}.onnx" for stem in ("plain", "inferred", "int8"))
+    onnx.save(model, plain)
+    with quiet():
+        quant_pre_process(str(plain), str(inferred))
+        reader = _Samples(model.graph.input[0].name, sample)
+        quantize_static(str(inferred), str(made), reader, per_channel=True)
+    return made.read_bytes()
+
+
+def tflite_networks(shared: Path) -> dict[str, bytes]:
+    """Published files, and published architectures written by ourselves."""
+    found = {name: (shared / f"models/{name}.tflite").read_bytes() for name in FILES}
+    for sketch in (
+        architectures.mobilenet_v2(),
+        architectures.resnet18(),
+        architectures.vit_tiny(),
+        architectures.lstm(),
+    ):
+        found[sketch.name] = file_of(sketch)
+    return found
