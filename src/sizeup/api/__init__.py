@@ -1,0 +1,25 @@
+"""The public verbs: each takes a model, however it is given, and returns frozen data."""
+
+from sizeup.api.memory import optimize, plan
+from sizeup.api.models import Source, count, load, load_rules
+from sizeup.api.precision import choose, fits, sensitivity, tradeoff
+from sizeup.api.reports import analyze, estimate, explain
+from sizeup.api.timing import calibrate, measure
+
+__all__ = [
+    "Source",
+    "analyze",
+    "calibrate",
+    "choose",
+    "count",
+    "estimate",
+    "explain",
+    "fits",
+    "load",
+    "load_rules",
+    "measure",
+    "optimize",
+    "plan",
+    "sensitivity",
+    "tradeoff",
+]

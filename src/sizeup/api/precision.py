@@ -1,0 +1,203 @@
+"""Number types: which fit, which to choose, and what they cost in accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sizeup import dtypes
+from sizeup.api.models import Source, load
+from sizeup.api.reports import target_of
+from sizeup.errors import SizeupError
+from sizeup.formats import Inputs
+from sizeup.graph import Graph, Shape
+
+if TYPE_CHECKING:
+    from sizeup.precision import SensitivityTable
+    from sizeup.precision.choose import Budgets
+    from sizeup.report.chosen import Chosen
+    from sizeup.report.fitting import Fitting
+    from sizeup.report.tradeoff import Tradeoff
+    from sizeup.targets import Target
+    from sizeup.targets.quantities import Quantity
+
+
+def choose(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    losses: Mapping[str, Mapping[str, float]] | None = None,
+    data: Any = None,
+    labels: Any = None,
+    calibration: Any = None,
+    cache: Any = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    flash: int | str | None = None,
+    arena: int | str | None = None,
+    latency: float | str | None = None,
+    energy: float | str | None = None,
+    target: str | Target | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Chosen:
+    """The precision of every layer that loses least and keeps to budgets, of which any may be left out.
+
+    A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. With data (and labels) every
+    layer is run at every precision, then the best choices as a whole, in PyTorch or ONNX Runtime, as
+    `sensitivity` does; or losses are given as {layer: {precision: loss}}; without both the noise of rounded
+    weights stands for them. A target gives latency and energy, and only types that its runtime has kernels
+    for are offered. Raises NoChoice where nothing keeps to all budgets.
+    """
+    from sizeup.precision import choose as choosing
+    from sizeup.precision.noise import assumed_losses
+    from sizeup.precision.options import options_of
+    from sizeup.report.chosen import Chosen, measured_basis
+
+    asked = _budgets(flash, arena, latency, energy)
+    kinds = [dtypes.precision(each) for each in precisions]
+    named = target_of(target)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    options = options_of(graph, kinds, named)
+    if data is not None:
+        from sizeup.precision import bench
+        from sizeup.precision.refine import choose_by_measuring, losses_by_layer
+
+        with bench(source, data, labels, calibration=calibration, kwargs=kwargs, cache=cache) as made:
+            refined = choose_by_measuring(made, options, asked, kinds, progress=progress)
+        losses, found = losses_by_layer(refined.table, refined.judged), refined.choice
+        basis = measured_basis(refined)
+    else:
+        refined, basis = None, "from the losses that were given"
+        if losses is None:
+            losses, basis = (
+                assumed_losses(graph, kinds),
+                "assumed from the rounding of weights alone, not measured",
+            )
+        found = choosing.choose(options, options.losses(losses), asked)
+    found = choosing.with_gains(options, options.losses(losses), asked, found)
+    widest = choosing.figures_of(options, {})
+    by_layer = options.by_layer(losses, found.chosen)
+    return Chosen(options, found, asked, widest, by_layer, basis, refined)
+
+
+def sensitivity(
+    source: Source,
+    data: Any,
+    labels: Any = None,
+    *,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    calibration: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    cache: Any = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> SensitivityTable:
+    """Round one layer at a time to each precision, and measure what that does to the outputs.
+
+    A PyTorch module runs in PyTorch, an ONNX model in ONNX Runtime. Data are arrays of samples, one for each
+    input, or an .npz file (`x`, and `y` for labels). Results are kept, so that a second call goes on where
+    the first one ended; `cache` names the folder, False none.
+    """
+    from sizeup import precision
+
+    return precision.sensitivity(
+        source,
+        data,
+        labels,
+        precisions=precisions,
+        calibration=calibration,
+        kwargs=kwargs,
+        cache=cache,
+        progress=progress,
+    )
+
+
+def fits(
+    source: Source,
+    threshold: int | str,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    measure: str = "tensors",
+) -> Fitting:
+    """Which precisions of every layer fit a threshold ("512 KiB", or bytes).
+
+    The measure is `tensors` (the larger of what a layer reads and what it makes), `sum` (both), `working set`
+    (all that is in memory while it runs), or `peak` (of the whole network with that layer alone changed).
+    """
+    from sizeup.precision.sizes import sizes
+    from sizeup.report.fitting import Fitting
+    from sizeup.targets import quantities
+
+    most = _whole(_amount(threshold, quantities.SIZE))
+    if most is None or most < 0:
+        raise SizeupError("a threshold is a number of bytes")
+    kinds = tuple(dtypes.precision(each) for each in precisions)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    return Fitting(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
+
+
+def tradeoff(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    bind: Mapping[str, int] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    batches: Sequence[int] = (),
+    sizes: Sequence[int] = (),
+    target: str | Target | None = None,
+    flash: int | str | None = None,
+    arena: int | str | None = None,
+    latency: float | str | None = None,
+    energy: float | str | None = None,
+    accuracy: Mapping[str, float] | None = None,
+) -> Tradeoff:
+    """What a model takes at every precision, batch and input size, and which of them keep to budgets.
+
+    Budgets are those of `choose`; accuracy is {precision: share}, where it was measured. Sizes change height
+    and width of the first input, or its length; files whose shapes are fixed take none.
+    """
+    from sizeup.precision.tradeoff import points
+    from sizeup.report.tradeoff import Tradeoff
+
+    budgets = _budgets(flash, arena, latency, energy)
+    kinds = [dtypes.precision(each) for each in precisions]
+    named = target_of(target)
+
+    def load_at(shape: Shape | None) -> Graph:
+        return load(source, inputs=inputs if shape is None else (shape,), bind=bind)
+
+    found = tuple(points(load_at, kinds, batches, sizes, named, budgets, accuracy or {}))
+    name = load_at(None).name or "model"
+    return Tradeoff(name, None if named is None else named.name, budgets, found)
+
+
+def _budgets(
+    flash: int | str | None, arena: int | str | None, latency: float | str | None, energy: float | str | None
+) -> Budgets:
+    from sizeup.precision.choose import Budgets
+    from sizeup.targets import quantities
+
+    return Budgets(
+        _whole(_amount(flash, quantities.SIZE)),
+        _whole(_amount(arena, quantities.SIZE)),
+        _amount(latency, quantities.TIME),
+        _amount(energy, quantities.ENERGY),
+    )
+
+
+def _amount(given: float | str | None, quantity: Quantity) -> float | None:
+    from sizeup.targets import quantities
+
+    if not isinstance(given, str):
+        return given
+    try:
+        return quantities.parse(given, quantity)
+    except ValueError as error:
+        raise SizeupError(str(error)) from None
+
+
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)

@@ -1,0 +1,155 @@
+"""What a model costs, and how long it takes on a target."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sizeup import cost, dtypes
+from sizeup.api.models import Source, load
+from sizeup.cost import Cost
+from sizeup.errors import Incomplete, TargetError
+from sizeup.formats import Inputs
+from sizeup.precision.mixing import Wish, as_wished, is_mapping
+from sizeup.report import Report, report_of
+from sizeup.report.explain import Explanation
+from sizeup.report.explain import explain as _explain
+
+if TYPE_CHECKING:
+    from sizeup.latency import Basis, Estimate
+    from sizeup.targets import Target
+
+# A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
+Coefficients: TypeAlias = str | os.PathLike[str] | Mapping[str, Mapping[str, float]] | None
+
+_CHUNK = 1 << 20
+
+
+def analyze(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: Wish = None,
+    target: str | Target | None = None,
+    basis: Basis | None = None,
+    coefficients: Coefficients = None,
+    strict: bool = False,
+) -> Report:
+    """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns.
+
+    A precision may differ by layer: a mapping such as {"features.*": "int8", "classifier": "fp32"}, or a
+    .json file with one. With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives
+    it, or says why not.
+    """
+    check_precision(precision)
+    named = target_of(target)
+    graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
+    counted = cost.count(graph)
+    latency: Estimate | str | None = None
+    if named is not None or basis is not None or coefficients is not None:
+        try:
+            latency = _estimated(counted, named, asked, basis, coefficients)
+        except TargetError as error:
+            latency = str(error)
+    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency)
+    if strict:
+        _demand_complete(report)
+    return report
+
+
+def estimate(
+    source: Source,
+    target: str | Target | None = None,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: Wish = None,
+    basis: Basis | None = None,
+    coefficients: Coefficients = None,
+) -> Estimate:
+    """How long a model takes on a target, with the range that nine of ten measurements fall into.
+
+    The basis is `calibrated` where the target was measured, else `roofline`, from its data sheet; or
+    `coefficients`, a table of milliseconds for two million MACs (a file, or plain data). Raises TargetError
+    where nothing is known that an estimate could rest on.
+    """
+    check_precision(precision)
+    named = target_of(target)
+    if isinstance(source, Cost) and not is_mapping(precision):
+        asked = None if precision is None else dtypes.precision(str(precision))
+        return _estimated(source, named, asked, basis, coefficients)
+    read = source.graph if isinstance(source, Cost) else load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    graph, asked = as_wished(read, precision)
+    return _estimated(cost.count(graph), named, asked, basis, coefficients)
+
+
+def explain(
+    source: Source,
+    op: int | str,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: Wish = None,
+) -> Explanation:
+    """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators."""
+    report = source if isinstance(source, Report) else None
+    if report is None:
+        report = analyze(source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision)
+    return _explain(report, op)
+
+
+def check_precision(wish: Wish) -> None:
+    """Refuse a precision that does not exist before the model is read."""
+    if wish is not None and not is_mapping(wish):
+        dtypes.precision(str(wish))
+
+
+def target_of(target: str | Target | None) -> Target | None:
+    """The target that is meant, or none."""
+    from sizeup import targets
+
+    return targets.target(target) if isinstance(target, str) else target
+
+
+def _estimated(
+    counted: Cost,
+    target: Target | None,
+    asked: dtypes.DType | None,
+    basis: Basis | None,
+    coefficients: Coefficients,
+) -> Estimate:
+    from sizeup import latency
+
+    table = None
+    if isinstance(coefficients, str | os.PathLike):
+        table = latency.read_table(Path(coefficients))
+    elif coefficients is not None:
+        table = latency.table_from(coefficients)
+    return latency.estimate(counted, target, asked, basis=basis, table=table)
+
+
+def _demand_complete(report: Report) -> None:
+    if report.unknown:
+        listed = "; ".join(f"{each.count:,} x {each.kind} ({each.reason})" for each in report.unknown)
+        raise Incomplete(
+            f"{report.name}: {len(report.ops) - report.known_ops:,} of {len(report.ops):,} operators"
+            f" are not counted: {listed}"
+        )
+
+
+def _sha256(source: Source) -> str | None:
+    """The digest of the file that was read, without the files that it refers to; None for anything else."""
+    if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
+        return None
+    digest = hashlib.sha256()
+    with Path(source).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

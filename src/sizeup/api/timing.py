@@ -1,0 +1,74 @@
+"""Running a model for real, and targets from what was measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sizeup import cost
+from sizeup.api.models import Source, load
+from sizeup.formats import Inputs
+
+if TYPE_CHECKING:
+    from sizeup.calibration import Calibrated
+    from sizeup.report.measured import Measured
+
+
+def measure(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    runtime: str | None = None,
+    device: str | None = None,
+    threads: int = 1,
+    seconds: float = 3.0,
+    profile: bool = True,
+    progress: Callable[[int, float], None] | None = None,
+) -> Measured:
+    """Run a model on this machine, in a process of its own, and say how long it takes.
+
+    The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
+    the format. Random inputs, random weights where code is named without any. `profile` asks the runtime for
+    the times of its kernels. `device` says what this machine is, so that shares of its rates can be told.
+    Raises RunFailed where it does not run the model.
+    """
+    from sizeup import runtimes, targets
+    from sizeup.report.measured import Measured
+
+    here = None if device is None else targets.device(device)
+    graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
+    given = runtimes.Given(source, inputs, kwargs, bind)
+    timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
+    target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
+    return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target)
+
+
+def calibrate(
+    runtime: str = "ort",
+    *,
+    device: str | None = None,
+    csv: str | os.PathLike[str] | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    model: Source = None,
+    bind: Mapping[str, int] | None = None,
+    threads: int = 1,
+    seconds: float = 0.4,
+    out: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Calibrated:
+    """Fit a target to times and keep it in a file, so that estimates for `device/runtime` rest on them.
+
+    Small networks are run here, each for so many `seconds`; or `csv` names a table of models and latencies,
+    or `profile` a profile of `model`. Without `device` it is `this-machine`, without `out` the file is in the
+    user's folder of targets. Raises SizeupError where there are too few times to learn from.
+    """
+    from sizeup import calibration
+
+    paths = [None if each is None else Path(each) for each in (csv, profile, out)]
+    order = calibration.Order(runtime, device, paths[0], paths[1], model, bind, threads, seconds, paths[2])
+    return calibration.calibrate(order, progress)
