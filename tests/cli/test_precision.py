@@ -41,6 +41,15 @@ def test_json_has_figures_and_layers(resnet: Path) -> None:
     assert found["loss"] == pytest.approx(sum(each["loss"] for each in found["layers"]))
 
 
+def test_a_recipe_is_written_for_the_quantiser_of_the_format(resnet: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.json"
+    done = run("precision", resnet, "--flash", "150KiB", "--precisions", "fp32,int8", "--recipe", recipe)
+    assert done.returncode == 0
+    rules = json.loads(recipe.read_text())
+    assert isinstance(rules, list)
+    assert {"regex", "operation", "algorithm_key"} <= set(rules[0])
+
+
 def test_losses_may_be_given(resnet: Path, tmp_path: Path) -> None:
     layers = json.loads(run("precision", resnet, "--json").stdout)["layers"]
     losses = tmp_path / "losses.json"

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from precision.digits import Convolutional, split, trained
+from precision.digits import split, trained
 from sizeup.dtypes import DType, precision
 from sizeup.precision import bench
 from sizeup.precision.choose import Budgets, choose, figures_of
@@ -44,7 +44,7 @@ class Judged:
 def judged(seed: int) -> tuple[Judged, ...]:
     """Every budget for the network of a seed: losses from the training images, judgement from the others."""
     train, test = split()
-    module = trained(Convolutional, seed)
+    module = trained("convolutional", seed)
     with (
         bench(module, train.images, train.labels, cache=False) as known,
         bench(module, test.images, test.labels, calibration=train.images, cache=False) as kept,

@@ -14,7 +14,7 @@ pytest.importorskip("ortools", reason="choosing needs the solvers")
 
 import sizeup
 from precision.digit_choices import SHARES, Judged, judged
-from precision.digits import Convolutional, accuracy, split, trained
+from precision.digits import accuracy, split, trained
 
 pytestmark = [pytest.mark.extras, pytest.mark.slow]
 
@@ -29,7 +29,7 @@ def of(share: float) -> list[Judged]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_networks_are_right_on_97_percent(seed: int) -> None:
-    assert accuracy(trained(Convolutional, seed)) >= 0.97
+    assert accuracy(trained("convolutional", seed)) >= 0.97
 
 
 @pytest.mark.parametrize("share", SHARES)
@@ -56,7 +56,7 @@ def test_measuring_the_best_few_helps_where_losses_do_not_add_up() -> None:
 def test_choosing_with_data_tells_what_was_measured(tmp_path: Path) -> None:
     train, _ = split()
     found = sizeup.choose(
-        trained(Convolutional, 0),
+        trained("convolutional", 0),
         ((1, 1, 8, 8),),
         data=train.images[:200],
         labels=train.labels[:200],

@@ -64,6 +64,13 @@ def precision(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the mapping as a .json file.")
     ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write it for the format's quantiser too: ai-edge-quantizer, ONNX Runtime's or torchao.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     rules: Rules = None,
 ) -> None:
@@ -76,6 +83,8 @@ def precision(
 
     if output is not None:
         chosen.check_path(output)
+    if recipe is not None:
+        chosen.check_path(recipe)
     kinds = [each.strip() for each in precisions.split(",") if each.strip()]
     arguments = {**model_inputs(input), "bind": bindings(bind)}
     with terminal.steps(f"reading {model}") as progress:
@@ -107,6 +116,9 @@ def precision(
         return
     if output is not None:
         found.save(output)
+    if recipe is not None:
+        for note in found.write_recipe(recipe).notes:
+            terminal.remark(f"{recipe}: {note}")
     if json:
         sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
     else:

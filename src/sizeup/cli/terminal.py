@@ -30,6 +30,11 @@ def complain(message: str) -> None:
     Console(stderr=True, highlight=False).print(text, soft_wrap=True)
 
 
+def remark(message: str) -> None:
+    """Say on stderr what a result does not show."""
+    Console(stderr=True, highlight=False).print(Text(plain(message), style="dim"), soft_wrap=True)
+
+
 @contextlib.contextmanager
 def busy(text: str) -> Iterator[None]:
     """Show that work goes on, on terminals only, and keep stdout free of what other code prints."""

@@ -20,6 +20,7 @@ from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.precision.choose import BUDGETS, Budgets, Choice, Figures
 from sizeup.precision.options import Options
+from sizeup.precision.recipes import Recipe, write_recipe
 from sizeup.precision.refine import Refined
 from sizeup.report.console import print_labelled, print_rows
 from sizeup.report.files import write
@@ -28,6 +29,12 @@ from sizeup.report.timing import spoken_amount
 
 SCHEMA_VERSION = 1
 _WORDS = {"flash_bytes": "flash", "arena_bytes": "arena", "seconds": "latency", "joules": "energy"}
+_QUANTISERS = {
+    "tflite": "ai-edge-quantizer",
+    "onnx": "onnxruntime",
+    "torch": "torchao",
+    "torch.export": "torchao",
+}
 _MORE = {"flash_bytes": "1 KiB", "arena_bytes": "1 KiB", "seconds": "1 ms", "joules": "1 mJ"}
 
 
@@ -93,6 +100,15 @@ class Chosen:
             ],
             "mapping": self.mapping,
         }
+
+    def write_recipe(self, path: str | os.PathLike[str], kind: str | None = None) -> Recipe:
+        """Write the choice for a quantiser: ai-edge-quantizer, onnxruntime or torchao, by default that of the
+        model's format; the notes of what is returned say what it cannot express."""
+        check_path(path)
+        usual = _QUANTISERS.get(self.graph.format)
+        if kind is None and usual is None:
+            raise SizeupError(f"no quantiser is known for {self.graph.format or 'graphs made by hand'}")
+        return write_recipe(self.graph, self.choice.chosen, path, kind or usual or "")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mapping as a .json file, which `analyze --precision` takes."""
