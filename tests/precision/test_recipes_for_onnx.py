@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -56,8 +57,14 @@ def listed(path: Path, folder: Path, chosen: dict[int, DType]) -> tuple[Recipe, 
     return recipe, written
 
 
-def types_around(path: Path) -> dict[str, tuple[str, str]]:
-    """Of every operator, what its weights are stored in and its result is rounded to, as onnx has it."""
+class Around(NamedTuple):
+    weights: str  # what they are stored in
+    read: str  # what its first input was rounded to
+    made: str  # what its result is rounded to
+
+
+def types_around(path: Path) -> dict[str, Around]:
+    """Of every operator the types around it, as onnx has them."""
     import onnx
 
     model = onnx.load(path)
@@ -72,7 +79,9 @@ def types_around(path: Path) -> dict[str, tuple[str, str]]:
         if node.op_type in ("Conv", "Gemm"):
             unpacking = made_by.get(node.input[1])
             weights = kinds[node.input[1] if unpacking is None else unpacking.input[0]]
-        found[node.name] = (weights, zero_points.get(node.output[0], "FLOAT"))
+        fed = made_by.get(node.input[0])
+        read = kinds[fed.input[2]] if fed is not None and fed.op_type == "DequantizeLinear" else "FLOAT"
+        found[node.name] = Around(weights, read, zero_points.get(node.output[0], "FLOAT"))
     return found
 
 
@@ -95,12 +104,14 @@ def test_onnx_runtime_writes_what_was_chosen(
     predicted, found = recipe.applied(graph), types_around(written)
     words = {"fp32": "FLOAT", "int16": "INT16", "int8": "INT8", "int4": "INT4"}
     for index, dtype in chosen.items():
-        assert found[graph.ops[index].name][0] == words[precision_name(dtype)]
+        assert found[graph.ops[index].name].weights == words[precision_name(dtype)]
     readers = {identity for op in graph.ops for identity in op.inputs}
     for op in graph.ops:
         made = predicted.tensors[op.outputs[0]].dtype
         if made.family == "int" or op.outputs[0] not in readers:
-            assert found[op.name][1] == words[precision_name(made)], op.name
+            assert found[op.name].made == words[precision_name(made)], op.name
+        if made.family == "int":
+            assert found[op.name].read == words[precision_name(made)], op.name
     # What sizeup reads: weights and biases as predicted, and beside them a scale and zero point for each.
     stored = {each.name.removesuffix("_quantized"): each for each in load(written).tensors}
     for tensor in predicted.tensors:
@@ -116,7 +127,7 @@ def test_onnx_runtime_writes_what_was_chosen(
 def test_without_a_layer_to_quantise_onnx_runtime_quantises_none(exported: Path, tmp_path: Path) -> None:
     chosen = {layer.op: precision("fp32") for layer in layers(load(exported))}
     _, written = listed(exported, tmp_path, chosen)
-    assert {kind for pair in types_around(written).values() for kind in pair} == {"", "FLOAT"}
+    assert {kind for types in types_around(written).values() for kind in types} == {"", "FLOAT"}
 
 
 @pytest.mark.parametrize("asked", ["fp16", "int2", "fp8"])
