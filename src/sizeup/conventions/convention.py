@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,8 @@ class Convention:
     title: str  # the tool, in the version that was compared
     unit: str  # the tool's own word
     counts: Mapping[str, Formula]
-    hooks: bool = False  # it sees modules, not what they call
+    # It sees modules, not what they call: every module, or those of PyTorch's own classes alone.
+    hooks: Literal["", "any", "own"] = ""
     reads: Mapping[str, Formula] = field(default_factory=dict)  # numbers, where it counts them
     writes: Mapping[str, Formula] = field(default_factory=dict)
     untold: frozenset[str] = frozenset()  # kinds that it counts in a way that is not reproduced here
@@ -58,7 +59,7 @@ class Convention:
             return float("nan")
 
     def _is_hidden(self, each: Seen) -> bool:
-        return self.hooks and not each.is_layer
+        return bool(self.hooks) and not (each.is_plain if self.hooks == "own" else each.is_layer)
 
     def read(self, each: Seen) -> float:
         """Numbers that it takes an operator to read."""
@@ -138,14 +139,13 @@ _THOP: dict[str, Formula] = {
     "resize": f.interpolation_steps,
 }
 _PTFLOPS: dict[str, Formula] = {
-    "conv": f.macs_and_bias,
-    "conv_transpose": f.macs_and_bias,
-    "matmul": f.macs_and_bias,
+    **dict.fromkeys(("conv", "conv_transpose"), f.as_layer(f.macs_and_bias)),
+    "matmul": f.as_layer(f.macs_and_bias, also=("matmul", "mm", "bmm", "addmm", "baddbmm")),
     "attention_layer": f.hooked_attention,
-    "batch_norm": f.scale_and_shift,
-    "layer_norm": f.shift_of_norms,
+    "batch_norm": f.as_layer(f.scale_and_shift),
+    "layer_norm": f.as_layer(f.shift_of_norms),
     **dict.fromkeys(("relu", "prelu", "elu", "gelu", "pool", "global_pool", "resize"), f.twice_as_layer),
-    **dict.fromkeys(("relu6", "leaky_relu"), f.once_as_layer),
+    **dict.fromkeys(("relu6", "leaky_relu"), f.as_layer(f.one_an_input)),
     **dict.fromkeys(("silu", "softmax"), f.one_an_input),
 }
 _PTFLOPS_ATEN: dict[str, Formula] = {
@@ -190,7 +190,7 @@ CONVENTIONS: dict[str, Convention] = {
     each.name: each
     for each in (
         Convention("fvcore", "fvcore 0.1.5 (FlopCountAnalysis)", "FLOPs", _FVCORE),
-        Convention("thop", "thop 0.1.1", "MACs", _THOP, hooks=True, untold=frozenset(_RECURRENT)),
+        Convention("thop", "thop 0.1.1", "MACs", _THOP, hooks="own", untold=frozenset(_RECURRENT)),
         Convention(
             "ptflops", "ptflops 0.7.5 (pytorch backend)", "MACs", _PTFLOPS, untold=frozenset(_RECURRENT)
         ),
@@ -200,7 +200,7 @@ CONVENTIONS: dict[str, Convention] = {
             "torchinfo 1.8.0",
             "mult-adds",
             _TORCHINFO,
-            hooks=True,
+            hooks="any",
             untold=frozenset(_RECURRENT),
         ),
         Convention(
@@ -208,7 +208,7 @@ CONVENTIONS: dict[str, Convention] = {
             "DNN analyzer",
             "MACs",
             _DNN_ANALYZER,
-            hooks=True,
+            hooks="any",
             reads=_DNN_ANALYZER_READS,
             writes=dict.fromkeys(_DNN_ANALYZER_READS, f.first_output),
         ),

@@ -103,14 +103,7 @@ def _each(times: float, words: str, numbers: str) -> Formula:
 
 
 one_an_input = _each(1, "One", "input")
-two_an_input = _each(2, "Two", "input")
-one_an_output = _each(1, "One", "output")
 four_an_output = _each(4, "Four", "output")
-
-
-def nothing(seen: Seen) -> float:
-    """Nothing, as we do."""
-    return 0
 
 
 def scale_and_shift(seen: Seen) -> float:
@@ -169,14 +162,19 @@ def interpolation_steps(seen: Seen) -> float:
     return {1: 1, 2: 5, 4: 11, 16: 259}.get(seen.call.attrs.get("taps", 4), 0) * seen.made
 
 
+def as_layer(formula: Formula, also: tuple[str, ...] = ()) -> Formula:
+    """A formula for layers, and for functions of those names; other functions count nothing."""
+
+    def limited(seen: Seen) -> float:
+        return formula(seen) if seen.is_plain or seen.name in also else 0
+
+    limited.__doc__ = f"{formula.__doc__} Nothing where no layer of PyTorch's own runs it."
+    return limited
+
+
 def twice_as_layer(seen: Seen) -> float:
     """One for each number, and again for the function that the layer calls: counted twice."""
-    return (2 if seen.is_layer else 1) * seen.read
-
-
-def once_as_layer(seen: Seen) -> float:
-    """One for each number where a layer runs it, nothing as a function."""
-    return seen.read if seen.is_layer else 0
+    return (2 if seen.is_plain else 1) * seen.read
 
 
 # Numbers moved

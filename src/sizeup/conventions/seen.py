@@ -12,6 +12,8 @@ from sizeup.ops import Call, call_of, rule_of
 
 WEIGHT = "weight"
 """The name under which PyTorch's own layers keep what they multiply by."""
+# Convolutions pad their input, batch norms count their batches.
+_BESIDE = frozenset({"pad", "add"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Seen:
     call: Call
     macs: int  # as we count them
     is_layer: bool  # a module of its own ran it: what tools that hook modules see
+    is_plain: bool  # and that does nothing else: one of PyTorch's own classes, not one made from it
     shape_of_weight: tuple[int, ...] | None
 
     @property
@@ -65,7 +68,8 @@ def seen(cost: Cost) -> Iterator[Seen]:
     for op, macs in zip(graph.ops, cost.macs.tolist(), strict=True):
         weight = _weight(graph, op)
         shape = None if weight is None else graph.tensors[weight].shape
-        yield Seen(op, call_of(graph, op), macs, modules.runs_as_layer(op), shape)
+        is_layer = modules.runs_as_layer(op)
+        yield Seen(op, call_of(graph, op), macs, is_layer, is_layer and modules.is_plain(op), shape)
 
 
 def _weight(graph: Graph, op: Op) -> int | None:
@@ -92,6 +96,9 @@ class _Modules:
         scopes = {op.scope for op in graph.ops}
         self.outer = {scope[:end] for scope in scopes for end in range(len(scope)) if scope[end] == "."}
         self.outer |= {""} if scopes - {""} else set()
+        self.kinds: dict[str, set[str]] = {scope: set() for scope in scopes}
+        for op in graph.ops:
+            self.kinds[op.scope].add(op.kind)
         self.functional = {op.scope for op in graph.ops if self._weight_is_elsewhere(op)}
 
     def runs_as_layer(self, op: Op) -> bool:
@@ -99,6 +106,10 @@ class _Modules:
         if not self.has_modules:
             return True
         return op.scope not in self.outer and op.scope not in self.functional
+
+    def is_plain(self, op: Op) -> bool:
+        """Whether the operator's module runs nothing else, but for what PyTorch's own layers do beside it."""
+        return not self.has_modules or len(self.kinds[op.scope] - _BESIDE) <= 1
 
     def _weight_is_elsewhere(self, op: Op) -> bool:
         identity = _weight(self.graph, op)
