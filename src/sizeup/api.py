@@ -22,6 +22,7 @@ from sizeup.report.explain import explain as _explain
 from sizeup.report.plan import Plan
 
 if TYPE_CHECKING:
+    from sizeup.conventions import Convention
     from sizeup.latency import Basis, Estimate
     from sizeup.memory import Progress
     from sizeup.report.measured import Measured
@@ -68,15 +69,18 @@ def analyze(
     target: str | Target | None = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
+    convention: str | None = None,
     strict: bool = False,
 ) -> Report:
     """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns.
 
     A precision may differ by layer: a mapping such as {"features.*": "int8", "classifier": "fp32"}, or a
     .json file with one. With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives
-    it, or says why not.
+    it, or says why not. A `convention` (fvcore, thop, ptflops, ptflops-aten, torchinfo, dnn-analyzer,
+    tensorscope) puts beside our counts what that tool says of the same model.
     """
     _check_precision(precision)
+    other = None if convention is None else _convention(convention)
     named = _target(target)
     graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
     counted = cost.count(graph)
@@ -86,7 +90,8 @@ def analyze(
             latency = _estimated(counted, named, asked, basis, coefficients)
         except TargetError as error:
             latency = str(error)
-    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency)
+    compared = None if other is None else other.counted(counted)
+    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency, convention=compared)
     if strict:
         _demand_complete(report)
     return report
@@ -117,6 +122,12 @@ def estimate(
     read = source.graph if isinstance(source, Cost) else load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     graph, asked = as_wished(read, precision)
     return _estimated(cost.count(graph), named, asked, basis, coefficients)
+
+
+def _convention(name: str) -> Convention:
+    from sizeup import conventions
+
+    return conventions.convention(name)
 
 
 def _check_precision(wish: Wish) -> None:
@@ -156,11 +167,17 @@ def explain(
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     precision: Wish = None,
+    convention: str | None = None,
 ) -> Explanation:
-    """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators."""
+    """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators.
+
+    With a convention it also says what that tool counts for the operator, and why.
+    """
     report = source if isinstance(source, Report) else None
     if report is None:
-        report = analyze(source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision)
+        report = analyze(
+            source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision, convention=convention
+        )
     return _explain(report, op)
 
 

@@ -57,7 +57,7 @@ def resnet(models: Any) -> Any:
         return models.resnet18().eval()
 
 
-class Called(nn.Module):
+class Called(torch.nn.Module):  # type: ignore[name-defined,misc]  # torch may not be there
     """A model that is one function of its inputs."""
 
     def __init__(self, function: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from sizeup import api
 from sizeup.compat.layouts import ruled
-from sizeup.conventions import CONVENTIONS, Counted, counted
+from sizeup.conventions import CONVENTIONS, Counted
 from sizeup.cost import Cost
 
 COLUMNS = (
@@ -69,7 +69,7 @@ class ModelAnalyse:
         with layers.evaluating(model):
             cost = api.count(model, (shape,))
         calls = layers.layer_calls(model, (shape,))
-        counts = counted(CONVENTIONS["dnn-analyzer"], cost)
+        counts = CONVENTIONS["dnn-analyzer"].counted(cost)
         self.layers = tuple(
             _layer(call, counts, ops) for call, ops in zip(calls, _ops_of_calls(cost, calls), strict=True)
         )
@@ -125,7 +125,7 @@ class ModelAnalyse:
             print("Not supported for Macs calculation:", listed)
 
 
-def _ops_of_calls(cost: Cost, calls: Sequence[Any]) -> list[Sequence[int]]:
+def _ops_of_calls(cost: Cost, calls: Sequence[Any]) -> list[list[int]]:
     """The operators that each call of a layer ran: those of its module, shared out over its calls."""
     of_path: dict[str, list[int]] = defaultdict(list)
     for index, op in enumerate(cost.graph.ops):

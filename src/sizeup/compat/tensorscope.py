@@ -19,7 +19,7 @@ from typing import Any
 from sizeup import api
 from sizeup.compat.gpu_specs import card
 from sizeup.compat.layouts import simple
-from sizeup.conventions import CONVENTIONS, Counted, counted
+from sizeup.conventions import CONVENTIONS, Counted
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError, TargetError
 
@@ -56,7 +56,7 @@ class ElemCountAnalysis:
 
     def __init__(self, model: Any, inputs: Any) -> None:
         cost = _counted_in_evaluation(model, inputs)
-        self._cells = _cells(counted(CONVENTIONS["tensorscope"], cost))
+        self._cells = _cells(CONVENTIONS["tensorscope"].counted(cost))
         self._by_module = _by_module_and_operator(model, self._cells)
         self._unsupported = Counter(
             _name(op) for op in cost.graph.ops if op.kind not in CONVENTIONS["tensorscope"].reads
@@ -138,7 +138,7 @@ def analyze_model(
         raise SizeupError(f"there is no precision {precision!r}; known are {', '.join(PRECISIONS)}")
     rates = card(gpu, gpu_specs)
     cost = _counted_in_evaluation(model, tuple(tuple(shape) for shape in input_shapes))
-    cells = _cells(counted(CONVENTIONS["tensorscope"], cost))
+    cells = _cells(CONVENTIONS["tensorscope"].counted(cost))
     rows = tuple(_row(cell, rates, precision) for cell in cells)
     whole = sum(cell.flops for cell in cells)
     found = Analysis(
@@ -244,13 +244,14 @@ def _print(found: Analysis, cost: Cost, gpu: str, dtype: str) -> None:
     print(simple(HEADERS, [_printed(row) for row in found.rows]))
     print(f"Estimated forward pass: {found.seconds}")
     print(
-        f"Note: the FLOPs above are one for each MAC, while the card's rate counts two. With two FLOPs for each"
-        f" of the {cost.total_macs} MACs: {found.right_seconds} s at least."
+        "Note: the FLOPs above are one for each MAC, while the card's rate counts two. With two FLOPs for"
+        f" each of the {cost.total_macs} MACs: {found.right_seconds} s at least."
     )
     if found.containers != 1.0:
         print(
-            f"Note: rows add up to the total; those of the original made {100 * found.containers:.0f} % of it,"
-            " because modules that hold one kind of layer were rows too, and functions were none."
+            "Note: rows add up to the total; those of the original made"
+            f" {100 * found.containers:.0f} % of it, because modules that hold one kind of layer were rows"
+            " too, and functions were none."
         )
     print(_by_sizeup(cost, gpu, dtype))
 

@@ -69,6 +69,12 @@ class Convention:
         """Numbers that it takes an operator to write."""
         return self._number(self.writes, each)
 
+    def counted(self, cost: Cost) -> Counted:
+        """What the tool says of every operator of a counted graph."""
+        rows = [(self.count(each), self.read(each), self.written(each)) for each in seen(cost)]
+        columns = np.array(rows, np.float64).reshape(-1, 3).T
+        return Counted(self, cost, columns[0], columns[1], columns[2])
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Counted:
@@ -107,13 +113,6 @@ def _at(cost: Cost, index: int) -> Seen:
     return next(each for place, each in enumerate(seen(cost)) if place == index)
 
 
-def counted(convention: Convention, cost: Cost) -> Counted:
-    """What a tool says of every operator of a counted graph."""
-    rows = [(convention.count(each), convention.read(each), convention.written(each)) for each in seen(cost)]
-    columns = np.array(rows, np.float64).reshape(-1, 3).T
-    return Counted(convention, cost, columns[0], columns[1], columns[2])
-
-
 _FVCORE: dict[str, Formula] = {
     "conv": f.macs,
     "conv_transpose": f.macs,
@@ -144,7 +143,8 @@ _PTFLOPS: dict[str, Formula] = {
     "attention_layer": f.hooked_attention,
     "batch_norm": f.as_layer(f.scale_and_shift),
     "layer_norm": f.as_layer(f.shift_of_norms),
-    **dict.fromkeys(("relu", "prelu", "elu", "gelu", "pool", "global_pool", "resize"), f.twice_as_layer),
+    **dict.fromkeys(("relu", "prelu", "elu", "gelu", "pool", "global_pool"), f.twice_as_layer),
+    "resize": f.twice_an_output_as_layer,
     **dict.fromkeys(("relu6", "leaky_relu"), f.as_layer(f.one_an_input)),
     **dict.fromkeys(("silu", "softmax"), f.one_an_input),
 }

@@ -88,7 +88,8 @@ def weights_a_batch(seen: Seen) -> float:
 def output_channels(seen: Seen) -> float:
     """A transposed convolution as if it were a plain one: output numbers x taps x input channels."""
     taps = math.prod((seen.shape_of_weight or seen.call.input(1).shape)[2:])
-    return seen.made * taps * (seen.call.input(0).shape[1] // seen.call.attrs.get("groups", 1))
+    groups: int = seen.call.attrs.get("groups", 1)
+    return seen.made * taps * (seen.call.input(0).shape[1] // groups)
 
 
 # Everything else
@@ -175,6 +176,11 @@ def as_layer(formula: Formula, also: tuple[str, ...] = ()) -> Formula:
 def twice_as_layer(seen: Seen) -> float:
     """One for each number, and again for the function that the layer calls: counted twice."""
     return (2 if seen.is_plain else 1) * seen.read
+
+
+def twice_an_output_as_layer(seen: Seen) -> float:
+    """One for each output number, and again for the function that the layer calls: counted twice."""
+    return (2 if seen.is_plain else 1) * seen.made
 
 
 # Numbers moved
