@@ -255,6 +255,16 @@ def test_coefficients_need_no_target(tmp_path: Path) -> None:
         )
 
 
+def test_coefficients_follow_the_types_of_layers() -> None:
+    assert sizeup.estimate(chain(), basis="coefficients").ms == pytest.approx(100.0 * MACS / 2e6)
+    mixed = sizeup.estimate(chain(), basis="coefficients", precision={"conv": "int4"})
+    assert mixed.ms == pytest.approx(17.4 * MACS / 2e6)
+    assert not any("priced at fp32" in note for note in mixed.notes)
+    strange = sizeup.estimate(chain(), basis="coefficients", precision={"conv": "bf16"})
+    assert strange.ms == pytest.approx(100.0 * MACS / 2e6)
+    assert "no coefficient is known for bf16: priced at fp32" in strange.notes
+
+
 @pytest.mark.usefixtures("described")
 def test_rates_that_are_attained() -> None:
     found = estimate(count(chain()), target("slate"))

@@ -272,15 +272,29 @@ def _by_coefficients(
     cost: Cost, target: Target | None, asked: DType | None, table: coefficients.Table
 ) -> Estimate:
     """Milliseconds for two million MACs, operator by operator."""
-    times = coefficients.layer_times(cost, asked or precision("fp32"), table)
+    types, missing = ([asked] * len(cost.graph.ops), []) if asked else _own_types(cost, table)
+    times = coefficients.layer_times(cost, types, table)
     whole = executed(cost, asked)
     compute = times.milliseconds[whole.main] / 1e3
     empty = np.zeros(len(compute))
     found = Kernels(compute, empty, empty, compute)
     notes = ["a table has no error bar, and only products take time in it"]
-    if asked is None:
-        notes.append("priced at fp32; a precision takes another column")
+    if missing:
+        notes.append(f"no coefficient is known for {', '.join(missing)}: priced at fp32")
     origin = "milliseconds for 2,000,000 MACs by layer and precision"
     return Estimate(
         target, "coefficients", times.total / 1e3, None, None, 0.0, whole, found, origin, tuple(notes)
     )
+
+
+def _own_types(cost: Cost, table: coefficients.Table) -> tuple[list[DType], list[str]]:
+    """The number type that every operator makes, fp32 where the table lacks it, and which it lacks."""
+    types, missing = [], dict[str, None]()
+    for op in cost.graph.ops:
+        layer = coefficients.layer_of(cost.graph, op)
+        made = cost.graph.tensors[op.outputs[0]].dtype if op.outputs else precision("fp32")
+        is_known = not layer or precision_name(made) in table[layer]
+        types.append(made if is_known else precision("fp32"))
+        if not is_known:
+            missing[precision_name(made)] = None
+    return types, list(missing)

@@ -80,6 +80,14 @@ def load_named(
     return _record_built(built, inputs, kwargs)
 
 
+def network(name: str, *, classes: int, width: float = 1.0, divisor: int = 8) -> Any:
+    """A module of one of the small image networks that we know by name, without content in its weights."""
+    _require_torch()
+    from sizeup.formats.torch.networks import build
+
+    return build(name, classes=classes, width=width, divisor=divisor)
+
+
 def _refuse_unknown_names(built: Built, inputs: Mapping[str, Any]) -> None:
     """Models of transformers take any keyword and ignore those that they do not know."""
     known = list(inspect.signature(built.module.forward).parameters)

@@ -1,11 +1,12 @@
-"""Pictures of a model's memory, as PNG or SVG: by operator, and as a map of the arena."""
+"""Pictures of a model as PNG or SVG: memory by operator, a map of the arena, bars by layer."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sizeup.errors import MissingLibrary, SizeupError
 from sizeup.report.files import check_folder
@@ -41,3 +42,18 @@ def plot_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
     from sizeup.report.plots import pictures
 
     return pictures.save(lambda: pictures.plan_picture(plan), path)
+
+
+def plot_layers(
+    names: Sequence[str],
+    quantities: Sequence[float],
+    title: str,
+    path: str | os.PathLike[str],
+    *,
+    unit: Literal["bytes", "counts"],
+) -> Path:
+    """Draw one bar a layer, on 1260x900 pixels."""
+    check(path)
+    from sizeup.report.plots import layers, pictures
+
+    return pictures.save(lambda: layers.layers_picture(names, quantities, title, unit), path)

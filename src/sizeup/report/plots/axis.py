@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -50,12 +50,24 @@ def _names(canvas: Canvas, labels: Sequence[str]) -> list[str]:
 
 def draw_bytes(axes: Axes, highest: float) -> None:
     """Bytes up, at round numbers of the unit that suits the highest, with room for words above it."""
+    _draw_quantity(axes, highest, 1024, units.size)
+
+
+def draw_counts(axes: Axes, highest: float) -> None:
+    """The same for counts, in powers of 1000."""
+    _draw_quantity(axes, highest, 1000, units.count)
+
+
+def _draw_quantity(axes: Axes, highest: float, tier: int, words: Callable[[float], str]) -> None:
     top = max(highest, 1) * 1.16
-    unit = 1024 ** max(min(int(math.log(max(highest, 1) * 0.75, 1024)), 5), 0)
+    unit = tier ** max(min(int(math.log(max(highest, 1) * 0.75, tier)), 5), 0)
     step = unit * _round_up(top / unit / _MOST_TICKS)
     axes.set_ylim(0, top)
     axes.set_yticks([step * index for index in range(int(top // step) + 1)])
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _in_unit(value, unit)))
+    suffix = words(unit).partition(" ")[2]
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value / unit:,g} {suffix}".rstrip() if value else "0")
+    )
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
 
@@ -67,7 +79,3 @@ def _round_up(number: float) -> float:
             return small
     scale = 10.0 ** math.floor(math.log10(number))
     return next(scale * factor for factor in (1, 2, 5, 10) if number <= scale * factor * (1 + 1e-9))
-
-
-def _in_unit(value: float, unit: int) -> str:
-    return f"{value / unit:,g} {units.size(unit).split()[1]}" if value else "0"

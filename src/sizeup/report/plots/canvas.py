@@ -52,17 +52,17 @@ def legible(text: str) -> str:
 class Canvas:
     """A figure whose panels stand one above the other, and a ruler for its text."""
 
-    def __init__(self, height: float) -> None:
-        self.height = height
-        self.figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+    def __init__(self, height: float, breadth: float = WIDTH) -> None:
+        self.height, self.breadth = height, breadth
+        self.figure = Figure(figsize=(breadth, height), dpi=DPI, facecolor="white")
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()  # type: ignore[no-untyped-call,unused-ignore] # of some versions
 
     def panel(self, left: float, bottom: float, right: float, top: float, below: Axes | None = None) -> Axes:
         """Axes whose sides are so many inches from the figure's left, bottom, right and top."""
         place = (
-            left / WIDTH,
+            left / self.breadth,
             bottom / self.height,
-            (WIDTH - left - right) / WIDTH,
+            (self.breadth - left - right) / self.breadth,
             (self.height - bottom - top) / self.height,
         )
         axes = self.figure.add_axes(place, sharex=below)
@@ -73,9 +73,16 @@ class Canvas:
 
     def write(self, text: str, left: float, top: float, points: float, **style: Any) -> None:
         """A line of text, so many inches from the left and from the top, cut where the figure ends."""
-        shown = self.cut(legible(text), (WIDTH - left - 0.25) * DPI, points, style.get("weight", "normal"))
+        room = (self.breadth - left - 0.25) * DPI
+        shown = self.cut(legible(text), room, points, style.get("weight", "normal"))
         self.figure.text(
-            left / WIDTH, 1 - top / self.height, shown, size=points, va="baseline", parse_math=False, **style
+            left / self.breadth,
+            1 - top / self.height,
+            shown,
+            size=points,
+            va="baseline",
+            parse_math=False,
+            **style,
         )
 
     def width(self, text: str, points: float, weight: str = "normal") -> float:
