@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from formats.tflite.factory import File, options, quantised
-from older_texts import blocks, commands, text_of
+from old_texts import blocks, prompts, text
 from rewrite.test_branches import branches
 from sizeup.compat.tflite_tools import TFLiteModel, main
 from sizeup.rewrite.verify import is_equal
@@ -92,8 +92,7 @@ def as_sets(table: str) -> str:
 def test_s1_1_the_commands_of_the_text_run(shared: Path, tmp_path: Path) -> None:
     for name in ("quantized_model", "example_model"):
         (tmp_path / f"{name}.tflite").write_bytes(example())
-    text = text_of(shared, "001")
-    said = commands(text, "tflite_tools.py")
+    said = prompts(text(shared, 1), "tflite_tools.py")
     assert [sorted(each for each in one if each.startswith("-")) for one in said] == [
         ["--help"],
         ["-i", "-o"],
@@ -127,7 +126,7 @@ def test_s1_3_schedule_and_peak() -> None:
 def test_s1_4_the_example_output_to_the_letter(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (shown,) = (block for block in blocks(text_of(shared, "001")) if "Tensor information" in block)
+    (shown,) = (block for block in blocks(text(shared, 1), "") if "Tensor information" in block)
     expected = as_sets(shown.split("\n\n", 1)[1]).split()
     path = tmp_path / "quantized_model.tflite"
     path.write_bytes(example())

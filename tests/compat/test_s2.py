@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from older_texts import blocks, text_of
+from old_texts import blocks, text
 
 torch = pytest.importorskip("torch", reason="the analyzer reads PyTorch models")
 
@@ -78,7 +78,7 @@ def as_given(value: float, example: str) -> float:
 
 
 def test_s2_1_the_snippet_of_the_text(shared: Path, models: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    (snippet,) = (block for block in blocks(text_of(shared, "002")) if "import" in block)
+    (snippet,) = (block for block in blocks(text(shared, 2), "python") if "import" in block)
     ours = snippet.replace("from dnn_analyzer", "from sizeup.compat.dnn_analyzer")
     assert ours != snippet
     exec(compile(ours, "snippet", "exec"), {})
@@ -93,14 +93,14 @@ def test_s2_2_eight_columns(shared: Path, capsys: pytest.CaptureFixture[str]) ->
     ModelAnalyse(nn.Sequential(nn.Conv2d(1, 1, 1)), (1, 4, 4))
     (head, _) = table(capsys.readouterr().out)
     assert head == list(COLUMNS)
-    in_text = re.search(r"^\| module name.*$", text_of(shared, "002"), re.MULTILINE)
+    in_text = re.search(r"^\| module name.*$", text(shared, 2), re.MULTILINE)
     assert in_text is not None
     assert head == cells(in_text[0])
 
 
 def test_s2_3_five_total_lines(shared: Path, without_weights: Any, capsys: Any) -> None:
     without_weights("mobilenet_v2")
-    said = [line for line in text_of(shared, "002").splitlines() if line.startswith("Total ")]
+    said = [line for line in text(shared, 2).splitlines() if line.startswith("Total ")]
     assert len(said) == 5
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("Total ")] == said
 
@@ -152,7 +152,7 @@ def test_s2_5_every_listed_layer(layer: Any, shape: tuple[int, ...], macs: float
 
 
 def test_s2_5_the_list_is_that_of_the_text(shared: Path) -> None:
-    section = text_of(shared, "002").partition("## Supported Layers")[2].partition("---")[0]
+    section = text(shared, 2).partition("## Supported Layers")[2].partition("---")[0]
     assert set(re.findall(r"[A-Z]\w+", section)) == SUPPORTED
 
 
@@ -176,7 +176,7 @@ def test_s2_6_the_formulas_of_the_original() -> None:
 
 
 def test_s2_7_the_printed_rows_of_mobilenet(shared: Path, without_weights: Any, capsys: Any) -> None:
-    expected = [row[:-1] for row in table(text_of(shared, "002")) if row[0] in (*SUPPORTED, "Dropout")]
+    expected = [row[:-1] for row in table(text(shared, 2)) if row[0] in (*SUPPORTED, "Dropout")]
     expected = [row for row in expected if len(row) == 7]
     assert len(expected) == 15
     found = without_weights("mobilenet_v2")
@@ -200,7 +200,7 @@ def test_s2_8_benchmark_table(name: str, without_weights: Any) -> None:
 
 
 def test_s2_8_the_text_has_the_same_networks(shared: Path) -> None:
-    lines = text_of(shared, "002").partition("## Some benchmarks")[2].splitlines()
+    lines = text(shared, 2).partition("## Some benchmarks")[2].splitlines()
     rows = {cells(line)[0]: cells(line)[1:] for line in lines if "(3, 224, 224)" in line}
     assert list(rows) != []
     assert set(rows) == set(BENCHMARKS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from older_texts import blocks, text_of
+from old_texts import blocks, text
 from sizeup.compat.gpu_specs import CARDS, card
 from sizeup.errors import SizeupError, TargetError
 
@@ -76,7 +76,7 @@ def elements(function: Any, *shapes: tuple[int, ...]) -> Counter[str]:
 def test_s3_1_the_snippet_and_the_roll_ups(
     shared: Path, models: Any, resnet: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (snippet,) = (block for block in blocks(text_of(shared, "003")) if "ElemCountAnalysis(" in block)
+    (snippet,) = (block for block in blocks(text(shared, 3), "") if "ElemCountAnalysis(" in block)
     exec(
         compile(snippet.replace("from tensorscope", "from sizeup.compat.tensorscope"), "snippet", "exec"), {}
     )
@@ -142,7 +142,7 @@ def test_s3_3_precisions(resnet: Any) -> None:
 
 
 def test_s3_4_the_snippet_of_the_text(shared: Path, models: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    (snippet,) = (block for block in blocks(text_of(shared, "003")) if "analyze_model(" in block)
+    (snippet,) = (block for block in blocks(text(shared, 3), "") if "analyze_model(" in block)
     ours = snippet.replace("from tensorscope", "from sizeup.compat.tensorscope")
     exec(compile(ours, "snippet", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
