@@ -29,3 +29,9 @@ def section(content: str, title: str) -> str:
     """What a page has below a heading of the second level."""
     (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", content, re.DOTALL | re.MULTILINE)
     return str(found)
+
+
+def prompts(content: str, script: str) -> list[list[str]]:
+    """The arguments of every line that runs a script at a prompt."""
+    found = re.findall(rf"^% python {re.escape(script)}(.*)$", content, re.MULTILINE)
+    return [shlex.split(line) for line in found]

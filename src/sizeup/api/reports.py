@@ -38,15 +38,20 @@ def analyze(
     target: str | Target | None = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
+    convention: str | None = None,
     strict: bool = False,
 ) -> Report:
     """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns.
 
     A precision may differ by layer: a mapping such as {"features.*": "int8", "classifier": "fp32"}, or a
     .json file with one. With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives
-    it, or says why not.
+    it, or says why not. A `convention` (fvcore, thop, ptflops, ptflops-aten, torchinfo, dnn-analyzer,
+    tensorscope) puts beside our counts what that tool says of the same model.
     """
+    from sizeup import conventions
+
     check_precision(precision)
+    other = None if convention is None else conventions.convention(convention)
     named = target_of(target)
     graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
     counted = cost.count(graph)
@@ -56,7 +61,8 @@ def analyze(
             latency = _estimated(counted, named, asked, basis, coefficients)
         except TargetError as error:
             latency = str(error)
-    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency)
+    compared = None if other is None else other.counted(counted)
+    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency, convention=compared)
     if strict:
         _demand_complete(report)
     return report
@@ -97,11 +103,17 @@ def explain(
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     precision: Wish = None,
+    convention: str | None = None,
 ) -> Explanation:
-    """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators."""
+    """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators.
+
+    With a convention it also says what that tool counts for the operator, and why.
+    """
     report = source if isinstance(source, Report) else None
     if report is None:
-        report = analyze(source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision)
+        report = analyze(
+            source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision, convention=convention
+        )
     return _explain(report, op)
 
 

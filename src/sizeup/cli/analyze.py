@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Model, Plot, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import (
+    Bind,
+    Convention,
+    Device,
+    Inputs,
+    Model,
+    Plot,
+    Precision,
+    Rules,
+    bindings,
+    model_inputs,
+)
 
 EXAMPLE = "Example: sizeup analyze model.onnx -d rpi5/ort -o report.json"
 
@@ -54,6 +65,7 @@ def analyze(
         bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
     ] = False,
     rules: Rules = None,
+    convention: Convention = None,
     basis: Annotated[
         BasisOf | None,
         typer.Option(help="What the latency rests on; by default measurements, else the data sheet."),
@@ -89,6 +101,7 @@ def analyze(
             target=device,
             basis=basis.value if basis else None,
             coefficients=coefficients,
+            convention=convention,
             strict=strict,
         )
     for path in output or ():

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Inputs, Model, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import Bind, Convention, Inputs, Model, Precision, Rules, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1"
 
@@ -27,6 +27,7 @@ def explain(
     input: Inputs = None,
     bind: Bind = None,
     rules: Rules = None,
+    convention: Convention = None,
 ) -> None:
     """Show the formula behind an operator's numbers, and why another tool may show others."""
     from sizeup import api
@@ -38,5 +39,7 @@ def explain(
     with terminal.busy(f"reading {model}"):
         for path in rules or ():
             api.load_rules(path)
-        explanation = api.explain(model, op, **arguments, bind=bound, precision=precision)
+        explanation = api.explain(
+            model, op, **arguments, bind=bound, precision=precision, convention=convention
+        )
     render_explanation(explanation, terminal.output())

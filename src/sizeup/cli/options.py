@@ -48,6 +48,14 @@ Rules = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="A Python file with rules of your own (@sizeup.op_rule)."),
 ]
+Convention = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOOL",
+        help="Also count as fvcore, thop, ptflops, ptflops-aten, torchinfo, dnn-analyzer or tensorscope do.",
+        show_default=False,
+    ),
+]
 Plot = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="Draw memory by operator as a .png or .svg file; repeatable."),

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sizeup.cli.exits import verb
 from sizeup.cli.options import Bind, Device, Inputs, Model, Rules, bindings, model_inputs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sizeup.report.chosen import Chosen
+    from sizeup.report.fitting import Fitting
 
 EXAMPLE = "Example: sizeup precision model.tflite --flash 256KiB --arena 64KiB -o mixed.json"
 _USUAL = "fp32,fp16,int8,int4,int2"
@@ -75,29 +82,26 @@ def precision(
     rules: Rules = None,
 ) -> None:
     """Choose the precision of every layer that loses least and keeps to your budgets, proven."""
-    import json as text
-
     from sizeup import api
     from sizeup.cli import terminal
     from sizeup.report import chosen, fitting
 
-    if output is not None:
-        chosen.check_path(output)
-    if recipe is not None:
-        chosen.check_path(recipe)
+    for path in (output, recipe):
+        if path is not None:
+            chosen.check_path(path)
     kinds = [each.strip() for each in precisions.split(",") if each.strip()]
-    arguments = {**model_inputs(input), "bind": bindings(bind)}
+    arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": kinds}
     with terminal.steps(f"reading {model}") as progress:
         for path in rules or ():
             api.load_rules(path)
-        if fits is not None:
-            listed = api.fits(model, fits, **arguments, precisions=kinds, measure=measure)
-        else:
-            found = api.choose(
+        listed = None if fits is None else api.fits(model, fits, **arguments, measure=measure)
+        found = (
+            None
+            if listed is not None
+            else api.choose(
                 model,
                 **arguments,
                 losses=None if losses is None else chosen.read_losses(losses),
-                precisions=kinds,
                 flash=flash,
                 arena=arena,
                 latency=latency,
@@ -106,20 +110,32 @@ def precision(
                 data=data,
                 progress=progress,
             )
-    if fits is not None:
-        if output is not None:
-            listed.save(output)
-        if json:
-            sys.stdout.write(text.dumps(listed.to_dict(), indent=2) + "\n")
-        else:
-            fitting.render(listed, terminal.output(), top)
-        return
+        )
+    if listed is not None:
+        _show(listed, output, json, lambda console: fitting.render(listed, console, top))
+    elif found is not None:
+        _write_recipe(found, recipe)
+        _show(found, output, json, lambda console: chosen.render(found, console, top))
+
+
+def _write_recipe(found: Chosen, recipe: Path | None) -> None:
+    from sizeup.cli import terminal
+
+    for note in () if recipe is None else found.write_recipe(recipe).notes:
+        terminal.remark(f"{recipe}: {note}")
+
+
+def _show(
+    found: Chosen | Fitting, output: Path | None, as_json: bool, render: Callable[[Console], None]
+) -> None:
+    """Write, then print: JSON alone, or words."""
+    import json
+
+    from sizeup.cli import terminal
+
     if output is not None:
         found.save(output)
-    if recipe is not None:
-        for note in found.write_recipe(recipe).notes:
-            terminal.remark(f"{recipe}: {note}")
-    if json:
-        sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
+    if as_json:
+        sys.stdout.write(json.dumps(found.to_dict(), indent=2) + "\n")
     else:
-        chosen.render(found, terminal.output(), top)
+        render(terminal.output())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.report import timing
+from sizeup.report import elsewhere, timing
 from sizeup.report.rows import OpRow, Port
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def _head(report: Report) -> dict[str, Any]:
         "memory": _memory(report),
         "latency": _latency(report),
         "notes": list(report.notes),
+        **({} if report.convention is None else {"convention": elsewhere.to_dict(report.convention)}),
     }
 
 

@@ -15,6 +15,7 @@ from sizeup.graph import ABSENT, Op, Tensor, name_of
 from sizeup.ops import Call, OpRule, rule_of
 from sizeup.ops.rule import Formula
 from sizeup.ops.trace import Traced, traced_call
+from sizeup.report import elsewhere
 from sizeup.report.differences import differences
 from sizeup.report.rollup import module_at, module_path
 from sizeup.report.text import brief
@@ -130,7 +131,9 @@ def _lines(report: Report, index: int) -> Iterator[tuple[str, str]]:
         yield "intensity", f"{row.intensity:,.2f} FLOPs for each byte moved"
     if row.reason is not None:
         yield "not known", row.reason
-    for reason in differences(op.kind, rule.family if rule else None, bool(row.macs)):
+    reasons = differences(op.kind, rule.family if rule else None, bool(row.macs))
+    asked = () if report.convention is None else (elsewhere.sentence(report.convention, index),)
+    for reason in (*asked, *reasons):
         yield "elsewhere", reason
 
 

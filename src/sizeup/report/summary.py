@@ -19,6 +19,7 @@ from sizeup.report import rollup
 from sizeup.report.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 
 if TYPE_CHECKING:
+    from sizeup.conventions import Counted
     from sizeup.memory import Overview, Usage
 
 
@@ -90,6 +91,7 @@ class Report:
     sha256: str | None = None
     latency: Estimate | None = None
     no_latency: str = NO_TARGET  # why, where there is no estimate
+    convention: Counted | None = None  # what another tool says of every operator, where that was asked for
     moved: Bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -239,6 +241,7 @@ def report_of(
     *,
     sha256: str | None = None,
     latency: Estimate | str | None = None,
+    convention: Counted | None = None,
 ) -> Report:
     """The report on a graph that was counted, its bytes taken at the given precision.
 
@@ -247,5 +250,5 @@ def report_of(
     if cost.graph is not graph:
         raise ValueError("the cost was counted on another graph")
     if isinstance(latency, str):
-        return Report(cost, precision, sha256, no_latency=latency)
-    return Report(cost, precision, sha256, latency)
+        return Report(cost, precision, sha256, no_latency=latency, convention=convention)
+    return Report(cost, precision, sha256, latency, convention=convention)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.report import timing
+from sizeup.report import elsewhere, timing
 from sizeup.report.rows import NO_TARGET, Port
 from sizeup.report.view import Entry, View
 
@@ -81,6 +81,7 @@ def headline(report: Report) -> list[tuple[str, str]]:
     lines += [
         ("MACs", _total(report, totals.macs, "multiply-accumulates")),
         ("FLOPs", _total(report, totals.flops, "at 2 for each MAC")),
+        *(elsewhere.lines(report.convention) if report.convention is not None else ()),
         ("elementwise", _total(report, totals.elementwise_ops, "operations without a MAC")),
         ("parameters", f"{amount(totals.params)} in {weights}"),
         ("traffic", f"{read} read, {written} written in one pass{', incomplete' if report.unknown else ''}"),
