@@ -19,7 +19,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared")) / "models"
-PAGES = ("README.md", "docs/cli.md", "docs/json.md", "docs/memory.md", "docs/targets.md")
+PAGES = (
+    "README.md",
+    "docs/cli.md",
+    "docs/json.md",
+    "docs/latency.md",
+    "docs/memory.md",
+    "docs/precision.md",
+    "docs/targets.md",
+)
 WIDTH = 88
 
 _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
