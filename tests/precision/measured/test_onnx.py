@@ -13,7 +13,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from formats.onnx.exporting import by_export, by_tracing
+from formats.onnx.exporting import by_tracing
 from precision import digits
 from sizeup.errors import LoadError, RunFailed, SizeupError
 from sizeup.precision import Bench, Options, SensitivityTable, Simulation, bench, sensitivity
@@ -26,7 +26,7 @@ SAMPLES = 200
 def exported(name: str) -> onnx.ModelProto:
     _, test = digits.split()
     images = torch.from_numpy(test.images[:2])
-    return by_export(digits.folded(name), (images,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    return by_tracing(digits.folded(name), (images,), input_names=["x"], dynamic_axes={"x": {0: "batch"}})
 
 
 def measured(source: Any, options: Options) -> SensitivityTable:
