@@ -1,13 +1,18 @@
 """Which number type each layer should have: what fits, what a choice does, and what it costs in accuracy."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sizeup.precision.assign import assign
 from sizeup.precision.layers import Layer, layers, matched
-from sizeup.precision.losses import Losses
-from sizeup.precision.measuring import Bench, Options, bench, measure_assignment, sensitivity
 from sizeup.precision.mixing import Wish, as_wished, is_mapping
-from sizeup.precision.simulating import Simulation
 from sizeup.precision.sizes import Measure, Sizes, sizes
-from sizeup.precision.table import Baseline, Sensitivity, SensitivityTable, table_from
+
+if TYPE_CHECKING:
+    from sizeup.precision.losses import Losses
+    from sizeup.precision.measuring import Bench, Options, bench, measure_assignment, sensitivity
+    from sizeup.precision.simulating import Simulation
+    from sizeup.precision.table import Baseline, Sensitivity, SensitivityTable, table_from
 
 __all__ = [
     "Baseline",
@@ -32,3 +37,18 @@ __all__ = [
     "sizes",
     "table_from",
 ]
+
+# Where the names live that only a measurement needs: every analysis imports this package.
+_HOMES = {
+    "losses": ("Losses",),
+    "measuring": ("Bench", "Options", "bench", "measure_assignment", "sensitivity"),
+    "simulating": ("Simulation",),
+    "table": ("Baseline", "Sensitivity", "SensitivityTable", "table_from"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,8 @@ from sizeup.precision.assign import assign
 from sizeup.precision.grids import Clipping, check_type, rounded_weight, value_rounding
 
 # What integer runtimes compute in one kernel: only what leaves it is rounded.
-_FUSED = ("constant", "norm", "bias", "activation")
+_FUSED = ("constant", "norm", "bias", "activation", "gelu", "layer_norm")
+_JOINING, _RECTIFIERS = ("add", "sub", "mul", "sum_n"), ("relu", "relu6", "clamp")
 # They hand on the numbers that they are given, so these are on the grid already.
 _MOVING = ("transpose", "split", "slice", "rearrange", "copy", "repeat")
 _EXACT_BITS = 32  # floats of this width hold all integers that can be chosen, times their scale
@@ -62,12 +63,7 @@ class Simulator:
         self._graph, self._axis_of = graph, axis_of
         self._settings = settings or Simulation()
         self._maker = {made: index for index, op in enumerate(graph.ops) for made in op.outputs}
-        self._inside = {
-            made
-            for kernel in kernels(graph, _FUSED)
-            for index in kernel[:-1]
-            for made in graph.ops[index].outputs
-        }
+        self._inside = _inside(graph)
         self._observed: Observed | None = None
         self._grids: dict[tuple[int, str], Rounding] = {}
         self._weights: dict[tuple[int, int | None, str], Array] = {}
@@ -106,10 +102,12 @@ class Simulator:
                     read[index, identity] = self._value(identity, self._held(dtype))
         if self._settings.activations == "kept":
             return Roundings(constants=constants)
+        # What no run made (an output that is there on request only) has no range, and nobody reads it.
+        seen = () if self._observed is None else self._observed.values
         made = {
             identity: self._value(identity, types[identity])
             for identity in self.wanted
-            if types[identity] is not self._graph.tensors[identity].dtype
+            if identity in seen and types[identity] is not self._graph.tensors[identity].dtype
         }
         return Roundings(made, read, constants)
 
@@ -155,6 +153,26 @@ class Simulator:
         while self._is_moved(identity):
             identity = self._graph.ops[self._maker[identity]].inputs[0]
         return identity
+
+
+def _inside(graph: Graph) -> set[int]:
+    """Values that never leave a kernel: all but the last of each, and sums that a rectifier follows."""
+    found = {
+        made
+        for kernel in kernels(graph, _FUSED)
+        for index in kernel[:-1]
+        for made in graph.ops[index].outputs
+    }
+    readers: dict[int, list[Op]] = {}
+    for op in graph.ops:
+        for identity in op.inputs:
+            readers.setdefault(identity, []).append(op)
+    for op in graph.ops:
+        made = op.outputs[0] if op.kind in _JOINING else ABSENT
+        kinds = [each.kind for each in readers.get(made, ())]
+        if len(kinds) == 1 and kinds[0] in _RECTIFIERS and made not in graph.outputs:
+            found.add(made)
+    return found
 
 
 def _moves(graph: Graph, op: Op) -> bool:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from formats.onnx.exporting import by_export, by_tracing
+from formats.onnx.exporting import by_tracing
 from precision import digits
 from sizeup.errors import LoadError, RunFailed, SizeupError
 from sizeup.precision import Bench, Options, SensitivityTable, Simulation, bench, sensitivity
@@ -26,7 +26,7 @@ SAMPLES = 200
 def exported(name: str) -> onnx.ModelProto:
     _, test = digits.split()
     images = torch.from_numpy(test.images[:2])
-    return by_export(digits.folded(name), (images,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    return by_tracing(digits.folded(name), (images,), input_names=["x"], dynamic_axes={"x": {0: "batch"}})
 
 
 def measured(source: Any, options: Options) -> SensitivityTable:
@@ -119,6 +119,51 @@ def test_every_output_channel_has_its_own_step(nodes: list[Any], weight: Any) ->
         (layer,) = made.layers
         np.testing.assert_allclose(made.outputs({layer.op: "int2"}), DATA @ ternary(WEIGHT).T, atol=1e-5)
         assert made.measure({layer.op: "int2"}).sqnr_db > 0
+
+
+def test_constants_with_several_names_are_rounded_under_each() -> None:
+    nodes = [
+        helper.make_node("Identity", ["w"], ["same"]),
+        helper.make_node("MatMul", ["x", "w"], ["one"]),
+        helper.make_node("MatMul", ["x", "same"], ["two"]),
+        helper.make_node("Sub", ["one", "two"], ["y"]),
+    ]
+    model = by_hand([("x", TensorProto.FLOAT)], nodes, {"w": WEIGHT.T})
+    options = Options(Simulation(activations="kept"), meaning="values")
+    difference = DATA @ (ternary(WEIGHT) - WEIGHT).T
+    with bench(model, DATA, options=options, cache=False) as made:
+        first, second = made.layers
+        np.testing.assert_allclose(made.outputs({first.op: "int2"}), difference, atol=1e-5)
+        np.testing.assert_allclose(made.outputs({second.op: "int2"}), -difference, atol=1e-5)
+        assert not made.outputs({first.op: "int2", second.op: "int2"}).any()
+
+
+def on_grid(values: Any, seen: Any) -> Any:
+    """To one of the 16 numbers between the least and the greatest that were seen."""
+    low, high = min(seen.min(), 0), max(seen.max(), 0)
+    step = (high - low) / 15
+    zero = np.rint(-low / step)
+    return (np.clip(np.rint(values / step) + zero, 0, 15) - zero) * step
+
+
+def test_a_sum_is_rounded_once_where_it_leaves_its_rectifier() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["one"]),
+        helper.make_node("Add", ["one", "x"], ["sum"]),
+        helper.make_node("Relu", ["sum"], ["y"]),
+    ]
+    weight = np.random.default_rng(1).integers(-7, 8, (4, 4)).astype(np.float32)
+    weight[0] = 7  # steps of one in every column, so that int4 holds it as it is
+    model = by_hand([("x", TensorProto.FLOAT)], nodes, {"w": weight})
+    with bench(model, DATA, options=Options(meaning="values"), cache=False) as made:
+        found = made.outputs({"*": "int4"})
+    read = on_grid(DATA, DATA)
+    product = on_grid(read @ weight, DATA @ weight)
+    expected = on_grid(np.maximum(product + read, 0), np.maximum(DATA @ weight + DATA, 0))
+    assert len(np.unique(found)) > 5
+    assert np.isclose(found, expected, atol=1e-4).mean() > 0.99
+    twice = on_grid(np.maximum(on_grid(product + read, DATA @ weight + DATA), 0), expected)
+    assert np.isclose(found, twice, atol=1e-4).mean() < 0.9
 
 
 def test_inputs_are_known_by_name_in_any_order() -> None:

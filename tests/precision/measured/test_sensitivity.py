@@ -318,6 +318,25 @@ def test_layers_are_found_wherever_they_are_called() -> None:
     assert other.measure({"matmul": "int2"}).sqnr_db < 20
 
 
+def test_attention_that_torch_fuses_is_measured() -> None:
+    torch.manual_seed(0)
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+            self.head = nn.Linear(16, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = self.head(self.attention(x, x, x, need_weights=False)[0].mean(1))
+            return made
+
+    data = np.random.default_rng(0).normal(size=(32, 5, 16)).astype(np.float32)
+    table = sensitivity(Attention().eval(), data, precisions=["int8", "int4"], cache=False)
+    assert [layer.name for layer in table.layers] == ["attention", "head"]
+    assert all(row.sqnr_db > (30 if row.precision == "int8" else 8) for row in table.rows)
+
+
 def test_programs_run_as_the_modules_that_they_came_from(network: nn.Module, tmp_path: Path) -> None:
     _, test = digits.split()
     program = torch.export.export(network, (torch.from_numpy(test.images[:48]),))

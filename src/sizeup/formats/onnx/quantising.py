@@ -113,11 +113,19 @@ class OnnxModel:
                 name = changed.constant(roundings.constants[key].astype(_numpy_type(tensor.dtype.name)))
             elif key in roundings.read:
                 name = changed.rounded(tensor.name, roundings.read[key], tensor.dtype.name)
-            if name and tensor.name not in node.input:
+            given = [
+                place for place, each in enumerate(node.input) if self._own(each) == self._own(tensor.name)
+            ]
+            if name and not given:
                 raise WriteError(f"{node.name or node.op_type} reads {tensor.name!r} under another name")
-            for place, given in enumerate(node.input):
-                if name and given == tensor.name:
-                    node.input[place] = name
+            for place in given if name else ():
+                node.input[place] = name
+
+    def _own(self, name: str) -> str:
+        """What stands behind a name: exporters give one constant several, by operators that do nothing."""
+        while (maker := self._makers.get(name)) is not None and maker.op_type == "Identity":
+            name = maker.input[0]
+        return name
 
     def _node(self, op: int) -> NodeProto:
         name = self.graph.tensors[self.graph.ops[op].outputs[0]].name

@@ -27,6 +27,9 @@ from sizeup.formats.torch.translate import Operator, normalise, operator_of, ten
 from sizeup.graph import ABSENT, Graph
 
 _CHUNK = 1 << 24
+# Each row of their weights, along the first axis, makes an output channel.
+_ROWS = ("conv", "deform_conv", "lstm", "gru", "rnn", "embedding")
+_FUSED_PRODUCTS = ("aten._native_multi_head_attention", "aten._transformer_encoder_layer_fwd")
 
 
 class _Call(NamedTuple):
@@ -127,7 +130,7 @@ class TorchRunner:
         """Along which axis of a weight each output channel has its own numbers; None where none does."""
         found = self.graph.ops[op]
         shape = self.graph.tensors[identity].shape or ()
-        if found.kind in ("conv", "deform_conv", "lstm", "gru", "rnn", "embedding"):
+        if found.kind in _ROWS or found.source in _FUSED_PRODUCTS:
             return 0
         if found.kind == "conv_transpose":
             return 1
@@ -259,11 +262,12 @@ class _Eye:
         if index is None:
             return call.result
         op, outputs = self._graph.ops[index], _tensors_of(call.result)
-        if op.source != call.operator.source or len(op.outputs) != len(outputs):
+        if op.source != call.operator.source:
             raise RunFailed(f"{call.name} is {call.operator.source} on this data, {op.source} in the graph")
         if index not in self.leaves:
             self._place(index, call, outputs)
-        for identity, tensor in zip(op.outputs, outputs, strict=True):
+        # Fused attention makes its weights on tensors without content only.
+        for identity, tensor in zip(op.outputs, outputs, strict=False):
             self._see(identity, tensor)
         return call.result
 
@@ -301,10 +305,12 @@ class _Hand:
     ) -> None:
         self._graph, self._ops, self._made = graph, ops, roundings.made
         self._before: dict[int, dict[int, Rounding | torch.Tensor]] = {}
-        for (op, identity), rounding in roundings.read.items():
-            self._before.setdefault(op, {})[leaves[op][identity]] = rounding
-        for (op, identity), numbers in roundings.constants.items():
-            self._before.setdefault(op, {})[leaves[op][identity]] = torch.from_numpy(numbers)
+        for (op, identity), change in (*roundings.read.items(), *roundings.constants.items()):
+            place = leaves.get(op, {}).get(identity)
+            if place is None:
+                raise RunFailed(f"{graph.ops[op].name} did not run on the calibration data as in the graph")
+            made = change if isinstance(change, Rounding) else torch.from_numpy(change)
+            self._before.setdefault(op, {})[place] = made
 
     def round_inputs(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         found = zip(self._graph.inputs, tensors, strict=True)
@@ -329,7 +335,7 @@ class _Hand:
             return call.result
         leaves, spec = pytree.tree_flatten(call.result)
         places = [place for place, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
-        for place, identity in zip(places, self._graph.ops[index].outputs, strict=True):
+        for place, identity in zip(places, self._graph.ops[index].outputs, strict=False):
             if identity in self._made:
                 made = rounded_tensor(leaves[place], self._made[identity])
                 # Whoever holds what was changed in place must see the rounded numbers too.
