@@ -232,6 +232,15 @@ def test_s1_11_what_the_original_could_not_read(capsys: pytest.CaptureFixture[st
     assert "(operator 0)" in capsys.readouterr().out
 
 
+def test_s1_a_missing_or_broken_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.tflite").write_bytes(b"nothing of the kind")
+    for name in ("missing.tflite", "broken.tflite"):
+        with pytest.raises(SystemExit) as ended:
+            main(["-i", str(tmp_path / name)])
+        assert ended.value.code == 2
+        assert "tflite_tools.py: error: " in capsys.readouterr().err
+
+
 def test_s1_12_optional_inputs() -> None:
     model = TFLiteModel(branches())  # its layers have no bias: input -1
     assert any(-1 in op.inputs for op in model.graph.ops)

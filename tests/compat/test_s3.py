@@ -225,6 +225,22 @@ def test_s3_9_resnet18(resnet: Any) -> None:
     assert f"{fast.seconds:.6e}" == "2.101972e-05"
 
 
+# As Tensorscope 1.0.1 itself counts them, which also agrees module by module.
+ELEMENTS = {
+    "mobilenet_v2": 30_337_296,
+    "vit_b_16": 123_293_648,
+    "swin_t": 69_953_168,
+    "densenet121": 61_147_536,
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_s3_9_elements_of_other_networks(name: str, models: Any) -> None:
+    with torch.device("meta"):
+        model = getattr(models, name)()
+    assert ElemCountAnalysis(model, torch.zeros(IMAGE, device="meta")).total == ELEMENTS[name]
+
+
 @pytest.mark.parametrize(("name", "share"), [("vit_b_16", 166), ("swin_t", 128)])
 def test_s3_10_rows_sum_to_the_total(
     name: str, share: int, models: Any, capsys: pytest.CaptureFixture[str]

@@ -160,6 +160,15 @@ def test_functions_are_seen_by_those_that_see_them(name: str) -> None:
     assert tuple(found) == expected
 
 
+def test_a_whole_layer_in_one_operator_is_told_or_said_to_be_untold() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    cost = sizeup.count(layer, ((1, 5, 16),))
+    assert [op.kind for op in cost.graph.ops] == ["attention_layer"]
+    assert CONVENTIONS["fvcore"].counted(cost).total == 11_040  # as fvcore says
+    assert CONVENTIONS["ptflops-aten"].counted(cost).total == 10_800  # as ptflops says
+    assert [CONVENTIONS[tool].counted(cost).untold for tool in TOOLS] == [0, 1, 1, 0, 1]
+
+
 def test_what_is_not_reproduced_is_not_zero() -> None:
     model = nn.Sequential(nn.LSTM(8, 8))
     found = CONVENTIONS["thop"].counted(sizeup.count(model, ((5, 2, 8),)))

@@ -35,6 +35,8 @@ def card(name: str, file: str | os.PathLike[str] | None = None) -> dict[str, Any
     """A card's GB/s (`memory_bandwidth`) and its TFLOPS by number type, as far as they are known."""
     specs = _specs(file)
     if name in specs:
+        if "memory_bandwidth" not in specs[name]:
+            raise TargetError(f"{name}: its memory_bandwidth in GB/s is missing from the file")
         return {"name": name, **specs[name]}
     try:
         device = targets.device(name)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sizeup import api, memory
 from sizeup.compat.layouts import centred
+from sizeup.errors import SizeupError
 from sizeup.graph import Graph, Tensor
 from sizeup.report import plots
 
@@ -198,8 +199,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command as the original did."""
-    given = _parser().parse_args(arguments)
+    """Run the command as the original did; what cannot be done is said in one line."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        _run(given)
+    except (OSError, SizeupError) as error:
+        parser.error(str(error))
+
+
+def _run(given: argparse.Namespace) -> None:
     model = TFLiteModel.load_from_file(given.input_path)
     if given.optimize:
         print("Optimizing peak memory usage...")

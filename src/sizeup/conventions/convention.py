@@ -36,7 +36,7 @@ class Convention:
 
     def why(self, each: Seen) -> str:
         """How it comes to its number for an operator, in one sentence."""
-        if each.op.kind in self.untold:
+        if each.op.kind in self.untold or (each.is_block and self.hooks):
             return "counted in a way that is not reproduced here"
         if self._is_hidden(each):
             return "Nothing: it looks at modules, and this is called as a function."
@@ -48,7 +48,7 @@ class Convention:
         return self._number(self.counts, each)
 
     def _number(self, table: Mapping[str, Formula], each: Seen) -> float:
-        if each.op.kind in self.untold or each.op.bodies:
+        if each.op.kind in self.untold or each.op.bodies or (each.is_block and self.hooks):
             return float("nan")
         formula = table.get(each.op.kind)
         if formula is None or self._is_hidden(each):

@@ -21,8 +21,8 @@ def macs_and_bias(seen: Seen) -> float:
 
 
 def projections(seen: Seen) -> float:
-    """The projections alone: the two products inside the fused attention are not seen."""
-    return rows(seen) * matrices(seen)
+    """The projections, and norms of a whole layer: the products inside the fused attention are not seen."""
+    return rows(seen) * matrices(seen) + (2 * 5 * seen.read if seen.is_block else 0)
 
 
 def projections_and_bias(seen: Seen) -> float:
@@ -33,6 +33,8 @@ def projections_and_bias(seen: Seen) -> float:
 
 def hooked_attention(seen: Seen) -> float:
     """All products, the biases, one for each number of Q to scale it and one for each score (softmax)."""
+    if seen.is_block:
+        return math.nan
     batch, length, width = seen.call.input(0).shape
     scores = batch * seen.call.number("heads") * length * length
     # The output projection is taken to have a bias, whether it has or not.

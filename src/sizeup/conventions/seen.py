@@ -53,6 +53,11 @@ class Seen:
         return sum(self.call.input(place).elements for place in (1, 2) if self.call.given(place))
 
     @property
+    def is_block(self) -> bool:
+        """Whether it is a whole encoder layer, which PyTorch runs as one operator where no hook looks on."""
+        return self.op.kind == "attention_layer" and bool(self.op.attrs.get("hidden"))
+
+    @property
     def name(self) -> str:
         """The operator's name in PyTorch, without the underscore of an in-place version."""
         return self.op.source.removeprefix("aten.").rstrip("_")
