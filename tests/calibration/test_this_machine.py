@@ -26,8 +26,8 @@ from sizeup.targets import runtime as runtime_of
 
 pytestmark = [pytest.mark.extras, pytest.mark.slow, pytest.mark.alone]
 
-# Mean errors that are kept to, also where others use the machine at the same time. 12 % is wanted of both;
-# docs/calibrating.md has what was reached.
+BAR = 0.12
+# What is kept to even where others use the machine at the same time.
 LIMITS = {"ort": 0.20, "litert-xnnpack": 0.30}
 
 
@@ -82,20 +82,27 @@ def show(runtime: str, rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def test_onnx_runtime_on_networks_that_the_fit_has_not_seen(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def judged(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
     from calibration import unseen
 
-    rows = judge("ort", unseen.onnx_networks(tmp_path))
+    return {
+        "ort": judge("ort", unseen.onnx_networks(tmp_path_factory.mktemp("onnx"))),
+        "litert-xnnpack": judge("litert-xnnpack", unseen.tflite_networks(shared)),
+    }
+
+
+@pytest.mark.parametrize("runtime", LIMITS)
+def test_networks_that_the_fit_has_not_seen(judged: dict[str, list[Row]], runtime: str) -> None:
+    rows = judged[runtime]
     assert len(rows) == 12
-    assert mean_error(rows, "least") <= LIMITS["ort"], show("ort", rows)
+    assert mean_error(rows, "least") <= LIMITS[runtime], show(runtime, rows)
 
 
-def test_litert_with_xnnpack_on_networks_that_the_fit_has_not_seen(shared: Path) -> None:
-    from calibration import unseen
-
-    rows = judge("litert-xnnpack", unseen.tflite_networks(shared))
-    assert len(rows) == 12
-    assert mean_error(rows, "least") <= LIMITS["litert-xnnpack"], show("xnnpack", rows)
+@pytest.mark.xfail(strict=False, reason="14.7 and 20.1 % on a busy machine: see docs/calibrating.md")
+@pytest.mark.parametrize("runtime", LIMITS)
+def test_the_mean_error_is_within_its_bar(judged: dict[str, list[Row]], runtime: str) -> None:
+    assert mean_error(judged[runtime], "least") <= BAR, show(runtime, judged[runtime])
 
 
 if __name__ == "__main__":
