@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -178,6 +179,8 @@ def explain(
         report = analyze(
             source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision, convention=convention
         )
+    elif convention is not None:
+        report = replace(report, convention=_convention(convention).counted(report.cost))
     return _explain(report, op)
 
 
