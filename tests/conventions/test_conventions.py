@@ -196,7 +196,8 @@ def test_an_explanation_says_why_the_other_number_differs() -> None:
     text = str(sizeup.explain(model, "0", inputs=((1, *IMAGE),), convention="dnn-analyzer"))
     assert "DNN analyzer: 1,152 MACs." in " ".join(text.split())
     assert "divided by the strides" in " ".join(text.split())
-    text = str(sizeup.explain(model, "1", inputs=((1, *IMAGE),), convention="torchinfo"))
+    report = sizeup.analyze(model, ((1, *IMAGE),))
+    text = str(sizeup.explain(report, "1", convention="torchinfo"))
     assert "torchinfo 1.8.0: 16 mult-adds. Weight and bias once for each sample" in " ".join(text.split())
 
 
@@ -214,6 +215,10 @@ def test_files_are_counted_as_the_layers_that_they_were() -> None:
     graph = sizeup.load(model, ((1, *IMAGE),))
     ops = tuple(replace(op, scope="") for op in graph.ops)
     file = replace(graph, ops=ops, format="onnx")
+    product = sizeup.load(Functional(nn.Identity(), lambda _, x: x @ x), ((1, *IMAGE),))
+    for tool, expected in zip(TOOLS, (2048, 0, 2048, 2048, 0), strict=True):
+        found = CONVENTIONS[tool].counted(sizeup.count(replace(product, format="onnx"))).total
+        assert (tool, found) == (tool, expected)
     for tool in TOOLS:
         there = CONVENTIONS[tool].counted(sizeup.count(file)).total
         assert there == CONVENTIONS[tool].counted(sizeup.count(graph)).total > 0

@@ -155,7 +155,7 @@ _PTFLOPS_ATEN: dict[str, Formula] = {
     "attention_layer": f.projections_and_bias,
 }
 _TORCHINFO: dict[str, Formula] = {
-    "conv": f.weights_over_positions,
+    "conv": f.macs_and_bias,
     "conv_transpose": f.weights_over_positions,
     **dict.fromkeys(("matmul", "batch_norm", "layer_norm", "prelu", "embedding"), f.weights_a_batch),
 }

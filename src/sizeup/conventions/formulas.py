@@ -79,7 +79,7 @@ def second_dimensions(seen: Seen) -> float:
 def weights_over_positions(seen: Seen) -> float:
     """Weight and bias once for each position of the output: MACs, and one for each number with a bias."""
     batch, _, *sides = seen.call.output.shape
-    return seen.params * batch * math.prod(sides)
+    return seen.params * batch * math.prod(sides) if seen.channels else 0
 
 
 def weights_a_batch(seen: Seen) -> float:
@@ -91,7 +91,7 @@ def output_channels(seen: Seen) -> float:
     """A transposed convolution as if it were a plain one: output numbers x taps x input channels."""
     taps = math.prod((seen.shape_of_weight or seen.call.input(1).shape)[2:])
     groups: int = seen.call.attrs.get("groups", 1)
-    return seen.made * taps * (seen.call.input(0).shape[1] // groups)
+    return seen.made * taps * (seen.channels // groups)
 
 
 # Everything else
@@ -126,12 +126,12 @@ def five_a_number(seen: Seen) -> float:
 
 def shift_of_norms(seen: Seen) -> float:
     """One for each number of a layer norm, two of other norms with a weight, counted as MACs."""
-    return seen.read if seen.name in ("", "layer_norm") else scale_and_shift(seen)
+    return seen.read if seen.name in ("", "layer_norm", "layernormalization") else scale_and_shift(seen)
 
 
 def twice_without_groups(seen: Seen) -> float:
     """Layer norms four for each number, two without a weight; group norms nothing."""
-    return 0 if seen.name == "group_norm" else twice_scale_and_shift(seen)
+    return 0 if seen.name.startswith("group") else twice_scale_and_shift(seen)
 
 
 def softmax_steps(seen: Seen) -> float:
@@ -152,7 +152,7 @@ def adaptive_average(seen: Seen) -> float:
 
 def adaptive_average_2d(seen: Seen) -> float:
     """One for each input number of a two-dimensional average."""
-    return seen.read if seen.name in ("", "adaptive_avg_pool2d") else 0
+    return seen.read if seen.name in ("", "adaptive_avg_pool2d", "globalaveragepool") else 0
 
 
 def interpolation_2d(seen: Seen) -> float:
@@ -232,7 +232,7 @@ def parameters_alone(seen: Seen) -> float:
 
 def output_and_channels(seen: Seen) -> float:
     """As many numbers as it makes, and two for each channel."""
-    return seen.made + 2 * seen.call.input(0).shape[1]
+    return seen.made + 2 * seen.channels
 
 
 def data_and_slopes(seen: Seen) -> float:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sizeup.cost import Cost
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.ops import Call, call_of, rule_of
+from sizeup.ops import Call, UnknownShape, call_of, rule_of
 
 WEIGHT = "weight"
 """The name under which PyTorch's own layers keep what they multiply by."""
@@ -26,6 +26,7 @@ class Seen:
     is_layer: bool  # a module of its own ran it: what tools that hook modules see
     is_plain: bool  # and that does nothing else: one of PyTorch's own classes, not one made from it
     shape_of_weight: tuple[int, ...] | None
+    channels_first: bool  # how the format lays out images and filters
 
     @property
     def read(self) -> int:
@@ -36,6 +37,13 @@ class Seen:
     def made(self) -> int:
         """Numbers in the first output."""
         return self.call.output.elements
+
+    @property
+    def channels(self) -> int:
+        """Of the first input; formulas of tools that know one layout ask for it in that one alone."""
+        if not self.channels_first:
+            raise UnknownShape
+        return self.call.input(0).shape[1]
 
     @property
     def has_bias(self) -> bool:
@@ -59,8 +67,8 @@ class Seen:
 
     @property
     def name(self) -> str:
-        """The operator's name in PyTorch, without the underscore of an in-place version."""
-        return self.op.source.removeprefix("aten.").rstrip("_")
+        """The name in its format, in small letters, without the underscore of an in-place operator."""
+        return self.op.source.removeprefix("aten.").rstrip("_").lower()
 
 
 Formula: TypeAlias = Callable[[Seen], float]
@@ -74,7 +82,8 @@ def seen(cost: Cost) -> Iterator[Seen]:
         weight = _weight(graph, op)
         shape = None if weight is None else graph.tensors[weight].shape
         is_layer = modules.runs_as_layer(op)
-        yield Seen(op, call_of(graph, op), macs, is_layer, is_layer and modules.is_plain(op), shape)
+        is_plain = is_layer and modules.is_plain(op)
+        yield Seen(op, call_of(graph, op), macs, is_layer, is_plain, shape, graph.format != "tflite")
 
 
 def _weight(graph: Graph, op: Op) -> int | None:
@@ -87,12 +96,17 @@ def _weight(graph: Graph, op: Op) -> int | None:
     return identity if graph.tensors[identity].is_parameter else None
 
 
+def _multiplies(op: Op) -> bool:
+    rule = rule_of(op.kind)
+    return rule is not None and rule.macs is not None
+
+
 class _Modules:
     """Tells the operators of layers from those that a model calls as functions.
 
     Modules that hold other modules call functions; so does one that multiplies by what it keeps under
     another name than `weight`, or by what belongs to a module inside it (nn.MultiheadAttention). Files
-    have no modules: there, every operator is what a layer would have run.
+    have no modules: there, every operator is what a layer would have run, but for products of two results.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -109,7 +123,7 @@ class _Modules:
     def runs_as_layer(self, op: Op) -> bool:
         """Whether the operator is all that its module does."""
         if not self.has_modules:
-            return True
+            return not _multiplies(op) or _weight(self.graph, op) is not None
         return op.scope not in self.outer and op.scope not in self.functional
 
     def is_plain(self, op: Op) -> bool:
