@@ -11,11 +11,11 @@ from sizeup.api.models import Source, load
 from sizeup.api.reports import check_precision
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
-from sizeup.precision.mixing import Wish, as_wished
 from sizeup.report.plan import Plan
 
 if TYPE_CHECKING:
     from sizeup.memory import Progress
+    from sizeup.precision.mixing import Wish
     from sizeup.rewrite import Optimized
 
 
@@ -37,6 +37,7 @@ def plan(
     after `time_limit` seconds. Raises Incomplete where the size of a tensor depends on data.
     """
     from sizeup import memory
+    from sizeup.precision.mixing import as_wished
 
     if not 1 <= alignment <= 1 << 30:
         raise SizeupError(f"an alignment of {alignment} makes no sense; 1 leaves every byte free to be used")

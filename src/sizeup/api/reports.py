@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,13 +14,13 @@ from sizeup.api.models import Source, load
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, TargetError
 from sizeup.formats import Inputs
-from sizeup.precision.mixing import Wish, as_wished, is_mapping
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
 
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
+    from sizeup.precision.mixing import Wish
     from sizeup.targets import Target
 
 # A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
@@ -49,6 +50,7 @@ def analyze(
     tensorscope) puts beside our counts what that tool says of the same model.
     """
     from sizeup import conventions
+    from sizeup.precision.mixing import as_wished
 
     check_precision(precision)
     other = None if convention is None else conventions.convention(convention)
@@ -85,6 +87,8 @@ def estimate(
     `coefficients`, a table of milliseconds for two million MACs (a file, or plain data). Raises TargetError
     where nothing is known that an estimate could rest on.
     """
+    from sizeup.precision.mixing import as_wished, is_mapping
+
     check_precision(precision)
     named = target_of(target)
     if isinstance(source, Cost) and not is_mapping(precision):
@@ -114,11 +118,18 @@ def explain(
         report = analyze(
             source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision, convention=convention
         )
+    elif convention is not None:
+        from sizeup import conventions
+
+        counted = conventions.convention(convention).counted(report.cost)
+        report = replace(report, convention=counted)
     return _explain(report, op)
 
 
 def check_precision(wish: Wish) -> None:
     """Refuse a precision that does not exist before the model is read."""
+    from sizeup.precision.mixing import is_mapping
+
     if wish is not None and not is_mapping(wish):
         dtypes.precision(str(wish))
 

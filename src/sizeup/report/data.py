@@ -128,7 +128,10 @@ def _memory(report: Report) -> dict[str, Any]:
 
 
 def _latency(report: Report) -> dict[str, Any]:
-    return {"unavailable": report.no_latency} if report.latency is None else timing.to_dict(report.latency)
+    if report.latency is None:
+        return {"unavailable": report.no_latency}
+
+    return timing.to_dict(report.latency)
 
 
 def _port(port: Port) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.report.text import columns_of, headline, peak_size, plain, receipt, title
-from sizeup.report.timing import spoken
 from sizeup.report.view import view
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ def _memory(report: Report) -> str:
 def _latency(report: Report) -> str:
     if report.latency is None:
         return ""
+    from sizeup.report.timing import spoken
+
     where = "" if report.latency.target is None else f" on {report.latency.target.name}"
     return f"  {spoken(report.latency)}{where}, {report.latency.basis}\n"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sizeup.cost import Bytes, Cost
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.latency.work import Floats
 from sizeup.report.rows import Group
+
+if TYPE_CHECKING:
+    from sizeup.latency.work import Floats
 
 UNUSED_PARAMETERS = "(unused parameters)"
 """The row of parameters that no operator reads; without it the rows would not add up."""

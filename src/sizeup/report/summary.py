@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, overload
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, name_of
-from sizeup.latency import Estimate
-from sizeup.latency.work import Floats
 from sizeup.report import rollup
 from sizeup.report.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 
 if TYPE_CHECKING:
     from sizeup.conventions import Counted
+    from sizeup.latency import Estimate
+    from sizeup.latency.work import Floats
     from sizeup.memory import Overview, Usage
 
 

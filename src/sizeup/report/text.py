@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.report import elsewhere, timing
+from sizeup.report import elsewhere
 from sizeup.report.rows import NO_TARGET, Port
 from sizeup.report.view import Entry, View
 
@@ -88,6 +88,8 @@ def headline(report: Report) -> list[tuple[str, str]]:
     ]
     lines += _memory(report)
     if report.latency is not None:
+        from sizeup.report import timing  # whoever only counts need not load the estimators
+
         lines += timing.lines(report.latency)
     elif report.no_latency != NO_TARGET:
         lines.append(("latency", f"unknown: {report.no_latency}"))
