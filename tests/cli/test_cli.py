@@ -78,7 +78,7 @@ def opaque(shared: Path) -> Path:
 def test_alone_it_says_what_to_type(run: Run) -> None:
     ended = run()
     assert ended.code == 0
-    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 7
+    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 8
     assert max(map(len, ended.out.splitlines())) <= 80
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("scipy", reason="pulls are fitted by scipy")
+
 from sizeup.latency.effects import Effect, Expected, Labels, expected, from_effects, likeliest_pulls
 from sizeup.latency.work import Floats
 

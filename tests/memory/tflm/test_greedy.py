@@ -113,7 +113,7 @@ def test_arenas_of_random_graphs_hold_what_is_live(steps: int, width: int, seed:
 
 
 def test_a_chain_of_20_000_operators_is_planned_in_seconds() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     graph = _graph(20_000, 4, 1)
     assert arena(graph).head_bytes > 0
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10
