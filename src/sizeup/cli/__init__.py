@@ -23,7 +23,7 @@ sizeup tells what a neural network costs before you deploy it. Try
   sizeup explain model.onnx 12         where the numbers of operator 12 are from
   sizeup plan model.tflite             the memory it needs, and a plan for it
   sizeup measure model.onnx            how long it takes here, in its runtime
-  sizeup calibrate --runtime ort       make this machine a target, in two minutes
+  sizeup calibrate --runtime ort       make this machine a target, in minutes
   sizeup precision model.tflite --flash 256KiB   which layers at which width
   sizeup optimize model.tflite -o less.tflite    the same model in less memory
 
