@@ -17,7 +17,18 @@ from blessed import assert_golden
 from sizeup.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
-VERBS = ("analyze", "calibrate", "devices", "explain", "measure", "ops", "optimize", "plan", "precision", "tradeoff")
+VERBS = (
+    "analyze",
+    "calibrate",
+    "devices",
+    "explain",
+    "measure",
+    "ops",
+    "optimize",
+    "plan",
+    "precision",
+    "tradeoff",
+)
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,9 @@ def test_types_that_fit_are_starred_and_those_that_never_do_are_warned_of(resnet
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--flash", "1KiB"), "the narrowest types need"),
+        (("--flash", "1KiB"), "; the least is"),
         (("--flash", "1 kg"), "is not a size"),
-        (("--latency", "1ms"), "needs a target"),
+        (("--latency", "1ms"), "needs a target (-d)"),
         (("--precisions", "int9"), "unknown precision"),
         (("--fits", "1KiB", "--measure", "weight"), "no measure is called"),
         (("-d", "rpi5/litert", "--precisions", "int2"), "has kernels for none of int2"),

@@ -387,3 +387,66 @@ def test_without_a_target_there_is_no_time() -> None:
     assert data["latency"] == {"unavailable": "no target device was given"}
     assert data["ops"][0]["ms"] is None
     assert report.by_kind()[0].seconds is None
+
+
+@pytest.mark.usefixtures("measured")
+def test_layers_in_types_that_were_not_measured_are_not_priced_by_the_fit() -> None:
+    made = GraphBuilder("two")
+    value = made.input("x", SHAPE, FLOAT)
+    for name in "ab":
+        w = made.tensor(name, (8, 8, 1, 1), FLOAT, Constant("parameter"))
+        out = made.tensor(f"{name}.out", SHAPE, FLOAT)
+        made.op("conv", [value, w], [out], {"out_channels": 8, "kernel": (1, 1)}, name=name, scope=name)
+        value = out
+    made.outputs.append(value)
+    graph = made.freeze()
+    assert sizeup.estimate(graph, "slate/plain").basis == "calibrated"
+    assert sizeup.estimate(graph, "slate/plain", precision={"a": "int8"}).basis == "roofline"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("low = -0.1", "low = 0.5", "low lies above high"),
+        ("high = 0.2", "high = nan", "not a number"),
+        ("mac = 1e-6", "mac = -1.0", "not within"),
+        ("mac = 1e-6", 'mac = "fast"', "not a number"),
+        ("run = 1e-3", "run = 1e-3\npower = 0", "not within"),
+        ("run = 1e-3", "run = 1e-3\nspeed = 1", "unknown key 'speed'"),
+        ("pooled = {", "pooling = {", "unknown key 'pooling'"),
+    ],
+)
+def test_a_fit_that_makes_no_sense_is_refused(
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.toml").write_text((TARGETS + FIT).replace(old, new, 1), "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
+    with pytest.raises(TargetError, match=message):
+        estimate(count(chain()), target("slate/plain"))
+
+
+@pytest.mark.extras
+def test_the_times_of_operators_add_up_where_a_product_copies_its_operands_first() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Heads(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            parts = x.reshape(8, 64, 4, 32).transpose(1, 2)
+            return parts @ parts.transpose(-1, -2)
+
+    found = sizeup.estimate(Heads(), "h100-sxm/torch-eager", inputs=((8, 64, 128),))
+    assert found.by_op()[0].sum() + found.run_seconds == pytest.approx(found.seconds)
+
+
+def test_what_is_too_large_for_a_microcontroller_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TARGETS.replace('kind = "npu"', 'kind = "microcontroller"', 1).replace(
+        'size = "1 MiB"', 'size = "1 KiB"'
+    )
+    (tmp_path / "own.toml").write_text(text, "utf-8")
+    monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
+    console = Console(file=io.StringIO(), width=100)
+    render(sizeup.analyze(chain(), target="slate/plain"), console)
+    # Three values of 512 B at the sum.
+    assert "it needs 1.50 KiB of memory; Slate has 1.00 KiB" in console.file.getvalue()  # type: ignore[attr-defined]

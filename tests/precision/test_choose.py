@@ -176,7 +176,7 @@ def test_what_holds_it_back_and_what_more_would_buy_are_told() -> None:
 def test_a_budget_that_nothing_keeps_is_told_with_the_least_that_is_needed() -> None:
     options = options_of(network([4, 8], [False] * 2), THREE)
     loss = options.losses(losses(options.graph, 0))
-    with pytest.raises(NoChoice, match=r"keeps flash_bytes within 10; the narrowest types need"):
+    with pytest.raises(NoChoice, match=r"keeps the flash within 10 B; the least is"):
         choose(options, loss, Budgets(flash_bytes=10))
 
 
@@ -216,3 +216,46 @@ def test_a_real_file_fits_where_it_did_not(shared: Path) -> None:
     found = choose(options, loss, budgets)
     assert budgets.kept_by(found.figures)
     assert figures_of(options, {layer.op: FLOAT for layer in options.layers}).flash_bytes > 150_000
+
+
+def linear(*widths: int) -> Graph:
+    """Matrix products one after the other."""
+    made = GraphBuilder("products")
+    value = made.input("x", (1, widths[0]), FLOAT)
+    for place, (rows, columns) in enumerate(itertools.pairwise(widths)):
+        weight = made.tensor(f"w{place}", (rows, columns), FLOAT, Constant("parameter"))
+        result = made.tensor(f"y{place}", (1, columns), FLOAT)
+        made.op("matmul", [value, weight], [result], {"contracted": (1,)}, name=f"layer{place}")
+        value = result
+    made.outputs.append(value)
+    return made.freeze()
+
+
+def test_a_value_that_is_converted_leaves_room_at_once() -> None:
+    options = options_of(linear(8, 100, 300, 4), [precision("fp32"), precision("int8")])
+    loss = np.array([0, 5, 0, 1, 0, 1], np.float64)
+    # 400 B of float32, then 100 B of it in int8 beside 300 B: no more than 500 B at any time.
+    found = choose(options, loss, Budgets(arena_bytes=500))
+    assert (found.loss, found.figures.arena_bytes) == (2.0, 500)
+
+
+def test_a_budget_may_be_used_up_entirely() -> None:
+    where = target("rpi5/ort")
+    options = options_of(linear(64, 64, 64), [precision("fp32"), precision("int8")], where)
+    narrow = figures_of(options, {layer.op: precision("int8") for layer in options.layers})
+    found = choose(options, np.array([0, 1, 0, 1], np.float64), Budgets(seconds=narrow.seconds))
+    assert found.figures.seconds == pytest.approx(narrow.seconds)
+    assert not found.proven  # times of mixtures are no sums
+
+
+def test_what_loses_without_end_is_not_chosen() -> None:
+    options = options_of(linear(8, 8, 8), THREE)
+    table = {f"layer{n}": {"int8": 1.0, "int4": float("inf")} for n in range(2)}
+    found = choose(options, options.losses(table), Budgets(flash_bytes=130))
+    assert {precision_name(each) for each in found.chosen.values()} == {"int8"}
+
+
+def test_what_is_stored_narrow_is_not_widened(shared: Path) -> None:
+    graph = sizeup.load(shared / "models" / "mlperf_resnet8_int8.tflite")
+    options = options_of(graph, [precision(each) for each in ("fp32", "fp16", "int8", "int4")])
+    assert {precision_name(each) for each in options.dtype} == {"int8", "int4"}

@@ -273,7 +273,7 @@ def of_timm(folder: Path, models: Path) -> list[Shipped]:
             judged(
                 target.name,
                 (found.run.precision,),
-                found.rates,
+                no_faster(found.rates, target),
                 found.estimated,
                 found.seconds,
                 "families of architectures",

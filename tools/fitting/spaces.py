@@ -141,7 +141,7 @@ def cells(arch: str, folded: bool = False) -> Network:
             found.plain(kind, times=run.get(name, 0))
     found.norm()
     found.plain("activation")
-    found.reduce("pool")
+    found.reduce("reduce")
     found.linear(10)
     return found
 
@@ -175,7 +175,7 @@ def fbnet(arch: str, folded: bool = False) -> Network:
             _fbnet_block(found, next(words), made, stride if index == 0 else 1)
     found.conv(1504, 1)
     found.activation()
-    found.reduce("pool")
+    found.reduce("reduce")
     found.linear(100)
     return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
@@ -132,9 +134,9 @@ def fits(
     from sizeup.targets import quantities
 
     most = _whole(_amount(threshold, quantities.SIZE))
-    if most is None or most < 0:
-        raise SizeupError("a threshold is a number of bytes")
-    kinds = tuple(dtypes.precision(each) for each in precisions)
+    kinds = tuple(dtypes.precision(each) for each in dict.fromkeys(precisions))
+    if most is None or not kinds:
+        raise SizeupError("a threshold is a number of bytes, and at least one precision is to fit it")
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     return Fitting(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
 
@@ -163,15 +165,23 @@ def tradeoff(
     from sizeup.report.tradeoff import Tradeoff
 
     budgets = _budgets(flash, arena, latency, energy)
-    kinds = [dtypes.precision(each) for each in precisions]
+    kinds = [dtypes.precision(each) for each in dict.fromkeys(precisions)]
+    if not kinds:
+        raise SizeupError("no precision is named to compare")
     named = target_of(target)
 
+    usual = load(source, inputs=inputs, bind=bind)
+
     def load_at(shape: Shape | None) -> Graph:
-        return load(source, inputs=inputs if shape is None else (shape,), bind=bind)
+        if shape is None:
+            return usual
+        named = usual.format in ("onnx", "tflite")
+        first = usual.tensors[usual.inputs[0]].name
+        given: Any = {**(inputs if isinstance(inputs, Mapping) else {}), first: shape} if named else (shape,)
+        return load(source, inputs=given, bind=bind)
 
     found = tuple(points(load_at, kinds, batches, sizes, named, budgets, accuracy or {}))
-    name = load_at(None).name or "model"
-    return Tradeoff(name, None if named is None else named.name, budgets, found)
+    return Tradeoff(usual.name or "model", None if named is None else named.name, budgets, found)
 
 
 def _budgets(
@@ -189,14 +199,20 @@ def _budgets(
 
 
 def _amount(given: float | str | None, quantity: Quantity) -> float | None:
+    """An amount from a text with its unit, or a plain number; budgets know no limits of hardware."""
     from sizeup.targets import quantities
 
-    if not isinstance(given, str):
-        return given
+    if given is None:
+        return None
     try:
-        return quantities.parse(given, quantity)
+        text = given.strip() if isinstance(given, str) else ""
+        wide = replace(quantity, least=0.0, most=math.inf)
+        amount = float(given) if text.isdecimal() or not text else quantities.parse(text, wide)
     except ValueError as error:
         raise SizeupError(str(error)) from None
+    if not 0 <= amount < math.inf:
+        raise SizeupError(f"{given} is no amount that a budget could have")
+    return amount
 
 
 def _whole(amount: float | None) -> int | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Model, Plot, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Model, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup tradeoff torchvision:mobilenet_v2 --batch 1,8 --size 160,224 -d rpi5/ort"
 
@@ -35,7 +35,10 @@ def tradeoff(
         list[Path] | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write a .json or .csv file; repeatable."),
     ] = None,
-    plot: Plot = None,
+    plot: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Draw every point as a .png or .svg file; repeatable."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Compare precisions over batches and input sizes: latency, memory, energy, and what budgets accept."""

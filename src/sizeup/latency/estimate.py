@@ -21,6 +21,7 @@ from sizeup.targets import Fit, Reach, Target, current
 
 Basis = Literal["calibrated", "roofline", "coefficients"]
 BASES: tuple[Basis, ...] = ("calibrated", "roofline", "coefficients")
+_TRACE = 0.01  # of all MACs, in number types that a fit has not met
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -79,11 +80,14 @@ class Estimate:
         bounds: list[Bound | None] = [None] * len(seconds)
         taken = self.kernels.seconds * self.work.count
         parts = np.stack([self.kernels.compute, self.kernels.traffic, self.kernels.launch])
+        longest = np.zeros(len(seconds))
         for op, part, time in zip(
             self.executed.main.tolist(), parts.argmax(axis=0).tolist(), taken, strict=True
         ):
-            seconds[op] = time
-            bounds[op] = BOUNDS[part] if time > 0 else "nothing"
+            seconds[op] += time  # copies that a product needs run under its name
+            if bounds[op] is None or time > longest[op]:
+                longest[op] = time
+                bounds[op] = BOUNDS[part] if time > 0 else "nothing"
         return seconds, tuple(bounds)
 
 
@@ -161,11 +165,11 @@ class _Estimator:
         return [type_of(name) for name in self.work.names]
 
     def _covers(self, fit: Fit) -> bool:
-        """Whether most of the arithmetic is in number types that were measured."""
+        """Whether all of the arithmetic, but for a trace, is in number types that were measured."""
         measured = np.array([kind in fit.precisions for kind in self._types()], np.bool_)
         macs = self.work.macs * self.work.count
         weights = macs if macs.any() else self.work.traffic * self.work.count
-        return not weights.any() or bool(2 * weights[measured[self.work.kind]].sum() >= weights.sum())
+        return not weights.any() or bool(weights[~measured[self.work.kind]].sum() <= _TRACE * weights.sum())
 
     def _waits_for_launches(self, fit: Fit) -> bool:
         """Whether the runtime takes longer to start the kernels than the fit says for all of it."""
@@ -222,6 +226,9 @@ class _Estimator:
         origin: str,
         fit: Fit | None = None,
     ) -> Estimate:
+        if not seconds:
+            self.notes.append("nothing that it runs takes time on this basis")
+            low = high = None
         notes = tuple(dict.fromkeys(self.notes))
         high = high if self.is_whole else None
         return Estimate(self.target, basis, seconds, low, high, run, self.executed, found, origin, notes, fit)
@@ -250,7 +257,9 @@ def _by_coefficients(
     types, missing = ([asked] * len(cost.graph.ops), []) if asked else _own_types(cost, table)
     times = coefficients.layer_times(cost, types, table)
     whole = executed(cost, asked)
-    compute = times.milliseconds[whole.main] / 1e3
+    _, first = np.unique(whole.main, return_index=True)  # copies run under a product's name
+    compute = np.zeros(len(whole.main))
+    compute[first] = times.milliseconds[whole.main[first]] / 1e3
     empty = np.zeros(len(compute))
     found = Kernels(compute, empty, empty, compute)
     notes = ["a table has no error bar, and only products take time in it"]

@@ -172,11 +172,11 @@ class _Assigned:
         if key not in self.at:
             tensor = self.tensors[identity]
             name = f"{tensor.name} as {precision_name(dtype)}"
+            kind = _conversion(tensor.dtype, dtype)
+            source = kind.upper() if self.graph.format == "tflite" else ""
             self.at[key] = len(self.tensors)
             self.tensors.append(replace(tensor, name=name, dtype=dtype, quant=None))
-            self.ops.append(
-                Op(_conversion(tensor.dtype, dtype), (identity,), (self.at[key],), name=name, scope=op.scope)
-            )
+            self.ops.append(Op(kind, (identity,), (self.at[key],), source=source, name=name, scope=op.scope))
         return self.at[key]
 
 

@@ -13,19 +13,23 @@ from typing import Any
 
 import numpy as np
 
+from sizeup import units
 from sizeup.cost import count
 from sizeup.dtypes import DType
 from sizeup.errors import NoChoice, SizeupError
-from sizeup.graph import Graph
-from sizeup.latency import energy, estimate
+from sizeup.graph import ABSENT, Graph
+from sizeup.latency import Basis, energy, estimate
 from sizeup.memory import Buffers, best_placement, lifetimes, tensor_bytes, usage
 from sizeup.precision.assign import assign
 from sizeup.precision.options import Options
-from sizeup.precision.solve import Codes, Floats, Limit, Picked, pick
+from sizeup.precision.solve import Codes, Flags, Floats, Limit, Picked, pick
 from sizeup.targets import Target
 
 _MOST_ROUNDS = 400
 _PLAN_SECONDS = 2.0
+# A mixture may take a little less than its layers at uniform types: narrow copies are read instead.
+_SLACK = 0.05
+_ENDLESS = 1e100  # a loss beyond this is none that anybody would take
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class Budgets:
 
 
 BUDGETS = tuple(each.name for each in fields(Budgets))
+WORDS = {"flash_bytes": "flash", "arena_bytes": "arena", "seconds": "latency", "joules": "energy"}
 # One more of each, for what a little more would buy.
 UNITS = {"flash_bytes": 1024, "arena_bytes": 1024, "seconds": 1e-3, "joules": 1e-3}
 
@@ -81,14 +86,14 @@ class Choice:
 
 def figures_of(options: Options, chosen: dict[int, DType]) -> Figures:
     """What the network takes, from the network itself: counted, planned and estimated at these types."""
-    return figures_at(assign(options.graph, chosen), options.target)
+    return figures_at(assign(options.graph, chosen), options.target, options.basis)
 
 
-def figures_at(graph: Graph, target: Target | None) -> Figures:
+def figures_at(graph: Graph, target: Target | None, basis: Basis | None = None) -> Figures:
     """What a network takes as it is: counted, planned in its order, and estimated on a target."""
     counted = count(graph)
     placed = best_placement(graph, reorder=False, time_limit=_PLAN_SECONDS)
-    timed = None if target is None else estimate(counted, target)
+    timed = None if target is None else estimate(counted, target, basis=basis)
     spent = None if timed is None else energy(timed)
     return Figures(
         counted.stored_bytes,
@@ -197,6 +202,11 @@ def _fixed(options: Options, name: str) -> float:
     }[name]
 
 
+def _spoken(name: str, amount: float) -> str:
+    write = {"bytes": units.size, "seconds": units.duration, "joules": units.joules}
+    return write[name.rpartition("_")[2]](amount)
+
+
 def _why_not(options: Options, loss: Floats, budgets: Budgets) -> str:
     """Which budget cannot be kept even alone, and the least that it would have to be."""
     for name in BUDGETS:
@@ -205,8 +215,8 @@ def _why_not(options: Options, loss: Floats, budgets: Budgets) -> str:
             continue
         if _Search(options, loss, Budgets(**{name: most}), 60.0).run() is None:
             least = _least(options, Budgets(), name)
-            needed = "" if least is None else f"; the narrowest types need {least:,.6g}"
-            return f"no choice of precisions keeps {name} within {most:,.6g}{needed}"
+            needed = "" if least is None else f"; the least is {_spoken(name, least)}"
+            return f"no choice of precisions keeps the {WORDS[name]} within {_spoken(name, most)}{needed}"
     return "each budget can be kept alone, but no choice of precisions keeps all of them"
 
 
@@ -220,12 +230,25 @@ class _Search:
             if most is None:
                 continue
             if amounts is None:
-                raise SizeupError(f"a budget of {name} needs a target whose {name} can be estimated")
-            self.limits.append(Limit(name, self.everything, amounts, most - _fixed(options, name)))
+                reason = (
+                    "a target (-d)" if options.target is None else f"what {options.target.name} does not tell"
+                )
+                raise SizeupError(f"a limit of the {WORDS[name]} needs {reason}")
+            slack = _SLACK if name != "flash_bytes" else 0.0
+            fixed = _fixed(options, name)
+            self.limits.append(
+                Limit(name, self.everything, amounts * (1 - slack), most - fixed * (1 - slack))
+            )
+        # What loses without end is no option.
+        ruled_out = np.flatnonzero(~(loss < _ENDLESS))
+        self.loss = np.where(loss < _ENDLESS, loss, 0.0)
+        if len(ruled_out):
+            self.limits.append(Limit("endless loss", ruled_out, np.ones(len(ruled_out)), 0.0))
         self.alive = None if budgets.arena_bytes is None else _Alive(options)
 
     def run(self) -> Choice | None:
-        proven = True
+        # Times of a mixture are only about sums of its layers' own: what is found need not be the best.
+        proven = self.budgets.seconds is None and self.budgets.joules is None
         for rounds in range(1, _MOST_ROUNDS + 1):
             picked = self._pick()
             if picked is None:
@@ -287,26 +310,42 @@ def _involved(graph: Graph, options: Options, step: int) -> Codes:
 
 
 class _Alive:
-    """What is in memory at each step, as a sum over groups; without conversions, so never too much."""
+    """What is in memory at each step at least, as a sum over groups.
+
+    A value that layers of other types may read can be converted as soon as it is made, and only the narrow
+    copy lives on: after its first step it counts at the narrowest type.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.buffers: Buffers = lifetimes(options.graph)
-        tensors = options.graph.tensors
-        self.owner = np.array(
-            [
-                next((int(options.owner[i]) for i in each if options.owner[i] >= 0), -1)
-                for each in self.buffers.tensors
-            ],
-            np.int64,
-        )
+        self.owner = np.array([self._owner(each) for each in self.buffers.tensors], np.int64)
         kinds = list(dict.fromkeys(options.dtype))
         self.column = np.array([kinds.index(each) for each in options.dtype], np.int64)
+        tensors = options.graph.tensors
         sizes = [
             [max(tensor_bytes(tensors[i], kind) for i in each) for kind in kinds]
             for each in self.buffers.tensors
         ]
         self.sizes = np.array(sizes, np.int64).reshape(len(self.buffers), len(kinds))
+        self.narrow = np.minimum(self.sizes.min(axis=1), self.buffers.size)
+        self.convertible = self._convertible() & (self.owner >= 0)
+        entering = {self.buffers.of_tensor[identity] for identity in options.graph.inputs}
+        self.entering = np.isin(np.arange(len(self.buffers)), list(entering))
+
+    def _owner(self, tensors: tuple[int, ...]) -> int:
+        return next((int(self.options.owner[i]) for i in tensors if self.options.owner[i] >= 0), -1)
+
+    def _convertible(self) -> Flags:
+        """The buffers that an operator of another group reads."""
+        found = np.zeros(len(self.buffers), np.bool_)
+        owner = self.options.owner
+        for op in self.options.graph.ops:
+            groups = {int(owner[made]) for made in op.outputs} - {-1}
+            for identity in op.inputs:
+                if identity != ABSENT and owner[identity] >= 0 and groups - {int(owner[identity])}:
+                    found[self.buffers.of_tensor[identity]] = True
+        return found
 
     def worst_step(self, picked: Codes, most: int) -> int | None:
         """The step at which most is alive, where that is too much."""
@@ -314,20 +353,27 @@ class _Alive:
         kind[self.options.group[picked]] = self.column[picked]
         taken = kind[self.owner]
         size = np.where(self.owner < 0, self.buffers.size, self.sizes[np.arange(len(taken)), taken])
-        live = replace(self.buffers, size=size).live_bytes()
+        kept = np.where(self.convertible, self.narrow, size)
+        live = replace(self.buffers, size=kept).live_bytes()
+        made = self.convertible & ~self.entering
+        np.add.at(live, self.buffers.first[made], (size - kept)[made])
         step = int(np.argmax(live)) if len(live) else 0
         return step if len(live) and live[step] > most else None
 
     def limit(self, step: int, most: int) -> Limit:
         """What is alive at a step must not be more than that."""
-        alive = np.array(self.buffers.live_at(step), np.int64)
-        fixed = int(self.buffers.size[alive[self.owner[alive] < 0]].sum())
+        fixed = 0
         by_group: dict[int, Floats] = {}
-        for buffer in alive[self.owner[alive] >= 0].tolist():
+        for buffer in self.buffers.live_at(step):
             group = int(self.owner[buffer])
-            by_group[group] = by_group.get(group, np.zeros(self.sizes.shape[1])) + self.sizes[buffer]
-        chosen = np.isin(self.options.group, list(by_group))
-        options = np.flatnonzero(chosen)
+            is_made = self.buffers.first[buffer] == step and not self.entering[buffer]
+            if group < 0:
+                fixed += int(self.buffers.size[buffer])
+            elif self.convertible[buffer] and not is_made:
+                fixed += int(self.narrow[buffer])
+            else:
+                by_group[group] = by_group.get(group, np.zeros(self.sizes.shape[1])) + self.sizes[buffer]
+        options = np.flatnonzero(np.isin(self.options.group, list(by_group)))
         groups, columns = self.options.group[options].tolist(), self.column[options].tolist()
         amounts = np.array([by_group[g][c] for g, c in zip(groups, columns, strict=True)], np.float64)
         return Limit(f"alive at {step}", options, amounts, float(most - fixed))

@@ -17,6 +17,7 @@ from sizeup.graph import ABSENT, Graph, Op, name_of
 from sizeup.ops import rule_of
 
 _MOST_NEAR = 3
+_LONGEST_NUMBER = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def matched(graph: Graph, mapping: Mapping[str, str]) -> Matched:
     wildcards (`features.*.conv`). Only layers follow a module, a kind or a wildcard; an operator that is
     named itself need not be one.
     """
-    names = _Names(graph)
+    names = Names(graph)
     chosen: dict[int, DType] = {}
     unmatched: dict[str, list[str]] = {}
     for pattern, precision in sorted(mapping.items(), key=lambda each: not _is_wildcard(each[0])):
@@ -82,7 +83,9 @@ def _is_wildcard(pattern: str) -> bool:
     return any(letter in pattern for letter in "*?[")
 
 
-class _Names:
+class Names:
+    """What the operators of a graph are called, for looking up patterns."""
+
     def __init__(self, graph: Graph) -> None:
         self.count = len(graph.ops)
         self.by_name: dict[str, list[int]] = {}
@@ -97,8 +100,10 @@ class _Names:
                 self.layers.setdefault(name_of(graph, op), []).append(index)
 
     def find(self, pattern: str) -> list[int]:
+        """The operators that a pattern names."""
         if pattern.startswith("#") and pattern[1:].isdecimal():
-            return [int(pattern[1:])] if int(pattern[1:]) < self.count else []
+            place = int(pattern[1:]) if len(pattern) < _LONGEST_NUMBER else self.count
+            return [place] if place < self.count else []
         if pattern in self.layers:
             return self.layers[pattern]
         if pattern in self.by_name:
@@ -111,6 +116,7 @@ class _Names:
         ]
 
     def nearest(self, pattern: str) -> list[str]:
+        """Names that were perhaps meant."""
         return difflib.get_close_matches(pattern, [*self.layers, *self.by_name], _MOST_NEAR, 0.5)
 
 
@@ -125,7 +131,7 @@ def read_mapping(path: Path) -> dict[str, str]:
     """A mapping from a JSON file: {"features.0": "int8", "classifier*": "fp32"}."""
     try:
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SizeupError(f"{path}: not a mapping of layers to precisions: {error}") from error
     if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
         raise SizeupError(f'{path}: a mapping is a JSON object of texts, such as {{"conv1": "int8"}}')

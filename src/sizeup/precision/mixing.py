@@ -33,6 +33,8 @@ def as_wished(graph: Graph, wish: Wish) -> tuple[Graph, DType | None]:
     if not is_mapping(wish):
         return graph, dtypes.precision(str(wish))
     mapping = wish if isinstance(wish, Mapping) else read_mapping(Path(wish))
+    if not all(isinstance(each, str) for pair in mapping.items() for each in pair):
+        raise SizeupError("a mapping is of texts to texts: {'features.*': 'int8'}")
     found = matched(graph, mapping)
     if mapping and not found.chosen:
         raise SizeupError(f"no layer is called what the mapping names: {_told(found.unmatched)}")
@@ -44,10 +46,11 @@ def as_wished(graph: Graph, wish: Wish) -> tuple[Graph, DType | None]:
 
 def distribution(graph: Graph, chosen: Mapping[int, DType]) -> str:
     """How many layers have which type: `12 at int8, 3 as they are`."""
-    counts = Counter(precision_name(chosen[layer.op]) for layer in layers(graph) if layer.op in chosen)
-    rest = len(layers(graph)) - counts.total()
+    known = {layer.op for layer in layers(graph)}
+    counts = Counter(precision_name(chosen[op]) for op in sorted(known) if op in chosen)
+    rest = len(known) - counts.total()
     parts = [f"{count:,} at {name}" for name, count in counts.most_common()]
-    others = sum(1 for op in chosen if op not in {layer.op for layer in layers(graph)})
+    others = sum(1 for op in chosen if op not in known)
     parts += [f"{others:,} other operators"] if others else []
     return ", ".join([*parts, f"{rest:,} as they are"] if rest else parts)
 

@@ -23,9 +23,12 @@ def assumed_losses(graph: Graph, precisions: Sequence[DType]) -> dict[str, dict[
     """
     found = {}
     for layer in layers(graph):
-        weights = [_content(tensor) for tensor in _weights(graph, layer)]
+        weights = [(_content(tensor), tensor.dtype.bits) for tensor in _weights(graph, layer)]
         noise = {
-            precision_name(each): float(sum(_noise(weight, each) for weight in weights))
+            # At the width that it is stored in nothing is rounded.
+            precision_name(each): float(
+                sum(_noise(weight, each) for weight, bits in weights if each.bits < bits)
+            )
             for each in precisions
         }
         found[f"#{layer.op}"] = noise

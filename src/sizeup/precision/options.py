@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,12 +12,12 @@ from sizeup.cost import count
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Graph, Tensor
-from sizeup.latency import energy, estimate
+from sizeup.latency import Basis, energy, estimate
 from sizeup.memory import tensor_bytes
 from sizeup.precision.assign import assign
 from sizeup.precision.layers import Layer, layers
 from sizeup.precision.solve import Codes, Floats
-from sizeup.targets import Target
+from sizeup.targets import Target, current
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,7 @@ class Options:
     seconds: Floats | None
     joules: Floats | None
     target: Target | None
+    basis: Basis | None  # of all times, so that choices are compared on one
     fixed_flash: float  # what no choice changes
     fixed_seconds: float
     fixed_joules: float
@@ -54,13 +56,11 @@ class Options:
 
     def losses(self, table: Mapping[str, Mapping[str, float]]) -> Floats:
         """What every option loses: the sum over its layers of {layer: {precision: loss}}."""
-        found = np.zeros(len(self.group))
-        for option, dtype in enumerate(self.dtype):
-            name = precision_name(dtype)
-            for layer, group in zip(self.layers, self.group_of, strict=True):
-                if group == self.group[option]:
-                    found[option] += _loss(table, layer, name)
-        return found
+        kinds = list(dict.fromkeys(self.dtype))
+        by_group = np.zeros((int(self.group.max()) + 1, len(kinds)))
+        for layer, group in zip(self.layers, self.group_of, strict=True):
+            by_group[group] += [_loss(table, layer, precision_name(kind)) for kind in kinds]
+        return by_group[self.group, [kinds.index(each) for each in self.dtype]]
 
     def by_layer(
         self, table: Mapping[str, Mapping[str, float]], chosen: Mapping[int, DType]
@@ -69,35 +69,80 @@ class Options:
         return {each.op: _loss(table, each, precision_name(chosen[each.op])) for each in self.layers}
 
 
+_EXACT = "fp32"  # what is not rounded loses nothing
+
+
 def _loss(table: Mapping[str, Mapping[str, float]], layer: Layer, precision: str) -> float:
-    row = table.get(layer.name) or table.get(f"#{layer.op}")
+    row = table.get(f"#{layer.op}") or table.get(layer.name)
+    if row is not None and not isinstance(row, Mapping):
+        raise SizeupError(f"the losses of layer {layer.name} are {row!r}, not {{precision: loss}}")
+    if row is not None and precision == _EXACT and precision not in row:
+        return 0.0
     if row is None or precision not in row:
         raise SizeupError(f"the losses tell nothing of layer {layer.name} at {precision}")
-    if not row[precision] >= 0:
+    if not isinstance(row[precision], int | float) or not row[precision] >= 0:
         raise SizeupError(
             f"the loss of layer {layer.name} at {precision} is {row[precision]}, not a number from 0"
         )
-    return float(row[precision])
+    return float(min(row[precision], sys.float_info.max))
 
 
 def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None = None) -> Options:
     """Every number type that the target has kernels for, for every group of layers, and what it takes."""
-    kinds = [each for each in precisions if target is None or precision_name(each) in target.runtime.dtypes]
+    if not precisions:
+        raise SizeupError("no precision is named to choose from")
+    asked = list(dict.fromkeys(precisions))
+    kinds = [each for each in asked if target is None or precision_name(each) in target.runtime.dtypes]
     if not kinds:
         raise SizeupError(f"{target} has kernels for none of {', '.join(map(precision_name, precisions))}")
     found = layers(graph)
     if not found:
         raise SizeupError("there is no layer whose number type could be chosen")
+    # Numbers that are stored narrow gain nothing from a wider type.
+    stored = max(_stored_bits(graph, layer) for layer in found)
+    kinds = [each for each in kinds if each.bits <= stored]
+    if not kinds:
+        raise SizeupError(f"all layers have {stored} bits already; no type that was named is as narrow")
     group_of, owner = _tied(graph, found, _owners(graph, found))
     groups = int(group_of.max()) + 1
-    columns = [_taken(graph, found, owner, groups, each, target) for each in kinds]
+    basis = _basis(kinds, target)
+    columns = [_taken(graph, found, owner, groups, each, target, basis) for each in kinds]
     group = np.repeat(np.arange(groups), len(kinds))
     flash = np.stack([each[0] for each in columns], axis=1).ravel()
     seconds, joules = _stacked([each[1] for each in columns]), _stacked([each[2] for each in columns])
-    rest = columns[0][3]
+    rest = [min(each[3][place] for each in columns) for place in range(3)]
     return Options(
-        graph, found, group_of, owner, group, tuple(kinds) * groups, flash, seconds, joules, target, *rest
+        graph,
+        found,
+        group_of,
+        owner,
+        group,
+        tuple(kinds) * groups,
+        flash,
+        seconds,
+        joules,
+        target,
+        basis,
+        *rest,
     )
+
+
+def _basis(kinds: Sequence[DType], target: Target | None) -> Basis | None:
+    """Measurements where all types were measured, else the data sheet: two bases cannot be compared."""
+    fit = None if target is None else current().fit(target)
+    if target is None:
+        return None
+    return (
+        None
+        if fit is not None and all(precision_name(each) in fit.precisions for each in kinds)
+        else "roofline"
+    )
+
+
+def _stored_bits(graph: Graph, layer: Layer) -> int:
+    """The width of a layer's results as the model has them."""
+    made = [graph.tensors[i] for i in graph.ops[layer.op].outputs]
+    return max((each.dtype.bits for each in made if each.follows_precision), default=0)
 
 
 def _stacked(columns: Sequence[Floats | None]) -> Floats | None:
@@ -165,6 +210,7 @@ def _taken(
     groups: int,
     dtype: DType,
     target: Target | None,
+    basis: Basis | None,
 ) -> tuple[Floats, Floats | None, Floats | None, _Rest]:
     """Flash, seconds and joules of every group where all layers have one type; then what belongs to none."""
     uniform = assign(graph, {layer.op: dtype for layer in found})
@@ -172,7 +218,7 @@ def _taken(
     flash, rest = _flash(uniform, by_op, groups)
     if target is None:
         return flash, None, None, (rest, 0.0, 0.0)
-    timed = estimate(count(uniform), target)
+    timed = estimate(count(uniform), target, basis=basis)
     seconds = _summed(timed.by_op()[0], by_op, groups)
     spent = energy(timed)
     other = timed.seconds - float(seconds.sum())

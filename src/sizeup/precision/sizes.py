@@ -19,6 +19,8 @@ from sizeup.precision.layers import Layer, layers
 # while it runs; peak: the most that is in memory at any time, with this layer alone at that type.
 Measure = Literal["tensors", "sum", "working set", "peak"]
 MEASURES: tuple[Measure, ...] = ("tensors", "sum", "working set", "peak")
+# The whole network is looked at anew for each layer at each type.
+MOST_PEAKS = 200
 USUAL = tuple(PRECISIONS[name] for name in ("fp32", "fp16", "int8", "int4", "int2"))
 
 
@@ -48,6 +50,8 @@ def sizes(
     """Every layer's sizes at each number type, and which of them are within so many bytes."""
     if measure not in MEASURES:
         raise SizeupError(f"no measure is called {measure!r}; there are {', '.join(MEASURES)}")
+    if measure == "peak" and len(layers(graph)) > MOST_PEAKS:
+        raise SizeupError(f"the peak is measured for each of at most {MOST_PEAKS} layers, one by one")
     found = []
     # In the working set of a network at one type everything has that type.
     live = (

@@ -67,18 +67,26 @@ def pick(group: Codes, loss: Floats, limits: Sequence[Limit], time_limit: float 
     first = min(len(best) + _FIRST_CORE, len(above) - 1)
     reach = float(np.partition(above, first)[first])
     while True:
-        found = _search(group, loss, limits, above <= reach, time_limit)
-        everything = bool((above <= reach).all())
+        kept = above <= reach
+        found = _search(group, loss, limits, kept, time_limit)
+        everything = bool(kept.all())
         if found is None and everything:
             return None
-        if found is not None:
-            options, proven = found
+        if found is None:
+            reach = min(max(reach * _WIDER, 1e-12), float(above.max()))
+            continue
+        options, proven = found
+        value = float(loss[options].sum())
+        if value - bound > reach and not everything and proven:
+            reach = max(value - bound, reach * (1 + 1e-9))
+            continue
+        # Once more without what is now ruled out: beside a large loss small ones would be rounded away.
+        nearer = above <= (value - bound) * (1 + 1e-9) + 1e-300
+        again = _search(group, loss, limits, nearer, time_limit) if (kept & ~nearer).any() else None
+        if again is not None and float(loss[again[0]].sum()) < value:
+            options, proven = again
             value = float(loss[options].sum())
-            if value - bound <= reach or everything or not proven:
-                return Picked(options, value, bound, "optimal" if proven else "best found", prices)
-        reach = max(reach * _WIDER, 1e-12) if found is None else max(value - bound, reach * (1 + 1e-9))
-        if found is None and reach > above.max():
-            reach = float(above.max())
+        return Picked(options, value, bound, "optimal" if proven else "best found", prices)
 
 
 def _priced(prices: tuple[float, ...], limits: Sequence[Limit], count: int) -> Floats:
@@ -191,6 +199,8 @@ def _add(cp_model: Any, model: Any, limit: Limit, alone: Codes, variable: dict[i
     ]
     if terms:
         variables, weights = zip(*terms, strict=True)
-        model.add(cp_model.LinearExpr.weighted_sum(list(variables), list(weights)) <= math.floor(left * by))
+        # Amounts are rounded up, so the limit is loosened by as much: a budget may be used to the last bit.
+        most = math.floor(left * by) + (0 if whole else len(terms))
+        model.add(cp_model.LinearExpr.weighted_sum(list(variables), list(weights)) <= most)
     elif left < 0:
         model.add_bool_or([])

@@ -19,6 +19,7 @@ from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.precision.choose import BUDGETS, Budgets, Choice, Figures
+from sizeup.precision.layers import Names
 from sizeup.precision.options import Options
 from sizeup.precision.recipes import Recipe, write_recipe
 from sizeup.precision.refine import Refined
@@ -57,14 +58,13 @@ class Chosen:
 
     @property
     def mapping(self) -> dict[str, str]:
-        """{layer: precision}, as `analyze(precision=...)` takes it; layers of one name by their numbers."""
-        named = Counter(layer.name for layer in self.options.layers)
-        return {
-            (layer.name if named[layer.name] == 1 else f"#{layer.op}"): precision_name(
-                self.choice.chosen[layer.op]
-            )
-            for layer in self.options.layers
-        }
+        """{layer: precision}, as `analyze(precision=...)` takes it; by number where a name says more."""
+        names, chosen = Names(self.graph), self.choice.chosen
+        found = {}
+        for layer in self.options.layers:
+            alone = names.find(layer.name) == [layer.op]
+            found[layer.name if alone else f"#{layer.op}"] = precision_name(chosen[layer.op])
+        return found
 
     def __repr__(self) -> str:
         counts = Counter(map(precision_name, self.choice.chosen.values()))
@@ -144,7 +144,7 @@ def read_losses(path: Path) -> dict[str, dict[str, float]]:
     """Losses from a JSON file: {layer: {precision: loss}}."""
     try:
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SizeupError(f"{path}: not a table of losses: {error}") from error
     rows = content.values() if isinstance(content, dict) else [None]
     numbers = [value for row in rows for value in (row.values() if isinstance(row, dict) else [None])]
@@ -189,6 +189,8 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
     counts = Counter(precision_name(each) for each in found.choice.chosen.values())
     mix = ", ".join(f"{count:,} layer{'s' * (count != 1)} at {name}" for name, count in counts.most_common())
     proof = "proven: no other choice loses less" if found.choice.proven else "the best that was found"
+    if found.refined is not None:
+        proof = f"the best of {found.refined.tried:,} that were run"
     yield "choice", f"{mix}; {proof}"
     yield "loss", f"{found.choice.loss:.4g}, {found.basis}"
     if found.refined is not None:
@@ -211,5 +213,7 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
             else f"{_MORE[name]} more saves nothing yet"
         )
         yield "held back", f"by the {_WORDS[name]}: {saves}"
+    if found.graph.format == "tflite" and found.budgets.arena_bytes is not None:
+        yield "note", "the arena is the planned memory; what TFLite Micro keeps beside it comes on top"
     if found.budgets != Budgets() and not found.choice.binding:
         yield "held back", "by no budget: all could be smaller"

@@ -149,6 +149,8 @@ def _lines(found: Measured) -> Iterator[tuple[str, str]]:
     attained = found.hardware
     if attained is not None and found.target is not None:
         yield "hardware", f"{timing_data.attained(attained)}, of {found.target.device.title}"
+        if (attained.compute_share or 0.0) > 1:
+            yield "but", f"no {found.target.device.title} is that fast: this machine is another one"
     yield "loading", units.duration(timing.loading_seconds)
 
 

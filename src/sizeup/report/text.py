@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sizeup.memory.tflm import MicroArena
     from sizeup.report.plan import Plan
     from sizeup.report.summary import Report
+    from sizeup.targets import Target
 
 _MOST_PORTS = 4
 _LONGEST_NAME = 40
@@ -91,9 +92,25 @@ def headline(report: Report) -> list[tuple[str, str]]:
         from sizeup.report import timing  # whoever only counts need not load the estimators
 
         lines += timing.lines(report.latency)
+        lines += [("too large", text) for text in _too_large(report, report.latency.target)]
     elif report.no_latency != NO_TARGET:
         lines.append(("latency", f"unknown: {report.no_latency}"))
     return lines
+
+
+def _too_large(report: Report, target: Target | None) -> Iterator[str]:
+    """What a microcontroller has too little of: memories of other devices are seldom the limit."""
+    if target is None or target.device.kind != "microcontroller":
+        return
+    device, arena = target.device, report.memory.arena
+    planned = None if arena is None else arena.needed_bytes_32
+    sizes = {
+        "memory": (planned or report.memory.usage.peak_bytes, device.ram_bytes),
+        "flash for its weights": (report.totals.weight_bytes, device.flash_bytes),
+    }
+    for what, (needed, there) in sizes.items():
+        if there is not None and needed > there:
+            yield f"it needs {units.size(needed)} of {what}; {device.title} has {units.size(there)}"
 
 
 _MOST_HELD = 3

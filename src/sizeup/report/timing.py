@@ -8,6 +8,8 @@ from typing import Any
 from sizeup import units
 from sizeup.latency import Estimate, Hardware, Spent, energy, hardware_of
 
+_BEYOND = 1.05  # of what a device can do at most
+
 
 def lines(found: Estimate) -> Iterator[tuple[str, str]]:
     """Labels and texts: the time first, then its basis, the rates that it means, and energy."""
@@ -17,6 +19,8 @@ def lines(found: Estimate) -> Iterator[tuple[str, str]]:
     rates = hardware_of(found)
     if rates is not None:
         yield "attained", attained(rates)
+    if rates is not None and max(rates.compute_share or 0.0, rates.bandwidth_share or 0.0) > _BEYOND:
+        yield "but", "that is more than the data sheet allows: a cache, or a fit to smaller networks"
     spent = energy(found)
     if spent is not None:
         yield "energy", _energy(spent)

@@ -106,7 +106,7 @@ def render(found: Tradeoff, console: Console) -> None:
     for reason in dict.fromkeys(each.refused for each in found.points if each.refused):
         print_labelled(console, "left out", reason, "yellow")
     console.print()
-    titles = ("accuracy", "latency", "memory", "energy", "accepted", "precision (means over its points)")
+    titles = ("accuracy", "latency", "memory", "energy", "accepted", "precision (means)")
     print_rows(console, titles, [_words(row) for row in found.rows])
 
 

@@ -151,6 +151,8 @@ def fit(table: Table) -> Fit:
     rates, band = table.table("rates"), table.table("band")
     if rates is None or band is None:
         raise table.fail("a fit has [fit.rates] and [fit.band]")
+    _check_rates(rates)
+    _check_band(band)
     return Fit(
         name=table.text("name"),
         precisions=table.choices("precisions", _DTYPES) or (),
@@ -168,6 +170,41 @@ def fit(table: Table) -> Fit:
         note=table.text("note", ""),
         file=table.file,
     )
+
+
+_RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
+_RATE_KEYS = ("mac", "byte", "launch")
+_WIDEST = 20.0  # a range of e^20 either way says nothing
+
+
+def _check_rates(rates: Table) -> None:
+    rates.only(_RATES_KEYS)
+    pooled, classes = rates.table("pooled"), rates.table("classes")
+    if pooled is None:
+        raise rates.fail("pooled is missing; it is a table of mac, byte and launch, in seconds")
+    for each in (pooled, *(() if classes is None else map(classes.table, classes.values))):
+        assert each is not None
+        each.only(_RATE_KEYS)
+        for name in each.values:
+            each.number(name, 0, _MOST)
+    if "run" in rates.values:
+        rates.number("run", 0, _MOST)
+    if "power" in rates.values:
+        rates.number("power", 1, 1e3)
+    for part in ("saturation", "cache"):
+        found = rates.table(part)
+        for name in () if found is None else tuple(found.values):
+            assert found is not None
+            found.number(name, 0, 1e15)
+
+
+def _check_band(band: Table) -> None:
+    band.only(("low", "high", "unseen", "drift"))
+    low, high = (band.number(name, -_WIDEST, _WIDEST) for name in ("low", "high"))
+    if low > high:
+        raise band.fail("low lies above high")
+    for name in {"unseen", "drift"} & set(band.values):
+        band.number(name, 0, _WIDEST)
 
 
 def reach(table: Table) -> Reach:

@@ -138,6 +138,10 @@ CASES = [
         9.4,
         missed=(
             ("error", "11.6 %: on AMD's cards, a third of the cases, no product was timed; 8.0 % on others"),
+            (
+                "coverage",
+                "96 %: errors of a card go together, and ten cards make the interval a little too wide",
+            ),
         ),
     ),
     Case("NeuSight GPUs, card held out", partial(gpu_networks.operators_alone, splits=()), tested=False),

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from sizeup import units
+from sizeup.precision.choose import Budgets
 from sizeup.report.plots.canvas import FAINT, INK, PALETTE, Canvas, legible
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def tradeoff_picture(found: Tradeoff) -> Figure:
     axes.set_axisbelow(True)
     if known:
         axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize=8.5)
+    if found.budgets == Budgets():
+        return canvas.figure
     axes.annotate(
         "hollow: a budget\nis exceeded",
         (1.02, 0.02),
