@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         estimate,
         explain,
         fits,
+        front,
         load,
         load_rules,
         measure,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sizeup.report.chosen import Chosen
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
+    from sizeup.report.front import Front
     from sizeup.report.measured import Measured
     from sizeup.report.plan import Plan
     from sizeup.report.tradeoff import Tradeoff
@@ -58,6 +60,7 @@ _HOMES = {
     "Estimate": "latency",
     "Explanation": "report.explain",
     "Fitting": "report.fitting",
+    "Front": "report.front",
     "Graph": "graph",
     "GraphBuilder": "graph",
     "Incomplete": "errors",
@@ -79,6 +82,7 @@ _HOMES = {
     "estimate": "api",
     "explain": "api",
     "fits": "api",
+    "front": "api",
     "load": "api",
     "load_rules": "api",
     "measure": "api",
@@ -100,6 +104,7 @@ __all__ = [
     "Estimate",
     "Explanation",
     "Fitting",
+    "Front",
     "Graph",
     "GraphBuilder",
     "Incomplete",
@@ -122,6 +127,7 @@ __all__ = [
     "estimate",
     "explain",
     "fits",
+    "front",
     "load",
     "load_rules",
     "measure",

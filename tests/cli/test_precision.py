@@ -50,6 +50,19 @@ def test_a_recipe_is_written_for_the_quantiser_of_the_format(resnet: Path, tmp_p
     assert {"regex", "operation", "algorithm_key"} <= set(rules[0])
 
 
+def test_a_front_is_listed_between_two_quantities(resnet: Path, tmp_path: Path) -> None:
+    table = tmp_path / "front.csv"
+    shown = lines(
+        run("precision", resnet, "--front", "loss,flash", "--precisions", "fp32,int8,int4", "-o", table)
+    )
+    assert shown[1].startswith("front ")
+    rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    losses, flash = [float(row[0]) for row in rows], [int(row[1]) for row in rows]
+    assert len(rows) >= 5
+    assert flash == sorted(flash)
+    assert losses == sorted(losses, reverse=True)
+
+
 def test_losses_may_be_given(resnet: Path, tmp_path: Path) -> None:
     layers = json.loads(run("precision", resnet, "--json").stdout)["layers"]
     losses = tmp_path / "losses.json"
@@ -85,6 +98,7 @@ def test_types_that_fit_are_starred_and_those_that_never_do_are_warned_of(resnet
     [
         (("--flash", "1KiB"), "; the least is"),
         (("--flash", "1 kg"), "is not a size"),
+        (("--front", "loss,speed"), "a front is over two of"),
         (("--latency", "1ms"), "needs a target (-d)"),
         (("--precisions", "int9"), "unknown precision"),
         (("--fits", "1KiB", "--measure", "weight"), "no measure is called"),

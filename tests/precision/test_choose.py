@@ -16,10 +16,10 @@ pytest.importorskip("scipy", reason="choosing needs the solvers")
 
 import sizeup
 from sizeup.dtypes import DType, dtype, precision, precision_name
-from sizeup.errors import NoChoice
+from sizeup.errors import NoChoice, SizeupError
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.precision import assign, layers
-from sizeup.precision.choose import Budgets, choose, figures_of, front, with_gains
+from sizeup.precision.choose import Budgets, choose, figures_of, front, front_of, with_gains
 from sizeup.precision.options import options_of
 from sizeup.targets import target
 
@@ -259,3 +259,16 @@ def test_what_is_stored_narrow_is_not_widened(shared: Path) -> None:
     graph = sizeup.load(shared / "models" / "mlperf_resnet8_int8.tflite")
     options = options_of(graph, [precision(each) for each in ("fp32", "fp16", "int8", "int4")])
     assert {precision_name(each) for each in options.dtype} == {"int8", "int4"}
+
+
+def test_a_front_may_be_over_any_two_quantities() -> None:
+    graph = network([4, 8, 8, 4], [False] * 4)
+    options = options_of(graph, THREE, target("rpi5/litert-xnnpack"))
+    loss = options.losses(losses(graph, 2))
+    for axes in (("loss", "latency"), ("flash", "latency"), ("arena", "flash"), ("energy", "loss")):
+        if "energy" in axes and options.joules is None:
+            continue
+        found = front_of(options, loss, axes, 6)
+        assert found
+    with pytest.raises(SizeupError, match="a front is over two of"):
+        front_of(options, loss, ("loss", "loss"))

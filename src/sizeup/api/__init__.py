@@ -2,7 +2,7 @@
 
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
-from sizeup.api.precision import choose, fits, sensitivity, tradeoff
+from sizeup.api.precision import choose, fits, front, sensitivity, tradeoff
 from sizeup.api.reports import analyze, estimate, explain
 from sizeup.api.timing import calibrate, measure
 
@@ -15,6 +15,7 @@ __all__ = [
     "estimate",
     "explain",
     "fits",
+    "front",
     "load",
     "load_rules",
     "measure",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sizeup.precision.choose import Budgets
     from sizeup.report.chosen import Chosen
     from sizeup.report.fitting import Fitting
+    from sizeup.report.front import Front
     from sizeup.report.tradeoff import Tradeoff
     from sizeup.targets import Target
     from sizeup.targets.quantities import Quantity
@@ -81,6 +82,40 @@ def choose(
     widest = choosing.figures_of(options, {})
     by_layer = options.by_layer(losses, found.chosen)
     return Chosen(options, found, asked, widest, by_layer, basis, refined)
+
+
+def front(
+    source: Source,
+    axes: tuple[str, str] = ("loss", "flash"),
+    inputs: Inputs = None,
+    *,
+    points: int = 20,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    losses: Mapping[str, Mapping[str, float]] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    target: str | Target | None = None,
+) -> Front:
+    """The best choices of precisions between the least of one quantity and the least of another.
+
+    Axes are any two of loss, flash, arena, latency and energy; losses are those of `choose`. Each of up to
+    `points` choices has the least of one for what it takes of the other.
+    """
+    from sizeup.precision import choose as choosing
+    from sizeup.precision.noise import assumed_losses
+    from sizeup.precision.options import options_of
+    from sizeup.report.front import Front
+
+    kinds = [dtypes.precision(each) for each in precisions]
+    options = options_of(load(source, inputs=inputs, kwargs=kwargs, bind=bind), kinds, target_of(target))
+    basis = "from the losses that were given"
+    if losses is None:
+        losses = assumed_losses(options.graph, kinds)
+        basis = "assumed from the rounding of weights alone, not measured"
+    loss = options.losses(losses)
+    found = choosing.front_of(options, loss, axes, points)
+    total = [sum(options.by_layer(losses, each.chosen).values()) for each in found]
+    return Front(options, (axes[0], axes[1]), tuple(found), tuple(total), basis)
 
 
 def sensitivity(

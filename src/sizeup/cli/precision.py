@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +12,9 @@ from sizeup.cli.exits import verb
 from sizeup.cli.options import Bind, Device, Inputs, Model, Rules, bindings, model_inputs
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from sizeup.report.chosen import Chosen
     from sizeup.report.fitting import Fitting
+    from sizeup.report.front import Front
 
 EXAMPLE = "Example: sizeup precision model.tflite --flash 256KiB --arena 64KiB -o mixed.json"
 _USUAL = "fp32,fp16,int8,int4,int2"
@@ -53,6 +51,14 @@ def precision(
             metavar="FILE", help="An .npz file with samples (x) and labels (y): losses are measured on it."
         ),
     ] = None,
+    front: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y",
+            help="List the best choices between two of loss, flash, arena, latency and energy.",
+            show_default=False,
+        ),
+    ] = None,
     fits: Annotated[
         str | None,
         typer.Option(
@@ -84,24 +90,28 @@ def precision(
     """Choose the precision of every layer that loses least and keeps to your budgets, proven."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import chosen, fitting
+    from sizeup.report import chosen
+    from sizeup.report import front as fronts
 
     for path in (output, recipe):
         if path is not None:
-            chosen.check_path(path)
+            (chosen if front is None else fronts).check_path(path)
     kinds = [each.strip() for each in precisions.split(",") if each.strip()]
+    given = None if losses is None else chosen.read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": kinds}
+    found: Chosen | Fitting | Front
     with terminal.steps(f"reading {model}") as progress:
         for path in rules or ():
             api.load_rules(path)
-        listed = None if fits is None else api.fits(model, fits, **arguments, measure=measure)
-        found = (
-            None
-            if listed is not None
-            else api.choose(
+        if fits is not None:
+            found = api.fits(model, fits, **arguments, measure=measure)
+        elif front is not None:
+            found = api.front(model, _axes(front), **arguments, losses=given, target=device)
+        else:
+            found = api.choose(
                 model,
                 **arguments,
-                losses=None if losses is None else chosen.read_losses(losses),
+                losses=given,
                 flash=flash,
                 arena=arena,
                 latency=latency,
@@ -110,32 +120,34 @@ def precision(
                 data=data,
                 progress=progress,
             )
-        )
-    if listed is not None:
-        _show(listed, output, json, lambda console: fitting.render(listed, console, top))
-    elif found is not None:
-        _write_recipe(found, recipe)
-        _show(found, output, json, lambda console: chosen.render(found, console, top))
+    _show(found, output, recipe, json, top)
 
 
-def _write_recipe(found: Chosen, recipe: Path | None) -> None:
-    from sizeup.cli import terminal
-
-    for note in () if recipe is None else found.write_recipe(recipe).notes:
-        terminal.remark(f"{recipe}: {note}")
+def _axes(text: str) -> tuple[str, str]:
+    first, _, second = text.partition(",")
+    return first.strip(), second.strip()
 
 
 def _show(
-    found: Chosen | Fitting, output: Path | None, as_json: bool, render: Callable[[Console], None]
+    found: Chosen | Fitting | Front, output: Path | None, recipe: Path | None, as_json: bool, top: int | None
 ) -> None:
     """Write, then print: JSON alone, or words."""
     import json
 
     from sizeup.cli import terminal
+    from sizeup.report import chosen, fitting
+    from sizeup.report import front as fronts
 
     if output is not None:
         found.save(output)
+    if recipe is not None and isinstance(found, chosen.Chosen):
+        for note in found.write_recipe(recipe).notes:
+            terminal.remark(f"{recipe}: {note}")
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=2) + "\n")
+    elif isinstance(found, chosen.Chosen):
+        chosen.render(found, terminal.output(), top)
+    elif isinstance(found, fitting.Fitting):
+        fitting.render(found, terminal.output(), top)
     else:
-        render(terminal.output())
+        fronts.render(found, terminal.output())

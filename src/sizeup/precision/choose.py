@@ -170,6 +170,29 @@ def front(
     ]
 
 
+def front_of(options: Options, loss: Floats, axes: tuple[str, str], points: int = 20) -> list[Choice]:
+    """The front over any two of the loss and the budgets, by the words for them; see `front`."""
+    names = {"loss": "loss", **{word: name for name, word in WORDS.items()}}
+    if len(set(axes)) != 2 or not set(axes) <= set(names):
+        raise SizeupError(f"a front is over two of {', '.join(names)}, not {' and '.join(axes)}")
+    # The arena is no sum over layers: it is the one that is limited.
+    first, second = sorted(axes, key=lambda axis: (axis == "arena", axis != "loss"))
+    objective = loss if first == "loss" else _amounts(options, names[first])
+    if objective is None:
+        raise SizeupError(f"nothing tells the {first} of this network without a target")
+    found = front(options, objective, names[second], points)
+    if first == "loss":
+        return found
+    # What the objective really is includes conversions: only those that gain by it stay.
+    ordered = sorted(found, key=lambda each: getattr(each.figures, names[second]))
+    kept: list[Choice] = []
+    for each in ordered:
+        amount = getattr(each.figures, names[first])
+        if not kept or amount < getattr(kept[-1].figures, names[first]):
+            kept.append(each)
+    return kept
+
+
 def _least(options: Options, budgets: Budgets, axis: str) -> float | None:
     """The least of a budget that any choice takes."""
     narrow = _amounts(options, axis)

@@ -1,0 +1,108 @@
+"""The best choices of precisions from the least of one quantity to the least of another."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from sizeup.dtypes import precision_name
+from sizeup.errors import SizeupError
+from sizeup.precision.choose import BUDGETS, WORDS, Choice
+from sizeup.precision.options import Options
+from sizeup.report.console import print_labelled, print_rows
+from sizeup.report.files import write
+from sizeup.report.text import NOTHING, plain
+from sizeup.report.timing import spoken_amount
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Front:
+    """Choices of which none is worse in both quantities than another; `basis` says where losses are from."""
+
+    options: Options
+    axes: tuple[str, str]
+    choices: tuple[Choice, ...]
+    losses: tuple[float, ...]
+    basis: str
+
+    def __repr__(self) -> str:
+        name, axes = self.options.graph.name or "model", " and ".join(self.axes)
+        return f"<{name}: {len(self.choices)} choices by {axes}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data, bytes, seconds and joules raw."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "sizeup", "version": version("sizeup")},
+            "model": {"name": self.options.graph.name, "format": self.options.graph.format},
+            "target": None if self.options.target is None else self.options.target.name,
+            "axes": list(self.axes),
+            "loss_basis": self.basis,
+            "choices": [
+                {**row, "layers": {f"#{op}": precision_name(kind) for op, kind in choice.chosen.items()}}
+                for row, choice in zip(self._rows(), self.choices, strict=True)
+            ],
+        }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "loss": loss,
+                **{name: getattr(choice.figures, name) for name in BUDGETS},
+                "proven": choice.proven,
+            }
+            for loss, choice in zip(self.losses, self.choices, strict=True)
+        ]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the choices as a .json or .csv file."""
+        check_path(path)
+        if Path(path).suffix.lower() == ".json":
+            write(path, [json.dumps(self.to_dict(), indent=2), "\n"])
+            return
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, ("loss", *BUDGETS, "proven"), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows())
+        write(path, [buffer.getvalue()])
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that a front is not written as."""
+    if Path(path).suffix.lower() not in (".json", ".csv"):
+        raise SizeupError(
+            f"{os.fspath(path)}: a front is written as .json or .csv; give it one of these endings"
+        )
+
+
+def render(found: Front, console: Console) -> None:
+    """Print one line a choice."""
+    console.print(Text(plain(found.options.graph.name or "model"), style="bold"))
+    print_labelled(console, "front", f"{len(found.choices)} choices by {' and '.join(found.axes)}")
+    print_labelled(console, "loss", found.basis)
+    console.print()
+    titles = ("loss", *(WORDS[name] for name in BUDGETS), "layers")
+    print_rows(console, titles, [_words(*each) for each in zip(found.losses, found.choices, strict=True)])
+
+
+def _words(loss: float, choice: Choice) -> list[str]:
+    amounts = [getattr(choice.figures, name) for name in BUDGETS]
+    told = [
+        NOTHING if amount is None else spoken_amount(name, amount)
+        for name, amount in zip(BUDGETS, amounts, strict=True)
+    ]
+    counts = Counter(map(precision_name, choice.chosen.values()))
+    mix = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return [f"{loss:.3g}", *told, mix]
