@@ -62,7 +62,8 @@ class Block(nn.Module):
 
 def written_by_inductor(module: Any, shape: tuple[int, ...]) -> Counter[frozenset[str]]:
     torch._dynamo.reset()
-    with torch.no_grad():
+    # Code that was compiled before, and lies in a cache, is not told again.
+    with torch.no_grad(), inductor.fresh_cache():
         code = "\n".join(inductor.get_code(torch.compile(module), torch.zeros(shape)))
     found: Counter[frozenset[str]] = Counter()
     for name in re.findall(r"^ +cpp_fused_(\w+)_\d+\(", code, re.MULTILINE):
