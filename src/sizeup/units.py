@@ -51,6 +51,12 @@ def joules(amount: float) -> str:
     return f"{amount * 1e9:.3g} nJ"
 
 
+def amount(name: str, value: float) -> str:
+    """An amount for people, by the unit at the end of its name: bytes, seconds or joules."""
+    write = {"bytes": size, "seconds": duration, "joules": joules}
+    return write[name.rpartition("_")[2]](value)
+
+
 def share(part: float, whole: float) -> str:
     """A part of a whole in percent; empty where there is no whole."""
     return f"{100 * part / whole:.1f} %" if whole else ""

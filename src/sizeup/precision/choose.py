@@ -8,6 +8,7 @@ that does not fit, is forbidden, and it picks again. The first that fits is the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -163,12 +164,7 @@ def front(
         choice = _Search(options, loss, replace(rest, **bound), 60.0).run()
         if choice is not None:
             found.setdefault(getattr(choice.figures, axis), choice)
-    ordered = [found[key] for key in sorted(found)]
-    return [
-        each
-        for place, each in enumerate(ordered)
-        if all(each.loss < before.loss for before in ordered[:place])
-    ]
+    return _falling([found[key] for key in sorted(found)], lambda choice: choice.loss)
 
 
 def front_of(options: Options, loss: Floats, axes: tuple[str, str], points: int = 20) -> list[Choice]:
@@ -185,11 +181,14 @@ def front_of(options: Options, loss: Floats, axes: tuple[str, str], points: int 
     if first == "loss":
         return found
     # What the objective really is includes conversions: only those that gain by it stay.
-    ordered = sorted(found, key=lambda each: getattr(each.figures, names[second]))
+    return _falling(found, lambda choice: float(getattr(choice.figures, names[first])))
+
+
+def _falling(ordered: list[Choice], amount: Callable[[Choice], float]) -> list[Choice]:
+    """The choices that have less than all before them."""
     kept: list[Choice] = []
     for each in ordered:
-        amount = getattr(each.figures, names[first])
-        if not kept or amount < getattr(kept[-1].figures, names[first]):
+        if not kept or amount(each) < amount(kept[-1]):
             kept.append(each)
     return kept
 
@@ -207,11 +206,12 @@ def _least(options: Options, budgets: Budgets, axis: str) -> float | None:
 
 def _alive(options: Options) -> Floats:
     """Bytes of all activations of a group: who has the least of them has about the smallest arena."""
-    found = np.zeros(len(options.group))
-    for option, dtype in enumerate(options.dtype):
-        owned = np.flatnonzero(options.owner == options.group[option])
-        found[option] = sum(tensor_bytes(options.graph.tensors[i], dtype) for i in owned)
-    return found
+    kinds = list(dict.fromkeys(options.dtype))
+    by_group = np.zeros((int(options.group.max()) + 1, len(kinds)))
+    for identity in np.flatnonzero(options.owner >= 0).tolist():
+        tensor = options.graph.tensors[identity]
+        by_group[options.owner[identity]] += [tensor_bytes(tensor, kind) for kind in kinds]
+    return by_group[options.group, [kinds.index(each) for each in options.dtype]]
 
 
 def _amounts(options: Options, name: str) -> Floats | None:
@@ -226,11 +226,6 @@ def _fixed(options: Options, name: str) -> float:
     }[name]
 
 
-def _spoken(name: str, amount: float) -> str:
-    write = {"bytes": units.size, "seconds": units.duration, "joules": units.joules}
-    return write[name.rpartition("_")[2]](amount)
-
-
 def _why_not(options: Options, loss: Floats, budgets: Budgets) -> str:
     """Which budget cannot be kept even alone, and the least that it would have to be."""
     for name in BUDGETS:
@@ -239,8 +234,10 @@ def _why_not(options: Options, loss: Floats, budgets: Budgets) -> str:
             continue
         if _Search(options, loss, Budgets(**{name: most}), 60.0).run() is None:
             least = _least(options, Budgets(), name)
-            needed = "" if least is None else f"; the least is {_spoken(name, least)}"
-            return f"no choice of precisions keeps the {WORDS[name]} within {_spoken(name, most)}{needed}"
+            needed = "" if least is None else f"; the least is {units.amount(name, least)}"
+            return (
+                f"no choice of precisions keeps the {WORDS[name]} within {units.amount(name, most)}{needed}"
+            )
     return "each budget can be kept alone, but no choice of precisions keeps all of them"
 
 
@@ -279,11 +276,12 @@ class _Search:
                 return None
             proven &= picked.status == "optimal"
             chosen = self.options.chosen(picked.options)
-            conflict = self._crowded(chosen)
+            graph = assign(self.options.graph, chosen)
+            conflict = self._crowded(graph)
             if conflict is not None:
                 self._forbid(picked.options[conflict])
                 continue
-            figures = figures_of(self.options, chosen)
+            figures = figures_at(graph, self.options.target, self.options.basis)
             if self.budgets.kept_by(figures):
                 return Choice(chosen, picked.loss, figures, proven, rounds)
             self._forbid(picked.options)
@@ -304,12 +302,11 @@ class _Search:
                 return picked
             self.limits.append(self.alive.limit(step, self.budgets.arena_bytes))
 
-    def _crowded(self, chosen: dict[int, DType]) -> Codes | None:
+    def _crowded(self, graph: Graph) -> Codes | None:
         """The groups whose types make too much alive at once, conversions included; None: nothing does."""
         most = self.budgets.arena_bytes
         if most is None:
             return None
-        graph = assign(self.options.graph, chosen)
         live = usage(graph).live_bytes
         step = int(np.argmax(live)) if len(live) else 0
         if not len(live) or live[step] <= most:

@@ -129,14 +129,11 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
 
 def _basis(kinds: Sequence[DType], target: Target | None) -> Basis | None:
     """Measurements where all types were measured, else the data sheet: two bases cannot be compared."""
-    fit = None if target is None else current().fit(target)
     if target is None:
         return None
-    return (
-        None
-        if fit is not None and all(precision_name(each) in fit.precisions for each in kinds)
-        else "roofline"
-    )
+    fit = current().fit(target)
+    measured = fit is not None and all(precision_name(each) in fit.precisions for each in kinds)
+    return None if measured else "roofline"
 
 
 def _stored_bits(graph: Graph, layer: Layer) -> int:

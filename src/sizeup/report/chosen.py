@@ -18,18 +18,16 @@ from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
-from sizeup.precision.choose import BUDGETS, Budgets, Choice, Figures
+from sizeup.precision.choose import BUDGETS, WORDS, Budgets, Choice, Figures
 from sizeup.precision.layers import Names
 from sizeup.precision.options import Options
 from sizeup.precision.recipes import Recipe, write_recipe
 from sizeup.precision.refine import Refined
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import write
-from sizeup.report.text import plain
-from sizeup.report.timing import spoken_amount
+from sizeup.report.files import check_ending, write
+from sizeup.report.text import named
 
 SCHEMA_VERSION = 1
-_WORDS = {"flash_bytes": "flash", "arena_bytes": "arena", "seconds": "latency", "joules": "energy"}
 _QUANTISERS = {
     "tflite": "ai-edge-quantizer",
     "onnx": "onnxruntime",
@@ -156,18 +154,12 @@ def read_losses(path: Path) -> dict[str, dict[str, float]]:
 
 def check_path(path: str | os.PathLike[str]) -> None:
     """Refuse a file that a choice is not written as."""
-    if Path(path).suffix.lower() != ".json":
-        raise SizeupError(
-            f"{os.fspath(path)}: a choice of precisions is written as .json; give it that ending"
-        )
+    check_ending(path, "a choice of precisions is", ".json")
 
 
 def render(found: Chosen, console: Console, top: int | None = None) -> None:
     """Print what is kept and lost first, then the layers."""
-    title = (
-        f"{found.graph.name or 'model'} ({found.graph.format})" if found.graph.format else found.graph.name
-    )
-    console.print(Text(plain(title), style="bold"))
+    console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
     for label, text in _lines(found):
         print_labelled(console, label, text, "bold" if label == "choice" else "")
     rows = [
@@ -200,11 +192,11 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
         taken, most = getattr(found.choice.figures, name), getattr(found.budgets, name)
         if taken is None:
             continue
-        text = spoken_amount(name, taken)
+        text = units.amount(name, taken)
         if most is not None:
-            text += f" of {spoken_amount(name, most)} ({units.share(taken, most)})"
+            text += f" of {units.amount(name, most)} ({units.share(taken, most)})"
         before = getattr(found.widest, name)
-        yield _WORDS[name], f"{text}, {spoken_amount(name, before)} as given" if before is not None else text
+        yield WORDS[name], f"{text}, {units.amount(name, before)} as given" if before is not None else text
     for name in found.choice.binding:
         gain = (found.choice.gains or {}).get(name, 0.0)
         saves = (
@@ -212,7 +204,7 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
             if gain
             else f"{_MORE[name]} more saves nothing yet"
         )
-        yield "held back", f"by the {_WORDS[name]}: {saves}"
+        yield "held back", f"by the {WORDS[name]}: {saves}"
     if found.graph.format == "tflite" and found.budgets.arena_bytes is not None:
         yield "note", "the arena is the planned memory; what TFLite Micro keeps beside it comes on top"
     if found.budgets != Budgets() and not found.choice.binding:

@@ -32,6 +32,13 @@ def writer_of(path: str | os.PathLike[str]) -> Callable[[Report], Iterable[str]]
     return found
 
 
+def check_ending(path: str | os.PathLike[str], what: str, *endings: str) -> None:
+    """Refuse a file whose suffix is none of those that `what` ("a front is") can be written as."""
+    if Path(path).suffix.lower() not in endings:
+        wish = "that ending" if len(endings) == 1 else "one of these endings"
+        raise SizeupError(f"{os.fspath(path)}: {what} written as {' or '.join(endings)}; give it {wish}")
+
+
 def check_folder(path: str | os.PathLike[str]) -> None:
     """Raise where there is no folder for a file, before anybody works for it."""
     if not Path(path).absolute().parent.is_dir():

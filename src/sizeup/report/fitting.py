@@ -18,7 +18,7 @@ from sizeup.graph import Graph
 from sizeup.precision.sizes import Sizes
 from sizeup.report.console import print_labelled, print_rows
 from sizeup.report.files import write
-from sizeup.report.text import plain
+from sizeup.report.text import named
 
 SCHEMA_VERSION = 1
 
@@ -73,8 +73,7 @@ class Fitting:
 
 def render(found: Fitting, console: Console, top: int | None = None) -> None:
     """Print how many layers fit, then each with its sizes; a star marks what fits."""
-    name = f"{found.graph.name or 'model'} ({found.graph.format})" if found.graph.format else found.graph.name
-    console.print(Text(plain(name), style="bold"))
+    console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
     every = sum(1 for each in found.layers if len(each.kept) == len(found.precisions))
     limit = units.size(found.threshold_bytes)
     print_labelled(console, "limit", f"{limit} for the {_words(found.measure)} of each layer")

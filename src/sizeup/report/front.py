@@ -15,14 +15,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.errors import SizeupError
 from sizeup.precision.choose import BUDGETS, WORDS, Choice
 from sizeup.precision.options import Options
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import write
+from sizeup.report.files import check_ending, write
 from sizeup.report.text import NOTHING, plain
-from sizeup.report.timing import spoken_amount
 
 SCHEMA_VERSION = 1
 
@@ -81,10 +80,7 @@ class Front:
 
 def check_path(path: str | os.PathLike[str]) -> None:
     """Refuse a file that a front is not written as."""
-    if Path(path).suffix.lower() not in (".json", ".csv"):
-        raise SizeupError(
-            f"{os.fspath(path)}: a front is written as .json or .csv; give it one of these endings"
-        )
+    check_ending(path, "a front is", ".json", ".csv")
 
 
 def render(found: Front, console: Console) -> None:
@@ -100,7 +96,7 @@ def render(found: Front, console: Console) -> None:
 def _words(loss: float, choice: Choice) -> list[str]:
     amounts = [getattr(choice.figures, name) for name in BUDGETS]
     told = [
-        NOTHING if amount is None else spoken_amount(name, amount)
+        NOTHING if amount is None else units.amount(name, amount)
         for name, amount in zip(BUDGETS, amounts, strict=True)
     ]
     counts = Counter(map(precision_name, choice.chosen.values()))

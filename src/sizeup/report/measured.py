@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -16,11 +15,10 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.cost import Cost, total
-from sizeup.errors import SizeupError
 from sizeup.latency import Hardware, executed, hardware
 from sizeup.report import timing as timing_data
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import write
+from sizeup.report.files import check_ending, write
 from sizeup.report.text import plain
 from sizeup.runtimes import Timing
 from sizeup.targets import Target
@@ -114,8 +112,7 @@ class Measured:
 
 def check_path(path: str | os.PathLike[str]) -> None:
     """Refuse a file that a measurement is not written as."""
-    if Path(path).suffix.lower() != ".json":
-        raise SizeupError(f"{os.fspath(path)}: a measurement is written as .json; give it that ending")
+    check_ending(path, "a measurement is", ".json")
 
 
 def render(found: Measured, console: Console, top: int = 10) -> None:

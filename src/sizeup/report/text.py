@@ -54,9 +54,14 @@ def brief(name: str) -> str:
     return f"{name[: half + 1]}...{name[len(name) - half :]}"
 
 
+def named(name: str, format: str) -> str:
+    """A model's name, and its format where it has one."""
+    return plain(f"{name} ({format})" if format else name)
+
+
 def title(report: Report) -> str:
-    """The model's name, and its format where it has one."""
-    return plain(f"{report.name} ({report.format})" if report.format else report.name)
+    """The name and the format of the model that a report is on."""
+    return named(report.name, report.format)
 
 
 def amount(value: int) -> str:

@@ -37,12 +37,6 @@ def spoken(found: Estimate) -> str:
     return f"{text} ({units.duration(found.low)} to {units.duration(found.high)} in nine of ten)"
 
 
-def spoken_amount(name: str, value: float) -> str:
-    """An amount for people, by the unit at the end of its name: bytes, seconds or joules."""
-    write = {"bytes": units.size, "seconds": units.duration, "joules": units.joules}
-    return write[name.rpartition("_")[2]](value)
-
-
 def attained(found: Hardware) -> str:
     """The rates and their shares of the device's: `54 GMAC/s (71 % of the peak), ...`."""
     parts = [f"{units.count(found.macs_per_second)}MAC/s".replace("  ", " ")] if found.macs else []

@@ -16,11 +16,10 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.errors import SizeupError
 from sizeup.precision.choose import BUDGETS, Budgets
 from sizeup.precision.tradeoff import Point, Row, table
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import write
+from sizeup.report.files import check_ending, write
 from sizeup.report.text import NOTHING, plain
 
 SCHEMA_VERSION = 1
@@ -93,10 +92,7 @@ def _cells(point: Point) -> dict[str, Any]:
 
 def check_path(path: str | os.PathLike[str]) -> None:
     """Refuse a file that points are not written as."""
-    if Path(path).suffix.lower() not in (".json", ".csv"):
-        raise SizeupError(
-            f"{os.fspath(path)}: points are written as .json or .csv; give it one of these endings"
-        )
+    check_ending(path, "points are", ".json", ".csv")
 
 
 def render(found: Tradeoff, console: Console) -> None:

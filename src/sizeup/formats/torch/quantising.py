@@ -23,7 +23,7 @@ from sizeup.formats.rounding import Array, Observed, Rounding, Roundings, Seen, 
 from sizeup.formats.torch.eager import home_of
 from sizeup.formats.torch.exported import load_program
 from sizeup.formats.torch.record import untouched
-from sizeup.formats.torch.translate import Operator, normalise, operator_of, tensor_arguments
+from sizeup.formats.torch.translate import Operator, normalise, operator_of, taken_apart, tensor_arguments
 from sizeup.graph import ABSENT, Graph
 
 _CHUNK = 1 << 24
@@ -213,11 +213,9 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's clas
     ) -> Any:
         kwargs = kwargs or {}
         operator = operator_of(func)
-        if not operator.known and not operator.skipped and isinstance(func, torch._ops.OpOverload):
-            with self:
-                taken_apart = func.decompose(*args, **kwargs)
-            if taken_apart is not NotImplemented:
-                return taken_apart
+        parts = taken_apart(self, func, operator, args, kwargs)
+        if parts is not NotImplemented:
+            return parts
         if operator.skipped:
             return func(*args, **kwargs)
         count = self._seen[operator.name]

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from sizeup.errors import LoadError
 from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.holders import Holders
-from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of
+from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of, taken_apart
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
 _MIND_LAYOUTS = ("conv", "layer_norm")  # their kernels take more or less memory by how the data lies
@@ -120,11 +120,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
     ) -> Any:
         kwargs = kwargs or {}
         operator = operator_of(func)
-        if not operator.known and not operator.skipped and isinstance(func, torch._ops.OpOverload):
-            with self:
-                taken_apart = func.decompose(*args, **kwargs)
-            if taken_apart is not NotImplemented:
-                return taken_apart
+        parts = taken_apart(self, func, operator, args, kwargs)
+        if parts is not NotImplemented:
+            return parts
         if operator.source in CONTROL:
             return self._record_control(operator, args)
         result = self._run(operator, func, args, kwargs)

@@ -36,6 +36,16 @@ def operator_of(function: Any) -> Operator:
     return _operator_of(function, generation())
 
 
+def taken_apart(
+    mode: Any, function: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What an operator without a rule gives where torch takes it apart under a mode; else NotImplemented."""
+    if operator.known or operator.skipped or not isinstance(function, torch._ops.OpOverload):
+        return NotImplemented
+    with mode:
+        return function.decompose(*args, **kwargs)
+
+
 @cache
 def _operator_of(function: Any, _generation: int) -> Operator:
     # Of a higher-order operator only the name is known.
