@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sizeup.memory import Buffers, lifetimes, tensor_bytes
-from sizeup.memory.arena import pack
+from sizeup.memory.arena import first_fit
 from sizeup.report.html.columns import grouped
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def arena_map(report: Report) -> dict[str, Any] | None:
 def _packed(report: Report) -> _Boxes:
     """What is in use, laid by first fit: a fixed effort, which is the same in every page on one model."""
     buffers: Buffers = report.memory.usage.buffers
-    everything = int(buffers.size.sum())
-    packing = pack(buffers, capacity=everything)
+    packing = first_fit(buffers)
     peak = report.memory.usage.peak_bytes
     above = "no plan needs less" if packing.height == peak else f"{peak:,} B are in use at once"
     return _Boxes(
@@ -58,7 +57,7 @@ def _packed(report: Report) -> _Boxes:
         buffers.size.tolist(),
         list(packing.offsets),
         packing.height,
-        f"Laid by first fit into {packing.height:,} B; {above}. `sizeup plan` searches for the best.",
+        f"Laid by first fit into {packing.height:,} B; {above}. sizeup plan searches for the best.",
     )
 
 

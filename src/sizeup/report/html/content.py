@@ -17,11 +17,20 @@ from sizeup.report.html.verdict import Room, State, Verdict, told, verdict
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
 
-_WORDS: dict[State, tuple[str, str]] = {
-    "fits": ("fits", "It fits"),
-    "does not fit": ("not", "It does not fit"),
-    "cannot tell": ("unsure", "Cannot tell whether it fits"),
-    "no target": ("none", "No target given"),
+_STYLES: dict[State, str] = {
+    "fits": "fits",
+    "does not fit": "not",
+    "cannot tell": "unsure",
+    "no target": "none",
+}
+_FORMATS = {"torch": "PyTorch", "onnx": "ONNX", "tflite": "TFLite"}
+_CONTENTS = {
+    "time": "Time",
+    "memory": "Memory",
+    "modules": "Modules",
+    "what-if": "What if",
+    "operators": "Operators",
+    "receipt": "How sure this is",
 }
 
 
@@ -32,6 +41,7 @@ def body(report: Report, data: dict[str, Any]) -> str:
 <h1>{_said(report.name)}</h1></div>
 <button type="button" class="theme" id="theme">Dark colours</button></div>
 {_verdict(verdict(report))}
+<nav aria-label="Contents"><ul class="contents">{"".join(_contents())}</ul></nav>
 </header>
 <main id="main">
 <section aria-label="Headline numbers"><dl class="numbers">{"".join(_numbers(report))}</dl></section>
@@ -49,8 +59,13 @@ def _said(words: str) -> str:
     return escape(text.plain(words))
 
 
+def _contents() -> Iterator[str]:
+    yield from (f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in _CONTENTS.items())
+
+
 def _kicker(report: Report) -> str:
-    parts = [f"sizeup report on a model{f' in {report.format}' if report.format else ''}"]
+    name = _FORMATS.get(report.format, report.format)
+    parts = [f"sizeup report on {f'a model in {name}' if name else 'a graph'}"]
     if report.latency is not None and report.latency.target is not None:
         parts.append(f"for {report.latency.target.name}")
     if report.precision is not None:
@@ -59,11 +74,10 @@ def _kicker(report: Report) -> str:
 
 
 def _verdict(found: Verdict) -> str:
-    style, words = _WORDS[found.state]
     rooms = "".join(map(_room, found.rooms))
     listed = f'<ul class="rooms">{rooms}</ul>' if rooms else ""
     return (
-        f'<div class="verdict {style}" id="verdict" role="status"><strong>{words}</strong>'
+        f'<div class="verdict {_STYLES[found.state]}" id="verdict"><strong>{_said(found.words)}</strong>'
         f" {_said(found.sentence)}{listed}</div>"
     )
 
@@ -73,7 +87,8 @@ def _room(room: Room) -> str:
     gauge = f'<div class="gauge"><span style="width:{min(share, 100):.1f}%"></span></div>'
     style = ' class="short"' if room.fits is False else ""
     shown = gauge if room.fits is not None else ""
-    return f"<li{style}><b>{_said(room.what)}</b>: {_said(told(room))}{shown}<small>{_said(room.why)}</small></li>"
+    words = f"<b>{_said(room.what)}</b>: {_said(told(room))}"
+    return f"<li{style}>{words}{shown}<small>{_said(room.why)}</small></li>"
 
 
 def _card(label: str, value: str, detail: str, extra: str = "") -> str:
@@ -187,7 +202,8 @@ def _unknown(report: Report) -> str:
         for each in report.unknown
     )
     return (
-        '<table class="receipt-table"><caption class="unseen">Operators that are not counted</caption><thead><tr>'
+        '<table class="receipt-table"><caption class="unseen">Operators that are not counted</caption>'
+        "<thead><tr>"
         '<th scope="col">operator</th><th scope="col" class="number">times</th><th scope="col">why</th></tr>'
         f"</thead><tbody>{rows}</tbody></table>"
     )
@@ -202,6 +218,6 @@ def _notes(report: Report) -> str:
 def _footer(report: Report) -> str:
     digest = f" of <code>{escape(report.sha256[:16])}</code>" if report.sha256 else ""
     return (
-        f"Made by sizeup {escape(version('sizeup'))}{digest}. All is in this file; nothing is fetched. Drawn with"
-        " plotly.js (MIT licence)."
+        f"Made by sizeup {escape(version('sizeup'))}{digest}. All is in this file; nothing is fetched."
+        " Drawn with plotly.js (MIT licence)."
     )

@@ -1,8 +1,8 @@
 """What a page needs to compute other number types by itself: a graph of widths, and seconds by type.
 
 The page carries out what `precision.assign` does, on these columns: which types operators get, which
-conversions lie between them, what is moved, stored and in memory at once. That is exact. Seconds are those that
-an estimate of the whole model at each type gives its operators, so a mixture is a sum over them.
+conversions lie between them, what is moved, stored and in memory at once. That is exact. Seconds are those
+that an estimate of the whole model at each type gives its operators, so a mixture is a sum over them.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _ops(graph: Graph) -> dict[str, Any]:
 
 
 def _accesses(graph: Graph, accesses: Accesses) -> dict[str, Any]:
-    """Of every access its tensor, elements and runs; one of a body keeps its width, told as minus its bits."""
+    """Of every access its tensor, elements and runs; one of a body is told as minus its bits, which stay."""
     known = {id(tensor): index for index, tensor in enumerate(graph.tensors)}
     places = [known.get(id(each), -max(each.dtype.bits, 1)) for each in accesses.tensors]
     return {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def roofline(report: Report) -> dict[str, Any] | None:
-    """Points as columns, one an operator that names kernels with MACs, and the roofs; None without a target."""
+    """Points as columns, one an operator that names kernels with MACs, and roofs; None without a target."""
     found = report.latency
     if found is None or found.target is None:
         return None
@@ -37,7 +37,7 @@ def _points(found: Estimate) -> dict[str, Any]:
     count = len(found.executed.kernel)
 
     def by_op(column: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.bincount(main, column * work.count, count)
+        return np.asarray(np.bincount(main, column * work.count, count), np.float64)
 
     macs, moved, taken = by_op(work.macs), by_op(work.traffic), by_op(found.kernels.seconds)
     ops = np.flatnonzero((macs > 0) & (moved > 0) & (taken > 0))

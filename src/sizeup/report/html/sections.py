@@ -27,8 +27,9 @@ def section(name: str, report: Report, data: dict[str, Any]) -> str:
 
 
 def _figure(identity: str, alternative: str, caption: str) -> str:
+    label = escape(plain(alternative))
     return (
-        f'<figure><div class="plot" id="{identity}" role="img" aria-label="{escape(plain(alternative))}"></div>'
+        f'<figure><div class="plot" id="{identity}" role="img" aria-label="{label}"></div>'
         f"<figcaption>{escape(plain(caption))}</figcaption></figure>"
     )
 
@@ -40,8 +41,9 @@ def _time(report: Report, data: dict[str, Any]) -> _Part:
     if not found["op"]:
         return title, "No operator of this model has MACs, which the picture is about.", ""
     words = (
-        "Every point is an operator with all that is merged into it, the larger the longer it takes. Its place"
-        " tells what it attains; lines are what the device can do at most: by type above, by memory on the left."
+        "Every point is an operator with all that is merged into it, the larger the longer it takes. Its"
+        " place tells what it attains; lines are what the device can do at most: by number type above, by"
+        " memory on the left."
     )
     bounds = Counter(each for each in report.latency.by_op()[1] if each) if report.latency else Counter()
     told = ", ".join(f"{count:,} by {bound}" for bound, count in bounds.most_common())
@@ -59,7 +61,10 @@ def _time(report: Report, data: dict[str, Any]) -> _Part:
         others = (
             f" {found['others']:,} operators without MACs take {share} of the time and have no place here."
         )
-    caption = f"Times are {_basis(found['basis'])} on {found['target']}.{others} A click shows the operator in the table."
+    caption = (
+        f"Times are {_basis(found['basis'])} on {found['target']}.{others}"
+        " A click shows the operator in the table."
+    )
     return title, words, _figure("roofline-plot", alternative, caption)
 
 
@@ -75,18 +80,19 @@ def _memory(report: Report, data: dict[str, Any]) -> _Part:
     if found is None:
         return title, f"Nothing to draw: {usage.missing or 'the model has no operators'}.", ""
     words = (
-        "Above, what is in use while each operator runs; below, where each tensor lies and for how long. Hover"
-        " names a tensor, a click follows it: the operator that makes it and those that read it are marked here"
-        " and in the table."
+        "Above, what is in use while each operator runs; below, where each tensor lies and for how long."
+        " Hover names a tensor, a click follows it: the operator that makes it and those that read it are"
+        " marked here and in the table."
     )
     held = ", ".join(f"{each.name} {units.size(each.bytes)}" for each in usage.held[:_MOST_TOLD])
     alternative = (
-        f"Memory by operator: the peak is {units.size(usage.peak_bytes)} in operator {usage.peak_op}, where the"
-        f" largest tensors are {held}. Below it the map of {len(found['size']):,} buffers."
+        f"Memory by operator: the peak is {units.size(usage.peak_bytes)} in operator {usage.peak_op}, where"
+        f" the largest tensors are {held}. Below it the map of {len(found['size']):,} buffers."
     )
     keys = (
-        'Orange enters the model, green leaves it, grey is what a kernel takes for itself. <span class="key maker">'
-        'Makers</span> and <span class="key reader">readers</span> of a followed tensor are marked.'
+        "Orange enters the model, green leaves it, grey is what a kernel takes for itself."
+        ' <span class="key maker">Makers</span> and <span class="key reader">readers</span>'
+        " of a followed tensor are marked."
     )
     figure = _figure("memory-plot", alternative, found["caption"]).replace(
         "</figcaption>", f" {keys}</figcaption>"
@@ -108,9 +114,9 @@ def _what_if(report: Report, data: dict[str, Any]) -> _Part:
     if found is None:
         return title, "There is no layer here whose number type could be chosen.", ""
     words = (
-        "Set the type of all layers or of one. Weights, traffic and the memory in use at once are computed here"
-        " exactly as sizeup does it, conversions between types included; that memory is what no arena in this order"
-        " goes below."
+        "Set the type of all layers or of one. Weights, traffic and the memory in use at once are computed"
+        " here exactly as sizeup does it, conversions between types included; that memory is what no arena in"
+        " this order goes below."
     )
     return (
         title,

@@ -78,4 +78,5 @@ def _policy(codes: Sequence[str]) -> str:
     digests = (base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in codes)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     # plotly writes styles of its own, and makes pictures to save by way of data: and blob: addresses.
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+    rest = "style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+    return f"default-src 'none'; script-src {allowed}; {rest}"

@@ -35,9 +35,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Yes, no or neither, in a sentence, and the numbers behind it."""
+    """Yes, no or neither in a few words, what to add to that, and the numbers behind it."""
 
     state: State
+    words: str
     sentence: str
     rooms: tuple[Room, ...] = ()
 
@@ -47,20 +48,18 @@ def verdict(report: Report) -> Verdict:
     target = None if report.latency is None else report.latency.target
     if target is None:
         if report.no_latency not in ("", NO_TARGET):
-            return Verdict("cannot tell", plain(report.no_latency))
-        return Verdict(
-            "no target", "No target was given, so there is nothing to fit into. Name one: -d TARGET."
-        )
+            return Verdict("cannot tell", "Cannot tell whether it fits", plain(report.no_latency))
+        return Verdict("no target", "No target given", "Name one with -d TARGET to see whether it fits.")
     rooms = _rooms(report, target.device)
     told = [each.fits for each in rooms]
     title = plain(target.device.title)
     if False in told:
         short = " and ".join(each.what for each in rooms if each.fits is False)
-        return Verdict("does not fit", f"{title} has too little {short} for it.", rooms)
+        return Verdict("does not fit", f"Does not fit {title}", f"There is too little {short} for it.", rooms)
     if None in told or not told:
-        return Verdict("cannot tell", f"Whether it fits {title} is not known.", rooms)
-    doubt = " But not every operator is known, and those may take more." if report.unknown else ""
-    return Verdict("fits", f"It fits {title}.{doubt}", rooms)
+        return Verdict("cannot tell", f"Cannot tell whether it fits {title}", "", rooms)
+    doubt = "Not every operator is known, and those may take more." if report.unknown else ""
+    return Verdict("fits", f"Fits {title}", doubt, rooms)
 
 
 def _rooms(report: Report, device: Device) -> tuple[Room, ...]:

@@ -86,7 +86,7 @@
     return make("button", {
       type: "button", class: `box d${depth % 4} ${kind}`, title: told(each), "aria-label": told(each),
       style: `left:${100 * left}%;width:${100 * width}%;top:${depth * 2}rem`, onclick: () => open(each),
-    }, make("span", { text: width > 0.03 ? each.name : "" }));
+    }, make("span", { text: width > 0.015 ? each.name : "" }));
   }
 
   /** Boxes of one level and all below; slivers side by side become one box that nobody can open. */

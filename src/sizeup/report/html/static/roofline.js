@@ -52,7 +52,7 @@
     });
     const label = (x, y, text, options = {}) => labels.push({
       x: Math.log10(x), y: Math.log10(y), text: plot.plain(text), showarrow: false, xanchor: "right", yanchor: "bottom",
-      font: { size: 11.5, color: colour("soft") }, bgcolor: colour("paper"), borderpad: 1, ...options,
+      font: { size: 11.5, color: colour("soft") }, borderpad: 2, ...options,
     });
     const heights = [];
     for (const roof of [...found.roofs].sort((a, b) => b.used - a.used)) {
@@ -83,7 +83,7 @@
       type: "scatter", mode: "markers", name: plot.plain(name), x: members.map((each) => each.x), y: members.map((each) => each.y),
       text: members.map(told), customdata: members.map((each) => each.op), hovertemplate: "%{text}<extra></extra>",
       marker: {
-        color: colour(hue), symbol, opacity: 0.78, line: { color: colour("paper"), width: 0.8 },
+        color: colour(hue), symbol, opacity: 0.62, line: { color: colour("paper"), width: 0.8 },
         size: members.map((each) => 6 + 26 * Math.sqrt(each.taken / most)),
       },
     }));
@@ -91,7 +91,7 @@
       traces: [...lines, ...traces],
       layout: {
         height: 460, annotations: labels, hovermode: "closest",
-        xaxis: { type: "log", title: { text: "MACs for each byte moved" }, range: range.map(Math.log10), exponentformat: "power", dtick: 1 },
+        xaxis: { type: "log", title: { text: "MACs for each byte moved" }, range: range.map(Math.log10), exponentformat: "none", dtick: 1 },
         yaxis: { type: "log", title: { text: "MACs a second" }, exponentformat: "SI", dtick: 1 },
       },
     };

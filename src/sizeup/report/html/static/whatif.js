@@ -7,6 +7,7 @@
   if (!place || !given) return;
   const chosen = new Map();
   const base = sizeup.mixture(data, chosen);
+  const layerName = (row) => model.scope(given.layers[row]) || model.name(given.layers[row]);
   const nameOf = (code) => given.types[code].name;
 
   function options(code, own) {
@@ -24,7 +25,7 @@
       change();
     },
   }, ...options(undefined, "as given"));
-  const reset = make("button", { type: "button", onclick: () => { all.value = ""; all.dispatchEvent(new Event("change")); }, text: "As given" });
+  const reset = make("button", { type: "button", onclick: () => { all.value = ""; all.dispatchEvent(new Event("change")); }, text: "Reset" });
   const controls = make("div", { class: "controls" }, make("label", { for: "all-types", text: "All layers at" }), all, reset);
   const results = make("dl", { class: "results", "aria-live": "polite" });
   const says = make("p", { id: "what-if-says", class: "soft" });
@@ -39,7 +40,7 @@
     find: (row) => `${model.kind(given.layers[row])} ${model.name(given.layers[row])} ${model.scope(given.layers[row])}`,
     columns: [
       { title: "#", number: true, width: 4, value: (row) => given.layers[row], cell: (row) => String(given.layers[row]) },
-      { title: "layer", width: 18, value: (row) => model.name(given.layers[row]), cell: (row) => model.name(given.layers[row]), header: true },
+      { title: "layer", width: 18, value: layerName, cell: layerName, header: true },
       { title: "operator", width: 9, value: (row) => model.kind(given.layers[row]), cell: (row) => model.kind(given.layers[row]) },
       { title: "params", number: true, width: 7, value: (row) => weightsOf[row], cell: (row) => model.number(weightsOf[row]) },
       { title: "MACs", number: true, width: 7, value: (row) => data.ops.macs[given.layers[row]], cell: (row) => model.number(data.ops.macs[given.layers[row]]) },
@@ -51,7 +52,7 @@
     const op = given.layers[row];
     const own = given.own[row] >= 0 ? nameOf(given.own[row]) : "";
     const box = make("select", {
-      "aria-label": `Type of layer ${model.name(op)}`, "data-op": op,
+      "aria-label": `Type of layer ${layerName(row)}`, "data-op": op,
       onchange: () => {
         if (box.value === "") chosen.delete(op);
         else chosen.set(op, Number(box.value));
