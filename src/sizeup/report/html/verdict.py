@@ -81,4 +81,5 @@ def told(room: Room) -> str:
         return f"{needed}; how much there is of it is not known"
     if room.needed_bytes is None:
         return f"{needed} of {units.size(room.there_bytes)}"
-    return f"{needed} of {units.size(room.there_bytes)} ({100 * room.needed_bytes / room.there_bytes:.0f} %)"
+    share = 100 * room.needed_bytes / room.there_bytes
+    return f"{needed} of {units.size(room.there_bytes)} ({f'{share:.0f}' if share >= 1 else 'under 1'} %)"

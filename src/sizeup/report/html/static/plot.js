@@ -39,6 +39,16 @@ sizeup.plot = (() => {
     return { redraw: draw };
   }
 
+  /** Ticks of a logarithmic axis that say what they mean: 1, 2 and 5 of each decade where few are in sight. */
+  plot.ticks = (low, high, write) => {
+    const steps = high - low < 2.5 ? [1, 2, 5] : [1];
+    const values = [];
+    for (let power = Math.floor(low); power <= Math.ceil(high); power += 1) {
+      values.push(...steps.map((step) => Number(`${step}e${power}`)).filter((each) => each >= 10 ** low && each <= 10 ** high));
+    }
+    return { tickmode: "array", tickvals: values, ticktext: values.map(write) };
+  };
+
   /** A text in which plotly finds no markup: names in a model may look like it. */
   plot.plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 

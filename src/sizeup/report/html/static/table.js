@@ -75,7 +75,8 @@ sizeup.table = (() => {
 
     let drawn = "";
     function draw(anew = false, everything = false) {
-      const height = scroll.clientHeight || 600;
+      // Before there are rows the box is lower than it will be.
+      const height = Math.max(scroll.clientHeight, parseFloat(getComputedStyle(scroll).maxHeight) || 600);
       const first = everything ? 0 : Math.max(0, Math.floor(scroll.scrollTop / ROW) - BEYOND);
       const last = everything
         ? Math.min(PRINTED, state.order.length)
