@@ -100,11 +100,14 @@ def overlaps(page: Page, selector: str) -> list[str]:
     """Texts of a selector whose boxes cover one another."""
     found: list[str] = page.evaluate(
         """selector => {
-          const boxes = [...document.querySelectorAll(selector)].map(each => [each.textContent, each.getBoundingClientRect()])
+          const boxes = [...document.querySelectorAll(selector)]
+            .map(each => [each.textContent, each.getBoundingClientRect()])
             .filter(([, box]) => box.width && box.height);
+          const cross = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+            && a.top < b.bottom - 1 && b.top < a.bottom - 1;
           const bad = [];
           boxes.forEach(([text, a], place) => boxes.slice(place + 1).forEach(([other, b]) => {
-            if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1) bad.push(`${text} | ${other}`);
+            if (cross(a, b)) bad.push(`${text} | ${other}`);
           }));
           return bad;
         }""",
@@ -195,7 +198,8 @@ def box(page: Page, tensor: str) -> tuple[float, float]:
     place: list[float] = page.evaluate(
         """tensor => {
           const { memory, tensors } = sizeup.data;
-          const box = memory.size.findIndex((_, each) => tensors.name[memory.tensors.items[memory.tensors.first[each]]] === tensor);
+          const first = box => memory.tensors.items[memory.tensors.first[box]];
+          const box = memory.size.findIndex((_, each) => tensors.name[first(each)] === tensor);
           const drawn = document.querySelectorAll("#memory-plot .barlayer .point path")[box];
           drawn.scrollIntoView({ block: "center" });
           const at = drawn.getBoundingClientRect();
@@ -381,7 +385,8 @@ def test_all_controls_are_reached_by_keyboard(show: Open) -> None:
         page.keyboard.press("Tab")
         key = page.evaluate(
             """() => { const at = document.activeElement; if (at === document.body) return "end";
-            return [at.id, at.tagName, at.getAttribute("aria-label"), at.textContent.slice(0, 30)].join("|"); }"""
+            const words = at.textContent.slice(0, 30);
+            return [at.id, at.tagName, at.getAttribute("aria-label"), words].join("|"); }"""
         )
         if key == "end":
             break

@@ -1,4 +1,4 @@
-"""Other number types in the page against `sizeup.analyze` with the same mapping, which shares no code with it."""
+"""Other number types in the page against `sizeup.analyze` with the same mapping: no code is shared."""
 
 from __future__ import annotations
 

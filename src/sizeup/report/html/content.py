@@ -37,9 +37,9 @@ _CONTENTS = {
 def body(report: Report, data: dict[str, Any]) -> str:
     """All that stands in the page before scripts add to it."""
     return f"""<header class="page-head">
-<div class="line"><div><p class="kicker">{_kicker(report)}</p>
-<h1>{_said(report.name)}</h1></div>
+<div class="line"><p class="kicker">{_kicker(report)}</p>
 <button type="button" class="theme" id="theme">Dark colours</button></div>
+<h1>{_said(report.name)}</h1>
 {_verdict(verdict(report))}
 <nav aria-label="Contents"><ul class="contents">{"".join(_contents())}</ul></nav>
 </header>
