@@ -1,9 +1,9 @@
 """The estimate as a trace that Perfetto and chrome://tracing open: one slice a kernel, inside its modules.
 
-Kernels follow each other from the start on, after what a pass adds beside them. What is merged into a kernel is
-told in its slice, a kernel that takes no time has none, and an operator that is not known is a mark where it
-would stand. Viewers count in whole nanoseconds: starts are rounded, so that no slice reaches into the next and
-all of them together last as long as the estimate, and the exact time stands in each slice.
+Kernels follow each other from the start on, after what a pass adds beside them. What is merged into a kernel
+is told in its slice, a kernel that takes no time has none, and an operator that is not known is a mark where
+it would stand. Viewers count in whole nanoseconds: starts are rounded, so that no slice reaches into the next
+and all of them together last as long as the estimate, and the exact time stands in each slice.
 """
 
 from __future__ import annotations
