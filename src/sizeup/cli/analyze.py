@@ -58,7 +58,10 @@ def analyze(
     output: Annotated[
         list[Path] | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write a .json, .csv, .md or .html file; repeatable."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write a .html, .md, .csv, .json, .trace.json, .overlay.json or .onnx file; repeatable.",
         ),
     ] = None,
     plot: Plot = None,
@@ -86,8 +89,9 @@ def analyze(
     from sizeup.cli import terminal
     from sizeup.report import data, files, plots
 
+    timed = any(each is not None for each in (device, basis, coefficients))
     for path in output or ():
-        files.writer_of(path)
+        files.check(path, timed=timed)
     for path in plot or ():
         plots.check(path)
     arguments = model_inputs(input)
