@@ -45,6 +45,8 @@ def render(
         print_table(console, shown)
     if shown.rest is not None and shown.rest.ops:
         console.print(Text("--top N shows more rows, -o FILE.csv keeps every operator", style="dim"))
+    if shown.remark:
+        console.print(Text(shown.remark, style="dim"))
 
 
 def render_explanation(explanation: Explanation, console: Console) -> None:
