@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from operator import add
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -51,7 +50,7 @@ def table_text(shown: View, room: int, ascii_only: bool = False) -> Text:
 
 def _width(column: Column, texts: Sequence[str], guides: Sequence[str]) -> int:
     before = map(len, guides) if column.flexible else repeat(0, len(texts))
-    return max(len(column.title), *map(add, before, map(cell_len, texts)))
+    return max(len(column.title), *(map(sum, zip(before, map(cell_len, texts), strict=True))))
 
 
 def _beside(guides: Sequence[str], labels: Sequence[str], width: int, dots: str) -> list[str]:
