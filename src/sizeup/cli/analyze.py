@@ -31,6 +31,7 @@ class By(str, Enum):
 
     op = "op"
     module = "module"
+    tree = "tree"
     kind = "kind"
     precision = "precision"
 
@@ -81,7 +82,7 @@ def analyze(
     ] = None,
 ) -> None:
     """Count a model's MACs, parameters and bytes, say what was not counted, and how long a pass takes."""
-    if depth is not None and by not in (None, By.module):
+    if depth is not None and by not in (None, By.module, By.tree):
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
         )

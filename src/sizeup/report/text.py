@@ -246,7 +246,14 @@ def receipt(report: Report) -> list[str]:
 def columns_of(shown: View) -> list[Column]:
     """The columns that fit the rows of a view, in the order in which they stand."""
     whole = shown.total.macs or 0
-    first = [Column(shown.by, lambda entry: entry.label, right=False, flexible=True)]
+    first = [
+        Column(
+            "module" if shown.by == "tree" else shown.by,
+            lambda entry: entry.label,
+            right=False,
+            flexible=True,
+        )
+    ]
     if shown.by == "op":
         first = [
             Column("#", lambda entry: "" if entry.index is None else str(entry.index)),
