@@ -105,7 +105,8 @@ def estimate(
 
     Measurements of the target go before its data sheet, unless a basis is asked for; `table` holds the
     coefficients of that basis. Whoever asks for many targets may hand over the kernels that the runtime
-    executes, which are the same for all that merge the same. Raises TargetError where nothing is known that an estimate could rest on.
+    executes, which are the same for all that merge the same. Raises TargetError where nothing
+    is known that an estimate could rest on.
     """
     if basis not in (None, *BASES):
         raise SizeupError(f"no basis is called {basis!r}; there are {', '.join(BASES)}")

@@ -1,5 +1,6 @@
-"""Many models, many targets, many precisions: planned as points, evaluated model by model, kept as Parquet."""
+"""Many models at many points: planned, evaluated model by model, kept as Parquet."""
 
+from sizeup.sweeps.compact import compact
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.points import Point, Questions, questions
 from sizeup.sweeps.run import ENGINES, Engine, How, Progress, Swept, sweep
@@ -17,6 +18,7 @@ __all__ = [
     "Spec",
     "Store",
     "Swept",
+    "compact",
     "questions",
     "read_spec",
     "sweep",

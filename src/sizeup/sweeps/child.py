@@ -1,7 +1,7 @@
-"""The process in which models are loaded: `python -m sizeup.sweeps.child MEMORY PARENT FOLDER...`.
+"""The process in which models are loaded: `python -m sizeup.sweeps.child MEMORY PARENT WORK ROWS FOLDER...`.
 
-It reads requests, one JSON object a line, and answers each with one. A model that crashes, hangs or eats
-memory takes this process along, not the sweep.
+It waits for lines, and answers each with a JSON object when the work is done. A model that crashes, hangs or
+eats memory takes this process along, not the sweep.
 """
 
 from __future__ import annotations
@@ -10,37 +10,41 @@ import json
 import os
 import pickle
 import sys
-from pathlib import Path
 from typing import IO, Any
 
 from sizeup.sweeps.limits import confine
 
 
-def main(memory: str, parent: str, *folders: str) -> int:
-    """Answer requests until there are no more."""
+def main(memory: str, parent: str, work: str, rows: str, *folders: str) -> int:
+    """Answer requests until there are no more: work is read from one file, rows are written to another."""
     confine(int(memory), int(parent))
     sys.path[:0] = [each for each in folders if each not in sys.path]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a model or a library prints is no answer
-    for line in sys.stdin:
-        answers.write(json.dumps(_answer(json.loads(line))) + "\n")
-        answers.flush()
+    # Unbuffered: the parent writes the one and reads the other, at the same places.
+    asked, told = (os.fdopen(int(each), mode, 0) for each, mode in ((work, "rb"), (rows, "wb")))
+    with asked, told:
+        for _ in sys.stdin:
+            answers.write(json.dumps(_answer(asked, told)) + "\n")
+            answers.flush()
     return 0
 
 
-def _answer(request: dict[str, str]) -> dict[str, Any]:
+def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
     from sizeup.sweeps.evaluate import described
 
     try:
-        work = pickle.loads(Path(request["work"]).read_bytes())
-        with Path(request["rows"]).open("wb") as file:
-            return {"rows": _write(work, file)}
+        asked.seek(0)
+        told.seek(0)
+        told.truncate()
+        rows = _write(pickle.loads(asked.read()), told)
     except MemoryError:
         return {"kind": "OutOfMemory"}
     # Whatever a model's code raises, leaving the program included, is the answer that the caller waits for.
     except BaseException as error:
         kind, reason = described(error)
         return {"kind": kind, "error": reason}
+    return {"rows": rows}
 
 
 def _write(work: Any, file: IO[bytes]) -> int:

@@ -79,26 +79,25 @@ class _Answers:
     def __init__(self, cost: Cost) -> None:
         self.cost, self.graph = cost, cost.graph
         self.counts = _counts(cost)
-        self._by_precision: dict[str, tuple[Row, Usage]] = {}
+        self._by_precision: dict[str, Row] = {}
         self._executed: dict[tuple[str, tuple[str, ...] | None], Executed] = {}
 
     def row(self, point: Point, target: Target) -> Row:
-        priced, held = self._priced(point.precision, point.asked)
         return {
             **_asked(point),
             "status": OK,
             **self.counts,
-            **priced,
+            **self._priced(point.precision, point.asked),
             **self._latency(point, target),
             **self._room(target),
         }
 
-    def _priced(self, name: str, asked: DType | None) -> tuple[Row, Usage]:
+    def _priced(self, name: str, asked: DType | None) -> Row:
         """Bytes and memory at a precision: the same for every target."""
         if name not in self._by_precision:
             held = usage(self.graph, precision=asked, as_run=True)
             moved = self.cost.bytes_at(asked)
-            self._by_precision[name] = {**_bytes(self.cost, moved), **_memory(self.graph, held, asked)}, held
+            self._by_precision[name] = {**_bytes(self.cost, moved), **_memory(self.graph, held, asked)}
         return self._by_precision[name]
 
     def _latency(self, point: Point, target: Target) -> Row:

@@ -8,7 +8,7 @@ import importlib
 import json
 import pickle
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def _files(spec: Spec, pattern: str, entry: str) -> Iterator[tuple[str, str]]:
     if not _is_pattern(pattern) or (spec.folder / pattern).exists():
         yield pattern, str(spec.folder / pattern)
         return
-    found = sorted(glob.glob(pattern, root_dir=spec.folder, recursive=True))
+    found = sorted(glob.glob(pattern, root_dir=spec.folder, recursive=True))  # noqa: PTH207 - absolute ones too
     if not found:
         raise SizeupError(f"{entry}: no file matches in {spec.folder}")
     for name in found:
@@ -100,7 +100,7 @@ def _zoo(prefix: str, pattern: str) -> list[str]:
 
 
 def _generated(spec: Spec, entry: str) -> Iterator[Model]:
-    """What a generator yields: a model, a name `load` takes, or (name, model) or (name, factory, arguments)."""
+    """What a generator yields: a model or its name, (name, model) or (name, factory, arguments)."""
     with importable(spec.folder):
         items = _items(entry)
         code = code_digest(entry.partition(":")[0])
@@ -108,15 +108,15 @@ def _generated(spec: Spec, entry: str) -> Iterator[Model]:
             yield _made(entry, code, index, item)
 
 
-def _items(entry: str) -> Iterable[Any]:
+def _items(entry: str) -> Iterator[Any]:
     path, _, attribute = entry.partition(":")
     try:
-        function = getattr(importlib.import_module(path), attribute)
-        return iter(function())
+        found: Iterator[Any] = iter(getattr(importlib.import_module(path), attribute)())
     except Exception as error:  # it is the user's code: whatever it raises is news about it
         raise SizeupError(
             f"generate {entry!r}: {type(error).__name__}: {error}; name it as package.module:function"
         ) from error
+    return found
 
 
 def _made(entry: str, code: str, index: int, item: Any) -> Model:
@@ -126,7 +126,7 @@ def _made(entry: str, code: str, index: int, item: Any) -> Model:
     told = ""
     if isinstance(item, tuple) and len(item) in (2, 3) and isinstance(item[0], str):
         name, made = item[:2]
-        if len(item) == 3 or callable(made) and not hasattr(made, "forward"):
+        if len(item) == 3 or (callable(made) and not hasattr(made, "forward")):
             arguments = item[2] if len(item) == 3 else ()
             made, told = _with_arguments(made, arguments), _told(arguments)
     if isinstance(made, str):

@@ -14,8 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sizeup.errors import SizeupError
 from sizeup.runtimes.process import environment
@@ -48,23 +47,26 @@ class Keeper:
 
     def __init__(self, limits: Limits, folders: Sequence[str] = ()) -> None:
         self.limits, self.folders = limits, tuple(folders)
-        self._scratch = tempfile.TemporaryDirectory(prefix="sizeup-")
-        self._folder = Path(self._scratch.name)
+        # Files without a name: whoever is killed leaves none of them behind.
+        self._work, self._rows, self._said = (tempfile.TemporaryFile() for _ in range(3))  # noqa: SIM115 - until `close`
         self._child: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
 
     @contextlib.contextmanager
     def evaluated(self, model: Model, model_hash: str, asked: Questions) -> Iterator[Iterator[Any]]:
-        """The rows of a model as record batches, read while the block lasts; raises Refused after all tries."""
-        answer = self._tried(model, model_hash, asked)
+        """The rows of a model as record batches, to be read within the block; Refused after all tries."""
         import pyarrow as pa
 
-        rows = self._folder / "rows"
+        _fill(self._work, pickle.dumps((model, model_hash, asked)))
+        promised = self._asked(self.limits.tries - 1)["rows"]
+        self._rows.seek(0)
         try:
-            with pa.memory_map(str(rows)) as file, pa.ipc.open_stream(file) as stream:
-                yield _checked(stream, answer["rows"])
+            with pa.ipc.open_stream(self._rows) as stream:
+                yield _checked(stream, promised)
+        except pa.ArrowInvalid as error:
+            raise Refused("Crashed", "its rows cannot be read") from error
         finally:
-            rows.unlink(missing_ok=True)
+            _fill(self._rows, b"")
 
     def stop(self) -> None:
         """Let whoever waits for the child, in another thread, wait no longer."""
@@ -76,24 +78,23 @@ class Keeper:
     def close(self) -> None:
         """End the child and remove its files."""
         self._end()
-        self._scratch.cleanup()
+        for file in (self._work, self._rows, self._said):
+            file.close()
 
-    def _tried(self, model: Model, model_hash: str, asked: Questions) -> dict[str, Any]:
-        (self._folder / "work").write_bytes(pickle.dumps((model, model_hash, asked)))
-        for left in reversed(range(self.limits.tries)):
-            try:
-                return self._ask()
-            except Refused as refused:
-                if refused.is_final or not left:
-                    raise
-        raise AssertionError("a model has at least one try")
+    def _asked(self, left: int) -> dict[str, Any]:
+        """The child's answer; so many further children may be asked where one does not survive it."""
+        try:
+            return self._ask()
+        except Refused as refused:
+            if refused.is_final or not left:
+                raise
+        return self._asked(left - 1)
 
     def _ask(self) -> dict[str, Any]:
         child = self._living()
         assert child.stdin is not None
-        request = {"work": str(self._folder / "work"), "rows": str(self._folder / "rows")}
         with contextlib.suppress(BrokenPipeError):
-            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.write(b"\n")
             child.stdin.flush()
         line = self._wait(child)
         if not line:
@@ -140,23 +141,24 @@ class Keeper:
     def _living(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
             self._end()
-            command = [sys.executable, "-m", "sizeup.sweeps.child", str(self.limits.memory_bytes)]
-            with (self._folder / "said").open("wb") as said:
-                self._child = subprocess.Popen(
-                    [*command, str(os.getpid()), *self.folders],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=said,
-                    env={**_THREADS, **environment()},
-                    start_new_session=True,
-                )
+            _fill(self._said, b"")
+            files = [self._work.fileno(), self._rows.fileno()]
+            known = (self.limits.memory_bytes, os.getpid(), *files)
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "sizeup.sweeps.child", *map(str, known), *self.folders],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                env={**_THREADS, **environment()},
+                pass_fds=files,
+                start_new_session=True,
+            )
         return self._child
 
     def _heard(self) -> str:
         """The last that the child said."""
-        with (self._folder / "said").open("rb") as said:
-            said.seek(max(0, said.seek(0, os.SEEK_END) - _HEARD))
-            return said.read().decode(errors="replace")
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _HEARD))
+        return self._said.read().decode(errors="replace")
 
     def _end(self) -> None:
         """End the child and all that it started."""
@@ -169,6 +171,14 @@ class Keeper:
             with contextlib.suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
+
+
+def _fill(file: IO[bytes], content: bytes) -> None:
+    """Let a file hold that and nothing else."""
+    file.seek(0)
+    file.truncate()
+    file.write(content)
+    file.flush()
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The models of a sweep: what they are called, how a process of its own gets them, and what identifies them."""
+"""The models of a sweep: their names, how another process gets them, and what identifies them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model by name: a path or a name that `load` takes, or what a generator made, as a pickle of our own."""
+    """A model by name: a path or a name that `load` takes, or what a generator made, pickled by us."""
 
     name: str
     source: str = ""
@@ -45,6 +45,7 @@ class Made:
     kwargs: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self) -> Any:
+        """The model."""
         return self.factory(*self.args, **dict(self.kwargs))
 
 

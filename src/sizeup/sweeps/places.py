@@ -1,4 +1,4 @@
-"""Where a store lies: a local folder, or any address that fsspec knows. A file is there whole or not at all."""
+"""Where a store lies: a folder, or any address that fsspec knows. A file is there whole or not at all."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Local:
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Written under a name of its own, brought to the disk, then renamed: a reader sees all or nothing."""
+        """Written under another name, brought to the disk, then renamed: a reader sees all or nothing."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.parent / f"{path.name}.{uuid.uuid4().hex}{UNFINISHED}"

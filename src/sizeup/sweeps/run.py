@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +26,11 @@ from sizeup.sweeps.task import Outcome, Settings
 Engine = Literal["here", "ray"]
 ENGINES: tuple[Engine, ...] = ("here", "ray")
 _FEW = 20  # error reasons that are told
-_LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a sweep is: models done, of how many (None: not known), failed ones, and seconds since it began."""
+    """How far a sweep is: models done, of how many (None: not known), those with errors, and seconds."""
 
     done: int
     total: int | None
@@ -70,7 +69,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """The way in which a sweep runs: the engine, where Ray is, workers of this machine, and what it may trust."""
+    """The way in which a sweep runs: the engine, where Ray is, how many work, what is trusted."""
 
     engine: Engine = "here"
     address: str | None = None
@@ -93,11 +92,11 @@ def sweep(
         store.place.address,
         spec.asked,
         how.limits or spec.limits,
-        (str(spec.folder), os.getcwd()),
+        (str(spec.folder), str(Path.cwd())),
         how.retry_errors,
         how.trusted,
     )
-    with _alone(store), importable(spec.folder):
+    with store.alone(), importable(spec.folder):
         store.place.clean()
         total = count_of(spec)
         with _log(store) as log, closing(_outcomes(models_of(spec), settings, how, total)) as outcomes:
@@ -109,7 +108,9 @@ def sweep(
     return tally.told(store.place.address, how.engine, len(spec.asked.points))
 
 
-def _outcomes(models: Iterator[Model], settings: Settings, how: How, total: int | None) -> Iterator[Outcome]:
+def _outcomes(
+    models: Iterator[Model], settings: Settings, how: How, total: int | None
+) -> Generator[Outcome, None, None]:
     if how.engine == "ray":
         from sizeup.sweeps.engine import ray
 
@@ -186,26 +187,3 @@ def _log(store: Store) -> Iterator[IO[str]]:
         file.flush()
         with store.place.writing(name) as path:
             path.write_bytes(Path(file.name).read_bytes())
-
-
-@contextmanager
-def _alone(store: Store) -> Iterator[None]:
-    """No two sweeps write to one local store at a time; where the system cannot tell, nobody is refused."""
-    if not isinstance(store.place, Local):
-        yield
-        return
-    try:
-        import fcntl
-    except ModuleNotFoundError:
-        yield
-        return
-    path = Path(store.place.path(_LOCK))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SizeupError(
-                f"{store.place.address}: another sweep is writing there; wait until it has ended"
-            ) from None
-        yield

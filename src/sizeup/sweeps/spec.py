@@ -106,7 +106,7 @@ def _point(table: Table) -> Point:
 
 
 def _targets(table: Table, text: str) -> list[str]:
-    """The target of that name; a pattern such as stm32* stands for all devices, each with its usual runtime."""
+    """The target of that name; a pattern such as stm32* stands for devices, each with its usual runtime."""
     if not any(sign in text for sign in WILD):
         return [current().target(text).name]
     pattern, _, runtime = text.partition("/")

@@ -10,18 +10,21 @@ Whatever exists is complete and need not be computed again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.sweeps.places import Place, place_of
+from sizeup.sweeps.places import Local, Place, place_of
 from sizeup.sweeps.schema import arrow_schema
 
 SHARDS, TABLE, LOG = "shards", "table", "log"
-CURRENT = f"{TABLE}/current.json"
-_DIGITS = 16  # of the digest of the questions: it only has to tell apart those of one model
+CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
+_LOCK = ".lock"
+_DIGITS = 16  # of digests that only have to tell few things apart
 
 
 class Store:
@@ -70,16 +73,17 @@ class Store:
 
     def read(self, names: Iterable[str], columns: list[str] | None = None) -> Iterator[Any]:
         """The tables in some files, one by one."""
+        yield from (self._table(name, columns) for name in names)
+
+    def _table(self, name: str, columns: list[str] | None) -> Any:
         from pyarrow import ArrowInvalid, parquet
 
-        for name in names:
-            try:
-                with self.place.reading(name) as file:
-                    yield parquet.read_table(file, columns=columns)
-            except ArrowInvalid as error:
-                raise SizeupError(
-                    f"{self.place.path(name)}: not a table of a sweep ({error}); remove it"
-                ) from error
+        try:
+            with self.place.reading(name) as file:
+                return parquet.read_table(file, columns=columns)
+        except ArrowInvalid as error:
+            where = self.place.path(name)
+            raise SizeupError(f"{where}: not a table of a sweep ({error}); remove it") from error
 
     def states(self, names: Iterable[str]) -> dict[str, str]:
         """The state of every row of some shards, by its key."""
@@ -107,20 +111,55 @@ class Store:
         if len(left):
             self.write(name, left.to_batches())
 
-    def current(self) -> tuple[list[str], set[str]]:
-        """The files of the sorted table, and the names of the shards whose rows they hold."""
-        if not self.place.has(CURRENT):
-            return [], set()
-        with self.place.reading(CURRENT) as file:
-            content = json.loads(file.read())
-        files = self.place.names(f"{TABLE}/{content['generation']}")
-        return [name for name in files if name.endswith(".parquet")], set(content["shards"])
-
     def parts(self) -> list[str]:
-        """The names of files that together hold every row once: the sorted table, and shards that are newer."""
-        files, merged = self.current()
-        return [*files, *(name for name in self.shards() if name not in merged)]
+        """The names of files that together hold every row once: the sorted table, and newer shards."""
+        shards = self.shards()
+        if not self.place.has(CURRENT):
+            return shards
+        with self.place.reading(CURRENT) as file:
+            generation = json.loads(file.read())["generation"]
+        folder = f"{TABLE}/{generation}"
+        files = [name for name in self.place.names(folder) if name.endswith(".parquet")]
+        if generation.startswith(digest_of_names(shards)):
+            return files
+        with self.place.reading(f"{folder}/{MERGED}") as file:
+            merged = set(file.read().decode().splitlines())
+        return [*files, *(name for name in shards if name not in merged)]
 
     def paths(self) -> list[str]:
         """The addresses of the same files."""
         return [self.place.path(name) for name in self.parts()]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only one writes to a local store at a time; where the system cannot tell, nobody is refused."""
+        fcntl = _locks()
+        if not isinstance(self.place, Local) or fcntl is None:
+            yield
+            return
+        path = self.place.root / _LOCK
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SizeupError(
+                    f"{self.place.address}: another sweep is writing there; wait until it has ended"
+                ) from None
+            yield
+
+
+def digest_of_names(names: Iterable[str]) -> str:
+    """The same for the same shards."""
+    found = hashlib.sha256()
+    for name in names:
+        found.update(f"{name}\n".encode())
+    return found.hexdigest()[:_DIGITS]
+
+
+def _locks() -> Any:
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return None
+    return fcntl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ class Settings:
 
     store: str
     asked: Questions
-    limits: Limits = Limits()
+    limits: Limits
     folders: tuple[str, ...] = ()
     retry_errors: bool = False
     trusted: bool = False
@@ -47,33 +47,49 @@ class Outcome:
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
     """Find out what is missing about a model and write it down; without a keeper in this process."""
     start = time.perf_counter()
-    store, model_hash = Store(settings.store), model.hash
-    asked, failed = _missing(store, model_hash, settings)
-    if not asked.points:
+    task = _Task(model, settings)
+    if not task.asked.points:
         return Outcome(model.name, "there", seconds=time.perf_counter() - start)
-    shard, counted = store.shard(model_hash, asked.digest), _Counted()
     try:
         if keeper is None:
-            _write(store, shard, failed, counted(batches_of(rows_of(model, model_hash, asked))))
+            counted = task.write(batches_of(rows_of(model, task.hash, task.asked)))
         else:
-            with keeper.evaluated(model, model_hash, asked) as batches:
-                _write(store, shard, failed, counted(batches))
-    except (OSError, KeyboardInterrupt):
+            with keeper.evaluated(model, task.hash, task.asked) as batches:
+                counted = task.write(batches)
+    except OSError:  # of the store: news about this machine, not about the model
         raise
     except Exception as error:
         kind, reason = (error.kind, error.reason) if isinstance(error, Refused) else described(error)
+        counted = task.fail(kind, reason)
+    return counted.outcome(model.name, time.perf_counter() - start)
+
+
+def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
+    """Write down that nothing could be found out about a model."""
+    task = _Task(model, settings)
+    return task.fail(kind, reason).outcome(model.name, 0.0)
+
+
+class _Task:
+    """A model, what is still asked about it, and where its answers go."""
+
+    def __init__(self, model: Model, settings: Settings) -> None:
+        self.model, self.hash, self.store = model, model.hash, Store(settings.store)
+        self.asked, self.failed = _missing(self.store, self.hash, settings)
+
+    def write(self, batches: Iterable[Any]) -> _Counted:
+        """Write a new shard, or rows in place of the errors that they were tried again for."""
         counted = _Counted()
-        rows = error_rows(model, model_hash, asked, kind, reason)
-        _write(store, shard, failed, counted(batches_of(rows)))
-    return Outcome(
-        model.name,
-        "done",
-        counted.rows,
-        counted.errors,
-        counted.kind,
-        counted.reason,
-        time.perf_counter() - start,
-    )
+        name = self.store.shard(self.hash, self.asked.digest)
+        if self.failed:
+            self.store.replace(name, self.failed, counted(batches))
+        else:
+            self.store.write(name, counted(batches))
+        return counted
+
+    def fail(self, kind: str, reason: str) -> _Counted:
+        """Write rows that say why there are no answers."""
+        return self.write(batches_of(error_rows(self.model, self.hash, self.asked, kind, reason)))
 
 
 def _missing(store: Store, model_hash: str, settings: Settings) -> tuple[Questions, list[str]]:
@@ -90,14 +106,6 @@ def _missing(store: Store, model_hash: str, settings: Settings) -> tuple[Questio
         failed += [shard] * bool(errors)
     wanted = [point for point in asked.points if asked.key(model_hash, point) not in known]
     return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed
-
-
-def _write(store: Store, name: str, failed: Sequence[str], batches: Iterable[Any]) -> None:
-    """Write a new shard, or rows in place of the errors that they were tried again for."""
-    if not failed:
-        store.write(name, batches)
-    else:
-        store.replace(name, failed, batches)
 
 
 class _Counted:
@@ -117,3 +125,6 @@ class _Counted:
                 self.kind = batch.column("error_kind")[place].as_py()
                 self.reason = batch.column("error")[place].as_py()
             yield batch
+
+    def outcome(self, model: str, seconds: float) -> Outcome:
+        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds)

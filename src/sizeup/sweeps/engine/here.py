@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 
 from sizeup.sweeps.keeper import Keeper
 from sizeup.sweeps.models import Model
 from sizeup.sweeps.task import Outcome, Settings, perform
 
 
-def run(models: Iterator[Model], settings: Settings, workers: int) -> Iterator[Outcome]:
+def run(models: Iterator[Model], settings: Settings, workers: int) -> Generator[Outcome, None, None]:
     """The outcomes of all tasks, in the order in which they end."""
     if settings.trusted:
         yield from (perform(model, settings, None) for model in models)
@@ -74,8 +75,6 @@ class _Crew:
 
     def _put(self, outcome: Outcome | BaseException | None) -> None:
         while not self._stopped.is_set():
-            try:
+            with suppress(queue.Full):
                 self._done.put(outcome, timeout=0.1)
                 return
-            except queue.Full:
-                continue
