@@ -105,6 +105,12 @@ def resnet() -> Graph:
     return sizeup.load("torchvision:resnet50")
 
 
+def test_a_page_on_resnet_50_stays_below_two_megabytes(resnet: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    sizeup.analyze(resnet, target="rpi5/ort").save(path)
+    assert 1_200_000 < path.stat().st_size < 2_000_000
+
+
 def test_recorded_modules_agree_where_views_and_branches_meet(resnet: Graph, page: Page) -> None:
     assert_same(page, resnet, "rtx4090/torch-eager", 1)
 
