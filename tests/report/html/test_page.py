@@ -342,6 +342,15 @@ def test_points_of_the_roofline_are_what_operators_attain(show: Open, shared: Pa
     assert max(points.values()) <= peak
 
 
+def test_no_plot_offers_to_send_itself_away(show: Open) -> None:
+    page = show(sizeup.analyze(three_convolutions(), target="rpi5/ort")).page
+    titles = page.eval_on_selector_all(".modebar-btn", "found => found.map(each => each.dataset.title)")
+    assert "Zoom" in titles
+    assert not any(word in title for title in titles for word in ("Share", "cloud", "Edit"))
+    servers = "[...document.querySelectorAll('.plot')].map(each => each._context.plotlyServerURL)"
+    assert page.evaluate(servers) == ["", ""]
+
+
 def test_modules_add_up_and_open(show: Open) -> None:
     report = sizeup.analyze(three_convolutions())
     page = show(report).page
