@@ -110,7 +110,7 @@ def analyze(
     for path in output or ():
         report.save(path)
     for path in plot or ():
-        report.plot_memory(path)
+        report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
         return

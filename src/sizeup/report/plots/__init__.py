@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -27,6 +27,33 @@ def check(path: str | os.PathLike[str]) -> None:
     check_folder(path)
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingLibrary("a picture", "matplotlib", "plot")
+
+
+def plot(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Draw what the word before the ending names (`x.roofline.png`, `x.modules.svg`), memory without one."""
+    return _KINDS[kind_of(path)](report, path)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """The picture that a file is to have by its name: memory, roofline or modules."""
+    word = Path(Path(path).stem).suffix.lower().removeprefix(".")
+    return word if word in _KINDS else "memory"
+
+
+def plot_roofline(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Draw what every operator attains under the roofs of the device; needs times on a target."""
+    check(path)
+    from sizeup.report.plots import pictures, roofs
+
+    return pictures.save(lambda: roofs.roofline_picture(report), path)
+
+
+def plot_modules(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Draw the cost of every module: time where it was estimated, MACs, parameters and traffic."""
+    check(path)
+    from sizeup.report.plots import modules, pictures
+
+    return pictures.save(lambda: modules.modules_picture(report), path)
 
 
 def plot_memory(report: Report, path: str | os.PathLike[str]) -> Path:
@@ -66,3 +93,10 @@ def plot_layers(
     from sizeup.report.plots import layers, pictures
 
     return pictures.save(lambda: layers.layers_picture(names, quantities, title, unit), path)
+
+
+_KINDS: dict[str, Callable[[Report, str | os.PathLike[str]], Path]] = {
+    "memory": plot_memory,
+    "roofline": plot_roofline,
+    "modules": plot_modules,
+}
