@@ -90,7 +90,7 @@ def analyze(
     for path in output or ():
         files.check(path, timed=timed)
     for path in plot or ():
-        plots.check(path)
+        plots.check(path, timed=timed)
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {model}"):

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 _ENDINGS = (".png", ".svg")
 
 
-def check(path: str | os.PathLike[str]) -> None:
+def check(path: str | os.PathLike[str], *, timed: bool = True) -> None:
     """Raise unless a picture of that name can be drawn, before anybody works for it."""
     if Path(path).suffix.lower() not in _ENDINGS:
         endings = ", ".join(_ENDINGS)
         raise SizeupError(f"{os.fspath(path)}: pictures are drawn as {endings}; give it one of these endings")
     check_folder(path)
+    if not timed and kind_of(path) == "roofline":
+        raise SizeupError(f"{os.fspath(path)}: it shows times, which need a target: give one with -d")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingLibrary("a picture", "matplotlib", "plot")
 
