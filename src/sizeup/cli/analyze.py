@@ -94,7 +94,7 @@ def analyze(
     for path in output or ():
         files.check(path, timed=timed)
     for path in plot or ():
-        plots.check(path)
+        plots.check(path, timed=timed)
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {model}"):
@@ -114,7 +114,7 @@ def analyze(
     for path in output or ():
         report.save(path)
     for path in plot or ():
-        report.plot_memory(path)
+        report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
         return
