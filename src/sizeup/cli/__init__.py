@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sizeup.cli import analyze, calibrate, devices, explain, measure, ops, optimize, plan, precision, tradeoff
+from sizeup.cli.verbs import Verbs
 
 __all__ = ["app", "main"]
 
@@ -32,6 +33,7 @@ sizeup --help lists all verbs, sizeup VERB --help all options of one.
 
 app = typer.Typer(
     name="sizeup",
+    cls=Verbs,
     help="Size up a neural network before you deploy it.",
     epilog="Example: sizeup analyze model.onnx --bind batch=1 --precision int8",
     pretty_exceptions_enable=False,

@@ -10,6 +10,7 @@ from sizeup.targets.device import Device, Unit
 # What may write over its dying input.
 InPlace = Literal["view", "elementwise", "softmax", "depthwise"]
 IN_PLACE: tuple[str, ...] = get_args(InPlace)
+READ = ("tflite", "onnx", "torch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Runtime:
     recorded: str
     fuses: tuple[str, ...] | None = None  # None: not known
     in_place: tuple[str, ...] | None = None
+    reads: tuple[str, ...] | None = None  # formats that it takes as they are; None: not known
     overhead_seconds: float | None = None  # per kernel
     version: str = ""
     aliases: tuple[str, ...] = ()
