@@ -58,7 +58,12 @@ def analyze(
     top: Annotated[int | None, typer.Option(min=1, help="Show the costliest rows only.")] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .json, .csv or .md file; repeatable."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write a .html, .md, .csv, .json, .trace.json, .overlay.json or .onnx file; repeatable.",
+        ),
     ] = None,
     plot: Plot = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
@@ -85,8 +90,9 @@ def analyze(
     from sizeup.cli import terminal
     from sizeup.report import data, files, plots
 
+    timed = any(each is not None for each in (device, basis, coefficients))
     for path in output or ():
-        files.writer_of(path)
+        files.check(path, timed=timed)
     for path in plot or ():
         plots.check(path)
     arguments = model_inputs(input)

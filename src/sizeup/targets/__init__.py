@@ -18,7 +18,7 @@ from sizeup.targets.catalog import (
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
 from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, suggestion
-from sizeup.targets.runtime import IN_PLACE, Runtime, Target
+from sizeup.targets.runtime import IN_PLACE, Code, Runtime, Target
 
 __all__ = [
     "BUILT_IN",
@@ -27,6 +27,7 @@ __all__ = [
     "RATE_TYPES",
     "VARIABLE",
     "Catalog",
+    "Code",
     "Core",
     "Device",
     "Energy",
