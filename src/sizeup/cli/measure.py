@@ -59,7 +59,7 @@ def measure(
 
     if output is not None:
         measured.check_path(output)
-    with terminal.timing(f"timing {model}") as progress:
+    with terminal.timing(f"timing {terminal.name_of(model)}", seconds) as progress:
         found = api.measure(
             model,
             **model_inputs(input),

@@ -105,13 +105,15 @@ def precision(
     given = None if losses is None else chosen.read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": kinds}
     found: Chosen | Fitting | Front
-    with terminal.steps(f"reading {model}") as progress:
+    with terminal.steps(f"weighing number types of {terminal.name_of(model)}") as progress:
         for path in rules or ():
             api.load_rules(path)
         if fits is not None:
             found = api.fits(model, fits, **arguments, measure=measure)
         elif front is not None:
-            found = api.front(model, _axes(front), **arguments, losses=given, target=device)
+            found = api.front(
+                model, _axes(front), **arguments, losses=given, target=device, progress=progress
+            )
         else:
             found = api.choose(
                 model,

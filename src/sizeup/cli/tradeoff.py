@@ -55,7 +55,7 @@ def tradeoff(
     for path in plot or ():
         plots.check(path)
     arguments = {"inputs": model_inputs(input)["inputs"], "bind": bindings(bind)}
-    with terminal.busy(f"reading {model}"):
+    with terminal.steps(f"reading {terminal.name_of(model)}") as progress:
         found = api.tradeoff(
             model,
             **arguments,
@@ -67,11 +67,12 @@ def tradeoff(
             arena=arena,
             latency=latency,
             energy=energy,
+            progress=progress,
         )
-    for path in output or ():
-        found.save(path)
-    for path in plot or ():
-        found.plot(path)
+        for path in output or ():
+            found.save(path)
+        for path in plot or ():
+            found.plot(path)
     if json:
         sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
     else:
