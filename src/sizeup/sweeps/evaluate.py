@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, TypeAlias
 
 from sizeup import formats
@@ -22,6 +23,7 @@ Row: TypeAlias = dict[str, Any]
 # Loads the model for a batch and shapes.
 Loader: TypeAlias = Callable[[dict[str, int], dict[str, tuple[int, ...]]], Graph]
 
+OUT_OF_MEMORY = "OutOfMemory"
 _FLOPS_PER_MAC = 2
 _LONGEST_REASON = 500
 
@@ -50,10 +52,20 @@ def failure(point: Point, kind: str, reason: str) -> Row:
 
 def described(error: BaseException) -> tuple[str, str]:
     """An error in one word and in one line."""
+    if _is_of_memory(error):
+        return OUT_OF_MEMORY, "there is not enough memory for it"
     text = str(error) if isinstance(error, SizeupError) else f"{type(error).__name__}: {error}"
     return type(error).__name__, " ".join(text.split())[:_LONGEST_REASON]
 
 
+def _is_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, though whoever called for it may have made that another error."""
+    if error is None:
+        return False
+    return isinstance(error, MemoryError) or "allocate memory" in str(error) or _is_of_memory(error.__cause__)
+
+
+@cache
 def _same_target(name: str, digest: str) -> Target:
     found = current().target(name)
     if target_hash(found) != digest:

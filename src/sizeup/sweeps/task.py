@@ -56,11 +56,12 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
         else:
             with keeper.evaluated(model, task.hash, task.asked) as batches:
                 counted = task.write(batches)
-    except OSError:  # of the store: news about this machine, not about the model
-        raise
+    except Refused as refused:
+        counted = task.fail(refused.kind, refused.reason)
     except Exception as error:
-        kind, reason = (error.kind, error.reason) if isinstance(error, Refused) else described(error)
-        counted = task.fail(kind, reason)
+        if keeper is not None or isinstance(error, OSError):  # news about this machine, not about the model
+            raise
+        counted = task.fail(*described(error))
     return counted.outcome(model.name, time.perf_counter() - start)
 
 
