@@ -28,6 +28,12 @@ class Model:
         """A digest of what decides the model; for a file, its content without files that it refers to."""
         return self.digest or _hash_of(self.source)
 
+    @property
+    def file_bytes(self) -> int | None:
+        """The size of its file; None where it is none."""
+        path = Path(self.source)
+        return path.stat().st_size if self.source and path.is_file() else None
+
     def opened(self) -> Any:
         """What `load` takes: a path, a name, or the model that a factory makes."""
         if self.made is None:

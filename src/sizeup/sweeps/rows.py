@@ -12,7 +12,7 @@ from sizeup.sweeps.points import Point, Questions
 def rows_of(model: Model, model_hash: str, asked: Questions) -> Iterator[Row]:
     """The rows of a model, one a point, evaluated in this process."""
     load = load_of(model.opened())
-    for point, row in evaluate(load, asked):
+    for point, row in evaluate(load, asked, model.file_bytes):
         yield {**row, **_names(model, model_hash, asked, point)}
 
 
