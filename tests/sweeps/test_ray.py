@@ -95,7 +95,7 @@ def test_deaths_of_a_worker_a_node_and_the_driver_leave_no_trace(
     assert last.returncode == 0, said.decode()
     assert unfinished(out) == []
     asked = read_spec(registry / "sweep.toml")
-    planned = {key for model in models_of(asked) for key in asked.asked.keys(model.hash)}
+    planned = {key for model in models_of(asked) for key in asked.asked.keys(model.identity().digest)}
     table = table_of(out)
     assert set(table["key"].to_pylist()) == planned
     assert len(table) == len(planned)

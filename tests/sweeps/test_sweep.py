@@ -61,7 +61,7 @@ def test_every_number_of_a_row_is_what_analyze_says(folder: Path) -> None:
 
 
 def test_nothing_is_null_without_a_reason(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out")
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
     reasons = {
         "macs": "counts_missing",
         "arena_bytes": "memory_missing",
@@ -75,31 +75,36 @@ def test_nothing_is_null_without_a_reason(folder: Path) -> None:
 
 
 def test_a_second_run_computes_nothing(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out")
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
     before = {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")}
-    again = sizeup.sweep(SPEC, folder / "out")
+    again = sizeup.sweep(SPEC, folder / "out", trusted=True)
     assert (again.there, again.rows) == (6, 0)
     assert {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")} == before
 
 
 def test_a_changed_sweep_computes_only_what_is_missing(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out")
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
     write_models(folder / "nets", 7)
     more = {**SPEC, "targets": [*TARGETS, "esp32-s3"]}
-    done = sizeup.sweep(more, folder / "out")
+    done = sizeup.sweep(more, folder / "out", trusted=True)
     assert done.rows == 6 * 2 + 6  # two precisions on a new target, and a new model
     assert len(rows_of(folder / "out")) == 7 * 6
-    assert sizeup.sweep(more, folder / "out").rows == 0
-    assert sizeup.sweep(SPEC, folder / "out").rows == 0
-    fresh = sizeup.sweep(more, folder / "fresh")
+    assert sizeup.sweep(more, folder / "out", trusted=True).rows == 0
+    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 0
+    fresh = sizeup.sweep(more, folder / "fresh", trusted=True)
     assert fresh.rows == 42
     assert table_of(folder / "fresh") == table_of(folder / "out")
 
 
-def test_a_model_that_changes_is_evaluated_anew(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out")
+def test_a_model_that_changes_is_evaluated_anew_under_its_name(folder: Path) -> None:
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
     (folder / "nets" / "00000.tflite").write_bytes((folder / "nets" / "00002.tflite").read_bytes())
-    assert sizeup.sweep(SPEC, folder / "out").rows == 0  # that content is known under another name
+    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 4
+    found = {(row["model"], row["macs"]) for row in rows_of(folder / "out")}
+    hashes = {(row["model"], row["model_hash"]) for row in rows_of(folder / "out")}
+    assert len(found) == len(hashes) == 7
+    same = [name for name, digest in hashes if ("nets/00002.tflite", digest) in hashes]
+    assert sorted(same) == ["nets/00000.tflite", "nets/00002.tflite"]
 
 
 def test_tables_of_two_runs_are_equal(folder: Path) -> None:
@@ -212,7 +217,7 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
         "batch": [1, 2],
         "shapes": [{"seq": 16}, {"seq": 24}],
     }
-    sizeup.sweep(spec, folder / "out")
+    sizeup.sweep(spec, folder / "out", trusted=True)
     rows = rows_of(folder / "out")
     found = {(row["batch"], row["shapes"]): row["macs"] for row in rows if row["model"] == "free.onnx"}
     assert found == {(b, f'{{"seq":{n}}}'): b * n * 8 * 5 for b in (1, 2) for n in (16, 24)}
@@ -224,7 +229,7 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
 def test_shapes_of_inputs_are_given_by_name(folder: Path) -> None:
     write_free(folder / "free.onnx")
     spec = {"models": ["free.onnx"], "targets": ["rpi5/ort"], "shapes": [{"x": "3x4x8"}, {"x": [3, 4, 8]}]}
-    sizeup.sweep(spec, folder / "out")
+    sizeup.sweep(spec, folder / "out", trusted=True)
     assert [(row["shapes"], row["macs"]) for row in rows_of(folder / "out")] == [('{"x":[3,4,8]}', 480)]
 
 
@@ -237,7 +242,7 @@ def test_points_may_be_listed(folder: Path) -> None:
             {"target": "rpi5/ort"},
         ],
     }
-    sizeup.sweep(spec, folder / "out")
+    sizeup.sweep(spec, folder / "out", trusted=True)
     found = {(row["target"], row["precision"]) for row in rows_of(folder / "out")}
     assert found == {("rpi5/ort", "stored"), ("stm32f746/tflm", "int8")}
 
@@ -282,7 +287,7 @@ def test_a_file_says_where_it_is_wrong(folder: Path) -> None:
 def test_names_are_relative_to_the_file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (folder / "sweep.toml").write_text('models = ["nets/*.onnx"]\ntargets = ["rpi5"]\n')
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
-    sizeup.sweep(folder / "sweep.toml", "out")
+    sizeup.sweep(folder / "sweep.toml", "out", trusted=True)
     assert sorted(row["model"] for row in rows_of("out")) == [f"nets/0000{i}.onnx" for i in (1, 3, 5)]
 
 

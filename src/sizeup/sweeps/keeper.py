@@ -20,7 +20,7 @@ from sizeup.errors import SizeupError
 from sizeup.runtimes.process import environment
 from sizeup.sweeps.evaluate import OUT_OF_MEMORY
 from sizeup.sweeps.limits import Limits, resident_bytes
-from sizeup.sweeps.models import Model
+from sizeup.sweeps.models import Identity, Model
 from sizeup.sweeps.points import Questions
 from sizeup.units import size
 
@@ -55,11 +55,11 @@ class Keeper:
         self._is_stopped = False
 
     @contextlib.contextmanager
-    def evaluated(self, model: Model, model_hash: str, asked: Questions) -> Iterator[Iterator[Any]]:
+    def evaluated(self, model: Model, identity: Identity, asked: Questions) -> Iterator[Iterator[Any]]:
         """The rows of a model as record batches, to be read within the block; Refused after all tries."""
         import pyarrow as pa
 
-        _fill(self._work, pickle.dumps((model, model_hash, asked)))
+        _fill(self._work, pickle.dumps((model, identity, asked)))
         promised = self._asked(self.limits.tries - 1)["rows"]
         self._rows.seek(0)
         try:
