@@ -22,33 +22,28 @@ from sizeup.sweeps import Progress, Store
 
 EVERY = 5
 # Text, images, sound and both; encoders, decoders, mixtures of experts, state spaces.
-TRANSFORMERS = """albert bart beit bert bert-generation big_bird biogpt bit blenderbot-small bloom camembert
+_TRANSFORMERS = """albert bart beit bert bert-generation big_bird biogpt bit blenderbot-small bloom camembert
 canine clip_text_model clip_vision_model codegen cohere convbert convnext convnextv2 ctrl cvt data2vec-text
-data2vec-vision deberta deberta-v2 deepseek_v2 deit dinov2 distilbert dpt efficientnet electra ernie esm falcon
-flaubert fnet focalnet funnel gemma gemma2 gemma3_text glm glpn gpt2 gpt_bigcode gpt_neo gpt_neox gptj granite
+data2vec-vision deberta deberta-v2 deepseek_v2 deit dinov2 distilbert dpt efficientnet electra ernie esm
+falcon flaubert fnet focalnet funnel gemma gemma2 gemma3_text glm glpn gpt2 gpt_bigcode gpt_neo gpt_neox gptj granite
 granitemoe hiera hubert ibert ijepa imagegpt layoutlm levit lilt llama longformer mamba mamba2 mbart
 megatron-bert mistral mixtral mobilebert mobilenet_v1 mobilenet_v2 mobilevit mobilevitv2 modernbert mpnet mpt
 mra nemotron nystromformer olmo olmo2 olmoe opt pegasus phi phi3 plbart poolformer pvt pvt_v2 qwen2 qwen2_moe
 qwen3 qwen3_moe regnet rembert resnet roberta roformer segformer siglip_text_model siglip_vision_model
 squeezebert stablelm starcoder2 swiftformer swin swinv2 t5 unispeech vit vit_msn wav2vec2 wavlm xglm xlm
-xlm-roberta xlnet yolos yoso""".split()
-TARGETS = """stm32h743 stm32f746 esp32-s3 nrf52840 apollo4 rpi4 rpi5 rk3588 jetson-orin-nano jetson-agx-orin
+xlm-roberta xlnet yolos yoso"""
+_TARGETS = """stm32h743 stm32f746 esp32-s3 nrf52840 apollo4 rpi4 rpi5 rk3588 jetson-orin-nano jetson-agx-orin
 pixel-8 galaxy-s24 apple-a17-pro apple-m3 core-ultra-7-155h xeon-platinum-8480+ t4 rtx-4090 a100-80gb-sxm
-h100-sxm""".split()
+h100-sxm"""
+TRANSFORMERS, TARGETS = _TRANSFORMERS.split(), _TARGETS.split()
 
 
 def write_spec(folder: Path) -> Path:
     """The spec, and a configuration for each transformer."""
-    import transformers
-
     configurations = folder / "configurations"
     configurations.mkdir(parents=True, exist_ok=True)
-    for name in TRANSFORMERS:
-        content = transformers.CONFIG_MAPPING[name]().to_dict()
-        kept = {key: value for key, value in content.items() if value is not None}
-        (configurations / f"{name}.json").write_text(
-            json.dumps({**kept, "model_type": name}, indent=1, default=str)
-        )
+    for name in TRANSFORMERS:  # without any setting, each is the model that its authors name first
+        (configurations / f"{name}.json").write_text(json.dumps({"model_type": name}))
     (folder / "timm.txt").write_text("".join(f"timm:{name}\n" for name in zoo_names("timm")[::EVERY]))
     spec = folder / "sweep.toml"
     spec.write_text(
