@@ -60,7 +60,7 @@ def tell(store: Store) -> None:
     root = Path(store.place.address)
     lines = [json.loads(line) for path in sorted((root / "log").iterdir()) for line in path.open()]
     fresh = [line for line in lines if line["state"] == "done"]
-    seconds = np.array([line["seconds"] for line in fresh])
+    seconds = np.array([line["cpu_seconds"] or np.nan for line in fresh])
     rows = np.array([line["rows"] for line in fresh])
     size = np.array([Path(path).stat().st_size for path in map(store.place.path, store.shards())])
     failed = sum(line["errors"] > 0 for line in fresh)
