@@ -57,7 +57,9 @@ def analyze(
     top: Annotated[int | None, typer.Option(min=1, help="Show the costliest rows only.")] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .json, .csv or .md file; repeatable."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write a .json, .csv, .md or .html file; repeatable."
+        ),
     ] = None,
     plot: Plot = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
