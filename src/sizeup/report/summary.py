@@ -92,6 +92,7 @@ class Report:
     latency: Estimate | None = None
     no_latency: str = NO_TARGET  # why, where there is no estimate
     convention: Counted | None = None  # what another tool says of every operator, where that was asked for
+    source: Path | None = None  # the file that was read, where it was one
     moved: Bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -242,6 +243,7 @@ def report_of(
     sha256: str | None = None,
     latency: Estimate | str | None = None,
     convention: Counted | None = None,
+    source: Path | None = None,
 ) -> Report:
     """The report on a graph that was counted, its bytes taken at the given precision.
 
@@ -250,5 +252,5 @@ def report_of(
     if cost.graph is not graph:
         raise ValueError("the cost was counted on another graph")
     if isinstance(latency, str):
-        return Report(cost, precision, sha256, no_latency=latency, convention=convention)
-    return Report(cost, precision, sha256, latency, convention=convention)
+        return Report(cost, precision, sha256, no_latency=latency, convention=convention, source=source)
+    return Report(cost, precision, sha256, latency, convention=convention, source=source)
