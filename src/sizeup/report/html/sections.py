@@ -29,7 +29,7 @@ def section(name: str, report: Report, data: dict[str, Any]) -> str:
 def _figure(identity: str, alternative: str, caption: str) -> str:
     label = escape(plain(alternative))
     return (
-        f'<figure><div class="plot" id="{identity}" role="img" aria-label="{label}"></div>'
+        f'<figure><div class="plot" id="{identity}" role="group" aria-label="{label}"></div>'
         f"<figcaption>{escape(plain(caption))}</figcaption></figure>"
     )
 

@@ -6,7 +6,9 @@ sizeup.plot = (() => {
     displaylogo: false, responsive: true, showTips: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendDataToCloud"],
   };
+  const PAPER = 680; // pixels between the margins of a sheet, upright
   const drawn = [];
+  let isPrinting = false;
 
   function axis(given) {
     return {
@@ -24,6 +26,7 @@ sizeup.plot = (() => {
       hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line"), font: { color: colour("ink") }, align: "left" },
       legend: { orientation: "h", y: -0.18, x: 0 },
       ...layout,
+      ...(isPrinting ? { width: PAPER, height: 0.72 * layout.height, autosize: false } : { autosize: true }),
       ...Object.fromEntries(Object.entries(axes).map(([name, given]) => [name, axis(given)])),
     };
   }
@@ -39,10 +42,35 @@ sizeup.plot = (() => {
     return { redraw: draw };
   }
 
+  /** Ticks of a logarithmic axis that say what they mean: 1, 2 and 5 of each decade where few are in sight. */
+  plot.ticks = (low, high, write) => {
+    const steps = high - low < 2.5 ? [1, 2, 5] : [1];
+    const values = [];
+    for (let power = Math.floor(low); power <= Math.ceil(high); power += 1) {
+      values.push(...steps.map((step) => Number(`${step}e${power}`)).filter((each) => each >= 10 ** low && each <= 10 ** high));
+    }
+    return { tickmode: "array", tickvals: values, ticktext: values.map(write) };
+  };
+
   /** A text in which plotly finds no markup: names in a model may look like it. */
   plot.plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   onScheme(() => drawn.forEach((draw) => draw()));
-  addEventListener("beforeprint", () => drawn.forEach((draw) => draw()));
+
+  // On paper colours are light whatever the screen has, and pictures as wide as the sheet.
+  const root = document.documentElement;
+  let scheme = null;
+  addEventListener("beforeprint", () => {
+    scheme = root.dataset.theme ?? "";
+    root.dataset.theme = "light";
+    isPrinting = true;
+    drawn.forEach((draw) => draw());
+  });
+  addEventListener("afterprint", () => {
+    if (scheme) root.dataset.theme = scheme;
+    else delete root.dataset.theme;
+    isPrinting = false;
+    drawn.forEach((draw) => draw());
+  });
   return plot;
 })();
