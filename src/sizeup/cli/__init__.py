@@ -18,6 +18,7 @@ from sizeup.cli import (
     optimize,
     plan,
     precision,
+    query,
     sweep,
     tradeoff,
 )
@@ -59,6 +60,7 @@ app.command("precision", epilog=precision.EXAMPLE)(precision.precision)
 app.command("tradeoff", epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
+app.command("query", epilog=query.EXAMPLE)(query.query)
 app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
 app.command("devices", epilog=devices.EXAMPLE)(devices.devices)
 
