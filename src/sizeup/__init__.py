@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sizeup.api import (
         analyze,
         calibrate,
+        check,
+        check_budgets,
         choose,
         count,
         estimate,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
+    from sizeup.report.checked import Check
     from sizeup.report.chosen import Chosen
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Calibrated": "calibration",
     "Call": "ops",
+    "Check": "report.checked",
     "Chosen": "report.chosen",
     "Cost": "cost",
     "Device": "targets",
@@ -76,6 +80,8 @@ _HOMES = {
     "Tradeoff": "report.tradeoff",
     "analyze": "api",
     "calibrate": "api",
+    "check": "api",
+    "check_budgets": "api",
     "choose": "api",
     "count": "api",
     "devices": "targets",
@@ -97,6 +103,7 @@ _HOMES = {
 __all__ = [
     "Calibrated",
     "Call",
+    "Check",
     "Chosen",
     "Cost",
     "Device",
@@ -121,6 +128,8 @@ __all__ = [
     "__version__",
     "analyze",
     "calibrate",
+    "check",
+    "check_budgets",
     "choose",
     "count",
     "devices",
