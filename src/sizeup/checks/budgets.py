@@ -116,14 +116,14 @@ class Budgets:
 
 
 def matches(pattern: str, model: str, folder: Path) -> bool:
-    """Whether a pattern names a model: by its path from the folder, its path as typed, or its file's name."""
+    """Whether a pattern names a model: by its path from the folder, or without a slash by its file's name."""
     if pattern == model:
         return True
-    names = {model, Path(model).as_posix()}
+    names = set()
     try:
         names.add(Path(model).resolve().relative_to(folder.resolve()).as_posix())
     except (ValueError, OSError):
-        pass
+        pass  # elsewhere: only its name can be meant
     if "/" not in pattern:
         names.add(Path(model).name)
     return any(_fits(name, pattern) for name in names)

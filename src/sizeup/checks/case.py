@@ -88,7 +88,7 @@ class Case:
             Change(each.name, each.unit, each.need, new.need, new.fits)
             for each in self.limits
             if (new := found.get(each.name)) is not None and each.need is not None and new.need is not None
-            if new.need != each.need
+            if each.say(new.need) != each.say(each.need)
         )
         wanting = {each.name for each in self.wanting}
         if not any(each.after < each.before and each.name in wanting for each in changes):

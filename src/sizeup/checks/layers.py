@@ -50,9 +50,9 @@ def _limit(subject: Subject, pattern: str, ops: list[int], name: str, most: floa
     amounts = column[ops]
     largest = float(amounts.max())
     unknown = [each for each in ops if each in subject.cost.reasons] if name in ("macs", "latency") else []
-    unknown_memory = name == "memory" and bool(subject.needs.usage.unknown)
+    unknown_memory = name == "memory" and bool(subject.usage.unknown)
     reasons = [subject.cost.reasons[each] for each in unknown[:1]]
-    reasons += [subject.needs.usage.missing] if unknown_memory else []
+    reasons += [subject.usage.missing] if unknown_memory else []
     order = np.argsort(-amounts, kind="stable")[:_MOST_NAMED].tolist()
     over = [Large(_called(subject.graph, ops[place]), float(amounts[place])) for place in order]
     upper = None if reasons else largest
@@ -67,7 +67,7 @@ def _column(subject: Subject, name: str) -> tuple[np.ndarray[tuple[int], np.dtyp
     if name == "params":
         return subject.cost.params.astype(np.float64), ""
     if name == "memory":
-        return subject.needs.usage.live_bytes.astype(np.float64), ""
+        return subject.usage.live_bytes.astype(np.float64), ""
     return (subject.op_seconds, "") if not isinstance(subject.estimate, str) else (None, subject.estimate)
 
 

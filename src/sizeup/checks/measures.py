@@ -89,7 +89,7 @@ def _weights(subject: Subject) -> Found:
 
 
 def _peak(subject: Subject) -> Found:
-    usage = subject.needs.usage
+    usage = subject.usage
     why = usage.missing
     if usage.unmodelled:
         why = f"what {', '.join(usage.unmodelled)} take inside is not known"

@@ -39,6 +39,13 @@ class Needs:
     @cached_property
     def usage(self) -> Usage:
         """Memory beside the weights, operator by operator, in the order as given."""
+        return usage(self.graph, precision=self.precision)
+
+    @cached_property
+    def usage_as_run(self) -> Usage:
+        """The same as PyTorch held it where the graph was recorded from a run, which others do not repeat."""
+        if self.graph.run is None:
+            return self.usage
         return usage(self.graph, precision=self.precision, as_run=True)
 
     @cached_property

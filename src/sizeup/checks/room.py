@@ -50,6 +50,11 @@ def room(needs: Needs, target: Target, *, ram: int | None = None, flash: int | N
     return Room(memory, _flash(needs, target, flash) if bare else None, _refusal(needs, target))
 
 
+def is_run_by_torch(target: Target) -> bool:
+    """Whether memory is what PyTorch's own allocator and kernels take."""
+    return target.runtime.name == "torch-eager"
+
+
 def _refusal(needs: Needs, target: Target) -> str | None:
     runtime = target.runtime
     if needs.precision is not None and precision_name(needs.precision) not in runtime.dtypes:
@@ -107,11 +112,9 @@ def _arena_parts(needs: Needs, target: Target) -> list[Part]:
         ]
     most = needs.scratch_bytes(kernels)
     if most is None:
-        parts.append(
-            Part("scratch", 0, None, f"what kernels of {kernels} ask for while they run is not known")
-        )
+        parts.append(Part("scratch", 0, None, f"what kernels of {kernels} ask for is not known"))
     elif most:
-        parts.append(Part("scratch", 0, most, f"what kernels of {kernels} ask for while they run, at most"))
+        parts.append(Part("scratch", 0, most, f"the most that kernels of {kernels} ask for while they run"))
     return parts
 
 
@@ -122,7 +125,8 @@ def _arena_of(narrow: int | None, wide: int | None, device: Device) -> int | Non
 
 def _system_ram(needs: Needs, target: Target, given: int | None) -> Space:
     """Where an operating system runs, or on a card: weights and activations both, beside everything else."""
-    device, runtime, usage = target.device, target.runtime, needs.usage
+    device, runtime = target.device, target.runtime
+    usage = needs.usage_as_run if is_run_by_torch(target) else needs.usage
     limit = device.ram_bytes if given is None else given
     weights, unknown = needs.weight_bytes, []
     copies = 2 if runtime.packs else 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from sizeup.checks.limits import Large
 from sizeup.checks.needs import Needs
-from sizeup.checks.room import Room, room
+from sizeup.checks.room import Room, is_run_by_torch, room
 from sizeup.cost import Column, Cost
 from sizeup.dtypes import DType
 from sizeup.errors import TargetError
@@ -19,6 +19,7 @@ from sizeup.targets import Target
 
 if TYPE_CHECKING:
     from sizeup.latency import Estimate, Spent
+    from sizeup.memory import Usage
 
 _MOST_NAMED = 3
 
@@ -80,7 +81,13 @@ class Subject:
     @cached_property
     def held(self) -> tuple[Large, ...]:
         """The tensors in memory at the peak, the largest first."""
-        return tuple(Large(each.name, each.bytes) for each in self.needs.usage.held)
+        return tuple(Large(each.name, each.bytes) for each in self.usage.held)
+
+    @property
+    def usage(self) -> Usage:
+        """Memory as the target's runtime has it; without a target as a report tells it."""
+        as_run = self.target is None or is_run_by_torch(self.target)
+        return self.needs.usage_as_run if as_run else self.needs.usage
 
     @cached_property
     def op_seconds(self) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:

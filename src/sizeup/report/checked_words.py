@@ -111,7 +111,8 @@ def open_question(limit: Limit) -> str:
         vague = [part.how for part in limit.parts if part.most_bytes is None]
         return f"{title(limit)}: {'; '.join(vague) or 'nothing tells what it needs'}"
     if most <= limit.most:
-        return f"{title(limit)}: {limit.say(most)} is more than what else runs may leave of {limit.say(limit.most)}"
+        left = limit.say(limit.most - limit.reserve)
+        return f"{title(limit)}: it needs {limit.say(most)}, and what else runs may leave only {left}"
     between = f"{limit.say(least)} to {limit.say(most)}"
     return f"{title(limit)}: it needs {between}, and the limit of {limit.say(limit.most)} lies between"
 
