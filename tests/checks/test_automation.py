@@ -35,9 +35,13 @@ def workspace(shared: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _environment(workspace: Path, **further: str) -> dict[str, str]:
+def _run(command: list[str], workspace: Path, **further: str) -> subprocess.CompletedProcess[str]:
     path = f"{workspace / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "GITHUB_STEP_SUMMARY": str(workspace / "summary.md"), **further}
+    own = {"PATH": path, "GITHUB_STEP_SUMMARY": str(workspace / "summary.md")}
+    environment = {**os.environ, **own, **further}
+    return subprocess.run(
+        command, cwd=workspace, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def _action() -> Any:
