@@ -60,10 +60,7 @@ def _run_action(workspace: Path, **given: str) -> subprocess.CompletedProcess[st
     assert step["shell"] == "bash"
     # The runner's own options: a step ends at the first command that fails, unless it says otherwise.
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-    environment = _environment(workspace, **variables)
-    return subprocess.run(
-        command, cwd=workspace, env=environment, capture_output=True, text=True, check=False
-    )
+    return _run(command, workspace, **variables)
 
 
 def test_the_action_is_one_that_github_takes() -> None:
@@ -126,10 +123,7 @@ def test_the_hook_checks_the_files_that_it_is_given(workspace: Path) -> None:
     }.items():
         assert all(re.search(hook["files"], name) for name in files)
         command = [*shlex.split(hook["entry"]), *files]
-        environment = _environment(workspace)
-        done = subprocess.run(
-            command, cwd=workspace, env=environment, capture_output=True, text=True, check=False
-        )
+        done = _run(command, workspace)
         assert done.returncode == code, done.stdout + done.stderr
     assert not re.search(hook["files"], "models/readme.md")
 

@@ -114,6 +114,19 @@ def test_a_baseline_of_another_precision_or_target_says_nothing(folder: Path) ->
     assert (wide.fits, wide.limits[-1].unknown) == (None, ("the baseline was taken at its own types",))
 
 
+def test_what_was_nothing_may_not_become_something(folder: Path) -> None:
+    model = folder / "models" / "mlperf_kws_int8.tflite"
+    sizeup.analyze(model).save(folder / "base.json")
+    kept = json.loads((folder / "base.json").read_text("utf-8"))
+    kept["totals"]["macs"] = 0
+    (folder / "base.json").write_text(json.dumps(kept), "utf-8")
+    text = '[[budget]]\nmodels = "models/mlperf*"\nbaseline = "base.json"\ngrowth = { macs = "900%" }'
+    (found,) = sizeup.check_budgets(_write(folder, text))
+    assert found.fits is False
+    assert found.to_dict()["limits"][0]["need"] is None
+    found.save(folder / "check.json")
+
+
 def test_layers_have_limits_of_their_own(folder: Path) -> None:
     path = _write(
         folder,

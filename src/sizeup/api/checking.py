@@ -14,12 +14,12 @@ from sizeup.api.models import Source, load
 from sizeup.api.reports import check_precision, target_of
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
-from sizeup.report.checked import Check
 
 if TYPE_CHECKING:
     from sizeup.checks import Budget, Budgets, Origin, Subject, Wanted
     from sizeup.graph import Graph, Shape
     from sizeup.precision.mixing import Wish
+    from sizeup.report.checked import Check
     from sizeup.targets import Target
 
 _SECONDS = 5.0
@@ -131,6 +131,7 @@ def _checked(
 ) -> Check:
     from sizeup.checks import Case, Limit, judge
     from sizeup.checks import remedies as helping
+    from sizeup.report.checked import Check
 
     def judged(changed: Subject) -> tuple[Limit, ...]:
         first, *others = (judge(changed, each) for each in wanted)

@@ -72,7 +72,7 @@ def _micro_ram(needs: Needs, target: Target, given: int | None) -> Space:
     unknown = [needs.usage.missing] if needs.usage.missing else []
     if limit is None:
         unknown.append(f"the RAM of {device.title} is not known; --ram says how much there is")
-    where, assumptions = "what you give it", []
+    where, assumptions = "--ram", []
     if given is None:
         where = device.title
         assumptions.append("all of that RAM is free: --ram says what stack and application leave")
@@ -147,7 +147,7 @@ def _system_ram(needs: Needs, target: Target, given: int | None) -> Space:
         reserve = min(max(limit // _OTHERS_SHARE, _OTHERS_LEAST), limit // 2)
         taken = f"{units.size(reserve)} of that RAM may be taken by the runtime and all else that runs"
         assumptions.append(f"{taken}: --ram says what they leave")
-    where = device.title if given is None else "what you give it"
+    where = device.title if given is None else "--ram"
     return Space("ram", limit, tuple(parts), reserve, where, tuple(unknown), tuple(assumptions))
 
 
@@ -164,7 +164,7 @@ def _flash(needs: Needs, target: Target, given: int | None) -> Space:
     else:
         parts.append(Part("code", code.least_bytes, code.most_bytes, f"of {target.runtime.name}"))
     assumed = ("the application's own code is not counted",) if given is None else ()
-    where = device.title if given is None else "what you give it"
+    where = device.title if given is None else "--flash"
     return Space("flash", limit, tuple(parts), 0, where, tuple(unknown), assumed)
 
 

@@ -46,8 +46,10 @@ def _render(check: Check, console: Console) -> None:
     if rows:
         console.print()
         print_rows(console, ("need", "limit", "headroom", "", "of"), rows)
+    found = list(details(check))
+    if found:
         console.print()
-    for label, text, _ in details(check):
+    for label, text, _ in found:
         print_labelled(console, label, text, "dim" if label == "assumed" else "")
     if check.remedies:
         console.print()
