@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sizeup.api import (
         analyze,
         calibrate,
+        check,
+        check_budgets,
         choose,
         count,
         estimate,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.asked import Answer
+    from sizeup.report.checked import Check
     from sizeup.report.chosen import Chosen
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
@@ -58,6 +61,7 @@ _HOMES = {
     "Answer": "report.asked",
     "Calibrated": "calibration",
     "Call": "ops",
+    "Check": "report.checked",
     "Chosen": "report.chosen",
     "Cost": "cost",
     "Device": "targets",
@@ -82,6 +86,8 @@ _HOMES = {
     "Tradeoff": "report.tradeoff",
     "analyze": "api",
     "calibrate": "api",
+    "check": "api",
+    "check_budgets": "api",
     "choose": "api",
     "count": "api",
     "devices": "targets",
@@ -106,6 +112,7 @@ __all__ = [
     "Answer",
     "Calibrated",
     "Call",
+    "Check",
     "Chosen",
     "Cost",
     "Device",
@@ -131,6 +138,8 @@ __all__ = [
     "__version__",
     "analyze",
     "calibrate",
+    "check",
+    "check_budgets",
     "choose",
     "count",
     "devices",

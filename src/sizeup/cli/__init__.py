@@ -11,6 +11,7 @@ import typer
 from sizeup.cli import (
     analyze,
     calibrate,
+    check,
     devices,
     explain,
     measure,
@@ -53,6 +54,7 @@ app = typer.Typer(
 )
 app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("check", epilog=check.EXAMPLE)(check.check)
 app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
 app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)

@@ -15,7 +15,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from sizeup.errors import LoadError
+from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import NamedSizes, plain
@@ -224,6 +224,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    if isinstance(tensor, FakeTensor) or tensor.is_meta:
+        raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
     with torch.no_grad():
         plain = tensor.detach().cpu()
         # numpy has no bfloat16 and no 8-bit floats.
