@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         analyze,
         calibrate,
         choose,
+        compare,
         count,
         estimate,
         explain,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.chosen import Chosen
+    from sizeup.report.compared import Comparison
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
@@ -54,6 +56,7 @@ _HOMES = {
     "Calibrated": "calibration",
     "Call": "ops",
     "Chosen": "report.chosen",
+    "Comparison": "report.compared",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
@@ -77,6 +80,7 @@ _HOMES = {
     "analyze": "api",
     "calibrate": "api",
     "choose": "api",
+    "compare": "api",
     "count": "api",
     "devices": "targets",
     "estimate": "api",
@@ -98,6 +102,7 @@ __all__ = [
     "Calibrated",
     "Call",
     "Chosen",
+    "Comparison",
     "Cost",
     "Device",
     "Dim",
@@ -122,6 +127,7 @@ __all__ = [
     "analyze",
     "calibrate",
     "choose",
+    "compare",
     "count",
     "devices",
     "estimate",

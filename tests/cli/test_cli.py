@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VERBS = (
     "analyze",
     "calibrate",
+    "compare",
     "devices",
     "explain",
     "measure",

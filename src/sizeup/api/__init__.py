@@ -1,5 +1,6 @@
 """The public verbs: each takes a model, however it is given, and returns frozen data."""
 
+from sizeup.api.comparing import compare
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
 from sizeup.api.precision import choose, fits, front, sensitivity, tradeoff
@@ -11,6 +12,7 @@ __all__ = [
     "analyze",
     "calibrate",
     "choose",
+    "compare",
     "count",
     "estimate",
     "explain",

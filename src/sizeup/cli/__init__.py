@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli import analyze, calibrate, devices, explain, measure, ops, optimize, plan, precision, tradeoff
+from sizeup.cli import (
+    analyze,
+    calibrate,
+    compare,
+    devices,
+    explain,
+    measure,
+    ops,
+    optimize,
+    plan,
+    precision,
+    tradeoff,
+)
 
 __all__ = ["app", "main"]
 
@@ -38,6 +50,7 @@ app = typer.Typer(
 )
 app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
 app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
