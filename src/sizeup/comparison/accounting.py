@@ -78,8 +78,9 @@ def compare(a: Priced, b: Priced) -> Differences:
     with without_collection():
         intern = Interner()
         one, other = (facts_of(each.cost.graph, each.cost, intern) for each in (a, b))
-        groups = _ordered(groups_of(one, other, match(one, other, intern)), len(other.graph.ops))
-        maker = RowMaker(one, other, a, b)
+        matched = match(one, other, intern)
+        groups = _ordered(groups_of(one, other, matched), len(other.graph.ops))
+        maker = RowMaker(one, other, matched, a, b)
         return Differences(a, b, tuple(maker.row(group) for group in groups))
 
 

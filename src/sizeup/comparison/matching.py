@@ -6,6 +6,7 @@ states its own bound. A step only looks at operators that none before it has mat
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -37,11 +38,18 @@ def match(a: Facts, b: Facts, intern: Interner) -> Matched:
     by_name = _Matching(a, b, intern)
     named = by_name.names(exactly=True) + by_name.names()
     by_name.structure()
-    if not named or not by_name.cost():
+    enough = _CLEARLY * by_name.cost()
+    if not named or _least_cost(a, b) >= enough:
         return by_name.result()
     alone = _Matching(a, b, intern)
     alone.structure()
-    return (alone if alone.cost() < _CLEARLY * by_name.cost() else by_name).result()
+    return (alone if alone.cost() < enough else by_name).result()
+
+
+def _least_cost(a: Facts, b: Facts) -> int:
+    """What any alignment costs: operators of which one model has more cannot all be the same."""
+    ours, theirs = Counter(a.exact), Counter(b.exact)
+    return max((ours - theirs).total(), (theirs - ours).total())
 
 
 class _Matching:
@@ -92,27 +100,33 @@ class _Matching:
 
     def structure(self) -> None:
         """Match by all that comes before or after, then by order, sizes counting less with every step."""
-        for tokens_of in (_histories, _futures):
-            self._alike(tokens_of(self.a, self.intern), tokens_of(self.b, self.intern))
         a, b = self.a, self.b
-        self._in_gaps(a.exact, b.exact, products=True)
+        for tokens_of in (_histories, _futures):
+            if self._is_open():
+                self._alike(tokens_of(a, self.intern), tokens_of(b, self.intern))
+        # Between formats only what has MACs is sure to be in both; within one, all of it gives the place.
+        if a.graph.format != b.graph.format:
+            self._in_gaps(a.exact, b.exact, products=True)
         self._in_gaps(a.exact, b.exact)
-        self._alike(_surroundings(a, self.intern), _surroundings(b, self.intern), products=True)
+        self._alike(_surroundings(a, self.of_a, self.intern), _surroundings(b, self.of_b, self.intern))
         self._in_gaps(a.shaped, b.shaped, products=True)
         self._in_gaps(a.classed, b.classed, products=True)
         self._in_gaps(a.classed, b.classed)
 
-    def _alike(self, ours: Tokens, theirs: Tokens, products: bool = False) -> None:
+    def _is_open(self) -> bool:
+        """Whether both models have operators without a partner."""
+        return -1 in self.of_a and -1 in self.of_b
+
+    def _alike(self, ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> None:
         """Match operators of equal tokens, the first with the first, wherever they are in the order."""
         found = _grouped(theirs, self.of_b)
         for token, first in _grouped(ours, self.of_a).items():
-            pairs = list(zip(first, found.get(token, ()), strict=False))
-            if products:
-                pairs = [(i, j) for i, j in pairs if self.a.has_macs[i]]
-            self._join(pairs, "structure")
+            self._join(zip(first, found.get(token, ()), strict=False), "structure")
 
     def _in_gaps(self, ours: Tokens, theirs: Tokens, products: bool = False) -> None:
         """Match equal tokens in order, between neighbours that are matched in the same order in both."""
+        if not self._is_open():
+            return
         anchors = increasing([(i, j) for i, j in enumerate(self.of_a) if j >= 0])
         ends = [*anchors, (len(ours), len(theirs))]
         start = (0, 0)
@@ -182,10 +196,13 @@ def _futures(side: Facts, intern: Interner) -> Tokens:
     return found
 
 
-def _surroundings(side: Facts, intern: Interner) -> Tokens:
-    """Equal for operators that are equal, and whose neighbours are."""
-    found: Tokens = []
+def _surroundings(side: Facts, partner: Tokens, intern: Interner) -> list[int | None]:
+    """Equal for operators with MACs that are equal, and whose neighbours are; None for others."""
+    found: list[int | None] = []
     for index, token in enumerate(side.exact):
+        if partner[index] >= 0 or not side.has_macs[index]:
+            found.append(None)
+            continue
         before = tuple(side.exact[each] for each in side.makers_of(index))
         after = tuple(sorted(side.exact[each] for each in side.readers_of(index)))
         found.append(intern(("surroundings", token, before, after)))

@@ -109,12 +109,15 @@ class _Side:
         """How the partner has it inside; empty where it does not."""
         op = self.facts.graph.ops[index]
         own, partner = self.facts.graph.ops[core[self.place]], self.other.graph.ops[core[1 - self.place]]
-        if op.kind == "batch_norm" and is_product(own.kind):
+        gains_bias = _has_bias(partner.inputs) > _has_bias(own.inputs)
+        # A converter folds norms; within one format the bias that is left of a norm is the sign of it.
+        converted = self.facts.graph.format != self.other.graph.format
+        if op.kind == "batch_norm" and is_product(own.kind) and (gains_bias or converted):
             return "batch_norm folded into the weights"
         inside = [class_of(each.attrs.get("activation") or "") for each in (own, partner)]
         if is_activation(op.kind) and inside[0] != class_of(op.kind) == inside[1]:
             return f"{op.kind} as its activation"
-        if op.kind == "add" and is_product(own.kind) and _has_bias(partner.inputs) > _has_bias(own.inputs):
+        if op.kind == "add" and is_product(own.kind) and gains_bias:
             return "add as its bias"
         return ""
 

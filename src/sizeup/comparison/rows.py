@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sizeup import units
 from sizeup.comparison.facts import Facts, class_of, dims, is_product, plain
+from sizeup.comparison.matching import Matched
 from sizeup.comparison.regions import Group
-from sizeup.cost import Bytes, Column, Cost
+from sizeup.cost import Bytes, Cost
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import ABSENT, Graph, Op, name_of
 
@@ -18,13 +19,12 @@ STATUSES: tuple[Status, ...] = ("changed", "replaced", "fused", "split", "added"
 
 # Why an operator may be there in one model alone, by its class.
 _REASONS = {
-    "pad": "padding that the other model has within the operator after it",
     "transpose": "another order of axes in memory",
     "conversion": "a change of number type",
     "identity": "does nothing at inference",
     "reshape": "renames bytes, moves none",
-    "batch_norm": "a norm with no product to fold it into",
 }
+_PADDING = "padding that the other model has within the operator after it"
 _PREPARED = "computed before the first run"
 AMOUNTS = ("params", "macs")  # columns that follow from others, and explain nothing by themselves
 
@@ -106,29 +106,32 @@ class Priced:
     precision: DType | None = None
     seconds: Sequence[float] | None = None
 
-    def figures(self, ops: Iterable[int]) -> Figures:
+    def figures(self) -> Callable[[Iterable[int]], Figures]:
         """What some operators cost together, as exact Python ints."""
-        places = list(ops)
-        taken = None if self.seconds is None else sum(float(self.seconds[each]) for each in places)
-        cost, moved = self.cost, self.moved
-        return Figures(
-            _sum(cost.macs, places),
-            _sum(cost.params, places),
-            _sum(moved.read, places),
-            _sum(moved.written, places),
-            taken,
-        )
+        columns = (self.cost.macs, self.cost.params, self.moved.read, self.moved.written)
+        macs, params, read, written = (column.tolist() for column in columns)
+        taken = self.seconds
 
+        def together(ops: Iterable[int]) -> Figures:
+            places = list(ops)
+            return Figures(
+                sum(macs[each] for each in places),
+                sum(params[each] for each in places),
+                sum(read[each] for each in places),
+                sum(written[each] for each in places),
+                None if taken is None else sum(taken[each] for each in places),
+            )
 
-def _sum(column: Column, places: list[int]) -> int:
-    return sum(int(column[each]) for each in places)
+        return together
 
 
 class RowMaker:
     """Makes rows of groups; both models are known to it."""
 
-    def __init__(self, a: Facts, b: Facts, price_a: Priced, price_b: Priced) -> None:
-        self.a, self.b, self.price_a, self.price_b = a, b, price_a, price_b
+    def __init__(self, a: Facts, b: Facts, matched: Matched, price_a: Priced, price_b: Priced) -> None:
+        self.a, self.b, self.matched = a, b, matched
+        self.price_a, self.price_b = price_a, price_b
+        self.figures = (price_a.figures(), price_b.figures())
         self.same_layout = ("tflite" in (a.graph.format, b.graph.format)) == (
             a.graph.format == b.graph.format == "tflite"
         )
@@ -137,7 +140,7 @@ class RowMaker:
     def row(self, group: Group) -> Row:
         """The row of a group."""
         changes = () if group.core is None else tuple(self._changes(*group.core))
-        before, after = self.price_a.figures(group.a), self.price_b.figures(group.b)
+        before, after = self.figures[0](group.a), self.figures[1](group.b)
         costs = (self.price_a.cost, self.price_b.cost)
         known = all(
             int(index) not in cost.reasons
@@ -173,11 +176,28 @@ class RowMaker:
             return ", ".join(dict.fromkeys(group.words))
         if group.a and group.b:
             return ""
-        graph, ops = (self.a.graph, group.a) if group.a else (self.b.graph, group.b)
-        op = graph.ops[ops[0]]
+        side, index = (self.a, group.a[0]) if group.a else (self.b, group.b[0])
+        graph, op = side.graph, side.graph.ops[index]
         if op.outputs and all(graph.tensors[each].data is not None for each in op.outputs):
             return _PREPARED
+        if op.kind == "pad":
+            return _PADDING if self._is_padded_within(index, bool(group.a)) else ""
         return _REASONS.get(class_of(op.kind), "")
+
+    def _is_padded_within(self, pad: int, of_a: bool) -> bool:
+        """Whether who reads it stands for an operator that reads what is not padded."""
+        side, other, partner = (self.a, self.b, self.matched.a) if of_a else (self.b, self.a, self.matched.b)
+        readers = side.readers_of(pad)
+        if len(readers) != 1 or partner[readers[0]] < 0:
+            return False
+        given = [
+            dims(each.graph.tensors[op.inputs[0]].shape)
+            for each, op in (
+                (side, side.graph.ops[pad]),
+                (other, other.graph.ops[partner[readers[0]]]),
+            )
+        ]
+        return given[0] == given[1]
 
     def _changes(self, i: int, j: int) -> Iterator[Change]:
         """The facts that differ, those that are causes: kind, shapes, attributes, number type."""

@@ -117,7 +117,7 @@ def _weight(row: Row, timed: bool) -> float:
 
 def _cells(row: Row, timed: bool) -> list[str]:
     time = [] if not timed else [words.signed("latency_seconds", row.seconds or 0.0)]
-    name = f"{row.name}  {words.changes(row)}" if row.status == "changed" else row.name
+    name = f"{row.name}  {words.cause(row)}" if row.status == "changed" else row.name
     return [
         _places(row.a),
         _places(row.b),

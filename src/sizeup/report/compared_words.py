@@ -31,7 +31,7 @@ _SAYINGS = {
     "macs": ("{} fewer MACs", "{} more MACs", "MACs"),
     "params": ("{} fewer parameters", "{} more parameters", "parameters"),
     "weight_bytes": ("{} smaller weights", "{} larger weights", "weights"),
-    "peak_bytes": ("{} less memory at the peak", "{} more memory at the peak", "peak of memory"),
+    "peak_bytes": ("{} less memory at the peak", "{} more memory at the peak", "memory at the peak"),
 }
 _MOST_KINDS = 5
 _MOST_HELD = 3
@@ -52,6 +52,8 @@ def headline(found: Comparison) -> str:
             continue
         if not total.difference:
             same.append(word)
+        elif total.a and total.difference >= (_TIMES - 1) * total.a:
+            differing.append(f"{1 + total.difference / total.a:.2f} times the {word}")
         else:
             differing.append((less if total.difference < 0 else more).format(_share(total)))
     parts = [f"the same {_listed(same)}"] * bool(same) + differing
@@ -206,7 +208,6 @@ def _fact(change: Change) -> str:
     return f"{change.column} {change.before} -> {change.after}"
 
 
-def changes(row: Row) -> str:
-    """What changed in which column, with both values."""
-    listed = [f"{each.column} {each.before} -> {each.after}" for each in row.changes]
-    return "; ".join([*listed, *([row.why] if row.why else [])])
+def cause(row: Row) -> str:
+    """The first fact that changed, with both values."""
+    return next((f"{each.column} {each.before} -> {each.after}" for each in row.changes), "")
