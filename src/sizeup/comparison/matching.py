@@ -101,9 +101,13 @@ class _Matching:
     def structure(self) -> None:
         """Match by all that comes before or after, then by order, sizes counting less with every step."""
         a, b = self.a, self.b
-        for tokens_of in (_histories, _futures):
-            if self._is_open():
-                self._alike(tokens_of(a, self.intern), tokens_of(b, self.intern))
+        if self._is_open():
+            before = [_histories(each, self.intern) for each in (a, b)]
+            after = [_futures(each, self.intern) for each in (a, b)]
+            both = [list(zip(*each, strict=True)) for each in zip(before, after, strict=True)]
+            self._alike(*both)
+            self._alike(*before)
+            self._alike(*after)
         # Between formats only what has MACs is sure to be in both; within one, all of it gives the place.
         if a.graph.format != b.graph.format:
             self._in_gaps(a.exact, b.exact, products=True)
@@ -155,8 +159,9 @@ def _grouped(keys: Sequence[Hashable], partner: Tokens) -> dict[Hashable, Tokens
 
 
 def _own_keys(side: Facts) -> list[Hashable]:
-    ops = side.graph.ops
-    return [(name, class_of(op.kind)) if name else None for name, op in zip(side.own_names, ops, strict=True)]
+    """Names of operators that no module tells of: where one does, their own are mostly counters."""
+    rows = zip(side.own_names, side.paths, side.graph.ops, strict=True)
+    return [(name, class_of(op.kind)) if name and not path else None for name, path, op in rows]
 
 
 def _module_keys(side: Facts) -> list[Hashable]:

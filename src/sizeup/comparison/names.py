@@ -19,7 +19,7 @@ _SHORTEST = 3  # letters: `n4` is no name that anybody gave
 
 def paths(graph: Graph) -> list[Path]:
     """Of every operator the modules that it is in, without one that all of them are in; () where unknown."""
-    found = [_path(op.scope) for op in graph.ops]
+    found = [_path(op.scope) + _innermost(name_of(graph, op)) for op in graph.ops]
     named = [path for path in found if path]
     common = 0
     while named and all(len(path) > common + 1 and path[common] == named[0][common] for path in named):
@@ -38,11 +38,19 @@ def _path(scope: str) -> Path:
     return tuple(parts)
 
 
+def _innermost(name: str) -> Path:
+    """The module at the end of a name that LiteRT's converter wrote, where other names have the operator."""
+    with_class = _WITH_CLASS.fullmatch(name.partition(";")[0].rpartition("/")[2])
+    return (with_class[1],) if with_class else ()
+
+
 def own_names(graph: Graph) -> list[str]:
     """Of every operator the name that somebody gave it; empty where it is a kind and a counter."""
     if graph.format == "torch":
         return [""] * len(graph.ops)
-    return [_own_name(op, name_of(graph, op)) for op in graph.ops]
+    if graph.format == "tflite":  # where tensors alone have names
+        return [_own_name(op, name_of(graph, op)) for op in graph.ops]
+    return [_own_name(op, op.name) for op in graph.ops]
 
 
 def _own_name(op: Op, name: str) -> str:

@@ -190,6 +190,8 @@ class RowMaker:
         readers = side.readers_of(pad)
         if len(readers) != 1 or partner[readers[0]] < 0:
             return False
+        if class_of(side.graph.ops[readers[0]].kind) not in ("conv", "pool"):
+            return False
         given = [
             dims(each.graph.tensors[op.inputs[0]].shape)
             for each, op in (

@@ -56,7 +56,7 @@ def headline(found: Comparison) -> str:
             differing.append(f"{1 + total.difference / total.a:.2f} times the {word}")
         else:
             differing.append((less if total.difference < 0 else more).format(_share(total)))
-    parts = [f"the same {_listed(same)}"] * bool(same) + differing
+    parts = [f"the same {_listed(same)}", *differing] if same else differing
     sentence = f"B has {_listed(parts)}" if parts else "What A and B cost is not known in full"
     return f"{sentence}{_speed(found)}.{_incomplete(found)}"
 
