@@ -7,6 +7,7 @@ from itertools import islice
 
 from sizeup.comparison.facts import Facts, class_of, is_activation, is_product
 from sizeup.comparison.matching import Matched
+from sizeup.comparison.names import Path
 from sizeup.graph import ABSENT
 
 # More operators than this in one place are no rewriting of one thing into another.
@@ -35,6 +36,8 @@ def groups_of(a: Facts, b: Facts, matched: Matched) -> list[Group]:
     )
     for side in sides:
         side.absorb(groups)
+    _take_whole_modules(*sides, groups)
+    _take_whole_modules(*sides[::-1], groups)
     regions = [side.regions() for side in sides]
     for one, other in _counterparts(*regions):
         ours, theirs = regions[0][one], regions[1][other]
@@ -66,6 +69,10 @@ class _Side:
         # What comes from outside and what goes there has no group: numbers below zero, by its place.
         self.given = {identity: -1 - number for number, identity in enumerate(facts.graph.inputs)}
         self.wanted = {identity: -1 - number for number, identity in enumerate(facts.graph.outputs)}
+
+    def macs(self, ops: list[int]) -> int:
+        """MACs of some operators together."""
+        return sum(int(self.facts.cost.macs[each]) for each in ops)
 
     def absorb(self, groups: list[Group]) -> None:
         """Give operators that their partner has inside to its group."""
@@ -127,12 +134,15 @@ class _Side:
         if len(needing) == 1 and -1 not in needing:
             self._put(index, needing.pop(), groups, "computed before the first run")
 
+    def free(self) -> list[int]:
+        """The operators that are in no group yet."""
+        return [index for index in range(len(self.partner)) if index not in self.group_of]
+
     def regions(self) -> list[_Region]:
         """The operators that are left, those that touch each other together."""
-        free = [index for index in range(len(self.partner)) if index not in self.group_of]
         region_of: dict[int, int] = {}
         found: list[_Region] = []
-        for index in free:
+        for index in self.free():
             if index in region_of:
                 continue
             region_of[index] = len(found)
@@ -176,6 +186,26 @@ def _static(facts: Facts) -> frozenset[int]:
         if makes_constants or op.kind == "shape_of" or (read and all(map(is_fixed, read))):
             found.add(index)
     return frozenset(found)
+
+
+def _take_whole_modules(one: _Side, other: _Side, groups: list[Group]) -> None:
+    """Group operators that do the work of a whole module of the other model, with as many MACs."""
+    whole: dict[Path, list[int]] = {}
+    for index in one.free():
+        if one.facts.paths[index] and one.facts.has_macs[index]:
+            whole.setdefault(one.facts.paths[index], []).append(index)
+    inside: dict[Path, list[int]] = {}
+    for index in other.free() if whole else ():
+        path = other.facts.paths[index]
+        module = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in whole), None)
+        if module is not None:
+            inside.setdefault(module, []).append(index)
+    for module, parts in inside.items():
+        if one.macs(whole[module]) == other.macs(parts):
+            for side, ops in ((one, whole[module]), (other, parts)):
+                side.group_of.update(dict.fromkeys(ops, len(groups)))
+            pair = (whole[module], parts) if one.place == 0 else (parts, whole[module])
+            groups.append(Group(*pair, None, "name", ["one operator for a whole module"]))
 
 
 def _counterparts(ours: list[_Region], theirs: list[_Region]) -> list[tuple[int, int]]:
