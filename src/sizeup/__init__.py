@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         check,
         check_budgets,
         choose,
+        compare,
         count,
         estimate,
         explain,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from sizeup.report.asked import Answer
     from sizeup.report.checked import Check
     from sizeup.report.chosen import Chosen
+    from sizeup.report.compared import Comparison
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
@@ -63,6 +65,7 @@ _HOMES = {
     "Call": "ops",
     "Check": "report.checked",
     "Chosen": "report.chosen",
+    "Comparison": "report.compared",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
@@ -89,6 +92,7 @@ _HOMES = {
     "check": "api",
     "check_budgets": "api",
     "choose": "api",
+    "compare": "api",
     "count": "api",
     "devices": "targets",
     "estimate": "api",
@@ -114,6 +118,7 @@ __all__ = [
     "Call",
     "Check",
     "Chosen",
+    "Comparison",
     "Cost",
     "Device",
     "Dim",
@@ -141,6 +146,7 @@ __all__ = [
     "check",
     "check_budgets",
     "choose",
+    "compare",
     "count",
     "devices",
     "estimate",

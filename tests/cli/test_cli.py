@@ -21,6 +21,7 @@ VERBS = (
     "analyze",
     "calibrate",
     "check",
+    "compare",
     "devices",
     "explain",
     "measure",
