@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         measure,
         optimize,
         plan,
+        query,
         sensitivity,
         sweep,
         tradeoff,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
+    from sizeup.report.asked import Answer
     from sizeup.report.chosen import Chosen
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 # Where each public name lives. They are fetched on first use: the command line answers --help and
 # completes words without importing numpy.
 _HOMES = {
+    "Answer": "report.asked",
     "Calibrated": "calibration",
     "Call": "ops",
     "Chosen": "report.chosen",
@@ -92,6 +95,7 @@ _HOMES = {
     "op_rule": "ops",
     "optimize": "api",
     "plan": "api",
+    "query": "api",
     "sensitivity": "api",
     "sweep": "api",
     "target": "targets",
@@ -99,6 +103,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Answer",
     "Calibrated",
     "Call",
     "Chosen",
@@ -139,6 +144,7 @@ __all__ = [
     "op_rule",
     "optimize",
     "plan",
+    "query",
     "sensitivity",
     "sweep",
     "target",

@@ -3,6 +3,7 @@
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
 from sizeup.api.precision import choose, fits, front, sensitivity, tradeoff
+from sizeup.api.querying import query
 from sizeup.api.reports import analyze, estimate, explain
 from sizeup.api.sweeping import compact, sweep
 from sizeup.api.timing import calibrate, measure
@@ -23,6 +24,7 @@ __all__ = [
     "measure",
     "optimize",
     "plan",
+    "query",
     "sensitivity",
     "sweep",
     "tradeoff",

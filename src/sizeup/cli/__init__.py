@@ -18,9 +18,11 @@ from sizeup.cli import (
     optimize,
     plan,
     precision,
+    query,
     sweep,
     tradeoff,
 )
+from sizeup.cli.verbs import Verbs
 
 __all__ = ["app", "main"]
 
@@ -44,6 +46,7 @@ sizeup --help lists all verbs, sizeup VERB --help all options of one.
 
 app = typer.Typer(
     name="sizeup",
+    cls=Verbs,
     help="Size up a neural network before you deploy it.",
     epilog="Example: sizeup analyze model.onnx --bind batch=1 --precision int8",
     pretty_exceptions_enable=False,
@@ -57,6 +60,7 @@ app.command("precision", epilog=precision.EXAMPLE)(precision.precision)
 app.command("tradeoff", epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
+app.command("query", epilog=query.EXAMPLE)(query.query)
 app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
 app.command("devices", epilog=devices.EXAMPLE)(devices.devices)
 
