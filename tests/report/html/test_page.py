@@ -305,6 +305,14 @@ def test_amounts_read_as_in_every_other_output(show: Open) -> None:
         4089184256,
         10**13,
         3 * 10**17,
+        3_200,  # 3.125 KiB, between 3.12 and 3.13
+        3_328,
+        10_752,
+        1_005,
+        12_250,
+        1_012_500,
+        100_500,
+        101_500,
     ]
     assert page.evaluate("each => each.map(sizeup.words.count)", numbers) == [
         units.count(each) for each in numbers
@@ -312,7 +320,22 @@ def test_amounts_read_as_in_every_other_output(show: Open) -> None:
     assert page.evaluate("each => each.map(sizeup.words.size)", numbers) == [
         units.size(each) for each in numbers
     ]
-    times = [3e-10, 1.234e-9, 9.994e-7, 1.5e-6, 0.000999, 0.00123, 0.0999, 0.9995, 1.0, 62.51, 4000.0]
+    times = [
+        3e-10,
+        1.234e-9,
+        9.994e-7,
+        1.5e-6,
+        0.000999,
+        0.00123,
+        0.0999,
+        0.9995,
+        1.0,
+        62.51,
+        4000.0,
+        0.0625,
+        0.1875,
+        0.015625,
+    ]
     said = page.evaluate("each => each.map(sizeup.words.duration)", times)
     assert said == [units.duration(each) for each in times]
 
