@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         optimize,
         plan,
         sensitivity,
+        sweep,
         tradeoff,
     )
     from sizeup.calibration import Calibrated
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from sizeup.report.plan import Plan
     from sizeup.report.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
+    from sizeup.sweeps import Swept
     from sizeup.targets import Device, Runtime, Target, devices, target
 
     __version__: str
@@ -72,6 +74,7 @@ _HOMES = {
     "Report": "report",
     "Runtime": "targets",
     "SizeupError": "errors",
+    "Swept": "sweeps",
     "Target": "targets",
     "Tradeoff": "report.tradeoff",
     "analyze": "api",
@@ -90,6 +93,7 @@ _HOMES = {
     "optimize": "api",
     "plan": "api",
     "sensitivity": "api",
+    "sweep": "api",
     "target": "targets",
     "tradeoff": "api",
 }
@@ -116,6 +120,7 @@ __all__ = [
     "Report",
     "Runtime",
     "SizeupError",
+    "Swept",
     "Target",
     "Tradeoff",
     "__version__",
@@ -135,6 +140,7 @@ __all__ = [
     "optimize",
     "plan",
     "sensitivity",
+    "sweep",
     "target",
     "tradeoff",
 ]

@@ -27,6 +27,7 @@ VERBS = (
     "optimize",
     "plan",
     "precision",
+    "sweep",
     "tradeoff",
 )
 

@@ -4,6 +4,7 @@ from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
 from sizeup.api.precision import choose, fits, front, sensitivity, tradeoff
 from sizeup.api.reports import analyze, estimate, explain
+from sizeup.api.sweeping import compact, sweep
 from sizeup.api.timing import calibrate, measure
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "analyze",
     "calibrate",
     "choose",
+    "compact",
     "count",
     "estimate",
     "explain",
@@ -22,5 +24,6 @@ __all__ = [
     "optimize",
     "plan",
     "sensitivity",
+    "sweep",
     "tradeoff",
 ]

@@ -168,7 +168,7 @@ def fits(
     from sizeup.report.fitting import Fitting
     from sizeup.targets import quantities
 
-    most = _whole(_amount(threshold, quantities.SIZE))
+    most = whole(amount(threshold, quantities.SIZE))
     kinds = tuple(dtypes.precision(each) for each in dict.fromkeys(precisions))
     if most is None or not kinds:
         raise SizeupError("a threshold is a number of bytes, and at least one precision is to fit it")
@@ -226,14 +226,14 @@ def _budgets(
     from sizeup.targets import quantities
 
     return Budgets(
-        _whole(_amount(flash, quantities.SIZE)),
-        _whole(_amount(arena, quantities.SIZE)),
-        _amount(latency, quantities.TIME),
-        _amount(energy, quantities.ENERGY),
+        whole(amount(flash, quantities.SIZE)),
+        whole(amount(arena, quantities.SIZE)),
+        amount(latency, quantities.TIME),
+        amount(energy, quantities.ENERGY),
     )
 
 
-def _amount(given: float | str | None, quantity: Quantity) -> float | None:
+def amount(given: float | str | None, quantity: Quantity) -> float | None:
     """An amount from a text with its unit, or a plain number; budgets know no limits of hardware."""
     from sizeup.targets import quantities
 
@@ -250,5 +250,6 @@ def _amount(given: float | str | None, quantity: Quantity) -> float | None:
     return amount
 
 
-def _whole(amount: float | None) -> int | None:
+def whole(amount: float | None) -> int | None:
+    """An amount of what comes in whole numbers."""
     return None if amount is None else int(amount)

@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli import analyze, calibrate, devices, explain, measure, ops, optimize, plan, precision, tradeoff
+from sizeup.cli import (
+    analyze,
+    calibrate,
+    devices,
+    explain,
+    measure,
+    ops,
+    optimize,
+    plan,
+    precision,
+    sweep,
+    tradeoff,
+)
 
 __all__ = ["app", "main"]
 
@@ -44,6 +56,7 @@ app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
 app.command("precision", epilog=precision.EXAMPLE)(precision.precision)
 app.command("tradeoff", epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
+app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
 app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
 app.command("devices", epilog=devices.EXAMPLE)(devices.devices)
 

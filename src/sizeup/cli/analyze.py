@@ -31,6 +31,7 @@ class By(str, Enum):
 
     op = "op"
     module = "module"
+    tree = "tree"
     kind = "kind"
     precision = "precision"
 
@@ -58,7 +59,10 @@ def analyze(
     output: Annotated[
         list[Path] | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write a .json, .csv, .md or .trace.json file; repeatable."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write a .html, .md, .csv, .json, .trace.json, .overlay.json or .onnx file; repeatable.",
         ),
     ] = None,
     plot: Plot = None,
@@ -78,7 +82,7 @@ def analyze(
     ] = None,
 ) -> None:
     """Count a model's MACs, parameters and bytes, say what was not counted, and how long a pass takes."""
-    if depth is not None and by not in (None, By.module):
+    if depth is not None and by not in (None, By.module, By.tree):
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
         )

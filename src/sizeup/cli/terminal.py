@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from sizeup.report.text import plain
 from sizeup.units import duration
+
+if TYPE_CHECKING:
+    from sizeup.sweeps import Progress
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class _Output(Console):
@@ -106,3 +112,43 @@ def steps(text: str) -> Iterator[Callable[..., None] | None]:
                 bar.update(task, completed=done, total=total, description=plain(what))
 
             yield show
+
+
+@contextlib.contextmanager
+def sweeping(text: str) -> Iterator[Callable[[Progress], None]]:
+    """As `busy`, with a line that tells how far a sweep is; without a terminal, one every few seconds."""
+    with contextlib.redirect_stdout(sys.stderr):
+        if sys.stderr.isatty():
+            with Console(stderr=True).status(plain(text)) as status:
+                yield lambda progress: status.update(plain(_how_far(progress)))
+            return
+        told = 0.0
+
+        def show(progress: Progress) -> None:
+            nonlocal told
+            if progress.seconds - told >= _SECONDS_BETWEEN_LINES:
+                told = progress.seconds
+                print(_how_far(progress), file=sys.stderr, flush=True)
+
+        yield show
+
+
+def _how_far(progress: Progress) -> str:
+    """Done, failed, rate and time left, in words."""
+    of_all = "" if progress.total is None else f" of {progress.total:,}"
+    parts = [f"{progress.done:,}{of_all} models"]
+    if progress.there:
+        parts.append(f"{progress.there:,} already there")
+    parts.append(f"{progress.failed:,} with errors")
+    if progress.rate is not None:
+        parts.append(f"{progress.rate:.3g} models/s")
+    if progress.left is not None:
+        parts.append(f"{_clock(progress.left)} left")
+    return ", ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    """A time that is still to come: 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sizeup.errors import LoadError, UnknownFormat
-from sizeup.graph import Graph
+from sizeup.errors import LoadError, UnboundDimension, UnknownFormat
+from sizeup.graph import FreeGraph, Graph
 
 # Tensors or plain shapes: positional for code, by name for files.
 Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
+# Which dimensions are free: names with their places, (input, axis) or several; names alone; or True for all.
+Free: TypeAlias = Mapping[str, Any] | Sequence[str] | bool
 
 _TFLITE_MAGIC = b"TFL3"
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
@@ -30,6 +32,11 @@ def load(
     """Read a model from wherever it is: a file, a name, a PyTorch module, an ONNX model, or a graph."""
     if isinstance(source, Graph):
         return source
+    if isinstance(source, FreeGraph):
+        missing = [name for name in source.names if name not in (bind or {})]
+        if missing:
+            raise UnboundDimension(f"{source.name}: free dimensions need sizes here: {', '.join(missing)}")
+        return source.at(**(bind or {}))
     for name, size in (bind or {}).items():
         if size < 1:
             raise LoadError(f"{name}={size}: a dimension is bound to at least 1")
@@ -45,6 +52,20 @@ def load(
     from sizeup.formats import torch
 
     return torch.load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+
+
+def load_free(
+    source: Any,
+    free: Free,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> FreeGraph:
+    """Read a model whose dimensions of these names have no sizes yet."""
+    from sizeup.formats import torch
+
+    return torch.load_free(source, free, inputs=inputs, kwargs=kwargs, bind=bind)
 
 
 def _load_named(

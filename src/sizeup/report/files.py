@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.errors import SizeupError
-from sizeup.report import data, markdown
+from sizeup.report import data, html, markdown
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
@@ -34,6 +34,7 @@ _WRITERS: dict[str, Callable[[Report], Iterable[str]]] = {
     ".json": data.json_lines,
     ".csv": data.csv_lines,
     ".md": markdown.lines,
+    ".html": html.lines,
     ".trace.json": _trace,
     ".overlay.json": _overlay(None),
     **{f".{each}.overlay.json": _overlay(each) for each in ("macs", "bytes", "live", "ms")},

@@ -208,7 +208,7 @@ class Report:
         return frames.frame(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the report as its suffix says: .json, .csv or .md."""
+        """Write the report as its suffix says: .json, .csv, .md or .html."""
         from sizeup.report import files
 
         files.save(self, path)

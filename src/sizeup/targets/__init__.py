@@ -9,7 +9,7 @@ from sizeup.targets.catalog import BUILT_IN, VARIABLE, Catalog, current, own_fol
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
 from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, suggestion
-from sizeup.targets.runtime import IN_PLACE, Runtime, Target
+from sizeup.targets.runtime import IN_PLACE, Code, Runtime, Target
 
 __all__ = [
     "BUILT_IN",
@@ -18,6 +18,7 @@ __all__ = [
     "RATE_TYPES",
     "VARIABLE",
     "Catalog",
+    "Code",
     "Core",
     "Device",
     "Energy",

@@ -19,7 +19,7 @@ from sizeup.targets.device import (
     Unit,
 )
 from sizeup.targets.fit import Fit, Reach
-from sizeup.targets.runtime import IN_PLACE, Runtime
+from sizeup.targets.runtime import IN_PLACE, MICRO, Code, Runtime
 from sizeup.targets.table import Table
 
 CoreOf = Callable[[str], Core | None]
@@ -73,6 +73,9 @@ _RUNTIME_KEYS = (
     "fuses",
     "in_place",
     "overhead",
+    "micro",
+    "code",
+    "packs",
     "version",
     "source",
     "recorded",
@@ -138,11 +141,25 @@ def runtime(table: Table) -> Runtime:
         fuses=table.choices("fuses", tuple(FUSIONS)),
         in_place=table.choices("in_place", IN_PLACE),
         overhead_seconds=table.quantity("overhead", quantities.TIME),
+        micro=table.choice("micro", MICRO) if "micro" in table.values else "",
+        code=_code(table),
+        packs=table.flag("packs"),
         version=table.text("version", ""),
         aliases=table.texts("aliases"),
         note=table.text("note", ""),
         file=table.file,
     )
+
+
+def _code(table: Table) -> Code | None:
+    inner = table.table("code")
+    if inner is None:
+        return None
+    inner.only(("least", "most", "source"))
+    least, most = (inner.quantity(name, quantities.SIZE) for name in ("least", "most"))
+    if least is None or most is None or least > most:
+        raise inner.fail("least and most are sizes of code, the former not above the latter")
+    return Code(int(least), int(most), inner.source())
 
 
 def fit(table: Table) -> Fit:

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map_only
 from sizeup.errors import LoadError
 from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.holders import Holders
+from sizeup.formats.torch.symbolic import NamedSizes, plain
 from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of, taken_apart
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
@@ -125,7 +126,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             return parts
         if operator.source in CONTROL:
             return self._record_control(operator, args)
+        self._attribute("code", operator.source)
         result = self._run(operator, func, args, kwargs)
+        self._attribute(operator.source, "code")
         if not operator.skipped:
             try:
                 self._record(operator, args, kwargs, result)
@@ -135,6 +138,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
                     f"{operator.source} in {self.scope or 'the model'} could not be read: {what}"
                 ) from error
         return result
+
+    def _attribute(self, what: str, then: str) -> None:
+        """Where sizes are free: what was asked of them until now was asked by this."""
+        if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
+            scope = self.scope or "the model"
+            self.mode.shape_env.attribute(f"{what} in {scope}", f"{then} in {scope}")
 
     def _run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if operator.mutates and self.mode is not None and not _holds_fake(args):
@@ -162,6 +171,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if not outputs:
             return
         kind, inputs, attrs = normalise(operator, args, kwargs, outputs)
+        attrs = {name: plain(value) for name, value in attrs.items()}
         if not operator.mutates and any(outputs[0] is each for each in inputs):
             return  # it returned what it was given
         self._add(operator, kind, inputs, outputs, attrs)
