@@ -53,7 +53,7 @@ class NamedSizes(ShapeEnv):
             if not self.translator.knows(guard.expr):
                 raise NotClosed(f"the condition {guard.expr} depends on data")
             condition = self.translator.condition(guard.expr)
-            if condition is not None:
+            if condition is not None and not condition.is_always:
                 found.setdefault(condition, where)
         return found
 
