@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.holders import Holders
-from sizeup.formats.torch.symbolic import NamedSizes, plain
+from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
 from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of, taken_apart
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
@@ -154,6 +154,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             shortcut = _SHORTCUTS.get(operator.source)
             if shortcut is not None and operator.arguments[0] != "data":
                 return shortcut(*args)
+        if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
+            stand_in = STAND_INS.get(operator.source)
+            made = NotImplemented if stand_in is None else stand_in(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
         try:
             return func(*args, **kwargs)
         except Exception as error:
