@@ -170,5 +170,5 @@ def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "Ray" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "no cluster of Ray answers at 127.0.0.2:1" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
