@@ -86,7 +86,7 @@ def test_deaths_of_a_worker_a_node_and_the_driver_leave_no_trace(
     while driver.poll() is None and not unfinished(out):  # in the middle of a write
         time.sleep(0.0005)
     driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    driver.communicate()
     before = len(Store(out).shards())
     assert 800 <= before < MODELS
 
