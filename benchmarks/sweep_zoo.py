@@ -22,16 +22,17 @@ from sizeup.sweeps import Progress, Store
 
 EVERY = 5
 # Text, images, sound and both; encoders, decoders, mixtures of experts, state spaces.
-_TRANSFORMERS = """albert bart beit bert bert-generation big_bird biogpt bit blenderbot-small bloom camembert
-canine clip_text_model clip_vision_model codegen cohere convbert convnext convnextv2 ctrl cvt data2vec-text
+_TRANSFORMERS = """\
+albert bart beit bert bert-generation big_bird biogpt bit blenderbot-small bloom camembert canine
+clip_text_model clip_vision_model codegen cohere convbert convnext convnextv2 ctrl cvt data2vec-text
 data2vec-vision deberta deberta-v2 deepseek_v2 deit dinov2 distilbert dpt efficientnet electra ernie esm
-falcon flaubert fnet focalnet funnel gemma gemma2 gemma3_text glm glpn gpt2 gpt_bigcode gpt_neo gpt_neox gptj granite
-granitemoe hiera hubert ibert ijepa imagegpt layoutlm levit lilt llama longformer mamba mamba2 mbart
-megatron-bert mistral mixtral mobilebert mobilenet_v1 mobilenet_v2 mobilevit mobilevitv2 modernbert mpnet mpt
-mra nemotron nystromformer olmo olmo2 olmoe opt pegasus phi phi3 plbart poolformer pvt pvt_v2 qwen2 qwen2_moe
-qwen3 qwen3_moe regnet rembert resnet roberta roformer segformer siglip_text_model siglip_vision_model
-squeezebert stablelm starcoder2 swiftformer swin swinv2 t5 unispeech vit vit_msn wav2vec2 wavlm xglm xlm
-xlm-roberta xlnet yolos yoso"""
+falcon flaubert fnet focalnet funnel gemma gemma2 gemma3_text glm glpn gpt2 gpt_bigcode gpt_neo gpt_neox
+gptj granite granitemoe hiera hubert ibert ijepa imagegpt layoutlm levit lilt llama longformer mamba mamba2
+mbart megatron-bert mistral mixtral mobilebert mobilenet_v1 mobilenet_v2 mobilevit mobilevitv2 modernbert
+mpnet mpt mra nemotron nystromformer olmo olmo2 olmoe opt pegasus phi phi3 plbart poolformer pvt pvt_v2
+qwen2 qwen2_moe qwen3 qwen3_moe regnet rembert resnet roberta roformer segformer siglip_text_model
+siglip_vision_model squeezebert stablelm starcoder2 swiftformer swin swinv2 t5 unispeech vit vit_msn
+wav2vec2 wavlm xglm xlm xlm-roberta xlnet yolos yoso"""
 _TARGETS = """stm32h743 stm32f746 esp32-s3 nrf52840 apollo4 rpi4 rpi5 rk3588 jetson-orin-nano jetson-agx-orin
 pixel-8 galaxy-s24 apple-a17-pro apple-m3 core-ultra-7-155h xeon-platinum-8480+ t4 rtx-4090 a100-80gb-sxm
 h100-sxm"""
@@ -60,15 +61,14 @@ def tell(store: Store) -> None:
     root = Path(store.place.address)
     lines = [json.loads(line) for path in sorted((root / "log").iterdir()) for line in path.open()]
     fresh = [line for line in lines if line["state"] == "done"]
-    seconds = np.array([line["seconds"] for line in fresh])
+    seconds = np.array([line["cpu_seconds"] or np.nan for line in fresh])
     rows = np.array([line["rows"] for line in fresh])
     size = np.array([Path(path).stat().st_size for path in map(store.place.path, store.shards())])
     failed = sum(line["errors"] > 0 for line in fresh)
     print(f"{len(fresh)} models, {rows.sum():,} rows, {failed} models with errors")
-    print(
-        f"seconds a model: mean {seconds.mean():.3f}, middle {np.median(seconds):.3f}, most {seconds.max():.1f}"
-    )
-    print(f"seconds a point: mean {seconds.sum() / rows.sum():.5f}")
+    mean, middle, most = np.nanmean(seconds), np.nanmedian(seconds), np.nanmax(seconds)
+    print(f"CPU seconds a model: mean {mean:.3f}, middle {middle:.3f}, most {most:.1f}")
+    print(f"CPU seconds a point: mean {np.nansum(seconds) / rows[~np.isnan(seconds)].sum():.5f}")
     print(f"bytes a model: mean {size.mean():,.0f}; a point: {size.sum() / rows.sum():,.0f}")
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import sys
+import time
 from typing import IO, Any
 
 from sizeup.sweeps.limits import confine
@@ -45,12 +46,13 @@ def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
         asked.seek(0)
         told.seek(0)
         told.truncate()
+        start = time.process_time()
         rows = _write(pickle.loads(asked.read()), told)
     # Whatever a model's code raises, leaving the program included, is the answer that the caller waits for.
     except BaseException as error:
         kind, reason = described(error)
         return {"kind": kind, "error": reason}
-    return {"rows": rows}
+    return {"rows": rows, "cpu_seconds": time.process_time() - start}
 
 
 def _write(work: Any, file: IO[bytes]) -> int:

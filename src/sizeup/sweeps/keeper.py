@@ -53,14 +53,17 @@ class Keeper:
         self._work, self._rows, self._said = (tempfile.TemporaryFile() for _ in range(3))  # noqa: SIM115 - until `close`
         self._child: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
+        self.cpu_seconds: float | None = None  # of the last model that was evaluated
 
     @contextlib.contextmanager
     def evaluated(self, model: Model, identity: Identity, asked: Questions) -> Iterator[Iterator[Any]]:
         """The rows of a model as record batches, to be read within the block; Refused after all tries."""
         import pyarrow as pa
 
+        self.cpu_seconds = None
         _fill(self._work, pickle.dumps((model, identity, asked)))
-        promised = self._asked(self.limits.tries - 1)["rows"]
+        answer = self._asked(self.limits.tries - 1)
+        promised, self.cpu_seconds = answer["rows"], answer["cpu_seconds"]
         self._rows.seek(0)
         try:
             with pa.ipc.open_stream(self._rows) as stream:

@@ -174,6 +174,7 @@ def _line(outcome: Outcome) -> str:
         "rows": outcome.rows,
         "errors": outcome.errors,
         "seconds": round(outcome.seconds, 6),
+        "cpu_seconds": None if outcome.cpu_seconds is None else round(outcome.cpu_seconds, 6),
     }
     return json.dumps(told) + "\n"
 

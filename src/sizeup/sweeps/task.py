@@ -42,6 +42,7 @@ class Outcome:
     kind: str = ""
     reason: str = ""
     seconds: float = 0.0
+    cpu_seconds: float | None = None  # of loading and evaluating alone
 
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
@@ -62,13 +63,14 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
         if keeper is not None or isinstance(error, OSError):  # news about this machine, not about the model
             raise
         counted = task.fail(*described(error))
-    return counted.outcome(model.name, time.perf_counter() - start)
+    cpu_seconds = None if keeper is None else keeper.cpu_seconds
+    return counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
 
 
 def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
     """Write down that nothing could be found out about a model."""
     task = _Task(model, settings)
-    return task.fail(kind, reason).outcome(model.name, 0.0)
+    return task.fail(kind, reason).outcome(model.name)
 
 
 class _Task:
@@ -127,5 +129,5 @@ class _Counted:
                 self.reason = batch.column("error")[place].as_py()
             yield batch
 
-    def outcome(self, model: str, seconds: float) -> Outcome:
-        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds)
+    def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
+        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds, cpu_seconds)
