@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from sizeup.graph import Graph, Shape
 if TYPE_CHECKING:
     from sizeup.precision import SensitivityTable
     from sizeup.precision.choose import Budgets
+    from sizeup.precision.tradeoff import Point
     from sizeup.report.chosen import Chosen
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
@@ -95,6 +96,7 @@ def front(
     losses: Mapping[str, Mapping[str, float]] | None = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
     target: str | Target | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Front:
     """The best choices of precisions between the least of one quantity and the least of another.
 
@@ -113,7 +115,7 @@ def front(
         losses = assumed_losses(options.graph, kinds)
         basis = "assumed from the rounding of weights alone, not measured"
     loss = options.losses(losses)
-    found = choosing.front_of(options, loss, axes, points)
+    found = choosing.front_of(options, loss, axes, points, progress)
     total = [sum(options.by_layer(losses, each.chosen).values()) for each in found]
     return Front(options, (axes[0], axes[1]), tuple(found), tuple(total), basis)
 
@@ -190,6 +192,7 @@ def tradeoff(
     latency: float | str | None = None,
     energy: float | str | None = None,
     accuracy: Mapping[str, float] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Tradeoff:
     """What a model takes at every precision, batch and input size, and which of them keep to budgets.
 
@@ -215,8 +218,22 @@ def tradeoff(
         given: Any = {**(inputs if isinstance(inputs, Mapping) else {}), first: shape} if named else (shape,)
         return load(source, inputs=given, bind=bind)
 
-    found = tuple(points(load_at, kinds, batches, sizes, named, budgets, accuracy or {}))
+    made = points(load_at, kinds, batches, sizes, named, budgets, accuracy or {})
+    total = len(kinds) * max(len(batches), 1) * max(len(sizes), 1)
+    found = tuple(_shown(made, total, progress))
     return Tradeoff(usual.name or "model", None if named is None else named.name, budgets, found)
+
+
+def _shown(
+    made: Iterable[Point], total: int, progress: Callable[[int, int, str], None] | None
+) -> Iterator[Point]:
+    """Points as they are made, each told of."""
+    for done, point in enumerate(made, 1):
+        if progress is not None:
+            places = {"batch": point.batch, "size": point.size}
+            at = ", ".join(f"{what} {number}" for what, number in places.items() if number is not None)
+            progress(done, total, f"{point.precision}{f' at {at}' if at else ''}")
+        yield point
 
 
 def _budgets(

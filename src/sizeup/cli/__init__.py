@@ -22,6 +22,7 @@ from sizeup.cli import (
     sweep,
     tradeoff,
 )
+from sizeup.cli.verbs import Verbs
 
 __all__ = ["app", "main"]
 
@@ -45,6 +46,7 @@ sizeup --help lists all verbs, sizeup VERB --help all options of one.
 
 app = typer.Typer(
     name="sizeup",
+    cls=Verbs,
     help="Size up a neural network before you deploy it.",
     epilog="Example: sizeup analyze model.onnx --bind batch=1 --precision int8",
     pretty_exceptions_enable=False,

@@ -215,6 +215,24 @@ class Report:
 
         files.save(self, path)
 
+    def plot(self, path: str | PathLike[str]) -> Path:
+        """Draw memory, or what x.roofline.png or x.modules.svg name, and return the path."""
+        from sizeup.report import plots
+
+        return plots.plot(self, path)
+
+    def plot_roofline(self, path: str | PathLike[str]) -> Path:
+        """Draw what every operator attains under the roofs of the target; returns the path."""
+        from sizeup.report import plots
+
+        return plots.plot_roofline(self, path)
+
+    def plot_modules(self, path: str | PathLike[str]) -> Path:
+        """Draw the cost of every module as .png or .svg; returns the path."""
+        from sizeup.report import plots
+
+        return plots.plot_modules(self, path)
+
     def plot_memory(self, path: str | PathLike[str]) -> Path:
         """Draw memory by operator as .png or .svg: inputs, outputs and what waits; returns the path."""
         from sizeup.report import plots

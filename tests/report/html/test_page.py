@@ -305,6 +305,14 @@ def test_amounts_read_as_in_every_other_output(show: Open) -> None:
         4089184256,
         10**13,
         3 * 10**17,
+        3_200,  # 3.125 KiB, between 3.12 and 3.13
+        3_328,
+        10_752,
+        1_005,
+        12_250,
+        1_012_500,
+        100_500,
+        101_500,
     ]
     assert page.evaluate("each => each.map(sizeup.words.count)", numbers) == [
         units.count(each) for each in numbers
@@ -312,7 +320,22 @@ def test_amounts_read_as_in_every_other_output(show: Open) -> None:
     assert page.evaluate("each => each.map(sizeup.words.size)", numbers) == [
         units.size(each) for each in numbers
     ]
-    times = [3e-10, 1.234e-9, 9.994e-7, 1.5e-6, 0.000999, 0.00123, 0.0999, 0.9995, 1.0, 62.51, 4000.0]
+    times = [
+        3e-10,
+        1.234e-9,
+        9.994e-7,
+        1.5e-6,
+        0.000999,
+        0.00123,
+        0.0999,
+        0.9995,
+        1.0,
+        62.51,
+        4000.0,
+        0.0625,
+        0.1875,
+        0.015625,
+    ]
     said = page.evaluate("each => each.map(sizeup.words.duration)", times)
     assert said == [units.duration(each) for each in times]
 
@@ -340,6 +363,15 @@ def test_points_of_the_roofline_are_what_operators_attain(show: Open, shared: Pa
     roofs = [max(each["y"]) for each in traces if each["mode"] == "lines"]
     assert any(roof == pytest.approx(peak) for roof in roofs)
     assert max(points.values()) <= peak
+
+
+def test_no_plot_offers_to_send_itself_away(show: Open) -> None:
+    page = show(sizeup.analyze(three_convolutions(), target="rpi5/ort")).page
+    titles = page.eval_on_selector_all(".modebar-btn", "found => found.map(each => each.dataset.title)")
+    assert "Zoom" in titles
+    assert not any(word in title for title in titles for word in ("Share", "cloud", "Edit"))
+    servers = "[...document.querySelectorAll('.plot')].map(each => each._context.plotlyServerURL)"
+    assert page.evaluate(servers) == ["", ""]
 
 
 def test_modules_add_up_and_open(show: Open) -> None:

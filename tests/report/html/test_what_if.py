@@ -162,6 +162,20 @@ def test_the_switch_of_all_layers_changes_what_it_should(browser: Browser, tmp_p
     page.close()
 
 
+def test_a_report_at_one_precision_starts_from_it(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    report = sizeup.analyze(three_convolutions(), target="rpi5/ort", precision="int8", basis="roofline")
+    report.save(path)
+    page = opened(browser, path).page
+    assert value(page, "weights") == 3_200
+    assert report.latency is not None
+    assert value(page, "latency") == pytest.approx(report.latency.seconds, rel=1e-6)
+    assert "all at int8 3.12 KiB" in page.inner_text("#what-if")
+    page.select_option("#layer-table select[data-op='0']", label="fp16")
+    assert value(page, "weights") == 2 * 864 + 4 * 288 + 4 * 2048
+    page.close()
+
+
 def test_the_switch_of_one_layer_counts_its_conversions(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     sizeup.analyze(three_convolutions()).save(path)

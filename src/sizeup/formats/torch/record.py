@@ -58,7 +58,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     def add_constant(self, name: str, tensor: torch.Tensor, role: Role) -> int:
         """Add a tensor whose content is fixed; its numbers are read only when asked for."""
-        data = Constant(role, partial(_numbers, tensor))
+        is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta  # a network that is named has no weights
+        data = Constant(role, None if is_empty else partial(_numbers, tensor))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
         self.holders.name(tensor, identity, fixed=True)
         return identity

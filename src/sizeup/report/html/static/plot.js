@@ -3,8 +3,10 @@
 sizeup.plot = (() => {
   const { colour, onScheme } = sizeup;
   const CONFIG = {
-    displaylogo: false, responsive: true, showTips: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendDataToCloud"],
+    displaylogo: false, responsive: true, showTips: false, displayNotifier: false,
+    // plotly offers to send a chart to its makers, as it comes; a report stays where it is.
+    showSendToCloud: false, plotlyServerURL: "",
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
   };
   const PAPER = 680; // pixels between the margins of a sheet, upright
   const drawn = [];
@@ -23,7 +25,11 @@ sizeup.plot = (() => {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: colour("ink") },
       margin: { l: 64, r: 16, t: 16, b: 48 },
-      hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line"), font: { color: colour("ink") }, align: "left" },
+      hoverlabel: {
+        bgcolor: colour("raised"), bordercolor: colour("line"), align: "left",
+        font: { color: colour("ink"), size: 12.5, family: getComputedStyle(document.body).fontFamily },
+      },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
       legend: { orientation: "h", y: -0.18, x: 0 },
       ...layout,
       ...(isPrinting ? { width: PAPER, height: 0.72 * layout.height, autosize: false } : { autosize: true }),

@@ -37,10 +37,13 @@
     ].join("<br>");
   }
 
+  const fastest = Math.max(0, ...found.memories.filter((each) => each.role !== "cache").map((each) => each.bytes_per_second));
+
   function extent() {
-    const ridges = found.roofs.filter((each) => each.used).flatMap((roof) => found.memories.map((memory) => roof.macs_per_second / memory.bytes_per_second));
+    const ridges = found.roofs.map((roof) => roof.macs_per_second / fastest).filter(Number.isFinite);
     const xs = [...points.map((each) => each.x), ...ridges];
-    return [Math.min(...xs) / 3, Math.max(...xs) * 4];
+    return [Math.min(...xs) / 3, Math.max(...xs) * 10]; // room for labels on the right
+
   }
 
   /** The rates in sight, in logarithms: all points, and the roofs that they may reach. */
@@ -51,8 +54,9 @@
   }
 
   /** Lines of the roofs, and a label at the end of each. */
-  function roofs([left, right]) {
-    const fastest = Math.max(0, ...found.memories.filter((each) => each.role !== "cache").map((each) => each.bytes_per_second));
+  function roofs([left, right], rates) {
+    const isNarrow = place.clientWidth < 600;
+    const apart = (16 * (rates[1] - rates[0])) / 340; // as logarithms, what labels need between them
     const labels = [];
     const lines = [];
     const line = (x, y, strong) => lines.push({
@@ -67,14 +71,16 @@
     for (const roof of [...found.roofs].sort((a, b) => b.used - a.used)) {
       const ridge = fastest ? roof.macs_per_second / fastest : left;
       line([Math.max(left, ridge), right], [roof.macs_per_second, roof.macs_per_second], roof.used);
-      const same = levels.find((each) => Math.abs(Math.log10(each.at / roof.macs_per_second)) < 0.08);
-      if (same) {
-        same.names.push(roof.type);
-        continue;
-      }
-      levels.push({ at: roof.macs_per_second, names: [roof.type] });
+      const near = levels.find((each) => Math.abs(Math.log10(each.at / roof.macs_per_second)) < apart);
+      const level = near ?? { at: roof.macs_per_second, types: new Map() };
+      if (!near) levels.push(level);
+      const amount = rate(roof.macs_per_second);
+      level.types.set(amount, [...(level.types.get(amount) ?? []), roof.type]);
     }
-    levels.forEach((each) => label(right, each.at, `${each.names.join(", ")}: ${rate(each.at)}`));
+    for (const { at, types } of levels) {
+      const texts = [...types].map(([amount, names]) => (isNarrow ? names.join(", ") : `${names.join(", ")}: ${amount}`));
+      label(right, at, texts.join("; "));
+    }
     const top = Math.max(...found.roofs.map((each) => each.macs_per_second), ...points.map((each) => each.y));
     for (const memory of found.memories) {
       const end = Math.min(right, top / memory.bytes_per_second);
@@ -87,7 +93,7 @@
   function build() {
     const range = extent();
     const rates = heights();
-    const { lines, labels } = roofs(range);
+    const { lines, labels } = roofs(range, rates);
     const most = Math.max(...points.map((each) => each.taken), 0);
     const traces = groups().map(([name, hue, symbol, members]) => ({
       type: "scatter", mode: "markers", name: plot.plain(name), x: members.map((each) => each.x), y: members.map((each) => each.y),

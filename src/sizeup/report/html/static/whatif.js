@@ -8,6 +8,7 @@
   const chosen = new Map();
   const base = sizeup.mixture(data, chosen);
   const layerName = (row) => model.scope(given.layers[row]) || model.name(given.layers[row]);
+  const reported = data.model.precision ? `all at ${data.model.precision}` : "as given";
   const nameOf = (code) => given.types[code].name;
 
   function options(code, own) {
@@ -69,7 +70,7 @@
     return make("div", { class: "result" }, make("dt", { text: label }),
       make("dd", { "data-key": key, "data-value": now }, make("strong", { text: shown }),
         make("span", { class: now < before ? "less" : "more", text: change }),
-        make("small", { text: before === null || before === undefined ? "" : `as given ${write(before)}` })));
+        make("small", { text: before === null || before === undefined ? "" : `${reported} ${write(before)}` })));
   }
 
   function range(latency) {
