@@ -22,6 +22,7 @@ MODELS = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared")) / "models
 PAGES = (
     "README.md",
     "docs/cli.md",
+    "docs/comparing.md",
     "docs/json.md",
     "docs/latency.md",
     "docs/memory.md",

@@ -193,8 +193,6 @@ def what(row: Row) -> str:
     if row.status == "removed":
         return _kinds(row.kinds_a)
     kinds = f"{_kinds(row.kinds_a)} -> {_kinds(row.kinds_b)}"
-    if row.status in ("fused", "split", "replaced"):
-        return kinds
     facts = dict.fromkeys(_fact(each) for each in row.changes if each.column not in _SEEN)
     shown = kinds if row.kinds_a != row.kinds_b else row.kinds_a[0]
     return f"{shown}: {', '.join(facts)}" if facts else shown
