@@ -7,38 +7,98 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from sizeup import cost, formats
-from sizeup.cost import Cost
+from sizeup.cost import Cost, FreeCost
 from sizeup.errors import RuleError, SizeupError
-from sizeup.formats import Inputs
-from sizeup.graph import Graph
+from sizeup.formats import Free, Inputs
+from sizeup.graph import FreeGraph, Graph
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
 
 
+@overload
 def load(
     source: Source,
     inputs: Inputs = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-) -> Graph:
-    """Read a model and return its graph; inputs are tensors or shapes, `bind` sizes free dimensions."""
-    return formats.load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    free: None = None,
+) -> Graph: ...
+@overload
+def load(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    free: Free,
+) -> FreeGraph: ...
+def load(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    free: Free | None = None,
+) -> Graph | FreeGraph:
+    """Read a model and return its graph; inputs are tensors or shapes, `bind` sizes free dimensions.
+
+    Dimensions named in `free` keep no size: {"batch": (0, 0), "height": (0, 2)} names input and axis (or a
+    list of such), a list of names stands for their usual places, True for all that the model has.
+    """
+    if free is None or free is False:
+        return formats.load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    return formats.load_free(source, free, inputs=inputs, kwargs=kwargs, bind=bind)
 
 
+@overload
+def count(
+    source: FreeGraph,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: None = None,
+    free: Free | None = None,
+) -> FreeCost: ...
+@overload
 def count(
     source: Source,
     inputs: Inputs = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-) -> Cost:
-    """Count a model's operators: columns of MACs, elementwise operations, parameters and elements moved."""
-    return cost.count(load(source, inputs=inputs, kwargs=kwargs, bind=bind))
+    free: None = None,
+) -> Cost: ...
+@overload
+def count(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    free: Free,
+) -> FreeCost: ...
+def count(
+    source: Source,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    free: Free | None = None,
+) -> Cost | FreeCost:
+    """Count a model's operators: columns of MACs, elementwise operations, parameters and elements moved.
+
+    With free dimensions these are closed forms, and `.at(batch=8, height=heights)` evaluates them.
+    """
+    if isinstance(source, FreeGraph) and not bind:
+        return cost.closed(source)
+    if free is None or free is False:
+        return cost.count(load(source, inputs=inputs, kwargs=kwargs, bind=bind))
+    return cost.closed(load(source, inputs=inputs, kwargs=kwargs, bind=bind, free=free))
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:

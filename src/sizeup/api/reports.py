@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +16,7 @@ from sizeup.formats import Inputs
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
+from sizeup.report.nodes import digest
 
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
 Coefficients: TypeAlias = str | os.PathLike[str] | Mapping[str, Mapping[str, float]] | None
-
-_CHUNK = 1 << 20
 
 
 def analyze(
@@ -64,7 +62,18 @@ def analyze(
         except TargetError as error:
             latency = str(error)
     compared = None if other is None else other.counted(counted)
-    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency, convention=compared)
+    file = _file(source)
+    sha256 = None if file is None else digest(file)
+    report = report_of(
+        graph,
+        counted,
+        asked,
+        sha256=sha256,
+        latency=latency,
+        convention=compared,
+        source=file,
+        target=named,
+    )
     if strict:
         _demand_complete(report)
     return report
@@ -167,12 +176,8 @@ def _demand_complete(report: Report) -> None:
         )
 
 
-def _sha256(source: Source) -> str | None:
-    """The digest of the file that was read, without the files that it refers to; None for anything else."""
+def _file(source: Source) -> Path | None:
+    """The file that a model is read from; None for anything else."""
     if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
         return None
-    digest = hashlib.sha256()
-    with Path(source).open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return Path(source).absolute()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sizeup.errors import LoadError, UnknownFormat
-from sizeup.graph import Graph
+from sizeup.errors import LoadError, UnboundDimension, UnknownFormat
+from sizeup.graph import FreeGraph, Graph
 
 # Tensors or plain shapes: positional for code, by name for files.
 Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
+# Which dimensions are free: names with their places, (input, axis) or several; names alone; or True for all.
+Free: TypeAlias = Mapping[str, Any] | Sequence[str] | bool
 
 _TFLITE_MAGIC = b"TFL3"
+_SUFFIXES = (".tflite", ".onnx", ".pt2")
+_MOST_NEAR = 3
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
 _KNOWN = (
     "a .tflite, .onnx or .pt2 file, package.module:factory, torchvision:NAME, timm:NAME or hf:CONFIG.json"
@@ -30,6 +35,11 @@ def load(
     """Read a model from wherever it is: a file, a name, a PyTorch module, an ONNX model, or a graph."""
     if isinstance(source, Graph):
         return source
+    if isinstance(source, FreeGraph):
+        missing = [name for name in source.names if name not in (bind or {})]
+        if missing:
+            raise UnboundDimension(f"{source.name}: free dimensions need sizes here: {', '.join(missing)}")
+        return source.at(**(bind or {}))
     for name, size in (bind or {}).items():
         if size < 1:
             raise LoadError(f"{name}={size}: a dimension is bound to at least 1")
@@ -47,6 +57,26 @@ def load(
     return torch.load(source, inputs=inputs, kwargs=kwargs, bind=bind)
 
 
+def load_free(
+    source: Any,
+    free: Free,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> FreeGraph:
+    """Read a model whose dimensions of these names have no sizes yet."""
+    package = type(source).__module__.partition(".")[0]
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    if package in ("onnx", "onnx_ir") or name.lower().endswith(".onnx") or isinstance(source, bytes):
+        from sizeup.formats import onnx
+
+        return onnx.load_free(source, free, inputs=_by_name(inputs), bind=bind)
+    from sizeup.formats import torch
+
+    return torch.load_free(source, free, inputs=inputs, kwargs=kwargs, bind=bind)
+
+
 def _load_named(
     source: str, inputs: Inputs, kwargs: Mapping[str, Any] | None, bind: Mapping[str, int] | None
 ) -> Graph:
@@ -58,7 +88,7 @@ def _load_named(
     if path.is_dir():
         raise UnknownFormat(f"{source} is a folder; give {_KNOWN}")
     if not path.exists():
-        raise LoadError(f"{source}: no such file; give {_KNOWN}")
+        raise LoadError(no_such_file(path, _KNOWN))
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as file:
@@ -83,6 +113,19 @@ def _load_named(
             " save the model with torch.export.save(...) as .pt2, or name its code as package.module:factory"
         )
     raise UnknownFormat(f"{source}: not a model that sizeup reads; give {_KNOWN}")
+
+
+def no_such_file(path: Path, known: str) -> str:
+    """What to say where there is no file: models beside it whose names are near, else what may be given."""
+    try:
+        beside = [each.name for each in path.absolute().parent.iterdir() if each.suffix.lower() in _SUFFIXES]
+    except OSError:
+        return f"{path}: no such file, nor a folder for it; give {known}"
+    near = difflib.get_close_matches(path.name, beside, _MOST_NEAR, 0.5)
+    near += [each for each in sorted(beside) if each not in near and Path(each).stem == path.name]
+    if near:
+        return f"{path}: no such file; near it: {', '.join(near)}"
+    return f"{path}: no such file; give {known}"
 
 
 def _load_bytes(content: bytes, inputs: Inputs, bind: Mapping[str, int] | None) -> Graph:

@@ -2,22 +2,44 @@
 
 from sizeup.graph.builder import GraphBuilder, without_collection
 from sizeup.graph.check import check
+from sizeup.graph.conditions import Assumptions, Condition, value_at
+from sizeup.graph.deciding import assuming
+from sizeup.graph.expressions import Expression, Number, largest, quotient, size, smallest
+from sizeup.graph.free import FreeGraph, Piece, bound, grid_of
+from sizeup.graph.grids import Grid, Sizes, Values
 from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Run, Shape, Tensor, name_of
 
 __all__ = [
     "ABSENT",
+    "Assumptions",
     "Body",
+    "Condition",
     "Constant",
     "Dim",
+    "Expression",
+    "FreeGraph",
     "Graph",
     "GraphBuilder",
+    "Grid",
+    "Number",
     "Op",
+    "Piece",
     "Quant",
     "Role",
     "Run",
     "Shape",
+    "Sizes",
     "Tensor",
+    "Values",
+    "assuming",
+    "bound",
     "check",
+    "grid_of",
+    "largest",
     "name_of",
+    "quotient",
+    "size",
+    "smallest",
+    "value_at",
     "without_collection",
 ]

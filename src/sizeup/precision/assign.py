@@ -14,7 +14,7 @@ from sizeup.precision.layers import layers
 # Beside integers of at most this width biases and scales stay at 32 bits.
 _QUANTISED_BITS = 16
 _WIDE = DTYPES["int32"]
-_CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
+CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
 
 
 _NOTHING: Mapping[int, DType] = MappingProxyType({})
@@ -40,7 +40,7 @@ class _Assigned:
         # Constants that are unpacked from others before the first run: whoever reads them at another type
         # reads those instead.
         self.unpacking = {
-            op.outputs[0]: op for op in graph.ops if op.kind in _CONVERSIONS and self._is_constant(op)
+            op.outputs[0]: op for op in graph.ops if op.kind in CONVERSIONS and self._is_constant(op)
         }
         self.tensors: list[Tensor] = list(graph.tensors)
         self.ops: list[Op] = []
@@ -96,7 +96,7 @@ class _Assigned:
 
     def _type_of(self, index: int, op: Op) -> DType | None:
         """What an operator computes in; None where it keeps its own types."""
-        if op.bodies or op.kind in _CONVERSIONS or not self._is_real(op):
+        if op.bodies or op.kind in CONVERSIONS or not self._is_real(op):
             return None
         if index in self.chosen:
             return self.chosen[index]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.errors import LoadError, MissingLibrary, NumbersMissing, UnknownFormat
-from sizeup.graph import Graph
+from sizeup.graph import FreeGraph, Graph
 
 if TYPE_CHECKING:
+    from sizeup.formats.torch.free import Free
     from sizeup.formats.torch.zoo import Built
 
 
@@ -49,6 +50,14 @@ def load(
     return record(source, inputs, kwargs)
 
 
+def zoo_names(zoo: str) -> list[str]:
+    """The names of all models of timm or torchvision."""
+    _require_torch()
+    from sizeup.formats.torch.sources import names
+
+    return names(zoo)
+
+
 def load_file(path: Path, *, inputs: Any = None, bind: Mapping[str, int] | None = None) -> Graph:
     """The graph of a .pt2 file."""
     _require_torch()
@@ -78,6 +87,54 @@ def load_named(
         _refuse_unknown_names(built, inputs)
         inputs, kwargs = None, {**built.kwargs, **inputs, **(kwargs or {})}
     return _record_built(built, inputs, kwargs)
+
+
+def load_free(
+    source: Any,
+    free: Free,
+    *,
+    inputs: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> FreeGraph:
+    """A module, or code that has a name, whose inputs have free dimensions."""
+    _require_torch()
+    import torch
+
+    from sizeup.formats.torch.eager import fake_mode, record
+    from sizeup.formats.torch.free import record_free
+    from sizeup.formats.torch.inputs import arguments
+    from sizeup.formats.torch.sources import build
+
+    if isinstance(source, str):
+        built = build(source, bind or {})
+        taken: tuple[Any, Any] = (inputs, kwargs)
+        if inputs is None and not kwargs:
+            taken = (built.inputs, built.kwargs)
+        elif built.kwargs and isinstance(inputs, Mapping):
+            _refuse_unknown_names(built, inputs)
+            taken = (None, {**built.kwargs, **inputs, **(kwargs or {})})
+        mode = built.mode or fake_mode()
+        return record_free(
+            built.module,
+            arguments(*taken),
+            free,
+            mode,
+            built.name,
+            lambda given: _record_built(built, *given),
+        )
+    if not isinstance(source, torch.nn.Module):
+        raise UnknownFormat(f"cannot read a {type(source).__name__} with free dimensions; give a module")
+    if bind:
+        raise LoadError("a module takes its sizes from its inputs; bind names free dimensions of files")
+    return record_free(
+        source,
+        arguments(inputs, kwargs),
+        free,
+        fake_mode(),
+        type(source).__name__,
+        lambda given: record(source, *given),
+    )
 
 
 def network(name: str, *, classes: int, width: float = 1.0, divisor: int = 8) -> Any:

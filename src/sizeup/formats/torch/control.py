@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from sizeup.formats.torch.symbolic import plain
 from sizeup.graph import ABSENT, Body, GraphBuilder
 
 if TYPE_CHECKING:
@@ -82,4 +83,4 @@ def _body(
     tensors = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
     identities = dict.fromkeys(inner.identity(each) for each in tensors)
     inner.builder.outputs.extend(each for each in identities if each != ABSENT)
-    return result, Body(name, inner.builder.freeze(), runs)
+    return result, Body(name, inner.builder.freeze(), plain(runs))

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from sizeup.errors import LoadError, NumbersMissing, SizeupError
 from sizeup.formats.torch.inputs import Arguments, arguments, named_leaves, prepare
 from sizeup.formats.torch.record import NeedsNumbers, Recorder, module_scopes, untouched
-from sizeup.formats.torch.translate import dtype_of
+from sizeup.formats.torch.translate import dtype_of, shape_of
 from sizeup.graph import Graph, GraphBuilder, without_collection
 
 # What only real numbers can answer, or only a real kernel can run.
@@ -54,12 +54,12 @@ def record(
     mode: FakeTensorMode | None = None,
 ) -> Graph:
     """The graph of one forward pass of a module, which is left as it was."""
-    module = _unwrapped(module)
+    module = unwrapped(module)
     given = arguments(inputs, kwargs)
     name = name or type(module).__name__
     mode = mode or fake_mode()
     try:
-        return _attempt(module, given, name, mode, inference=True)
+        return attempt(module, given, name, mode, inference=True)
     except SizeupError:
         raise
     except _NEEDS_NUMBERS as error:
@@ -67,7 +67,7 @@ def record(
     except _ANYTHING:
         pass  # some models need autograd inside their forward, which inference mode forbids
     try:
-        return _attempt(module, given, name, mode, inference=False)
+        return attempt(module, given, name, mode, inference=False)
     except SizeupError:
         raise
     except _ANYTHING as error:
@@ -77,7 +77,7 @@ def record(
 
 def _record_with_numbers(module: torch.nn.Module, given: Arguments, name: str, error: BaseException) -> Graph:
     """Run a copy of the model for real, because it asked for numbers, or may have: a last try."""
-    why = _summary(error)
+    why = summary(error)
     if not _can_run(module):
         if not isinstance(error, _NEEDS_NUMBERS):
             raise _failed(name, given, error) from error
@@ -89,7 +89,7 @@ def _record_with_numbers(module: torch.nn.Module, given: Arguments, name: str, e
         # A run with numbers may update statistics: let a copy do it.
         with torch.random.fork_rng(devices=[]):
             note = _REAL_RUN_NOTE.format(why=why)
-            return _attempt(deepcopy(module), given, name, None, inference=True, note=note)
+            return attempt(deepcopy(module), given, name, None, inference=True, note=note)
     except SizeupError:
         raise
     except _ANYTHING as last:
@@ -97,13 +97,13 @@ def _record_with_numbers(module: torch.nn.Module, given: Arguments, name: str, e
 
 
 def _failed(name: str, given: Arguments, error: BaseException) -> LoadError:
-    what = f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {_summary(error)}"
+    what = f"{name}: its forward failed on {_described(given)}: {type(error).__name__}: {summary(error)}"
     if not any(given):
         return LoadError(f"{what}; give it inputs: --input 1x3x224x224, or inputs=((1, 3, 224, 224),)")
     return LoadError(f"{what}; check the inputs that it was given")
 
 
-def _attempt(
+def attempt(
     module: torch.nn.Module,
     given: Arguments,
     name: str,
@@ -112,12 +112,13 @@ def _attempt(
     inference: bool,
     note: str = "",
 ) -> Graph:
+    """One run of a module, recorded; the tensors of `given` may have free dimensions."""
     builder = GraphBuilder(name, "torch")
     recorder = Recorder(builder, mode)
     device, dtype = home_of(module)
     args, kwargs = prepare(given, device, dtype, mode)
     for label, tensor in named_leaves(module.forward, (args, kwargs)):
-        identity = builder.input(label, tuple(tensor.shape), dtype_of(tensor.dtype))
+        identity = builder.input(label, shape_of(tensor), dtype_of(tensor.dtype))
         recorder.name_tensor(tensor, identity)
     for label, parameter in module.named_parameters():
         recorder.add_shared_constant(label, parameter, "parameter")
@@ -181,7 +182,8 @@ def _plain_execution() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """The module inside of what parallel training and compilers put around it."""
     wrappers = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
     while True:
         if isinstance(module, wrappers):
@@ -217,7 +219,7 @@ def _output_tensors(result: Any) -> list[torch.Tensor]:
     return found
 
 
-def _summary(error: BaseException) -> str:
+def summary(error: BaseException) -> str:
     """The first line of an error, and where torch says that it comes from."""
     lines = str(error).strip().splitlines() or [""]
     cause = next(

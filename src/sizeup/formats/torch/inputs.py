@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,9 +57,7 @@ def prepare(
 ) -> Arguments:
     """The same arguments with tensors and shapes made content-free by `mode`, or real where there is none."""
 
-    # Beside tensors, a tuple of ints is what it is: a window, a size, a list of scales.
-    any_tensor = any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(given))
-    stands_for_tensor = _is_typed_shape if any_tensor else is_shape
+    stands_for_tensor = leaf_test(given)
 
     def made(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -72,6 +70,18 @@ def prepare(
 
     args, kwargs = pytree.tree_map(made, given, is_leaf=stands_for_tensor)
     return tuple(args), dict(kwargs)
+
+
+def leaf_test(given: Arguments) -> Callable[[Any], bool]:
+    """What tells a plain shape that stands for a tensor."""
+    # Beside tensors, a tuple of ints is what it is: a window, a size, a list of scales.
+    any_tensor = any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(given))
+    return _is_typed_shape if any_tensor else is_shape
+
+
+def retyped(value: Any, shape: tuple[int, ...]) -> Any:
+    """A plain shape of other sizes, with the same type where one was given."""
+    return (shape, value[1]) if _is_typed_shape(value) else shape
 
 
 def empty(shape: Any, device: torch.device, dtype: torch.dtype, mode: FakeTensorMode | None) -> torch.Tensor:
@@ -92,10 +102,17 @@ def empty(shape: Any, device: torch.device, dtype: torch.dtype, mode: FakeTensor
 
 def named_leaves(forward: Any, given: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor of the arguments with the name under which the model's forward knows it."""
+    yield from named_values(forward, given, lambda value: False)
+
+
+def named_values(
+    forward: Any, given: Arguments, stands_for_tensor: Callable[[Any], bool]
+) -> Iterator[tuple[str, Any]]:
+    """The same, with plain shapes that stand for tensors among them."""
     args, kwargs = given
     for name, value in [*zip(_parameter_names(forward, len(args)), args, strict=True), *kwargs.items()]:
-        for path, leaf in pytree.tree_flatten_with_path(value)[0]:
-            if isinstance(leaf, torch.Tensor):
+        for path, leaf in pytree.tree_flatten_with_path(value, is_leaf=stands_for_tensor)[0]:
+            if isinstance(leaf, torch.Tensor) or stands_for_tensor(leaf):
                 yield name + pytree.keystr(path), leaf
 
 

@@ -100,7 +100,7 @@ def _recurrent(name: str, given: Arguments) -> Normal:
 def _pool(name: str, given: Arguments) -> Normal:
     kernel = given["kernel_size"]
     spatial = next(int(character) for character in name if character.isdigit())
-    sides = [kernel] * spatial if isinstance(kernel, int) else list(kernel)
+    sides = list(kernel) if isinstance(kernel, list | tuple) else [kernel] * spatial
     if len(sides) == 1:
         sides = sides * spatial
     return Normal({"taps": math.prod(sides), "kernel": tuple(sides), "stride": given.get("stride")})

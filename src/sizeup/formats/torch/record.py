@@ -15,9 +15,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from sizeup.errors import LoadError
+from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.holders import Holders
+from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
 from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of, taken_apart
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
@@ -57,7 +58,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     def add_constant(self, name: str, tensor: torch.Tensor, role: Role) -> int:
         """Add a tensor whose content is fixed; its numbers are read only when asked for."""
-        data = Constant(role, partial(_numbers, tensor))
+        is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta  # a network that is named has no weights
+        data = Constant(role, None if is_empty else partial(_numbers, tensor))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
         self.holders.name(tensor, identity, fixed=True)
         return identity
@@ -125,7 +127,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             return parts
         if operator.source in CONTROL:
             return self._record_control(operator, args)
+        self._attribute("code", operator.source)
         result = self._run(operator, func, args, kwargs)
+        self._attribute(operator.source, "code")
         if not operator.skipped:
             try:
                 self._record(operator, args, kwargs, result)
@@ -136,6 +140,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
                 ) from error
         return result
 
+    def _attribute(self, what: str, then: str) -> None:
+        """Where sizes are free: what was asked of them until now was asked by this."""
+        if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
+            scope = self.scope or "the model"
+            self.mode.shape_env.attribute(f"{what} in {scope}", f"{then} in {scope}")
+
     def _run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if operator.mutates and self.mode is not None and not _holds_fake(args):
             # Torch computes small arithmetic on the model's own tensors for real, in place too.
@@ -144,6 +154,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             shortcut = _SHORTCUTS.get(operator.source)
             if shortcut is not None and operator.arguments[0] != "data":
                 return shortcut(*args)
+        if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
+            stand_in = STAND_INS.get(operator.source)
+            made = NotImplemented if stand_in is None else stand_in(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
         try:
             return func(*args, **kwargs)
         except Exception as error:
@@ -162,6 +177,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if not outputs:
             return
         kind, inputs, attrs = normalise(operator, args, kwargs, outputs)
+        attrs = {name: plain(value) for name, value in attrs.items()}
         if not operator.mutates and any(outputs[0] is each for each in inputs):
             return  # it returned what it was given
         self._add(operator, kind, inputs, outputs, attrs)
@@ -213,6 +229,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    if isinstance(tensor, FakeTensor) or tensor.is_meta:
+        raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
     with torch.no_grad():
         plain = tensor.detach().cpu()
         # numpy has no bfloat16 and no 8-bit floats.

@@ -11,6 +11,7 @@ import torch
 
 from sizeup.dtypes import DTYPES, DType
 from sizeup.formats.torch.normalise import NORMALISERS
+from sizeup.formats.torch.symbolic import plain
 from sizeup.ops import generation, kind_of, rule_of
 
 _TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]", "List[Optional[Tensor]]", "Optional[List[Tensor]]")
@@ -139,9 +140,10 @@ def dtype_of(kind: torch.dtype) -> DType:
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The dimensions, or None where one of them depends on data."""
+    """The dimensions, expressions where they are free, or None where one of them depends on data."""
     shape = tuple(tensor.shape)
     for size in shape:
         if type(size) is not int:
-            return None
+            shape = plain(shape)
+            return None if any(each is None for each in shape) else shape
     return shape

@@ -19,7 +19,7 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 # Precisions of at most this width hold quantised integers, beside which biases stay at 32 bits.
 _QUANTISED_BITS = 8
-_BIAS_BITS = 32
+BIAS_BITS = 32
 # One row beyond this would not fit its column: Python counts on, numpy does not.
 _LARGEST = 2**62
 _HANDLE = DTYPES["resource"]
@@ -45,10 +45,9 @@ class Accesses:
         if precision is None:
             bits = self.bits
         else:
-            quantised = precision.family == "int" and precision.bits <= _QUANTISED_BITS
             bits = np.where(self.priced, np.int64(precision.bits), self.bits)
-            if quantised:
-                np.putmask(bits, self.bias, _BIAS_BITS)
+            if is_quantised(precision):
+                np.putmask(bits, self.bias, BIAS_BITS)
         # Eight numbers take exactly `bits` bytes: whole eights first, so that no number is counted in bits.
         # Few columns, because a fresh one of a large graph costs more than the arithmetic on it.
         moved = self.eights * bits
@@ -115,6 +114,11 @@ class Cost:
             self.writes.by_op(self.writes.bytes_at(precision)),
             self.stored_bytes if precision is None else total(self.parameters.bytes_at(precision)),
         )
+
+
+def is_quantised(precision: DType) -> bool:
+    """Whether numbers of that type are quantised, so that biases beside them are not."""
+    return precision.family == "int" and precision.bits <= _QUANTISED_BITS
 
 
 def total(column: Column) -> int:
@@ -199,7 +203,7 @@ def _count(graph: Graph) -> Cost:
     reasons: dict[int, str] = {}
     owners = _Owners()
     for index, op in enumerate(graph.ops):
-        row = _row(graph, op)
+        row = row_of(graph, op)
         if not row.fits:
             row = _Row("its count does not fit 64 bits")
         macs.append(row.macs)
@@ -226,7 +230,8 @@ def _count(graph: Graph) -> Cost:
     )
 
 
-def _row(graph: Graph, op: Op) -> _Row:
+def row_of(graph: Graph, op: Op) -> _Row:
+    """The cost of one operator by the rule of its kind."""
     rule = rule_of(op.kind)
     if rule is None:
         row = _Row(f"no rule for {op.source or op.kind}")
@@ -322,7 +327,7 @@ def _row_of_bodies(op: Op) -> _Row:
 def _row_of_graph(body: Body) -> _Row:
     once = _Row()
     for op in body.graph.ops:
-        once.add(_row(body.graph, op))
+        once.add(row_of(body.graph, op))
     if body.runs is None:
         once.reason = once.reason or "data decides how often its body runs; one run is shown"
         return once

@@ -1,0 +1,18 @@
+"""What every operator costs: columns of a bound graph, closed forms of one with free dimensions."""
+
+from sizeup.cost.closed import Counts, Forms, FreeCost, closed
+from sizeup.cost.columns import Accesses, Bytes, Column, Cost, Flags, count, total
+
+__all__ = [
+    "Accesses",
+    "Bytes",
+    "Column",
+    "Cost",
+    "Counts",
+    "Flags",
+    "Forms",
+    "FreeCost",
+    "closed",
+    "count",
+    "total",
+]

@@ -1,0 +1,146 @@
+"""Conditions on free dimensions: what must hold where a closed form does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sizeup.graph.deciding import Relation
+from sizeup.graph.expressions import Atom, Expression, Number, simplest, terms_of
+
+Bounds: TypeAlias = dict[str, tuple[int, int]]  # least and greatest size of every free dimension
+_MOST = 2**40  # no dimension is larger than all memories
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An expression that is 0, is not 0 or is not negative; or several conditions joined."""
+
+    relation: Literal["==", "!=", ">=", "and", "or"]
+    expression: Number = 0
+    parts: tuple[Condition, ...] = ()
+
+    def certain(self, bounds: Bounds) -> bool | None:
+        """Whether it holds everywhere within the bounds (True), nowhere (False), or that is not certain."""
+        if self.parts:
+            found = [each.certain(bounds) for each in self.parts]
+            decisive = self.relation == "or"
+            if decisive in found:
+                return decisive
+            return None if None in found else not decisive
+        low, high = bounds_of(self.expression, bounds)
+        if self.relation == ">=":
+            return True if low >= 0 else False if high < 0 else None
+        never_zero, always_zero = low > 0 or high < 0, low == high == 0
+        if not never_zero and not always_zero:
+            return None
+        return always_zero if self.relation == "==" else never_zero
+
+    @property
+    def is_always(self) -> bool:
+        """Whether it holds at all sizes that there are."""
+        return self.certain({name: (1, _MOST) for name in self.names()}) is True
+
+    def negated(self) -> Condition:
+        """What holds where this does not."""
+        if self.parts:
+            relation: Literal["and", "or"] = "or" if self.relation == "and" else "and"
+            return Condition(relation, parts=tuple(each.negated() for each in self.parts))
+        if self.relation == ">=":
+            return Condition(">=", -self.expression - 1)
+        return Condition("!=" if self.relation == "==" else "==", self.expression)
+
+    def names(self) -> set[str]:
+        """The free dimensions that it speaks of."""
+        own = self.expression.names() if isinstance(self.expression, Expression) else set[str]()
+        return own.union(*(each.names() for each in self.parts))
+
+    def __str__(self) -> str:
+        if self.parts:
+            return f" {self.relation} ".join(f"({each})" for each in self.parts)
+        terms = terms_of(self.expression)
+        left = simplest({m: c for m, c in terms.items() if m and c > 0})
+        right = simplest({m: -c for m, c in terms.items() if m and c < 0})
+        constant = terms.get((), 0)
+        if constant > 0 and not isinstance(left, Expression):
+            return _turned(right, constant, self.relation)
+        return f"{left} {self.relation} {right - constant}"
+
+
+def _turned(right: Number, constant: int, relation: str) -> str:
+    return f"{right} {'<=' if relation == '>=' else relation} {constant}"
+
+
+def bounds_of(number: Number, sizes: Bounds) -> tuple[int, int]:
+    """An interval that holds every value of a number within the bounds of its sizes."""
+    low = high = 0
+    for monomial, coefficient in terms_of(number).items():
+        interval = (coefficient, coefficient)
+        for atom in monomial:
+            interval = _product(interval, _bounds_of_atom(atom, sizes))
+        low, high = low + interval[0], high + interval[1]
+    return low, high
+
+
+def _bounds_of_atom(atom: Atom, sizes: Bounds) -> tuple[int, int]:
+    if atom.kind == "size":
+        return sizes[atom.name]
+    assert atom.left is not None and atom.right is not None  # all but sizes have both
+    left, right = bounds_of(atom.left, sizes), bounds_of(atom.right, sizes)
+    if atom.kind == "max":
+        return max(left[0], right[0]), max(left[1], right[1])
+    if atom.kind == "min":
+        return min(left[0], right[0]), min(left[1], right[1])
+    if right[0] <= 0:  # nothing is known of such a quotient but that it is not larger than what is divided
+        most = max(abs(left[0]), abs(left[1]))
+        return -most, most
+    ends = [top // bottom for top in left for bottom in right]
+    return min(ends), max(ends)
+
+
+def _product(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    ends = [a * b for a in left for b in right]
+    return min(ends), max(ends)
+
+
+def value_at(number: Number, sizes: Mapping[str, int]) -> int:
+    """The value at one point."""
+    if not isinstance(number, Expression):
+        return number
+    total = 0
+    for monomial, coefficient in number.terms.items():
+        for atom in monomial:
+            coefficient *= _atom_at(atom, sizes)
+        total += coefficient
+    return total
+
+
+def _atom_at(atom: Atom, sizes: Mapping[str, int]) -> int:
+    if atom.kind == "size":
+        return sizes[atom.name]
+    left, right = value_at(atom.left or 0, sizes), value_at(atom.right or 0, sizes)
+    operation: Callable[[int, int], int] = {"max": max, "min": min, "//": int.__floordiv__}[atom.kind]
+    return operation(left, right)
+
+
+class Assumptions:
+    """Decides comparisons by one example, and keeps what it said as conditions."""
+
+    def __init__(self, example: Mapping[str, int]) -> None:
+        self.example = dict(example)
+        self._found: dict[Condition, None] = {}
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that was decided, in order, each once."""
+        return tuple(self._found)
+
+    def __call__(self, expression: Expression, relation: Relation) -> bool:
+        condition = Condition(relation, expression)
+        value = value_at(expression, self.example)
+        answer = value == 0 if relation == "==" else value >= 0
+        decided = condition if answer else condition.negated()
+        if not decided.is_always:
+            self._found[decided] = None
+        return answer

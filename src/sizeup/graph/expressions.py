@@ -1,0 +1,384 @@
+"""Whole numbers that are not known yet: polynomials of named sizes, floor divisions, maxima and minima."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from sizeup.graph.deciding import decide
+
+Number: TypeAlias = "int | Expression"
+_Kind = Literal["size", "//", "max", "min"]
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*\Z")
+
+
+class Atom:
+    """What a polynomial is made of: a named size, or a quotient, maximum or minimum of two polynomials.
+
+    The text is the identity: two atoms with the same text are the same.
+    """
+
+    __slots__ = ("kind", "left", "name", "right", "text")
+
+    def __init__(self, kind: _Kind, name: str, left: Expression | None, right: Expression | None) -> None:
+        self.kind = kind
+        self.name = name
+        self.left = left
+        self.right = right
+        self.text = self._text()
+
+    def _text(self) -> str:
+        if self.kind == "size":
+            return self.name if _PLAIN_NAME.match(self.name) else repr(self.name)
+        if self.kind == "//":
+            return f"({_enclosed(self.left)}//{_enclosed(self.right)})"
+        return f"{self.kind}({self.left}, {self.right})"
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Atom) and self.text == other.text
+
+    def __lt__(self, other: Atom) -> bool:
+        # Names before what is made of them, so that products read batch * (...).
+        return (self.kind != "size", self.text) < (other.kind != "size", other.text)
+
+
+Monomial: TypeAlias = tuple[Atom, ...]  # sorted; a power is a repetition
+_ONE: Monomial = ()
+
+
+class Expression:
+    """A polynomial with whole coefficients over atoms, in normal form.
+
+    It can be added, subtracted, multiplied and divided with rounding down, like an int. A comparison that
+    holds for some sizes only is decided by whoever listens (`deciding.assuming`), and is an error otherwise.
+    """
+
+    __slots__ = ("_hash", "_text", "terms")
+
+    terms: Mapping[Monomial, int]
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        self.terms = terms
+        self._hash: int | None = None
+        self._text: str | None = None
+
+    @property
+    def constant(self) -> int:
+        """The term without any size."""
+        return self.terms.get(_ONE, 0)
+
+    def atoms(self) -> set[Atom]:
+        """The atoms of its terms, not those inside of them."""
+        return {atom for monomial in self.terms for atom in monomial}
+
+    def names(self) -> set[str]:
+        """The named sizes that it depends on, however deep."""
+        found: set[str] = set()
+        for atom in self.atoms():
+            if atom.kind == "size":
+                found.add(atom.name)
+            for part in (atom.left, atom.right):
+                found |= part.names() if part is not None else set()
+        return found
+
+    def same(self, other: object) -> bool:
+        """Whether both are written alike, which two equal ones nearly always are."""
+        return isinstance(other, Expression) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = _text_of(self)
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __format__(self, specification: str) -> str:
+        return str(self)  # the commas of {:,} are for numbers
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, int | Expression):
+            return NotImplemented
+        terms = dict(self.terms)
+        for monomial, coefficient in terms_of(other).items():
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+        return simplest(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Any:
+        return self + (-other) if isinstance(other, int | Expression) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self) + other if isinstance(other, int | Expression) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        if not isinstance(other, int | Expression):
+            return NotImplemented
+        terms: dict[Monomial, int] = {}
+        others = terms_of(other)
+        for left, times in self.terms.items():
+            for right, factor in others.items():
+                monomial = tuple(sorted((*left, *right))) if left and right else left or right
+                terms[monomial] = terms.get(monomial, 0) + times * factor
+        return simplest(terms)
+
+    __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Any:
+        if type(exponent) is not int or exponent < 0:
+            return NotImplemented
+        return math.prod([self] * exponent)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return quotient(self, other) if isinstance(other, int | Expression) else NotImplemented
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return quotient(other, self) if isinstance(other, int | Expression) else NotImplemented
+
+    def __mod__(self, other: Any) -> Any:
+        return self - quotient(self, other) * other if isinstance(other, int | Expression) else NotImplemented
+
+    def __rmod__(self, other: Any) -> Any:
+        return other - quotient(other, self) * self if isinstance(other, int | Expression) else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int | Expression) and decide("==", self - other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __ge__(self, other: Number) -> bool:
+        return decide(">=", self - other)
+
+    def __gt__(self, other: Number) -> bool:
+        return decide(">=", self - other - 1)
+
+    def __le__(self, other: Number) -> bool:
+        return decide(">=", other - self)
+
+    def __lt__(self, other: Number) -> bool:
+        return decide(">=", other - self - 1)
+
+    def __bool__(self) -> bool:
+        # It asks whether there is anything at all: 0 itself is a plain int. What has no elements at some
+        # sizes adds nothing to any sum there.
+        return True
+
+    def _refuse(self) -> NoReturn:
+        raise TypeError(f"a free dimension has no one value: {self}")
+
+    __int__ = __index__ = __float__ = __round__ = __iter__ = _refuse
+
+
+def terms_of(number: Number) -> Mapping[Monomial, int]:
+    """The terms of a polynomial, be it a plain number."""
+    if isinstance(number, Expression):
+        return number.terms
+    return {_ONE: int(number)} if number else {}
+
+
+def simplest(terms: Mapping[Monomial, int]) -> Number:
+    """An expression of these terms; a plain number where no size is left in it."""
+    kept = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
+    if not kept:
+        return 0
+    if len(kept) == 1 and _ONE in kept:
+        return kept[_ONE]
+    return Expression(kept)
+
+
+def size(name: str) -> Expression:
+    """The size of a free dimension."""
+    return Expression({(Atom("size", name, None, None),): 1})
+
+
+def quotient(left: Number, right: Number) -> Number:
+    """The quotient, rounded down. Divisors are sizes, and positive."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left // right
+    if isinstance(right, int):
+        if right < 0:
+            return quotient(-left, -right)
+        return _by_number(terms_of(left), right)
+    exact = _exact(left, right)
+    if exact is not None:
+        return exact
+    left, right = _without_common(left, right)
+    if isinstance(right, int):
+        return quotient(left, right)
+    return _atom("//", left, right)
+
+
+def largest(numbers: Iterable[Number]) -> Number:
+    """The largest of some numbers."""
+    return _extreme("max", numbers)
+
+
+def smallest(numbers: Iterable[Number]) -> Number:
+    """The smallest of some numbers."""
+    return _extreme("min", numbers)
+
+
+def _extreme(kind: Literal["max", "min"], numbers: Iterable[Number]) -> Number:
+    first, *rest = numbers
+    for other in rest:
+        difference = first - other
+        if isinstance(difference, int):
+            first = first if (difference >= 0) == (kind == "max") else other
+        else:
+            first, other = sorted((first, other), key=str)
+            first = _atom(kind, first, other)
+    return first
+
+
+def _atom(kind: _Kind, left: Number, right: Number) -> Expression:
+    parts = [each if isinstance(each, Expression) else Expression(terms_of(each)) for each in (left, right)]
+    return Expression({(Atom(kind, "", *parts),): 1})
+
+
+def _by_number(terms: Mapping[Monomial, int], divisor: int) -> Number:
+    """Whole multiples of the divisor leave the quotient, nested quotients become one."""
+    if divisor == 1:
+        return simplest(terms)
+    if any(terms) and all(each < 0 for monomial, each in terms.items() if monomial):
+        # floor(-x / d) = -ceil(x / d), which reads better than what the remainders would make of it.
+        turned = {monomial: -each for monomial, each in terms.items()}
+        turned[_ONE] = turned.get(_ONE, 0) + divisor - 1
+        return -_by_number(turned, divisor)
+    whole = {monomial: each // divisor for monomial, each in terms.items()}
+    rest = {monomial: each % divisor for monomial, each in terms.items() if each % divisor}
+    return simplest(whole) + _proper(rest, divisor)
+
+
+def _proper(rest: dict[Monomial, int], divisor: int) -> Number:
+    """The quotient of terms that are all smaller than the divisor."""
+    constant = rest.pop(_ONE, 0)
+    if not rest:
+        return 0
+    common = math.gcd(divisor, *rest.values())
+    if common > 1:
+        fewer = {monomial: each // common for monomial, each in rest.items()}
+        return _by_number({**fewer, _ONE: constant // common}, divisor // common)
+    if len(rest) == 1:
+        ((monomial, times),) = rest.items()
+        inner = monomial[0] if len(monomial) == 1 and times == 1 else None
+        if inner is not None and inner.kind == "//" and inner.left is not None and inner.right is not None:
+            first = inner.right.terms
+            if list(first) == [_ONE]:  # (x // a + c) // b = (x + a c) // (a b)
+                step = first[_ONE]
+                return quotient(inner.left + constant * step, step * divisor)
+    return _atom("//", simplest({**rest, _ONE: constant}), divisor)
+
+
+def _exact(left: Number, right: Expression) -> Number | None:
+    """left / right where that is a polynomial for certain: one factor for all terms, or term by term."""
+    tops, bottoms = terms_of(left), right.terms
+    if len(bottoms) == 1:
+        ((below, divisor),) = bottoms.items()
+        found: dict[Monomial, int] = {}
+        for monomial, each in tops.items():
+            kept = _without(monomial, below)
+            if kept is None or each % divisor:
+                return None
+            found[kept] = each // divisor
+        return simplest(found)
+    factor = _leading_factor(tops, bottoms)
+    if factor is not None and isinstance(left - factor * right, int) and left - factor * right == 0:
+        return factor
+    return None
+
+
+def _leading_factor(tops: Mapping[Monomial, int], bottoms: Mapping[Monomial, int]) -> Number | None:
+    """A polynomial by long division; None as soon as it does not go on."""
+    lead = max(bottoms, key=_degree)
+    rest, found = dict(tops), dict[Monomial, int]()
+    for _ in range(len(tops) * 4):
+        if not rest:
+            return simplest(found)
+        top = max(rest, key=_degree)
+        kept = _without(top, lead)
+        if kept is None or rest[top] % bottoms[lead]:
+            return None
+        times = rest[top] // bottoms[lead]
+        found[kept] = found.get(kept, 0) + times
+        rest = dict(terms_of(simplest(rest) - simplest({kept: times}) * simplest(bottoms)))
+    return None
+
+
+def _degree(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
+    return len(monomial), tuple(atom.text for atom in monomial)
+
+
+def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for atom in factor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def _without_common(left: Number, right: Number) -> tuple[Number, Number]:
+    """Both without the numbers and atoms that divide every term of each: sizes are positive."""
+    every = [*terms_of(left).items(), *terms_of(right).items()]
+    if not terms_of(left):
+        return 0, 1
+    common = math.gcd(*(each for _, each in every))
+    shared = list(every[0][0])
+    for monomial, _ in every[1:]:
+        rest = list(monomial)
+        kept = []
+        for atom in shared:
+            if atom in rest:
+                rest.remove(atom)
+                kept.append(atom)
+        shared = kept
+    # Only named sizes are certainly not 0.
+    factor = tuple(atom for atom in shared if atom.kind == "size")
+
+    def reduced(number: Number) -> Number:
+        return simplest({_without(m, factor) or _ONE: c // common for m, c in terms_of(number).items()})
+
+    return reduced(left), reduced(right)
+
+
+def _enclosed(expression: Expression | None) -> str:
+    assert expression is not None  # a quotient has both parts
+    simple = len(expression.terms) == 1 and all(
+        (each == 1 and len(monomial) == 1) or not monomial for monomial, each in expression.terms.items()
+    )
+    text = str(expression)
+    return text if simple else f"({text})"
+
+
+def _text_of(expression: Expression) -> str:
+    pieces: list[str] = []
+    ordered = sorted(expression.terms.items(), key=lambda item: (-len(item[0]), item[0]))
+    for monomial, coefficient in ordered:
+        factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not monomial else []
+        factors += powers(monomial)
+        sign = ("-" if not pieces else " - ") if coefficient < 0 else ("" if not pieces else " + ")
+        pieces.append(sign + "*".join(factors))
+    return "".join(pieces)
+
+
+def powers(monomial: Monomial) -> list[str]:
+    """The factors of a monomial as texts, repeated ones as powers."""
+    return [
+        atom.text if (times := monomial.count(atom)) == 1 else f"{atom.text}**{times}"
+        for atom in dict.fromkeys(monomial)
+    ]

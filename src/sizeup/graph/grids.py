@@ -1,0 +1,161 @@
+"""Expressions and conditions at many points at once: exact, or refused, never wrapped around."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sizeup.errors import SizeupError
+from sizeup.graph.conditions import Bounds, Condition, bounds_of
+from sizeup.graph.expressions import Atom, Expression, Monomial, Number, terms_of
+
+Values: TypeAlias = np.ndarray[Any, Any]
+Sizes: TypeAlias = Mapping[str, Any]  # of every free dimension: a whole number or an array of them
+
+_LARGEST = 2**62
+# So many points at a time stay in the processor's own memory.
+_CHUNK = 1 << 14
+
+
+def points_of(names: tuple[str, ...], sizes: Sizes) -> tuple[dict[str, Values], tuple[int, ...]]:
+    """One flat column of whole numbers for each free dimension, and the shape that they were given in."""
+    for name in sizes:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise SizeupError(f"no free dimension is called {name!r}; there are: {known}")
+    missing = [name for name in names if name not in sizes]
+    if missing:
+        raise SizeupError(f"sizes are missing: {', '.join(missing)}")
+    arrays = {name: _whole(name, sizes[name]) for name in names}
+    try:
+        shape = np.broadcast_shapes(*(each.shape for each in arrays.values()))
+    except ValueError as error:
+        told = ", ".join(f"{name} {each.shape}" for name, each in arrays.items())
+        raise SizeupError(f"the sizes do not fit each other: {told}") from error
+    return {name: np.broadcast_to(each, shape).ravel() for name, each in arrays.items()}, shape
+
+
+def _whole(name: str, given: Any) -> Values:
+    array = np.asarray(given)
+    if array.dtype == object and all(type(each) is int for each in array.ravel().tolist()):
+        raise SizeupError(f"{name}: sizes of 2^63 and more are not sizes")
+    if array.dtype.kind not in "iu":
+        raise SizeupError(f"{name}: sizes are whole numbers, not {array.dtype}")
+    if array.size and (int(array.min()) < 1 or int(array.max()) >= _LARGEST):
+        raise SizeupError(f"{name}: sizes are at least 1, and below 2^62")
+    return array.astype(np.int64)
+
+
+class Grid:
+    """Points, and the values of expressions at them; what several share is computed once."""
+
+    def __init__(self, columns: Mapping[str, Values]) -> None:
+        self._columns = dict(columns)
+        self.points = len(next(iter(columns.values()))) if columns else 1
+        self._bounds = {
+            name: (int(each.min()), int(each.max())) for name, each in columns.items() if each.size
+        }
+
+    def take(self, places: Values) -> Grid:
+        """The same at some of the points."""
+        return Grid({name: each[places] for name, each in self._columns.items()})
+
+    def point(self, place: int) -> dict[str, int]:
+        """One point, as plain numbers."""
+        return {name: int(each[place]) for name, each in self._columns.items()}
+
+    def values(self, numbers: list[Number]) -> list[Values]:
+        """A column for each number: int64 where everything on the way fits, else Python's own ints."""
+        known: Bounds = dict(self._bounds)
+        kinds = [np.int64 if _magnitude(each, known) < _LARGEST else object for each in numbers]
+        results: list[Values] = [np.empty(self.points, kind) for kind in kinds]
+        for chunk, columns in self._chunks():
+            for kind in dict.fromkeys(kinds):
+                evaluator = _Evaluator({name: each.astype(kind) for name, each in columns.items()})
+                for result, number, own in zip(results, numbers, kinds, strict=True):
+                    if own is kind:
+                        result[chunk] = evaluator.value(number)
+        return results
+
+    def holds(self, conditions: tuple[Condition, ...]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """At which points all conditions hold."""
+        met = np.ones(self.points, np.bool_)
+        if not self.points:
+            return met
+        for condition in conditions:
+            certain = condition.certain(self._bounds)
+            if certain is False:
+                met[:] = False
+            elif certain is None:
+                met &= self._met(condition)
+        return met
+
+    def _met(self, condition: Condition) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        if condition.parts:
+            found = [self._met(each) for each in condition.parts]
+            joined = np.logical_and if condition.relation == "and" else np.logical_or
+            return np.asarray(joined.reduce(found), np.bool_)
+        (values,) = self.values([condition.expression])
+        compared = {"==": values == 0, "!=": values != 0, ">=": values >= 0}[condition.relation]
+        return np.asarray(compared, np.bool_)
+
+    def _chunks(self) -> Iterator[tuple[slice, dict[str, Values]]]:
+        for start in range(0, self.points, _CHUNK):
+            chunk = slice(start, min(start + _CHUNK, self.points))
+            yield chunk, {name: each[chunk] for name, each in self._columns.items()}
+
+
+class _Evaluator:
+    """Values at a few points; atoms and the beginnings of products are kept."""
+
+    def __init__(self, columns: Mapping[str, Values]) -> None:
+        self._columns = columns
+        self._products: dict[Monomial, Values] = {}
+        self._values: dict[Expression, Any] = {}
+
+    def value(self, number: Number) -> Any:
+        if not isinstance(number, Expression):
+            return number
+        found = self._values.get(number)
+        if found is None:
+            found = 0
+            for monomial, coefficient in number.terms.items():
+                found = found + (self._product(monomial) * coefficient if monomial else coefficient)
+            self._values[number] = found
+        return found
+
+    def _product(self, monomial: Monomial) -> Values:
+        found = self._products.get(monomial)
+        if found is None:
+            last = self._atom(monomial[-1])
+            found = last if len(monomial) == 1 else self._product(monomial[:-1]) * last
+            self._products[monomial] = found
+        return found
+
+    def _atom(self, atom: Atom) -> Values:
+        if atom.kind == "size":
+            return self._columns[atom.name]
+        left, right = self.value(atom.left or 0), self.value(atom.right or 0)
+        if atom.kind == "//":
+            if np.any(right == 0):
+                raise SizeupError(f"{atom.text} divides by 0 at one of the points")
+            return left // right  # type: ignore[no-any-return]
+        return np.maximum(left, right) if atom.kind == "max" else np.minimum(left, right)
+
+
+def _magnitude(number: Number, known: Bounds) -> int:
+    """No sum or product on the way to the value is larger than this, whatever the order."""
+    total = 0
+    for monomial, coefficient in terms_of(number).items():
+        product = abs(coefficient)
+        for atom in monomial:
+            inside = max((_magnitude(each, known) for each in (atom.left, atom.right) if each), default=0)
+            low, high = bounds_of(Expression({(atom,): 1}), known)
+            # What is divided must fit too; a factor of 0 does not make the others smaller.
+            product *= max(1, abs(low), abs(high))
+            if inside >= _LARGEST:
+                return inside
+        total += product
+    return total

@@ -1,0 +1,99 @@
+"""Scratch of kernels that vendors optimised, from above: no more than this is asked for by any one operator.
+
+CMSIS-NN, `*_get_buffer_size` of its convolutions, fully connected layers and pools, as of version 7
+(https://github.com/ARM-software/CMSIS-NN): two columns of 16-bit inputs, or four of 8 bits on processors with
+Helium, whose depthwise kernels take blocks of 124 channels; sums of weights for every output channel. ESP-NN,
+`esp_nn_get_conv_scratch_size` for the ESP32-S3 (https://github.com/espressif/esp-nn): padded copies of the
+input and of the filter, each up to twice, where other chips ask for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from sizeup.graph import ABSENT, Graph, Op, Shape
+from sizeup.memory.tflm.layout import round_up
+
+_LANES = 16
+_CHANNEL_BLOCK = 124
+
+
+def most_scratch(graph: Graph, kernels: str) -> int | None:
+    """The most that one operator asks for; None for kernels that are not known, or where data decides."""
+    ask = _ASKS.get(kernels)
+    # What a body of control flow asks for is planned with the rest, over and over.
+    if ask is None or graph.others or any(op.bodies for op in graph.ops):
+        return 0 if ask is _nothing else None
+    # Real numbers are computed by the reference kernels.
+    asked = [0 if _is_real(graph, op) else ask(graph, op) for op in graph.ops]
+    known = [size for size in asked if size is not None]
+    return round_up(max(known, default=0), _LANES) if len(known) == len(asked) else None
+
+
+def _nothing(_graph: Graph, _op: Op) -> int | None:
+    return 0
+
+
+def _cmsis_nn(graph: Graph, op: Op) -> int | None:
+    if op.kind in ("conv", "conv_transpose", "matmul"):
+        filter, made = _shape(graph, op.inputs, 1), _shape(graph, op.outputs, 0)
+        if filter is None or made is None:
+            return None
+        sums = 4 * max(made, default=1)
+        if op.kind == "matmul":
+            return sums + 4 * max(filter, default=1)
+        window = prod(filter) // max(_filters(op, filter), 1)
+        columns = 4 * round_up(window, _LANES)
+        # A depthwise filter is one number a tap and channel: all of it is spread to 16 bits, or a block.
+        spread = 2 * prod(filter) + 4 * _CHANNEL_BLOCK * window if _is_depthwise(op) else 0
+        copy = prod(filter) if _is_depthwise(op) or op.kind == "conv_transpose" else 0
+        return sums + columns + spread + copy + (4 * prod(made) if op.kind == "conv_transpose" else 0)
+    if op.kind == "pool":
+        made = _shape(graph, op.outputs, 0)
+        return None if made is None else 4 * max(made, default=1)
+    return 0
+
+
+def _esp_nn(graph: Graph, op: Op) -> int | None:
+    if op.kind != "conv":
+        return 0
+    data, filter = _shape(graph, op.inputs, 0), _shape(graph, op.inputs, 1)
+    if data is None or filter is None or len(data) != 4 or len(filter) != 4:
+        return None
+    high, wide, taps_high, taps_wide = _extents(graph, data, filter)
+    channels = data[3] if graph.format == "tflite" else data[1]
+    padded = (high + 2 * taps_high) * (wide + 2 * taps_wide) * channels
+    copied = taps_high * taps_wide * round_up(channels, _LANES)
+    copied *= 1 if _is_depthwise(op) else _filters(op, filter)
+    return 2 * padded + 2 * copied + 4 * max(filter) + _LANES * (channels + _LANES)
+
+
+_ASKS: dict[str, Callable[[Graph, Op], int | None]] = {
+    "reference": _nothing,
+    "cmsis-nn": _cmsis_nn,
+    "esp-nn": _esp_nn,
+}
+
+
+def _shape(graph: Graph, identities: tuple[int, ...], place: int) -> Shape | None:
+    identity = identities[place] if place < len(identities) else ABSENT
+    return None if identity == ABSENT else graph.tensors[identity].shape
+
+
+def _filters(op: Op, filter: Shape) -> int:
+    return int(op.attrs.get("out_channels") or op.attrs.get("in_channels") or max(filter, default=1))
+
+
+def _is_real(graph: Graph, op: Op) -> bool:
+    return bool(op.outputs) and graph.tensors[op.outputs[0]].dtype.family == "float"
+
+
+def _is_depthwise(op: Op) -> bool:
+    return int(op.attrs.get("groups", 1)) > 1
+
+
+def _extents(graph: Graph, data: Shape, filter: Shape) -> tuple[int, int, int, int]:
+    """Height and width of the data and of the filter, which formats keep in different places."""
+    first = 1 if graph.format == "tflite" else 2
+    return data[first], data[first + 1], filter[first], filter[first + 1]

@@ -1,0 +1,31 @@
+"""Whole rows: answers with the names of what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sizeup.sweeps.evaluate import Row, evaluate, failure
+from sizeup.sweeps.models import Identity, Model
+from sizeup.sweeps.points import Point, Questions
+
+
+def rows_of(model: Model, identity: Identity, asked: Questions) -> Iterator[Row]:
+    """The rows of a model, one a point, evaluated in this process."""
+    for point, row in evaluate(model.opened(), asked, model.file_bytes):
+        yield {**row, **_names(identity, asked, point)}
+
+
+def error_rows(identity: Identity, asked: Questions, kind: str, reason: str) -> Iterator[Row]:
+    """The rows of a model of which nothing could be found out."""
+    for point in asked.points:
+        yield {**failure(point, kind, reason), **_names(identity, asked, point)}
+
+
+def _names(identity: Identity, asked: Questions, point: Point) -> Row:
+    return {
+        "key": asked.key(identity.digest, point),
+        "model": identity.name,
+        "model_hash": identity.hash,
+        "target_hash": asked.target_hashes[point.target],
+        "version": asked.version,
+    }
