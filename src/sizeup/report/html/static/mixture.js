@@ -292,7 +292,9 @@ sizeup.mixture = (() => {
     const used = [known.own];
     assigned.types.forEach((type, op) => {
       const output = assigned.outputs(op)[0];
-      const isOwn = type === null || output === undefined || type === assigned.own(output);
+      // A choice of the type that a layer has already may still widen its weights.
+      const isSame = output === undefined || (type === assigned.own(output) && !assigned.explicit.has(op));
+      const isOwn = type === null || isSame;
       const column = isOwn ? known.own : known.types[assigned.kind(type).name] ?? known.own;
       if (!used.includes(column)) used.push(column);
       sum += column.ops[op];
