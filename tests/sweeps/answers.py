@@ -90,6 +90,11 @@ def is_certain(row: Row) -> bool:
     return row["fits"] is True and row["known_ops"] == row["ops"]
 
 
+def doubt(row: Row) -> int:
+    """0: certain, 1: may not fit, 2: not all of it was counted."""
+    return 2 if row["known_ops"] != row["ops"] else 0 if row["fits"] else 1
+
+
 def options(rows: Iterable[Row]) -> list[Row]:
     """What could be used: evaluated, and not known to be too large."""
     return [row for row in rows if row["status"] == "ok" and row["fits"] is not False]
@@ -127,7 +132,7 @@ def fastest(rows: Iterable[Row], top: int) -> list[tuple[Any, ...]]:
         ranked = sorted(
             groups[group],
             key=lambda row: (
-                not is_certain(row),
+                doubt(row),
                 row["ms"],
                 _last(row["params"]),
                 row["model"],
@@ -156,7 +161,7 @@ def front(rows: Iterable[Row], first: str, second: str, signs: tuple[int, int] =
             beats(other, row)
             for other in kept
             if (other["device"], other["batch"]) == (row["device"], row["batch"])
-            and (is_certain(other) or not is_certain(row))
+            and doubt(other) <= doubt(row)
         )
     }
 

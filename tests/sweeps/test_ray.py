@@ -86,7 +86,7 @@ def test_deaths_of_a_worker_a_node_and_the_driver_leave_no_trace(
     while driver.poll() is None and not unfinished(out):  # in the middle of a write
         time.sleep(0.0005)
     driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    driver.communicate()
     before = len(Store(out).shards())
     assert 800 <= before < MODELS
 
@@ -170,5 +170,5 @@ def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "Ray" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "no cluster of Ray answers at 127.0.0.2:1" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

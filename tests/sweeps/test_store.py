@@ -181,6 +181,12 @@ def test_every_column_has_a_type_and_a_meaning(swept: Path) -> None:
         assert parquet.read_schema(path).equals(arrow_schema())
 
 
+def test_the_page_tells_every_column() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "sweeping.md").read_text("utf-8")
+    for field in FIELDS:
+        assert f"| `{field.name}` | {field.kind} | {field.meaning} |" in page
+
+
 def test_duckdb_reads_the_files(swept: Path) -> None:
     paths = Store(swept).paths()
     found = duckdb.sql(f"select device, count(*) from read_parquet({paths}) group by 1 order by 1").fetchall()

@@ -17,8 +17,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import sizeup
+from sizeup import formats
+from sizeup.cost import count
 from sizeup.errors import SizeupError
 from sizeup.sweeps import Progress, Store, read_spec
+from sizeup.sweeps.loading import Loading
 from sizeup.sweeps.schema import NAMES
 from sweeps.generated import POISONED, write_models, write_poison
 from sweeps.tables import rows_of, table_of, unfinished
@@ -198,6 +201,29 @@ def test_a_generator_makes_models(folder: Path) -> None:
             assert macs[f"w{width}d{depth}", 3] == 3 * by_hand
     assert macs["module", 3] == 3 * 35
     assert sizeup.sweep(spec, folder / "out").rows == 0
+
+
+def test_closed_forms_say_what_loading_anew_says(folder: Path) -> None:
+    (folder / "search.py").write_text(GENERATOR)
+    batches = [1, 2, 3, 5, 8, 13]
+    spec = {"generate": "search:candidates", "targets": ["rpi5/ort"], "precisions": ["stored", "int8"]}
+    sizeup.sweep({**spec, "batch": batches}, folder / "many", trusted=True)
+    for batch in batches:
+        sizeup.sweep({**spec, "batch": [batch]}, folder / "one", trusted=True)
+    assert table_of(folder / "many") == table_of(folder / "one")
+    assert len(rows_of(folder / "many")) == 6 * 6 * 2
+
+
+def test_many_sizes_of_code_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Conv2d(3, 5, 3)
+    loading = Loading((layer, ((1, 3, 8, 8),)), 4)
+    monkeypatch.setattr(formats, "load", None)  # whoever calls it fails
+    for batch in (1, 4, 7):
+        assert count(loading({"batch": batch}, {})).total_macs == batch * 36 * 5 * 27
+    few = Loading((layer, ((1, 3, 8, 8),)), 3)
+    with pytest.raises(TypeError):
+        few({"batch": 2}, {})
 
 
 def write_free(path: Path) -> None:

@@ -34,7 +34,11 @@ _SHOWN = 40  # rows in a terminal where nobody says how many
 _MOST = 1000
 _TOLD = 5  # columns that there is no room for
 _GAP = 2
-_LEAST_TEXT = 14  # cells that a name keeps before a column is left out
+# Cells that a text keeps before a column is left out.
+_LEAST_TEXT = {"model": 24, "fits_reason": 28, "error": 28, "target": 18}
+_LEAST = 14
+# Columns that one line tells where all rows are alike in them.
+_ALIKE = ("target", "device", "runtime", "precision", "batch", "shapes", "place")
 # Columns where nothing stands for nothing: all others are then not known.
 _OPTIONAL = ("batch", "shapes", "error", "error_kind", "fits_reason", "latency_missing", "counts_missing")
 _COUNTS = ("macs", "params", "elementwise_ops")
@@ -145,6 +149,12 @@ def _print(found: Glimpse, console: Console) -> list[str]:
     """Print a table no wider than the console; the columns that it has no room for."""
     made = (_Column(name, [row[place] for row in found.rows]) for place, name in enumerate(found.columns))
     columns = [column for column in made if not column.is_empty]
+    if len(found.rows) == found.total > 1:
+        alike = [column for column in columns if column.title in _ALIKE and len(set(column.texts)) == 1]
+        columns = [column for column in columns if column not in alike]
+        _print_alike(alike, console)
+    for folder in (column.folder for column in columns if column.folder):
+        console.print(Text(f"models of {folder}", style="dim"), soft_wrap=True)
     shown = _fitting(columns, console.width)
     dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
     spare = console.width - _GAP * (len(shown) - 1) - sum(column.least for column in shown)
@@ -159,6 +169,12 @@ def _print(found: Glimpse, console: Console) -> list[str]:
     return [column.title for column in columns[len(shown) :]]
 
 
+def _print_alike(columns: Sequence[_Column], console: Console) -> None:
+    if columns:
+        told = ", ".join(f"{column.title} {column.texts[0]}" for column in columns)
+        console.print(Text(f"all rows: {told}", style="dim"), soft_wrap=True)
+
+
 class _Column:
     """A column as texts, and how narrow it may be."""
 
@@ -167,14 +183,22 @@ class _Column:
         self.is_text = any(isinstance(each, str) for each in values)
         self.is_empty = name in _OPTIONAL and not any(values)
         self.texts = [plain(_written(name, each)) for each in values]
+        self.folder = common_folder(self.texts) if name == "model" else ""
+        self.texts = [text[len(self.folder) :] for text in self.texts]
         self.width = max(map(cell_len, (self.title, *self.texts)))
-        flexible = max(_LEAST_TEXT, cell_len(self.title))
+        flexible = max(_LEAST_TEXT.get(name, _LEAST), cell_len(self.title))
         self.least = min(self.width, flexible) if self.is_text else self.width
 
     def lines(self, width: int, dots: str) -> list[str]:
         """Its title and its texts, all so wide."""
         texts = [self.title, *shortened(self.texts, width, dots)]
         return [text + _space(text, width) if self.is_text else _space(text, width) + text for text in texts]
+
+
+def common_folder(names: Sequence[str]) -> str:
+    """The folder that all names begin with, or nothing."""
+    start = os.path.commonprefix([name[: name.rfind("/") + 1] for name in names])
+    return start[: start.rfind("/") + 1]
 
 
 def _space(text: str, width: int) -> str:

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeAlias
 
-from sizeup import formats, units
+from sizeup import units
 from sizeup.checks import Needs, Room, Space, room
 from sizeup.cost import Bytes, Cost, count, total
 from sizeup.dtypes import DType
 from sizeup.errors import SizeupError, TargetError
-from sizeup.graph import Graph
 from sizeup.latency import Estimate, Executed, energy, estimate, executed
+from sizeup.sweeps.loading import Loading
 from sizeup.sweeps.points import Point, Questions, bindings_of, target_hash
 from sizeup.sweeps.schema import ERROR, OK
 from sizeup.targets import Target, current
 
 Row: TypeAlias = dict[str, Any]
-# Loads the model for a batch and shapes.
-Loader: TypeAlias = Callable[[dict[str, int], dict[str, tuple[int, ...]]], Graph]
-
 OUT_OF_MEMORY = "OutOfMemory"
 _FLOPS_PER_MAC = 2
 _LONGEST_REASON = 500
 
 
-def evaluate(load: Loader, asked: Questions, file_bytes: int | None = None) -> Iterator[tuple[Point, Row]]:
-    """The answers about a model, one row a point; what keeps a batch or shapes from being loaded is told in
-    their rows. `file_bytes` is the size of the model's file, where it has one."""
+def evaluate(source: Any, asked: Questions, file_bytes: int | None = None) -> Iterator[tuple[Point, Row]]:
+    """The answers about a model (whatever `load` takes), one row a point; what keeps a batch or shapes from
+    being loaded is told in their rows. `file_bytes` is the size of the model's file, where it has one."""
     by_shape: dict[tuple[int | None, str], list[Point]] = {}
     for point in asked.points:
         by_shape.setdefault(point.shape, []).append(point)
+    load = Loading(source, len(by_shape))
     targets = {name: _same_target(name, digest) for name, digest in asked.target_hashes.items()}
     for shape, points in by_shape.items():
         try:
@@ -231,24 +229,3 @@ def _energy(found: Estimate) -> Row:
         return {"energy_missing": "the range of its time is not known"}
     assert found.target is not None
     return {"energy_missing": f"no power of {found.target.device.name} is known"}
-
-
-def load_of(source: Any) -> Loader:
-    """What loads a path, a name, a model, or a model with its inputs, for a batch and shapes."""
-    model, own = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
-
-    def load(sizes: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> Graph:
-        if own is None or shapes:
-            return formats.load(model, inputs=shapes or None, bind=sizes or None)
-        bound = dict(sizes)
-        inputs = _with_batch(own, bound.pop("batch")) if "batch" in bound else own
-        return formats.load(model, inputs=inputs, bind=bound or None)
-
-    return load
-
-
-def _with_batch(inputs: Any, batch: int) -> tuple[tuple[int, ...], ...]:
-    """Shapes of inputs with another first size."""
-    if not all(isinstance(shape, tuple) and all(isinstance(n, int) for n in shape) for shape in inputs):
-        raise SizeupError("its inputs are not all shapes, so no batch can be asked of it")
-    return tuple((batch, *shape[1:]) for shape in inputs)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sizeup.sweeps.evaluate import Row, evaluate, failure, load_of
+from sizeup.sweeps.evaluate import Row, evaluate, failure
 from sizeup.sweeps.models import Identity, Model
 from sizeup.sweeps.points import Point, Questions
 
 
 def rows_of(model: Model, identity: Identity, asked: Questions) -> Iterator[Row]:
     """The rows of a model, one a point, evaluated in this process."""
-    load = load_of(model.opened())
-    for point, row in evaluate(load, asked, model.file_bytes):
+    for point, row in evaluate(model.opened(), asked, model.file_bytes):
         yield {**row, **_names(identity, asked, point)}
 
 

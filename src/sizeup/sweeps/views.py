@@ -1,8 +1,9 @@
 """Ready-made questions to a sweep, as views of its table of points.
 
 A point is certain where it is known to fit its device and every operator was counted. What is not known never
-stands before what is: points that are not certain are ranked behind those that are, and push none of them
-from a front.
+stands before what is: points whose fit cannot be told are ranked behind the certain ones, points of which not
+every operator was counted (whose latency is at least what is said) behind both, and none of them pushes one
+that is better known from a front.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ DEFAULT = "summary"
 
 # What could be used there, as far as it is known.
 OPTION = "status = 'ok' AND fits IS NOT FALSE"
-_CERTAIN = "(fits IS TRUE AND known_ops IS NOT DISTINCT FROM ops)"
+CERTAIN = "(fits IS TRUE AND known_ops IS NOT DISTINCT FROM ops)"
+# 0: certain, 1: may not fit, 2: not all of it was counted.
+DOUBT = "CASE WHEN known_ops IS DISTINCT FROM ops THEN 2 WHEN fits THEN 0 ELSE 1 END"
 _TIMES = "ms, low_ms, high_ms"
 _ROOM = "ram_need_bytes, ram_bytes, flash_need_bytes, flash_bytes"
 
@@ -106,7 +109,7 @@ _PLAIN = (
         "fits",
         "points that are known to fit, the fastest first",
         f"""
-        SELECT target, precision, model, batch, shapes, {_TIMES}, {_CERTAIN} AS certain, {_ROOM},
+        SELECT target, precision, model, batch, shapes, {_TIMES}, {CERTAIN} AS certain, {_ROOM},
             energy_mj, params, macs, basis
         FROM points WHERE status = 'ok' AND fits
         """,
@@ -127,13 +130,13 @@ _PLAIN = (
     ),
     View(
         "fastest",
-        "points by latency for each target, precision and batch, those that are certain first",
+        "points by latency for each target, precision and batch, those best known first",
         f"""
         SELECT target, precision, batch, row_number() OVER (
                 PARTITION BY target, precision, batch
-                ORDER BY NOT {_CERTAIN}, ms, params NULLS LAST, model, shapes
+                ORDER BY {DOUBT}, ms, params NULLS LAST, model, shapes
             ) AS place,
-            model, {_TIMES}, shapes, {_CERTAIN} AS certain, fits, params, macs, weight_bytes, energy_mj, basis
+            model, {_TIMES}, shapes, {CERTAIN} AS certain, fits, params, macs, weight_bytes, energy_mj, basis
         FROM points WHERE {OPTION} AND ms IS NOT NULL
         """,
         "target, precision, batch NULLS FIRST, place",
@@ -174,10 +177,17 @@ def _pareto(first: Axis, second: Axis) -> View:
     """Points that no other on the same device beats in one axis without losing in the other.
 
     For every value of the first axis the least of the second is kept, then what all smaller values of the
-    first attain: sorting, not comparing pairs. What is certain is held to the certain alone. To begin with,
-    all that one good point of the device beats in both is left out, which is most.
+    first attain: sorting, not comparing pairs. A point is held to those alone that are as well known as it is.
+    To begin with, all that one good point of the device beats in both is left out, which is most.
     """
     a, b = first.sql, second.sql
+    doubts = range(3)
+    least = (f"min(axis_b) FILTER (doubt <= {doubt}) AS least_{doubt}" for doubt in doubts)
+    earlier = (f"min(least_{doubt}) OVER earlier AS earlier_{doubt}" for doubt in doubts)
+    unbeaten = (
+        f"WHEN {doubt} THEN kept.axis_b = least_{doubt} AND coalesce(kept.axis_b < earlier_{doubt}, true)"
+        for doubt in doubts
+    )
     head = ("device", "model", "precision", first.column, second.column)
     shown = tuple(dict.fromkeys((*head, *_PARETO_COLUMNS)))
     columns = ", ".join(map(quoted, shown))
@@ -186,37 +196,29 @@ def _pareto(first: Axis, second: Axis) -> View:
         "points of each device and batch that none beats in both of two columns (--axes)",
         f"""
         WITH option AS (
-            SELECT {columns}, {a} AS axis_a, {b} AS axis_b, {_CERTAIN} AS certain FROM points
+            SELECT {columns}, {a} AS axis_a, {b} AS axis_b, {DOUBT} AS doubt FROM points
             WHERE {OPTION} AND {a} IS NOT NULL AND {b} IS NOT NULL
         ), good_one AS (
             SELECT device, batch, arg_min(axis_a, good) AS good_a, arg_min(axis_b, good) AS good_b
-            FROM (SELECT *, CAST(axis_a AS DOUBLE) * axis_b AS good FROM option WHERE certain)
+            FROM (SELECT *, CAST(axis_a AS DOUBLE) * axis_b AS good FROM option WHERE doubt = 0)
             GROUP BY device, batch
         ), kept AS MATERIALIZED (
             SELECT option.* FROM option LEFT JOIN good_one
             ON option.device = good_one.device AND option.batch IS NOT DISTINCT FROM good_one.batch
             WHERE good_a IS NULL OR axis_a <= good_a OR axis_b <= good_b
         ), least AS (
-            SELECT device, batch, axis_a, min(axis_b) AS any_b, min(axis_b) FILTER (certain) AS certain_b
-            FROM kept GROUP BY device, batch, axis_a
+            SELECT device, batch, axis_a, {", ".join(least)} FROM kept GROUP BY device, batch, axis_a
         ), so_far AS (
-            SELECT *, min(any_b) OVER earlier AS earlier_b, min(certain_b) OVER earlier AS earlier_certain_b
-            FROM least WINDOW earlier AS (
+            SELECT *, {", ".join(earlier)} FROM least WINDOW earlier AS (
                 PARTITION BY device, batch ORDER BY axis_a ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-        ), step AS (
-            SELECT device, batch, axis_a,
-                CASE WHEN earlier_b IS NULL OR any_b < earlier_b THEN any_b END AS any_b,
-                CASE WHEN earlier_certain_b IS NULL OR certain_b < earlier_certain_b THEN certain_b END
-                    AS certain_b
-            FROM so_far
         )
-        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown)}, certain
-        FROM kept JOIN step
-        ON kept.device = step.device AND kept.batch IS NOT DISTINCT FROM step.batch
-            AND kept.axis_a = step.axis_a
-            AND kept.axis_b = CASE WHEN certain THEN step.certain_b ELSE step.any_b END
+        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown)}, kept.doubt = 0 AS certain
+        FROM kept JOIN so_far
+        ON kept.device = so_far.device AND kept.batch IS NOT DISTINCT FROM so_far.batch
+            AND kept.axis_a = so_far.axis_a
+        WHERE CASE kept.doubt {" ".join(unbeaten)} END
         """,
-        f"device, batch NULLS FIRST, {a}, {b}, NOT certain, model, precision, runtime, shapes",
+        f"device, batch NULLS FIRST, NOT certain, {a}, {b}, model, precision, runtime, shapes",
         unknown=f"{OPTION} AND ({a} IS NULL OR {b} IS NULL)",
     )
 
