@@ -208,7 +208,8 @@ class Report:
         return frames.frame(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the report as its suffix says: .json, .csv, .md or .html."""
+        """Write the report as its ending says: .html, .md, .csv, .json, .trace.json for Perfetto,
+        .overlay.json for Model Explorer (.macs, .bytes, .live or .ms before it), or a copy of an .onnx file."""
         from sizeup.report import files
 
         files.save(self, path)
