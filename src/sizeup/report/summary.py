@@ -208,8 +208,8 @@ class Report:
         return frames.frame(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the report as its ending says: .html, .md, .csv, .json, .trace.json for Perfetto,
-        .overlay.json for Model Explorer (.macs, .bytes, .live or .ms before it), or a copy of an .onnx file."""
+        """Write the report as its ending says: .html, .md, .csv, .json, .trace.json for Perfetto, .onnx for a
+        copy with figures, .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it."""
         from sizeup.report import files
 
         files.save(self, path)
