@@ -63,7 +63,14 @@ def analyze(
     compared = None if other is None else other.counted(counted)
     file, sha256 = _file(source)
     report = report_of(
-        graph, counted, asked, sha256=sha256, latency=latency, convention=compared, source=file
+        graph,
+        counted,
+        asked,
+        sha256=sha256,
+        latency=latency,
+        convention=compared,
+        source=file,
+        target=named,
     )
     if strict:
         _demand_complete(report)

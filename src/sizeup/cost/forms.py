@@ -44,9 +44,7 @@ class Forms:
 
     def elements(self, side: Side) -> Number:
         """Numbers that are read, or written, by all operators."""
-        return sum_of(
-            elements * times for moved in getattr(self, side) for elements, times, _ in moved
-        )
+        return sum_of(elements * times for moved in getattr(self, side) for elements, times, _ in moved)
 
     def bytes(self, side: Side, precision: DType | None = None) -> Number:
         """Bytes that are read, or written, by all operators at their own types or at one precision."""

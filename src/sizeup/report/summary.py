@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.latency.work import Floats
     from sizeup.memory import Overview, Usage
+    from sizeup.targets import Target
 
 
 class OpRows(Sequence[OpRow]):
@@ -93,6 +94,7 @@ class Report:
     no_latency: str = NO_TARGET  # why, where there is no estimate
     convention: Counted | None = None  # what another tool says of every operator, where that was asked for
     source: Path | None = None  # the file that was read, where it was one
+    target: Target | None = None  # what it was sized up for, with an estimate or without
     moved: Bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -263,6 +265,7 @@ def report_of(
     latency: Estimate | str | None = None,
     convention: Counted | None = None,
     source: Path | None = None,
+    target: Target | None = None,
 ) -> Report:
     """The report on a graph that was counted, its bytes taken at the given precision.
 
@@ -270,6 +273,5 @@ def report_of(
     """
     if cost.graph is not graph:
         raise ValueError("the cost was counted on another graph")
-    if isinstance(latency, str):
-        return Report(cost, precision, sha256, no_latency=latency, convention=convention, source=source)
-    return Report(cost, precision, sha256, latency, convention=convention, source=source)
+    found, reason = (None, latency) if isinstance(latency, str) else (latency, NO_TARGET)
+    return Report(cost, precision, sha256, found, reason, convention, source, target)

@@ -6,10 +6,12 @@ eats memory takes this process along, not the sweep.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
 import sys
+import time
 from typing import IO, Any
 
 from sizeup.sweeps.limits import confine
@@ -24,10 +26,17 @@ def main(memory: str, parent: str, work: str, rows: str, *folders: str) -> int:
     # Unbuffered: the parent writes the one and reads the other, at the same places.
     asked, told = (os.fdopen(int(each), mode, 0) for each, mode in ((work, "rb"), (rows, "wb")))
     with asked, told:
-        for _ in sys.stdin:
-            answers.write(json.dumps(_answer(asked, told)) + "\n")
-            answers.flush()
+        for name in ("pyarrow", "sizeup.sweeps.rows"):  # before the time of the first model begins
+            importlib.import_module(name)
+        _say(answers, {})
+        for _line in sys.stdin:
+            _say(answers, _answer(asked, told))
     return 0
+
+
+def _say(answers: IO[str], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
 
 
 def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
@@ -37,14 +46,13 @@ def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
         asked.seek(0)
         told.seek(0)
         told.truncate()
+        start = time.process_time()
         rows = _write(pickle.loads(asked.read()), told)
-    except MemoryError:
-        return {"kind": "OutOfMemory"}
     # Whatever a model's code raises, leaving the program included, is the answer that the caller waits for.
     except BaseException as error:
         kind, reason = described(error)
         return {"kind": kind, "error": reason}
-    return {"rows": rows}
+    return {"rows": rows, "cpu_seconds": time.process_time() - start}
 
 
 def _write(work: Any, file: IO[bytes]) -> int:

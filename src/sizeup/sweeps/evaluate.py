@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeAlias
 
-from sizeup import formats
+from sizeup import units
+from sizeup.checks import Needs, Room, Space, room
 from sizeup.cost import Bytes, Cost, count, total
 from sizeup.dtypes import DType
 from sizeup.errors import SizeupError, TargetError
-from sizeup.graph import Graph
 from sizeup.latency import Estimate, Executed, energy, estimate, executed
-from sizeup.memory import Usage, as_shipped, usage
-from sizeup.memory.overview import refusal_of
+from sizeup.sweeps.loading import Loading
 from sizeup.sweeps.points import Point, Questions, bindings_of, target_hash
 from sizeup.sweeps.schema import ERROR, OK
 from sizeup.targets import Target, current
 
 Row: TypeAlias = dict[str, Any]
-# Loads the model for a batch and shapes.
-Loader: TypeAlias = Callable[[dict[str, int], dict[str, tuple[int, ...]]], Graph]
-
+OUT_OF_MEMORY = "OutOfMemory"
 _FLOPS_PER_MAC = 2
 _LONGEST_REASON = 500
 
 
-def evaluate(load: Loader, asked: Questions) -> Iterator[tuple[Point, Row]]:
-    """The answers about a model, one row a point; what keeps a batch or shapes from being loaded is told in
-    their rows."""
+def evaluate(source: Any, asked: Questions, file_bytes: int | None = None) -> Iterator[tuple[Point, Row]]:
+    """The answers about a model (whatever `load` takes), one row a point; what keeps a batch or shapes from
+    being loaded is told in their rows. `file_bytes` is the size of the model's file, where it has one."""
     by_shape: dict[tuple[int | None, str], list[Point]] = {}
     for point in asked.points:
         by_shape.setdefault(point.shape, []).append(point)
+    load = Loading(source, len(by_shape))
     targets = {name: _same_target(name, digest) for name, digest in asked.target_hashes.items()}
     for shape, points in by_shape.items():
         try:
@@ -39,7 +38,7 @@ def evaluate(load: Loader, asked: Questions) -> Iterator[tuple[Point, Row]]:
         except SizeupError as error:
             yield from ((point, failure(point, *described(error))) for point in points)
             continue
-        answers = _Answers(counted)
+        answers = _Answers(counted, file_bytes)
         yield from ((point, answers.row(point, targets[point.target])) for point in points)
 
 
@@ -50,10 +49,20 @@ def failure(point: Point, kind: str, reason: str) -> Row:
 
 def described(error: BaseException) -> tuple[str, str]:
     """An error in one word and in one line."""
+    if _is_of_memory(error):
+        return OUT_OF_MEMORY, "there is not enough memory for it"
     text = str(error) if isinstance(error, SizeupError) else f"{type(error).__name__}: {error}"
     return type(error).__name__, " ".join(text.split())[:_LONGEST_REASON]
 
 
+def _is_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, though whoever called for it may have made that another error."""
+    if error is None:
+        return False
+    return isinstance(error, MemoryError) or "allocate memory" in str(error) or _is_of_memory(error.__cause__)
+
+
+@cache
 def _same_target(name: str, digest: str) -> Target:
     found = current().target(name)
     if target_hash(found) != digest:
@@ -76,28 +85,29 @@ def _asked(point: Point) -> Row:
 class _Answers:
     """What is known of one graph; each part is computed when the first point asks for it, and kept."""
 
-    def __init__(self, cost: Cost) -> None:
-        self.cost, self.graph = cost, cost.graph
+    def __init__(self, cost: Cost, file_bytes: int | None) -> None:
+        self.cost, self.graph, self.file_bytes = cost, cost.graph, file_bytes
         self.counts = _counts(cost)
-        self._by_precision: dict[str, Row] = {}
+        self._by_precision: dict[str, tuple[Row, Needs]] = {}
         self._executed: dict[tuple[str, tuple[str, ...] | None], Executed] = {}
 
     def row(self, point: Point, target: Target) -> Row:
+        priced, needs = self._priced(point.precision, point.asked)
         return {
             **_asked(point),
             "status": OK,
             **self.counts,
-            **self._priced(point.precision, point.asked),
+            **priced,
+            **_room(room(needs, target)),
             **self._latency(point, target),
-            **self._room(target),
         }
 
-    def _priced(self, name: str, asked: DType | None) -> Row:
-        """Bytes and memory at a precision: the same for every target."""
+    def _priced(self, name: str, asked: DType | None) -> tuple[Row, Needs]:
+        """Bytes and memory at a precision, and what is needed of a target: the same for all of them."""
         if name not in self._by_precision:
-            held = usage(self.graph, precision=asked, as_run=True)
-            moved = self.cost.bytes_at(asked)
-            self._by_precision[name] = {**_bytes(self.cost, moved), **_memory(self.graph, held, asked)}
+            needs = Needs(self.graph, self.cost, asked, self.file_bytes)
+            row = {**_bytes(self.cost, self.cost.bytes_at(asked)), **_memory(needs)}
+            self._by_precision[name] = row, needs
         return self._by_precision[name]
 
     def _latency(self, point: Point, target: Target) -> Row:
@@ -115,13 +125,35 @@ class _Answers:
             self._executed[point.precision, fuses] = executed(self.cost, point.asked, fuses or ())
         return self._executed[point.precision, fuses]
 
-    def _room(self, target: Target) -> Row:
-        device = target.device
-        return {
-            "ram_bytes": device.ram_bytes,
-            "flash_bytes": device.flash_bytes,
-            "fits_reason": "not looked at",
-        }
+
+def _room(found: Room) -> Row:
+    ram, flash = found.ram, found.flash
+    return {
+        "ram_need_bytes": ram.need_bytes,
+        "ram_bytes": ram.limit_bytes,
+        "flash_need_bytes": None if flash is None else flash.need_bytes,
+        "flash_bytes": None if flash is None else flash.limit_bytes,
+        "fits": found.fits,
+        "fits_reason": None if found.fits else _why(found),
+    }
+
+
+def _why(found: Room) -> str:
+    """Why a model does not fit, or why that cannot be told."""
+    if found.refused:
+        return found.refused
+    wanting = [space for space in found.spaces if space.fits is False]
+    if not wanting:
+        wanting = [space for space in found.spaces if space.fits is None]
+    return "; ".join(", ".join(space.unknown) or _shortage(space) for space in wanting)
+
+
+def _shortage(space: Space) -> str:
+    limit = units.size(space.limit_bytes or 0)
+    if space.fits is False:
+        return f"{space.words}: at least {units.size(space.least_bytes)} needed, {limit} there"
+    most = "an unknown amount" if space.most_bytes is None else units.size(space.most_bytes)
+    return f"{space.words}: {units.size(space.least_bytes)} to {most} needed, {limit} there"
 
 
 def _counts(cost: Cost) -> Row:
@@ -163,18 +195,19 @@ def _bytes(cost: Cost, moved: Bytes) -> Row:
     }
 
 
-def _memory(graph: Graph, held: Usage, asked: DType | None) -> Row:
-    peak = None if held.unknown else held.peak_bytes
-    if graph.format != "tflite":
-        return {"peak_bytes": peak, "memory_missing": held.missing or "only TFLite files have an arena"}
-    if asked is not None:
-        reason = held.missing or "TFLite Micro's arena is that of the file as it is"
-        return {"peak_bytes": peak, "memory_missing": reason}
-    shipped = as_shipped(graph)
+def _memory(needs: Needs) -> Row:
+    """The peak, and TFLite Micro's arena for a file of its own as it is."""
+    held, arena = needs.usage, None
+    if needs.graph.format != "tflite":
+        no_arena: str | None = "only TFLite files have an arena"
+    elif needs.precision is not None:
+        no_arena = "TFLite Micro's arena is that of the file as it is"
+    else:
+        arena, no_arena = needs.arena, needs.refused
     return {
-        "peak_bytes": peak,
-        "arena_bytes": None if shipped is None else shipped.head_bytes,
-        "memory_missing": held.missing or refusal_of(graph, shipped),
+        "peak_bytes": None if held.unknown else held.peak_bytes,
+        "arena_bytes": None if arena is None else arena.head_bytes,
+        "memory_missing": held.missing or no_arena,
     }
 
 
@@ -196,24 +229,3 @@ def _energy(found: Estimate) -> Row:
         return {"energy_missing": "the range of its time is not known"}
     assert found.target is not None
     return {"energy_missing": f"no power of {found.target.device.name} is known"}
-
-
-def load_of(source: Any) -> Loader:
-    """What loads a path, a name, a model, or a model with its inputs, for a batch and shapes."""
-    model, own = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
-
-    def load(sizes: dict[str, int], shapes: dict[str, tuple[int, ...]]) -> Graph:
-        if own is None or shapes:
-            return formats.load(model, inputs=shapes or None, bind=sizes or None)
-        bound = dict(sizes)
-        inputs = _with_batch(own, bound.pop("batch")) if "batch" in bound else own
-        return formats.load(model, inputs=inputs, bind=bound or None)
-
-    return load
-
-
-def _with_batch(inputs: Any, batch: int) -> tuple[tuple[int, ...], ...]:
-    """Shapes of inputs with another first size."""
-    if not all(isinstance(shape, tuple) and all(isinstance(n, int) for n in shape) for shape in inputs):
-        raise SizeupError("its inputs are not all shapes, so no batch can be asked of it")
-    return tuple((batch, *shape[1:]) for shape in inputs)

@@ -18,13 +18,15 @@ from typing import IO, Any
 
 from sizeup.errors import SizeupError
 from sizeup.runtimes.process import environment
+from sizeup.sweeps.evaluate import OUT_OF_MEMORY
 from sizeup.sweeps.limits import Limits, resident_bytes
-from sizeup.sweeps.models import Model
+from sizeup.sweeps.models import Identity, Model
 from sizeup.sweeps.points import Questions
 from sizeup.units import size
 
+_START = 300.0  # seconds in which a child is to be ready
 _GLANCE = 0.25  # seconds between two looks at a child that works
-_OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
+_TOLD_OF_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
 _HEARD = 4096  # bytes of what a child said last
 # One thread a child: there are as many children as cores.
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -51,14 +53,17 @@ class Keeper:
         self._work, self._rows, self._said = (tempfile.TemporaryFile() for _ in range(3))  # noqa: SIM115 - until `close`
         self._child: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
+        self.cpu_seconds: float | None = None  # of the last model that was evaluated
 
     @contextlib.contextmanager
-    def evaluated(self, model: Model, model_hash: str, asked: Questions) -> Iterator[Iterator[Any]]:
+    def evaluated(self, model: Model, identity: Identity, asked: Questions) -> Iterator[Iterator[Any]]:
         """The rows of a model as record batches, to be read within the block; Refused after all tries."""
         import pyarrow as pa
 
-        _fill(self._work, pickle.dumps((model, model_hash, asked)))
-        promised = self._asked(self.limits.tries - 1)["rows"]
+        self.cpu_seconds = None
+        _fill(self._work, pickle.dumps((model, identity, asked)))
+        answer = self._asked(self.limits.tries - 1)
+        promised, self.cpu_seconds = answer["rows"], answer["cpu_seconds"]
         self._rows.seek(0)
         try:
             with pa.ipc.open_stream(self._rows) as stream:
@@ -96,11 +101,11 @@ class Keeper:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(b"\n")
             child.stdin.flush()
-        line = self._wait(child)
+        line = self._wait(child, self.limits.seconds)
         if not line:
             raise self._ended(child)
         answer: dict[str, Any] = json.loads(line)
-        if answer.get("kind") == "OutOfMemory":
+        if answer.get("kind") == OUT_OF_MEMORY:
             self._end()
             raise self._too_large()
         if "kind" in answer:
@@ -109,16 +114,16 @@ class Keeper:
             self._end()  # the next model shall have its share
         return answer
 
-    def _wait(self, child: subprocess.Popen[bytes]) -> bytes:
+    def _wait(self, child: subprocess.Popen[bytes], seconds: float) -> bytes:
         """The line that the child answers; empty where it ended. Raises where it takes too much."""
         assert child.stdout is not None
-        deadline = time.monotonic() + self.limits.seconds
+        deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as waiting:
             waiting.register(child.stdout, selectors.EVENT_READ)
             while not waiting.select(_GLANCE):
                 if time.monotonic() > deadline:
                     self._end()
-                    raise Refused("TimedOut", f"took longer than {self.limits.seconds:g} s", is_final=False)
+                    raise Refused("TimedOut", f"took longer than {seconds:g} s", is_final=False)
                 if (resident_bytes(child.pid) or 0) > self.limits.memory_bytes:
                     self._end()
                     raise self._too_large()
@@ -130,30 +135,43 @@ class Keeper:
         code = child.wait()
         heard = self._heard()
         self._end()
-        if any(word in heard for word in _OUT_OF_MEMORY):
+        if any(word in heard for word in _TOLD_OF_MEMORY):
             return self._too_large()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return Refused("Crashed", f"the process that read it crashed ({how})", is_final=False)
 
     def _too_large(self) -> Refused:
-        return Refused("OutOfMemory", f"takes more than {size(self.limits.memory_bytes)}", is_final=False)
+        return Refused(OUT_OF_MEMORY, f"takes more than {size(self.limits.memory_bytes)}", is_final=False)
 
     def _living(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
             self._end()
-            _fill(self._said, b"")
-            files = [self._work.fileno(), self._rows.fileno()]
-            known = (self.limits.memory_bytes, os.getpid(), *files)
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "sizeup.sweeps.child", *map(str, known), *self.folders],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._said,
-                env={**_THREADS, **environment()},
-                pass_fds=files,
-                start_new_session=True,
-            )
+            self._child = self._started()
         return self._child
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """A new child that is ready for work; one that cannot even start is no fault of a model."""
+        _fill(self._said, b"")
+        files = [self._work.fileno(), self._rows.fileno()]
+        known = (self.limits.memory_bytes, os.getpid(), *files)
+        child = self._child = subprocess.Popen(
+            [sys.executable, "-m", "sizeup.sweeps.child", *map(str, known), *self.folders],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env={**_THREADS, **environment()},
+            pass_fds=files,
+            start_new_session=True,
+        )
+        try:
+            is_ready = bool(self._wait(child, _START))
+        except Refused:
+            is_ready = False
+        if not is_ready and not self._is_stopped:
+            limit = size(self.limits.memory_bytes)
+            last = self._heard().strip().rpartition("\n")[2]
+            raise SizeupError(f"a process with {limit} of memory does not start{last and f': {last}'}")
+        return child
 
     def _heard(self) -> str:
         """The last that the child said."""

@@ -15,6 +15,19 @@ _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """A model's name and a digest of what decides it: two equal files are two models, with rows each."""
+
+    name: str
+    hash: str
+
+    @property
+    def digest(self) -> str:
+        """Both as one."""
+        return digest_of(self.name, self.hash)
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A model by name: a path or a name that `load` takes, or what a generator made, pickled by us."""
 
@@ -23,10 +36,15 @@ class Model:
     made: bytes | None = None
     digest: str = ""  # of what a generator made
 
+    def identity(self) -> Identity:
+        """What tells it from other models; for a file, its content without files that it refers to."""
+        return Identity(self.name, self.digest or _hash_of(self.source))
+
     @property
-    def hash(self) -> str:
-        """A digest of what decides the model; for a file, its content without files that it refers to."""
-        return self.digest or _hash_of(self.source)
+    def file_bytes(self) -> int | None:
+        """The size of its file; None where it is none."""
+        path = Path(self.source)
+        return path.stat().st_size if self.source and path.is_file() else None
 
     def opened(self) -> Any:
         """What `load` takes: a path, a name, or the model that a factory makes."""

@@ -51,13 +51,13 @@ class Questions:
         lines = sorted(_SEPARATOR.join(self._parts(point)) for point in self.points)
         return _digest(self.version, *lines)
 
-    def key(self, model_hash: str, point: Point) -> str:
+    def key(self, model: str, point: Point) -> str:
         """The name of one row: the same for the same model, target, precision, batch, shapes and version."""
-        return _digest(model_hash, *self._parts(point), self.version)
+        return _digest(model, *self._parts(point), self.version)
 
-    def keys(self, model_hash: str) -> list[str]:
+    def keys(self, model: str) -> list[str]:
         """The names of all rows of a model."""
-        return [self.key(model_hash, point) for point in self.points]
+        return [self.key(model, point) for point in self.points]
 
     def only(self, points: Iterable[Point]) -> Questions:
         """The same about fewer points."""

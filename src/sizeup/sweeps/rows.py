@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sizeup.sweeps.evaluate import Row, evaluate, failure, load_of
-from sizeup.sweeps.models import Model
+from sizeup.sweeps.evaluate import Row, evaluate, failure
+from sizeup.sweeps.models import Identity, Model
 from sizeup.sweeps.points import Point, Questions
 
 
-def rows_of(model: Model, model_hash: str, asked: Questions) -> Iterator[Row]:
+def rows_of(model: Model, identity: Identity, asked: Questions) -> Iterator[Row]:
     """The rows of a model, one a point, evaluated in this process."""
-    load = load_of(model.opened())
-    for point, row in evaluate(load, asked):
-        yield {**row, **_names(model, model_hash, asked, point)}
+    for point, row in evaluate(model.opened(), asked, model.file_bytes):
+        yield {**row, **_names(identity, asked, point)}
 
 
-def error_rows(model: Model, model_hash: str, asked: Questions, kind: str, reason: str) -> Iterator[Row]:
+def error_rows(identity: Identity, asked: Questions, kind: str, reason: str) -> Iterator[Row]:
     """The rows of a model of which nothing could be found out."""
     for point in asked.points:
-        yield {**failure(point, kind, reason), **_names(model, model_hash, asked, point)}
+        yield {**failure(point, kind, reason), **_names(identity, asked, point)}
 
 
-def _names(model: Model, model_hash: str, asked: Questions, point: Point) -> Row:
+def _names(identity: Identity, asked: Questions, point: Point) -> Row:
     return {
-        "key": asked.key(model_hash, point),
-        "model": model.name,
-        "model_hash": model_hash,
+        "key": asked.key(identity.digest, point),
+        "model": identity.name,
+        "model_hash": identity.hash,
         "target_hash": asked.target_hashes[point.target],
         "version": asked.version,
     }

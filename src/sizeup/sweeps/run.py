@@ -140,7 +140,7 @@ class _Tally:
             self.errors += outcome.errors
             self.kinds[outcome.kind] += outcome.errors
             if len(self.examples) < _FEW:
-                self.examples.setdefault(outcome.kind, f"{outcome.model}: {outcome.reason}")
+                self.examples.setdefault(outcome.kind, _example(outcome))
         if self.show is not None:
             seconds = time.monotonic() - self.start
             self.show(Progress(self.done, self.total, self.failed, self.there, seconds))
@@ -161,6 +161,12 @@ class _Tally:
         )
 
 
+def _example(outcome: Outcome) -> str:
+    """A model and its error; most errors name the file themselves."""
+    is_named = outcome.reason.startswith((outcome.model, outcome.model.rpartition("/")[2]))
+    return outcome.reason if is_named else f"{outcome.model}: {outcome.reason}"
+
+
 def _line(outcome: Outcome) -> str:
     told = {
         "model": outcome.model,
@@ -168,6 +174,7 @@ def _line(outcome: Outcome) -> str:
         "rows": outcome.rows,
         "errors": outcome.errors,
         "seconds": round(outcome.seconds, 6),
+        "cpu_seconds": None if outcome.cpu_seconds is None else round(outcome.cpu_seconds, 6),
     }
     return json.dumps(told) + "\n"
 

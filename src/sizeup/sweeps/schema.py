@@ -1,7 +1,7 @@
 """The table of a sweep: one row for each point that was planned, whether it could be evaluated or not.
 
-What is not known is null, beside a column that says why; no value depends on when or where it was computed,
-so two runs of one sweep give equal tables.
+What is not known is null, beside a column that says why. No value depends on when it was computed, or by how
+many: two runs of one sweep give equal tables.
 """
 
 from __future__ import annotations
@@ -59,10 +59,12 @@ FIELDS: tuple[Field, ...] = (
     Field("peak_bytes", "int", "the most bytes in use at once beside the weights"),
     Field("arena_bytes", "int", "TFLite Micro's arena for the file as it is"),
     Field("memory_missing", "text", "why the peak or the arena is null"),
-    Field("ram_need_bytes", "int", "RAM that the model needs on the target"),
-    Field("ram_bytes", "int", "RAM that the target has for it"),
-    Field("flash_need_bytes", "int", "flash that the model needs on the target"),
-    Field("flash_bytes", "int", "flash that the target has"),
+    Field("ram_need_bytes", "int", "RAM that suffices; where that is not known, what is certainly needed"),
+    Field("ram_bytes", "int", "RAM that the target has"),
+    Field(
+        "flash_need_bytes", "int", "flash that suffices, of a device that keeps weights there; null: no limit"
+    ),
+    Field("flash_bytes", "int", "flash that such a device has"),
     Field("fits", "bool", "whether both suffice; null: cannot be told"),
     Field("fits_reason", "text", "why it does not fit, or why that cannot be told"),
     Field("ms", "float", "estimated milliseconds of a pass"),

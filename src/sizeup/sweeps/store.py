@@ -40,18 +40,18 @@ class Store:
     def __repr__(self) -> str:
         return f"<Store at {self.place.address}>"
 
-    def shard(self, model_hash: str, digest: str) -> str:
-        """The name of the file with a model's answers to some questions."""
-        return f"{SHARDS}/{model_hash[:2]}/{model_hash}-{digest[:_DIGITS]}.parquet"
+    def shard(self, model: str, digest: str) -> str:
+        """The name of the file with a model's answers to some questions, both by their digests."""
+        return f"{SHARDS}/{model[:2]}/{model}-{digest[:_DIGITS]}.parquet"
 
     def shards(self) -> list[str]:
         """The names of all shards."""
         return [name for name in self.place.names(SHARDS) if name.endswith(".parquet")]
 
-    def shards_of(self, model_hash: str) -> list[str]:
+    def shards_of(self, model: str) -> list[str]:
         """The names of the shards of one model."""
-        start = f"{SHARDS}/{model_hash[:2]}/{model_hash}-"
-        return [name for name in self.place.names(f"{SHARDS}/{model_hash[:2]}") if name.startswith(start)]
+        start = f"{SHARDS}/{model[:2]}/{model}-"
+        return [name for name in self.place.names(f"{SHARDS}/{model[:2]}") if name.startswith(start)]
 
     def has(self, name: str) -> bool:
         """Whether a shard is there, and so complete."""

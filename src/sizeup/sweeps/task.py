@@ -42,6 +42,7 @@ class Outcome:
     kind: str = ""
     reason: str = ""
     seconds: float = 0.0
+    cpu_seconds: float | None = None  # of loading and evaluating alone
 
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
@@ -52,35 +53,37 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
         return Outcome(model.name, "there", seconds=time.perf_counter() - start)
     try:
         if keeper is None:
-            counted = task.write(batches_of(rows_of(model, task.hash, task.asked)))
+            counted = task.write(batches_of(rows_of(model, task.identity, task.asked)))
         else:
-            with keeper.evaluated(model, task.hash, task.asked) as batches:
+            with keeper.evaluated(model, task.identity, task.asked) as batches:
                 counted = task.write(batches)
-    except OSError:  # of the store: news about this machine, not about the model
-        raise
+    except Refused as refused:
+        counted = task.fail(refused.kind, refused.reason)
     except Exception as error:
-        kind, reason = (error.kind, error.reason) if isinstance(error, Refused) else described(error)
-        counted = task.fail(kind, reason)
-    return counted.outcome(model.name, time.perf_counter() - start)
+        if keeper is not None or isinstance(error, OSError):  # news about this machine, not about the model
+            raise
+        counted = task.fail(*described(error))
+    cpu_seconds = None if keeper is None else keeper.cpu_seconds
+    return counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
 
 
 def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
     """Write down that nothing could be found out about a model."""
     task = _Task(model, settings)
-    return task.fail(kind, reason).outcome(model.name, 0.0)
+    return task.fail(kind, reason).outcome(model.name)
 
 
 class _Task:
     """A model, what is still asked about it, and where its answers go."""
 
     def __init__(self, model: Model, settings: Settings) -> None:
-        self.model, self.hash, self.store = model, model.hash, Store(settings.store)
-        self.asked, self.failed = _missing(self.store, self.hash, settings)
+        self.identity, self.store = model.identity(), Store(settings.store)
+        self.asked, self.failed = _missing(self.store, self.identity.digest, settings)
 
     def write(self, batches: Iterable[Any]) -> _Counted:
         """Write a new shard, or rows in place of the errors that they were tried again for."""
         counted = _Counted()
-        name = self.store.shard(self.hash, self.asked.digest)
+        name = self.store.shard(self.identity.digest, self.asked.digest)
         if self.failed:
             self.store.replace(name, self.failed, counted(batches))
         else:
@@ -89,22 +92,22 @@ class _Task:
 
     def fail(self, kind: str, reason: str) -> _Counted:
         """Write rows that say why there are no answers."""
-        return self.write(batches_of(error_rows(self.model, self.hash, self.asked, kind, reason)))
+        return self.write(batches_of(error_rows(self.identity, self.asked, kind, reason)))
 
 
-def _missing(store: Store, model_hash: str, settings: Settings) -> tuple[Questions, list[str]]:
+def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str]]:
     """The questions without an answer, and the shards that hold errors to be tried again."""
     asked = settings.asked
-    if not settings.retry_errors and store.has(store.shard(model_hash, asked.digest)):
+    if not settings.retry_errors and store.has(store.shard(model, asked.digest)):
         return asked.only(()), []
     known: set[str] = set()
     failed = []
-    for shard in store.shards_of(model_hash):
+    for shard in store.shards_of(model):
         states = store.states([shard])
         errors = {key for key, state in states.items() if state == ERROR} if settings.retry_errors else set()
         known |= states.keys() - errors
         failed += [shard] * bool(errors)
-    wanted = [point for point in asked.points if asked.key(model_hash, point) not in known]
+    wanted = [point for point in asked.points if asked.key(model, point) not in known]
     return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed
 
 
@@ -126,5 +129,5 @@ class _Counted:
                 self.reason = batch.column("error")[place].as_py()
             yield batch
 
-    def outcome(self, model: str, seconds: float) -> Outcome:
-        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds)
+    def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
+        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds, cpu_seconds)

@@ -116,7 +116,12 @@ def load_free(
             taken = (None, {**built.kwargs, **inputs, **(kwargs or {})})
         mode = built.mode or fake_mode()
         return record_free(
-            built.module, arguments(*taken), free, mode, built.name, lambda given: _record_built(built, *given)
+            built.module,
+            arguments(*taken),
+            free,
+            mode,
+            built.name,
+            lambda given: _record_built(built, *given),
         )
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(f"cannot read a {type(source).__name__} with free dimensions; give a module")

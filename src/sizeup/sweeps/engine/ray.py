@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -22,6 +23,7 @@ from sizeup.sweeps.task import Outcome, Settings, give_up, perform
 
 _WAITING = 2  # tasks for each core: one that runs, and one that is ready when it ends
 _RETRIES = 5  # of a task whose worker or node died
+_PATIENCE = 10.0  # seconds in which a cluster is to answer
 _LONGEST_FOLDER = 40  # the system's sockets have short names, and Ray makes them longer
 
 # The keeper of this worker process, which outlives tasks: starting its child takes longer than most of them.
@@ -87,6 +89,7 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[N
             options |= {"num_cpus": workers, "include_dashboard": False, "_temp_dir": folder}
         else:
             options |= {"address": address}
+            _check_reachable(address)
         with _silent():
             try:
                 ray.init(**options)
@@ -97,6 +100,17 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[N
         finally:
             with _silent():
                 ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address where nobody listens at once; Ray itself waits for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdecimal():  # `auto`, or a name that Ray knows
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise SizeupError(f"no cluster of Ray answers at {address}: {error}") from None
 
 
 @contextlib.contextmanager
