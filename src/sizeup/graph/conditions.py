@@ -40,7 +40,7 @@ class Condition:
     @property
     def is_always(self) -> bool:
         """Whether it holds at all sizes that there are."""
-        return self.certain(dict.fromkeys(self.names(), (1, _MOST))) is True
+        return self.certain({name: (1, _MOST) for name in self.names()}) is True
 
     def negated(self) -> Condition:
         """What holds where this does not."""
