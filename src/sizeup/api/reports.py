@@ -16,7 +16,6 @@ from sizeup.formats import Inputs
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
-from sizeup.report.nodes import digest
 
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
@@ -62,8 +61,7 @@ def analyze(
         except TargetError as error:
             latency = str(error)
     compared = None if other is None else other.counted(counted)
-    file = _file(source)
-    sha256 = None if file is None else digest(file)
+    file, sha256 = _file(source)
     report = report_of(
         graph,
         counted,
@@ -176,8 +174,11 @@ def _demand_complete(report: Report) -> None:
         )
 
 
-def _file(source: Source) -> Path | None:
-    """The file that a model is read from; None for anything else."""
+def _file(source: Source) -> tuple[Path | None, str | None]:
+    """The file that a model is read from, and its digest; None for anything else."""
     if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
-        return None
-    return Path(source).absolute()
+        return None, None
+    from sizeup.report.nodes import digest
+
+    path = Path(source).absolute()
+    return path, digest(path)
