@@ -48,7 +48,7 @@ class Loading:
         try:
             return self._bound(sizes)
         except Exception:
-            raise error from None
+            raise error from error.__cause__
 
     def _bound(self, sizes: Sizes) -> Graph:
         names = tuple(sorted(sizes))
