@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from sizeup.api import (
         analyze,
         calibrate,
+        check,
+        check_budgets,
         choose,
+        compare,
         count,
         estimate,
         explain,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         measure,
         optimize,
         plan,
+        query,
         sensitivity,
         sweep,
         tradeoff,
@@ -37,7 +41,10 @@ if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
+    from sizeup.report.asked import Answer
+    from sizeup.report.checked import Check
     from sizeup.report.chosen import Chosen
+    from sizeup.report.compared import Comparison
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
@@ -53,9 +60,12 @@ if TYPE_CHECKING:
 # Where each public name lives. They are fetched on first use: the command line answers --help and
 # completes words without importing numpy.
 _HOMES = {
+    "Answer": "report.asked",
     "Calibrated": "calibration",
     "Call": "ops",
+    "Check": "report.checked",
     "Chosen": "report.chosen",
+    "Comparison": "report.compared",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
@@ -79,7 +89,10 @@ _HOMES = {
     "Tradeoff": "report.tradeoff",
     "analyze": "api",
     "calibrate": "api",
+    "check": "api",
+    "check_budgets": "api",
     "choose": "api",
+    "compare": "api",
     "count": "api",
     "devices": "targets",
     "estimate": "api",
@@ -92,6 +105,7 @@ _HOMES = {
     "op_rule": "ops",
     "optimize": "api",
     "plan": "api",
+    "query": "api",
     "sensitivity": "api",
     "sweep": "api",
     "target": "targets",
@@ -99,9 +113,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "Answer",
     "Calibrated",
     "Call",
+    "Check",
     "Chosen",
+    "Comparison",
     "Cost",
     "Device",
     "Dim",
@@ -126,7 +143,10 @@ __all__ = [
     "__version__",
     "analyze",
     "calibrate",
+    "check",
+    "check_budgets",
     "choose",
+    "compare",
     "count",
     "devices",
     "estimate",
@@ -139,6 +159,7 @@ __all__ = [
     "op_rule",
     "optimize",
     "plan",
+    "query",
     "sensitivity",
     "sweep",
     "target",

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 VERBS = (
     "analyze",
     "calibrate",
+    "check",
+    "compare",
     "devices",
     "explain",
     "measure",
@@ -27,6 +29,7 @@ VERBS = (
     "optimize",
     "plan",
     "precision",
+    "query",
     "sweep",
     "tradeoff",
 )
@@ -127,7 +130,7 @@ def test_help_needs_no_heavy_package() -> None:
         (["explain", "nowhere.tflite", "0"], "no such file"),
         (["ops", "Convv"], "nearest: Conv"),
         (["analyze", "x.onnx", "--rules", "nowhere.py"], "no such file of rules"),
-        (["analyze", "x.onnx", "-o", "report.docx"], ".json, .csv, .md"),
+        (["analyze", "x.onnx", "-o", "report.docx"], ".json, .csv, .md, .html"),
     ],
 )
 def test_bad_input_exits_2_with_one_line_on_stderr(
@@ -304,13 +307,14 @@ def test_digest_is_that_of_the_file(run: Run, keywords: Path, shared: Path) -> N
 
 @pytest.mark.extras
 def test_files_are_written_beside_the_table(run: Run, keywords: Path, tmp_path: Path) -> None:
-    targets = [tmp_path / f"report{suffix}" for suffix in (".json", ".csv", ".md")]
+    targets = [tmp_path / f"report{suffix}" for suffix in (".json", ".csv", ".md", ".html")]
     ended = run("analyze", keywords, *(each for path in targets for each in ("-o", path)))
     assert ended.code == 0
     assert "13 of 13 operators counted" in ended.out
     assert json.loads(targets[0].read_text())["coverage"]["ops"] == 13
     assert len(targets[1].read_text().splitlines()) == 14
     assert "13 of 13 operators counted" in targets[2].read_text()
+    assert "13 of 13 operators counted" in targets[3].read_text("utf-8")
 
 
 @pytest.mark.extras

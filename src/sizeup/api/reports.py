@@ -65,7 +65,14 @@ def analyze(
     file = _file(source)
     sha256 = None if file is None else digest(file)
     report = report_of(
-        graph, counted, asked, sha256=sha256, latency=latency, convention=compared, source=file
+        graph,
+        counted,
+        asked,
+        sha256=sha256,
+        latency=latency,
+        convention=compared,
+        source=file,
+        target=named,
     )
     if strict:
         _demand_complete(report)

@@ -11,6 +11,8 @@ import typer
 from sizeup.cli import (
     analyze,
     calibrate,
+    check,
+    compare,
     devices,
     explain,
     measure,
@@ -18,9 +20,11 @@ from sizeup.cli import (
     optimize,
     plan,
     precision,
+    query,
     sweep,
     tradeoff,
 )
+from sizeup.cli.verbs import Verbs
 
 __all__ = ["app", "main"]
 
@@ -44,12 +48,15 @@ sizeup --help lists all verbs, sizeup VERB --help all options of one.
 
 app = typer.Typer(
     name="sizeup",
+    cls=Verbs,
     help="Size up a neural network before you deploy it.",
     epilog="Example: sizeup analyze model.onnx --bind batch=1 --precision int8",
     pretty_exceptions_enable=False,
 )
 app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("check", epilog=check.EXAMPLE)(check.check)
+app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
 app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
@@ -57,6 +64,7 @@ app.command("precision", epilog=precision.EXAMPLE)(precision.precision)
 app.command("tradeoff", epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
 app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
+app.command("query", epilog=query.EXAMPLE)(query.query)
 app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
 app.command("devices", epilog=devices.EXAMPLE)(devices.devices)
 

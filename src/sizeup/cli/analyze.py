@@ -94,10 +94,10 @@ def analyze(
     for path in output or ():
         files.check(path, timed=timed)
     for path in plot or ():
-        plots.check(path)
+        plots.check(path, timed=timed)
     arguments = model_inputs(input)
     bound = bindings(bind)
-    with terminal.busy(f"reading {model}"):
+    with terminal.busy(f"reading {terminal.name_of(model)}") as now:
         for path in rules or ():
             api.load_rules(path)
         report = api.analyze(
@@ -111,10 +111,14 @@ def analyze(
             convention=convention,
             strict=strict,
         )
-    for path in output or ():
-        report.save(path)
-    for path in plot or ():
-        report.plot_memory(path)
+        now("looking for the least memory")
+        report.memory  # noqa: B018 - found out when it is first asked for
+        for path in output or ():
+            now(f"writing {path}")
+            report.save(path)
+        for path in plot or ():
+            now(f"drawing {path}")
+            report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
         return

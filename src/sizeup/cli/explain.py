@@ -36,7 +36,7 @@ def explain(
 
     arguments = model_inputs(input)
     bound = bindings(bind)
-    with terminal.busy(f"reading {model}"):
+    with terminal.busy(f"reading {terminal.name_of(model)}"):
         for path in rules or ():
             api.load_rules(path)
         explanation = api.explain(

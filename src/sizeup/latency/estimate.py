@@ -22,6 +22,7 @@ from sizeup.targets import Fit, Reach, Target, current
 
 Basis = Literal["calibrated", "roofline", "coefficients"]
 BASES: tuple[Basis, ...] = ("calibrated", "roofline", "coefficients")
+_FILES = ("tflite", "onnx")
 _TRACE = 0.01  # of all MACs, in number types that a fit has not met
 
 
@@ -125,6 +126,7 @@ class _Estimator:
             self.notes.append(
                 f"what {target.runtime.name} merges is not known: operators are priced one by one"
             )
+        self._check_format(cost.graph.format)
         self.executed = ran or kernels_of(cost, asked, target.runtime.fuses or ())
         self.work = self.executed.work
         self._check_types()
@@ -163,6 +165,14 @@ class _Estimator:
             raise TargetError(
                 f"{self.target.runtime.name} has no kernels for {precision_name(self.asked)};"
                 f" it has {', '.join(kinds)}"
+            )
+
+    def _check_format(self, format: str) -> None:
+        """Code can be exported to anything; a file is what it is."""
+        runtime = self.target.runtime
+        if format in _FILES and runtime.reads is not None and format not in runtime.reads:
+            self.notes.append(
+                f"{runtime.name} does not read .{format} files: this is for the same operators there"
             )
 
     def _types(self) -> list[str]:

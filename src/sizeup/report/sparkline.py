@@ -37,7 +37,7 @@ def _height(amount: int, most: int) -> int:
 def print_sparkline(
     console: Console, label: str, amounts: Column, words: str, indent: int, peak: int | None = None
 ) -> None:
-    """Print the line beside a label, the words after it and the peak in red, where there is anything to see."""
+    """Print the line beside a label, words after it and the peak in red, where there is anything to see."""
     ascii_only = console.options.ascii_only
     mark = (_SIGNS if ascii_only else _BLOCKS)[_PEAK]
     legend = f"  {words}, {mark} peak"

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sizeup.errors import TargetError
-from sizeup.targets.catalog import BUILT_IN, VARIABLE, Catalog, current, own_folder, places, read_again
+from sizeup.targets.catalog import (
+    BUILT_IN,
+    VARIABLE,
+    Catalog,
+    current,
+    listed,
+    own_folder,
+    places,
+    read_again,
+)
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
 from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, suggestion
@@ -33,6 +42,7 @@ __all__ = [
     "device",
     "devices",
     "fits",
+    "listed",
     "own_folder",
     "places",
     "read_again",

@@ -19,7 +19,8 @@ def nodes_of(path: Path) -> FileNodes:
     """The nodes of a file's main graph, in its order: a name that no other node has, and what each makes."""
     graph = message_of(path).graph
     outputs = tuple(tuple(node.output) for node in graph.node)
-    return FileNodes(graph.name or NAMELESS, tuple(_mended(graph.node, Counter())), outputs)
+    name = graph.name if graph.HasField("name") else NAMELESS
+    return FileNodes(name, tuple(_mended(graph.node, Counter())), outputs)
 
 
 def _mended(nodes: Iterable[NodeProto], counts: Counter[str]) -> Iterator[str]:

@@ -30,6 +30,7 @@ def lines(report: Report) -> Iterator[str]:
 
 def data_of(report: Report) -> dict[str, Any]:
     """All that the scripts of the page work with, as plain data in columns."""
+    from sizeup.dtypes import precision_name
     from sizeup.report.html.arena import arena_map
     from sizeup.report.html.columns import operators, tensors
     from sizeup.report.html.mixture import what_if
@@ -39,6 +40,7 @@ def data_of(report: Report) -> dict[str, Any]:
     return {
         "model": {
             "name": plain(report.name),
+            "precision": None if report.precision is None else precision_name(report.precision),
             "seconds": None if report.latency is None else report.latency.seconds,
         },
         "ops": operators(report),

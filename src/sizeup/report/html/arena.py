@@ -49,7 +49,8 @@ def _packed(report: Report) -> _Boxes:
     buffers: Buffers = report.memory.usage.buffers
     packing = first_fit(buffers)
     peak = report.memory.usage.peak_bytes
-    above = "no plan needs less" if packing.height == peak else f"{peak:,} B are in use at once"
+    others = f"{peak:,} B are in use at once. sizeup plan searches for the best place of every tensor."
+    above = "no plan needs less." if packing.height == peak else others
     return _Boxes(
         buffers.tensors,
         buffers.first.tolist(),
@@ -57,7 +58,7 @@ def _packed(report: Report) -> _Boxes:
         buffers.size.tolist(),
         list(packing.offsets),
         packing.height,
-        f"Laid by first fit into {packing.height:,} B; {above}. sizeup plan searches for the best.",
+        f"Laid by first fit into {packing.height:,} B; {above}",
     )
 
 

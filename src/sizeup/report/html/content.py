@@ -12,17 +12,11 @@ from sizeup.dtypes import precision_name
 from sizeup.latency import energy
 from sizeup.report import text, timing
 from sizeup.report.html.sections import section
-from sizeup.report.html.verdict import Room, State, Verdict, told, verdict
+from sizeup.report.html.verdict import verdict, verdict_html
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
 
-_STYLES: dict[State, str] = {
-    "fits": "fits",
-    "does not fit": "not",
-    "cannot tell": "unsure",
-    "no target": "none",
-}
 _FORMATS = {"torch": "PyTorch", "onnx": "ONNX", "tflite": "TFLite"}
 _CONTENTS = {
     "time": "Time",
@@ -37,10 +31,10 @@ _CONTENTS = {
 def body(report: Report, data: dict[str, Any]) -> str:
     """All that stands in the page before scripts add to it."""
     return f"""<header class="page-head">
-<div class="line"><div><p class="kicker">{_kicker(report)}</p>
-<h1>{_said(report.name)}</h1></div>
+<div class="line"><p class="kicker">{_kicker(report)}</p>
 <button type="button" class="theme" id="theme">Dark colours</button></div>
-{_verdict(verdict(report))}
+<h1>{_said(report.name)}</h1>
+{verdict_html(verdict(report))}
 <nav aria-label="Contents"><ul class="contents">{"".join(_contents())}</ul></nav>
 </header>
 <main id="main">
@@ -66,29 +60,11 @@ def _contents() -> Iterator[str]:
 def _kicker(report: Report) -> str:
     name = _FORMATS.get(report.format, report.format)
     parts = [f"sizeup report on {f'a model in {name}' if name else 'a graph'}"]
-    if report.latency is not None and report.latency.target is not None:
-        parts.append(f"for {report.latency.target.name}")
+    if report.target is not None:
+        parts.append(f"for {report.target.name}")
     if report.precision is not None:
         parts.append(f"at {precision_name(report.precision)}")
     return _said(", ".join(parts))
-
-
-def _verdict(found: Verdict) -> str:
-    rooms = "".join(map(_room, found.rooms))
-    listed = f'<ul class="rooms">{rooms}</ul>' if rooms else ""
-    return (
-        f'<div class="verdict {_STYLES[found.state]}" id="verdict"><strong>{_said(found.words)}</strong>'
-        f" {_said(found.sentence)}{listed}</div>"
-    )
-
-
-def _room(room: Room) -> str:
-    share = 100 * (room.needed_bytes or 0) / (room.there_bytes or 1)
-    gauge = f'<div class="gauge"><span style="width:{min(share, 100):.1f}%"></span></div>'
-    style = ' class="short"' if room.fits is False else ""
-    shown = gauge if room.fits is not None else ""
-    words = f"<b>{_said(room.what)}</b>: {_said(told(room))}"
-    return f"<li{style}>{words}{shown}<small>{_said(room.why)}</small></li>"
 
 
 def _card(label: str, value: str, detail: str, extra: str = "") -> str:

@@ -33,8 +33,7 @@ _KEEPS, _VIEW, _LAYER = 1, 2, 4
 def what_if(report: Report) -> dict[str, Any] | None:
     """The columns, or None where there is no layer whose type could be chosen."""
     graph = report.graph
-    target = None if report.latency is None else report.latency.target
-    offered = offered_types(graph, target)
+    offered = offered_types(graph, report.target)
     found = layers(graph)
     if not found or not offered:
         return None

@@ -47,6 +47,7 @@ def _on_one_basis(report: Report, target: Target, graphs: dict[DType, Graph]) ->
         "target": target.name,
         "merges": "quantise" in (target.runtime.fuses or ()),
         "run": own.run_seconds,
+        "base": _whole(estimate(report.cost, target, report.precision, basis=own.basis)),
         "own": _column(own, report.graph, report.graph),
         "types": {
             precision_name(kind): _column(found, graphs[kind], report.graph)
@@ -64,8 +65,11 @@ def _column(found: Estimate, graph: Graph, original: Graph) -> dict[str, Any]:
         index = place.get(op.outputs[0]) if op.outputs else None
         if index is not None:
             seconds[index] += taken
+    return {"ops": [short(each) for each in seconds], **_whole(found)}
+
+
+def _whole(found: Estimate) -> dict[str, Any]:
     return {
-        "ops": [short(each) for each in seconds],
         "whole": found.seconds,
         "low": None if found.low is None or not found.seconds else found.low / found.seconds,
         "high": None if found.high is None or not found.seconds else found.high / found.seconds,

@@ -29,7 +29,7 @@ def section(name: str, report: Report, data: dict[str, Any]) -> str:
 def _figure(identity: str, alternative: str, caption: str) -> str:
     label = escape(plain(alternative))
     return (
-        f'<figure><div class="plot" id="{identity}" role="img" aria-label="{label}"></div>'
+        f'<figure><div class="plot" id="{identity}" role="group" aria-label="{label}"></div>'
         f"<figcaption>{escape(plain(caption))}</figcaption></figure>"
     )
 
@@ -139,6 +139,8 @@ def _left_out(report: Report, found: dict[str, Any]) -> str:
             parts.append(
                 "The runtime merges some conversions into operators, so that a mixture may be faster."
             )
+    if report.precision is not None:
+        parts.append("Layers that are not set here have the model's own types, not the one of this report.")
     if report.graph.run is not None:
         parts.append("Kernels' own workspaces and memory that PyTorch frees late are not in the arena here.")
     parts.append("What a type costs in accuracy is not computed here: sizeup precision measures it.")

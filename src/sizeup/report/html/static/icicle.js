@@ -50,6 +50,10 @@
   }
 
   const usable = Object.keys(MEASURES).filter((name) => root[name] > 0);
+  if (!usable.length) {
+    place.append(make("p", { text: "Nothing here costs anything that could be shown." }));
+    return;
+  }
   const state = { at: root, by: usable.includes("time") ? "time" : usable[0] };
   const buttons = new Map();
   const trail = make("nav", { class: "trail", "aria-label": "Module shown" });

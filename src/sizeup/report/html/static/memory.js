@@ -67,23 +67,26 @@
   }
 
   function build() {
+    // Half a step more on either side, so that the first and the last operator are as wide as the others.
+    const ops = [0, ...data.ops.live.keys(), steps - 1];
     const live = {
-      type: "scatter", mode: "lines", name: "in use", x: data.ops.live.map((_, op) => op), y: data.ops.live.map((each) => each / unit),
+      type: "scatter", mode: "lines", name: "in use", x: ops.map((op, place) => (place === 0 ? -0.5 : place === ops.length - 1 ? steps - 0.5 : op)),
+      y: ops.map((op) => data.ops.live[op] / unit),
       line: { shape: "hvh", color: colour("blue"), width: 1.5 }, fill: "tozeroy", fillcolor: colour("mark-reader"), showlegend: false,
-      text: data.ops.live.map((each, op) => `<b>${words.size(each)} in use</b><br>operator ${op}, ${plot.plain(model.kind(op))}<br>${plot.plain(model.name(op))}`),
+      text: ops.map((op) => `<b>${words.size(data.ops.live[op])} in use</b><br>operator ${op}, ${plot.plain(model.kind(op))}<br>${plot.plain(model.name(op))}`),
       hovertemplate: "%{text}<extra></extra>",
     };
     const top = {
       type: "scatter", mode: "markers+text", x: [found.peak_op], y: [found.peak_bytes / unit], showlegend: false, hoverinfo: "skip",
-      marker: { color: colour("red"), size: 8, symbol: "diamond" }, text: [`peak ${words.size(found.peak_bytes)}`],
-      textposition: found.peak_op < steps / 2 ? "middle right" : "middle left", textfont: { color: colour("ink") }, cliponaxis: false,
+      marker: { color: colour("red"), size: 8, symbol: "diamond" }, text: [`\u00a0\u00a0peak ${words.size(found.peak_bytes)}\u00a0\u00a0`],
+      textposition: found.peak_op < steps / 2 ? "top right" : "top left", textfont: { color: colour("ink") }, cliponaxis: false,
     };
     return {
       traces: [live, top, boxes()],
       layout: {
         height: 560, bargap: 0, barmode: "overlay", hovermode: "closest", shapes: marks(), dragmode: "zoom",
         xaxis: { title: { text: "operator, in the order in which they run" }, range: [-0.6, steps - 0.4], anchor: "y2", hoverformat: "d" },
-        yaxis: { title: { text: `in use, ${unitName}` }, domain: [0.56, 1], rangemode: "tozero", range: [0, (1.08 * found.peak_bytes) / unit] },
+        yaxis: { title: { text: `in use, ${unitName}` }, domain: [0.56, 1], rangemode: "tozero", range: [0, (1.18 * found.peak_bytes) / unit] },
         yaxis2: { title: { text: `address, ${unitName}` }, domain: [0, 0.48], range: [0, (1.02 * found.height) / unit] },
       },
     };

@@ -333,7 +333,7 @@ sizeup.mixture = (() => {
   }
 
   function base(given) {
-    const own = given.latency.own;
+    const own = given.latency.base;
     const latency = own && {
       seconds: own.whole, low: own.low === null ? null : own.low * own.whole,
       high: own.high === null ? null : own.high * own.whole, exact: true,

@@ -22,11 +22,11 @@
   const timed = ops.seconds ? [
     { title: "time", number: true, width: 5.5, value: (row) => ops.seconds[row], cell: (row) => (ops.seconds[row] ? words.duration(ops.seconds[row]) : "-") },
     { title: "share", number: true, width: 4.5, value: (row) => ops.seconds[row], cell: (row) => (ops.seconds[row] ? words.share(ops.seconds[row], total) : "-"), hint: "Share of the time of a pass" },
-    { title: "bound by", width: 5.5, value: model.bound, cell: model.bound },
+    { title: "bound by", width: 6.2, value: model.bound, cell: model.bound },
   ] : [];
   const columns = [
     { title: "#", number: true, width: 3.5, value: (row) => row, cell: (row) => String(row), hint: "Sort by the order in which they run" },
-    { title: "operator", width: 7.5, value: model.kind, cell: model.kind },
+    { title: "operator", width: 7.2, value: model.kind, cell: model.kind },
     { title: "name", width: hasModules ? 9 : 18, value: model.name, cell: model.name, header: true },
     ...(hasModules ? [{ title: "module", width: 10.5, value: model.scope, cell: model.scope }] : []),
     { title: "params", number: true, width: 5.5, value: (row) => ops.params[row], cell: count(ops.params) },
@@ -34,11 +34,11 @@
     ...timed,
     { title: "read", number: true, width: 5.5, value: (row) => ops.read[row], cell: size(ops.read), hint: "Bytes that it reads" },
     { title: "written", number: true, width: 5.5, value: (row) => ops.written[row], cell: size(ops.written), hint: "Bytes that it writes" },
-    { title: "in memory", number: true, width: 6, value: (row) => ops.live[row], cell: size(ops.live), hint: "Bytes in use while it runs, beside the weights" },
-    { title: "type", width: 4.5, value: model.type, cell: model.type },
-    { title: "takes", width: 10, value: (row) => model.shapes(flowing(model.inputs(row))), cell: (row) => tensorButtons(flowing(model.inputs(row))), hint: "Shapes of what flows in" },
-    { title: "makes", width: 9, value: (row) => model.shapes(model.outputs(row)), cell: (row) => tensorButtons(model.outputs(row)), hint: "Shapes of what it makes" },
-    { title: "elementwise", number: true, width: 7, value: (row) => ops.elementwise[row], cell: count(ops.elementwise), hint: "Operations without a MAC" },
+    { title: "in memory", number: true, width: 6.4, value: (row) => ops.live[row], cell: size(ops.live), hint: "Bytes in use while it runs, beside the weights" },
+    { title: "type", width: 4.5, extra: true, value: model.type, cell: model.type },
+    { title: "takes", width: 10, extra: true, value: (row) => model.shapes(flowing(model.inputs(row))), cell: (row) => tensorButtons(flowing(model.inputs(row))), hint: "Shapes of what flows in" },
+    { title: "makes", width: 9, extra: true, value: (row) => model.shapes(model.outputs(row)), cell: (row) => tensorButtons(model.outputs(row)), hint: "Shapes of what it makes" },
+    { title: "elementwise", number: true, width: 7, extra: true, value: (row) => ops.elementwise[row], cell: count(ops.elementwise), hint: "Operations without a MAC" },
   ];
   if (Object.keys(ops.reasons).length) {
     columns.push({ title: "not counted because", width: 16, value: (row) => ops.reasons[row] ?? null, cell: (row) => ops.reasons[row] ?? "" });

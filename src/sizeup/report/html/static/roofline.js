@@ -9,6 +9,8 @@
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
   const rate = (macs) => `${words.count(macs)}MAC/s`.replace(/(\d)MAC/, "$1 MAC");
 
+  const short = (value) => words.count(value).replace(/\.0+(?=\D|$)/, "");
+
   const points = found.op.map((op, index) => ({
     op, kind: model.kind(op), macs: found.macs[index], bytes: found.bytes[index], taken: found.taken[index],
     type: found.type.values[found.type.rows[index]],
@@ -35,15 +37,26 @@
     ].join("<br>");
   }
 
+  const fastest = Math.max(0, ...found.memories.filter((each) => each.role !== "cache").map((each) => each.bytes_per_second));
+
   function extent() {
-    const ridges = found.roofs.filter((each) => each.used).flatMap((roof) => found.memories.map((memory) => roof.macs_per_second / memory.bytes_per_second));
+    const ridges = found.roofs.map((roof) => roof.macs_per_second / fastest).filter(Number.isFinite);
     const xs = [...points.map((each) => each.x), ...ridges];
-    return [Math.min(...xs) / 3, Math.max(...xs) * 4];
+    return [Math.min(...xs) / 3, Math.max(...xs) * 10]; // room for labels on the right
+
+  }
+
+  /** The rates in sight, in logarithms: all points, and the roofs that they may reach. */
+  function heights() {
+    const roofs = found.roofs.map((each) => each.macs_per_second);
+    const low = Math.min(...points.map((each) => each.y), ...roofs) / 3;
+    return [Math.log10(low), Math.log10(1.7 * Math.max(...points.map((each) => each.y), ...roofs))];
   }
 
   /** Lines of the roofs, and a label at the end of each. */
-  function roofs([left, right]) {
-    const fastest = Math.max(0, ...found.memories.filter((each) => each.role !== "cache").map((each) => each.bytes_per_second));
+  function roofs([left, right], rates) {
+    const isNarrow = place.clientWidth < 600;
+    const apart = (16 * (rates[1] - rates[0])) / 340; // as logarithms, what labels need between them
     const labels = [];
     const lines = [];
     const line = (x, y, strong) => lines.push({
@@ -54,18 +67,20 @@
       x: Math.log10(x), y: Math.log10(y), text: plot.plain(text), showarrow: false, xanchor: "right", yanchor: "bottom",
       font: { size: 11.5, color: colour("soft") }, borderpad: 2, ...options,
     });
-    const heights = [];
+    const levels = [];
     for (const roof of [...found.roofs].sort((a, b) => b.used - a.used)) {
       const ridge = fastest ? roof.macs_per_second / fastest : left;
       line([Math.max(left, ridge), right], [roof.macs_per_second, roof.macs_per_second], roof.used);
-      const same = heights.find((each) => Math.abs(Math.log10(each.at / roof.macs_per_second)) < 0.08);
-      if (same) {
-        same.names.push(roof.type);
-        continue;
-      }
-      heights.push({ at: roof.macs_per_second, names: [roof.type] });
+      const near = levels.find((each) => Math.abs(Math.log10(each.at / roof.macs_per_second)) < apart);
+      const level = near ?? { at: roof.macs_per_second, types: new Map() };
+      if (!near) levels.push(level);
+      const amount = rate(roof.macs_per_second);
+      level.types.set(amount, [...(level.types.get(amount) ?? []), roof.type]);
     }
-    heights.forEach((each) => label(right, each.at, `${each.names.join(", ")}: ${rate(each.at)}`));
+    for (const { at, types } of levels) {
+      const texts = [...types].map(([amount, names]) => (isNarrow ? names.join(", ") : `${names.join(", ")}: ${amount}`));
+      label(right, at, texts.join("; "));
+    }
     const top = Math.max(...found.roofs.map((each) => each.macs_per_second), ...points.map((each) => each.y));
     for (const memory of found.memories) {
       const end = Math.min(right, top / memory.bytes_per_second);
@@ -77,7 +92,8 @@
 
   function build() {
     const range = extent();
-    const { lines, labels } = roofs(range);
+    const rates = heights();
+    const { lines, labels } = roofs(range, rates);
     const most = Math.max(...points.map((each) => each.taken), 0);
     const traces = groups().map(([name, hue, symbol, members]) => ({
       type: "scatter", mode: "markers", name: plot.plain(name), x: members.map((each) => each.x), y: members.map((each) => each.y),
@@ -91,8 +107,8 @@
       traces: [...lines, ...traces],
       layout: {
         height: 460, annotations: labels, hovermode: "closest",
-        xaxis: { type: "log", title: { text: "MACs for each byte moved" }, range: range.map(Math.log10), exponentformat: "none", dtick: 1 },
-        yaxis: { type: "log", title: { text: "MACs a second" }, exponentformat: "SI", dtick: 1 },
+        xaxis: { type: "log", title: { text: "MACs for each byte moved" }, range: range.map(Math.log10), ...plot.ticks(...range.map(Math.log10), String) },
+        yaxis: { type: "log", title: { text: "MACs a second" }, range: rates, ...plot.ticks(...rates, short) },
       },
     };
   }

@@ -16,8 +16,23 @@ const sizeup = (() => {
     return node;
   }
 
+  /** So many digits after the point; what lies exactly between two goes to the even one, as in Python. */
+  function fixed(value, digits) {
+    const exact = value.toFixed(60);
+    const end = exact.indexOf(".") + 1 + digits;
+    if (!/^50*$/.test(exact.slice(end))) return value.toFixed(digits);
+    const lower = exact.slice(0, digits ? end : end - 1);
+    return Number(lower.at(-1)) % 2 ? value.toFixed(digits) : lower;
+  }
+
+  /** So many digits in all, without zeros at the end. */
+  function significant(value, digits) {
+    const power = Number(value.toExponential(digits - 1).split("e")[1]);
+    return String(Number(fixed(value, Math.min(Math.max(digits - 1 - power, 0), 50))));
+  }
+
   function grouped(value) {
-    return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+    return fixed(value, 0).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
   }
 
   function scaled(value, step, suffixes) {
@@ -28,9 +43,9 @@ const sizeup = (() => {
       size /= step;
       index += 1;
     }
-    if (index === 0) return (Number.isInteger(value) ? grouped(value) : String(+value.toPrecision(4))) + suffixes[0];
+    if (index === 0) return (Number.isInteger(value) ? grouped(value) : significant(value, 4)) + suffixes[0];
     const digits = Math.abs(size) < 9.995 ? 2 : Math.abs(size) < 99.95 ? 1 : 0;
-    return (digits ? size.toFixed(digits) : grouped(size)) + suffixes[index];
+    return (digits ? fixed(size, digits) : grouped(size)) + suffixes[index];
   }
 
   /** The same words as in every other output of sizeup. */
@@ -42,12 +57,12 @@ const sizeup = (() => {
       for (const [scale, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) {
         if (seconds >= 0.9995 * scale) {
           const value = seconds / scale;
-          return (value < 999.5 ? String(+value.toPrecision(3)) : grouped(value)) + " " + unit;
+          return (value < 999.5 ? significant(value, 3) : grouped(value)) + " " + unit;
         }
       }
-      return String(+(seconds * 1e9).toPrecision(3)) + " ns";
+      return significant(seconds * 1e9, 3) + " ns";
     },
-    share: (part, whole) => (whole ? (100 * part / whole).toFixed(1) + " %" : ""),
+    share: (part, whole) => (whole ? fixed(100 * part / whole, 1) + " %" : ""),
     plural: (count, word) => `${grouped(count)} ${word}${count === 1 ? "" : "s"}`,
   };
 

@@ -12,16 +12,20 @@ sizeup.table = (() => {
       : left - right;
   }
 
+  function classes(column, more = "") {
+    return [column.number ? "number" : "", column.extra ? "extra" : "", more].filter(Boolean).join(" ") || null;
+  }
+
   /**
-   * Columns are {title, value(row), cell(row), number, width, hint, header}: `value` is what sorts (null goes last),
-   * `cell` the text or element to show. Rows are numbers from 0. `find(row)` is the text that a filter looks in.
+   * Columns are {title, value(row), cell(row), number, width, hint, header, extra}: `value` is what sorts (null goes
+   * last), `cell` the text or element to show; an `extra` column is not printed. Rows are numbers from 0. `find(row)` is the text that a filter looks in.
    */
   function table(place, { label, columns, rows, find, noun = "row", marks = null, limit = null }) {
     const state = { order: Array.from({ length: rows }, (_, row) => row), by: null, down: false, words: [], keep: null };
     const texts = find ? Array.from({ length: rows }, (_, row) => find(row).toLowerCase()) : null;
     const count = make("span", { class: "table-count", role: "status" });
     const filter = make("input", {
-      type: "search", class: "grow", placeholder: "Filter by name, kind or module", "aria-label": `Filter: ${label}`,
+      type: "search", class: "grow", placeholder: "Name, kind or module", "aria-label": `Filter: ${label}`,
       oninput: () => {
         state.words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
         arrange();
@@ -30,8 +34,11 @@ sizeup.table = (() => {
     const heads = columns.map((column, index) => head(column, index));
     const body = make("tbody");
     const wide = columns.reduce((sum, column) => sum + column.width, 0);
+    const printed = columns.reduce((sum, column) => sum + (column.extra ? 0 : column.width), 0);
     const grid = make("table", { "aria-label": label, "aria-rowcount": rows + 1, style: `min-width:${wide}rem` },
-      make("colgroup", {}, ...columns.map((column) => make("col", { style: `width:${column.width}rem` }))),
+      make("colgroup", {}, ...columns.map((column) => make("col", {
+        class: column.extra ? "extra" : null, style: `width:${column.width}rem;--printed:${(100 * column.width) / printed}%`,
+      }))),
       make("thead", {}, make("tr", { "aria-rowindex": 1 }, ...heads)), body);
     const scroll = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${label}, scrolls` }, grid);
     if (limit) scroll.style.maxHeight = limit;
@@ -44,7 +51,7 @@ sizeup.table = (() => {
         state.by = index;
         arrange();
       };
-      return make("th", { scope: "col", class: column.number ? "number" : null, "aria-sort": "none" },
+      return make("th", { scope: "col", class: classes(column), "aria-sort": "none" },
         make("button", { type: "button", title: column.hint || `Sort by ${column.title}`, onclick: sort, text: column.title }));
     }
 
@@ -75,7 +82,8 @@ sizeup.table = (() => {
 
     let drawn = "";
     function draw(anew = false, everything = false) {
-      const height = scroll.clientHeight || 600;
+      // Before there are rows the box is lower than it will be.
+      const height = Math.max(scroll.clientHeight, parseFloat(getComputedStyle(scroll).maxHeight) || 600);
       const first = everything ? 0 : Math.max(0, Math.floor(scroll.scrollTop / ROW) - BEYOND);
       const last = everything
         ? Math.min(PRINTED, state.order.length)
@@ -93,7 +101,7 @@ sizeup.table = (() => {
         const shown = column.cell(row);
         const text = typeof shown === "string" ? shown : null;
         const attributes = {
-          class: [column.number ? "number" : "", shown === "?" ? "unknown" : ""].join(" ").trim() || null,
+          class: classes(column, shown === "?" ? "unknown" : ""),
           title: text && text.length > 12 ? text : null,
         };
         if (column.header) attributes.scope = "row";

@@ -8,6 +8,7 @@
   const chosen = new Map();
   const base = sizeup.mixture(data, chosen);
   const layerName = (row) => model.scope(given.layers[row]) || model.name(given.layers[row]);
+  const reported = data.model.precision ? `all at ${data.model.precision}` : "as given";
   const nameOf = (code) => given.types[code].name;
 
   function options(code, own) {
@@ -32,19 +33,19 @@
   const mapping = make("code", { id: "what-if-mapping" });
   const same = make("p", { class: "soft", hidden: true }, "The same in Python: ", mapping);
   const layerTable = make("div", { id: "layer-table" });
-  place.append(controls, results, says, same, make("h3", { text: "One layer at a time" }), layerTable);
+  place.append(controls, results, says, same, make("h3", { text: "One layer at a time", class: "screen" }), layerTable);
 
   const weightsOf = given.layers.map((op) => data.ops.params[op]);
   const table = sizeup.table(layerTable, {
     label: "Layers and their types", noun: "layer", rows: given.layers.length, limit: "19rem",
     find: (row) => `${model.kind(given.layers[row])} ${model.name(given.layers[row])} ${model.scope(given.layers[row])}`,
     columns: [
-      { title: "#", number: true, width: 4, value: (row) => given.layers[row], cell: (row) => String(given.layers[row]) },
-      { title: "layer", width: 18, value: layerName, cell: layerName, header: true },
+      { title: "#", number: true, width: 3.2, value: (row) => given.layers[row], cell: (row) => String(given.layers[row]) },
+      { title: "layer", width: 11, value: layerName, cell: layerName, header: true },
+      { title: "type", width: 7.5, value: (row) => chosen.get(given.layers[row]) ?? -1, cell: select },
       { title: "operator", width: 9, value: (row) => model.kind(given.layers[row]), cell: (row) => model.kind(given.layers[row]) },
       { title: "params", number: true, width: 7, value: (row) => weightsOf[row], cell: (row) => model.number(weightsOf[row]) },
       { title: "MACs", number: true, width: 7, value: (row) => data.ops.macs[given.layers[row]], cell: (row) => model.number(data.ops.macs[given.layers[row]]) },
-      { title: "type", width: 9, value: (row) => chosen.get(given.layers[row]) ?? -1, cell: select },
     ],
   });
 
@@ -69,7 +70,7 @@
     return make("div", { class: "result" }, make("dt", { text: label }),
       make("dd", { "data-key": key, "data-value": now }, make("strong", { text: shown }),
         make("span", { class: now < before ? "less" : "more", text: change }),
-        make("small", { text: before === null || before === undefined ? "" : `as given ${write(before)}` })));
+        make("small", { text: before === null || before === undefined ? "" : `${reported} ${write(before)}` })));
   }
 
   function range(latency) {
