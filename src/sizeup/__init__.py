@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from sizeup.api import (
         analyze,
         calibrate,
+        check,
+        check_budgets,
         choose,
+        compare,
         count,
         estimate,
         explain,
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.asked import Answer
+    from sizeup.report.checked import Check
     from sizeup.report.chosen import Chosen
+    from sizeup.report.compared import Comparison
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
@@ -58,7 +63,9 @@ _HOMES = {
     "Answer": "report.asked",
     "Calibrated": "calibration",
     "Call": "ops",
+    "Check": "report.checked",
     "Chosen": "report.chosen",
+    "Comparison": "report.compared",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
@@ -82,7 +89,10 @@ _HOMES = {
     "Tradeoff": "report.tradeoff",
     "analyze": "api",
     "calibrate": "api",
+    "check": "api",
+    "check_budgets": "api",
     "choose": "api",
+    "compare": "api",
     "count": "api",
     "devices": "targets",
     "estimate": "api",
@@ -106,7 +116,9 @@ __all__ = [
     "Answer",
     "Calibrated",
     "Call",
+    "Check",
     "Chosen",
+    "Comparison",
     "Cost",
     "Device",
     "Dim",
@@ -131,7 +143,10 @@ __all__ = [
     "__version__",
     "analyze",
     "calibrate",
+    "check",
+    "check_budgets",
     "choose",
+    "compare",
     "count",
     "devices",
     "estimate",

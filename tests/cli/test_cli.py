@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 VERBS = (
     "analyze",
     "calibrate",
+    "check",
+    "compare",
     "devices",
     "explain",
     "measure",

@@ -1,5 +1,7 @@
 """The public verbs: each takes a model, however it is given, and returns frozen data."""
 
+from sizeup.api.checking import check, check_budgets
+from sizeup.api.comparing import compare
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
 from sizeup.api.precision import choose, fits, front, sensitivity, tradeoff
@@ -12,8 +14,11 @@ __all__ = [
     "Source",
     "analyze",
     "calibrate",
+    "check",
+    "check_budgets",
     "choose",
     "compact",
+    "compare",
     "count",
     "estimate",
     "explain",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from sizeup.report.front import Front
     from sizeup.report.tradeoff import Tradeoff
     from sizeup.targets import Target
-    from sizeup.targets.quantities import Quantity
 
 
 def choose(
@@ -170,7 +167,7 @@ def fits(
     from sizeup.report.fitting import Fitting
     from sizeup.targets import quantities
 
-    most = whole(amount(threshold, quantities.SIZE))
+    most = whole(quantities.asked(threshold, quantities.SIZE))
     kinds = tuple(dtypes.precision(each) for each in dict.fromkeys(precisions))
     if most is None or not kinds:
         raise SizeupError("a threshold is a number of bytes, and at least one precision is to fit it")
@@ -243,28 +240,11 @@ def _budgets(
     from sizeup.targets import quantities
 
     return Budgets(
-        whole(amount(flash, quantities.SIZE)),
-        whole(amount(arena, quantities.SIZE)),
-        amount(latency, quantities.TIME),
-        amount(energy, quantities.ENERGY),
+        whole(quantities.asked(flash, quantities.SIZE)),
+        whole(quantities.asked(arena, quantities.SIZE)),
+        quantities.asked(latency, quantities.TIME),
+        quantities.asked(energy, quantities.ENERGY),
     )
-
-
-def amount(given: float | str | None, quantity: Quantity) -> float | None:
-    """An amount from a text with its unit, or a plain number; budgets know no limits of hardware."""
-    from sizeup.targets import quantities
-
-    if given is None:
-        return None
-    try:
-        text = given.strip() if isinstance(given, str) else ""
-        wide = replace(quantity, least=0.0, most=math.inf)
-        amount = float(given) if text.isdecimal() or not text else quantities.parse(text, wide)
-    except ValueError as error:
-        raise SizeupError(str(error)) from None
-    if not 0 <= amount < math.inf:
-        raise SizeupError(f"{given} is no amount that a budget could have")
-    return amount
 
 
 def whole(amount: float | None) -> int | None:

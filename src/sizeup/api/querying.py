@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sizeup.api.precision import amount
 from sizeup.targets import quantities
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def query(
     from sizeup.sweeps.query import Question, columns_of
     from sizeup.sweeps.views import axes_of
 
-    seconds = amount(under, quantities.TIME)
+    seconds = quantities.asked(under, quantities.TIME)
     question = Question(
         folder=os.fspath(folder),
         sql=sql,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sizeup.api.precision import amount, whole
+from sizeup.api.precision import whole
 from sizeup.targets import quantities
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def compact(out: str | os.PathLike[str]) -> int:
 
 def _limited(given: Limits, seconds: float | None, memory: int | str | None, tries: int | None) -> Limits:
     """The limits of a spec, but for what is asked for beside it."""
-    size = whole(amount(memory, quantities.SIZE))
+    size = whole(quantities.asked(memory, quantities.SIZE))
     return replace(
         given,
         seconds=given.seconds if seconds is None else seconds,

@@ -50,6 +50,11 @@ def room(needs: Needs, target: Target, *, ram: int | None = None, flash: int | N
     return Room(memory, _flash(needs, target, flash) if bare else None, _refusal(needs, target))
 
 
+def is_run_by_torch(target: Target) -> bool:
+    """Whether memory is what PyTorch's own allocator and kernels take."""
+    return target.runtime.name == "torch-eager"
+
+
 def _refusal(needs: Needs, target: Target) -> str | None:
     runtime = target.runtime
     if needs.precision is not None and precision_name(needs.precision) not in runtime.dtypes:
@@ -67,13 +72,14 @@ def _micro_ram(needs: Needs, target: Target, given: int | None) -> Space:
     unknown = [needs.usage.missing] if needs.usage.missing else []
     if limit is None:
         unknown.append(f"the RAM of {device.title} is not known; --ram says how much there is")
-    assumptions = []
+    where, assumptions = "--ram", []
     if given is None:
+        where = device.title
         assumptions.append("all of that RAM is free: --ram says what stack and application leave")
-        if len([memory for memory in device.memories if memory.role == "ram"]) > 1:
+        if sum(memory.role == "ram" for memory in device.memories) > 1:
+            where = f"the largest bank of {device.title}"
             assumptions.append("an arena lies in one bank: the largest counts, not the sum of all")
-    where = f"the largest bank of {device.title}" if given is None else "what you give it"
-    return Space("ram", limit, tuple(parts), where, tuple(unknown), tuple(assumptions))
+    return Space("ram", limit, tuple(parts), 0, where, tuple(unknown), tuple(assumptions))
 
 
 def _arena_parts(needs: Needs, target: Target) -> list[Part]:
@@ -89,7 +95,7 @@ def _arena_parts(needs: Needs, target: Target) -> list[Part]:
     if exact is not None:
         how = "what TFLite Micro's AllocateTensors needs"
         if needs.precision is not None:
-            how += f" with every layer at {precision_name(needs.precision)}, converted as it stands"
+            how += f" with every layer at {precision_name(needs.precision)}"
         parts = [Part("arena", exact, exact + needs.description_bytes, how)]
     elif arena is not None:
         parts = [Part("arena", arena.head_bytes, None, arena.unknown)]
@@ -104,9 +110,11 @@ def _arena_parts(needs: Needs, target: Target) -> list[Part]:
                 f"assumed, for {count:,} operators, as the file for TFLite Micro is not there",
             ),
         ]
-    if kernels != "reference":
-        most = needs.scratch_bytes(kernels)
-        parts.append(Part("scratch", 0, most, f"what kernels of {kernels} ask for while one of them runs"))
+    most = needs.scratch_bytes(kernels)
+    if most is None:
+        parts.append(Part("scratch", 0, None, f"what kernels of {kernels} ask for is not known"))
+    elif most:
+        parts.append(Part("scratch", 0, most, f"the most that kernels of {kernels} ask for while they run"))
     return parts
 
 
@@ -117,7 +125,8 @@ def _arena_of(narrow: int | None, wide: int | None, device: Device) -> int | Non
 
 def _system_ram(needs: Needs, target: Target, given: int | None) -> Space:
     """Where an operating system runs, or on a card: weights and activations both, beside everything else."""
-    device, runtime, usage = target.device, target.runtime, needs.usage
+    device, runtime = target.device, target.runtime
+    usage = needs.usage_as_run if is_run_by_torch(target) else needs.usage
     limit = device.ram_bytes if given is None else given
     weights, unknown = needs.weight_bytes, []
     copies = 2 if runtime.packs else 1
@@ -132,12 +141,14 @@ def _system_ram(needs: Needs, target: Target, given: int | None) -> Space:
         parts.append(Part("tensors", usage.peak_bytes, most, f"the peak in the order as given{beyond}"))
     if limit is None:
         unknown.append(f"the RAM of {device.title} is not known; --ram says how much there is")
-    elif given is None:
-        others = min(max(limit // _OTHERS_SHARE, _OTHERS_LEAST), limit // 2)
-        words = f"allowed for the runtime and all else: a tenth, at least {units.size(_OTHERS_LEAST)}"
-        parts.append(Part("others", 0, others, words))
-    where = device.title if given is None else "what you give it"
-    return Space("ram", limit, tuple(parts), where, tuple(unknown))
+    reserve = 0
+    assumptions = []
+    if limit is not None and given is None:
+        reserve = min(max(limit // _OTHERS_SHARE, _OTHERS_LEAST), limit // 2)
+        taken = f"{units.size(reserve)} of that RAM may be taken by the runtime and all else that runs"
+        assumptions.append(f"{taken}: --ram says what they leave")
+    where = device.title if given is None else "--ram"
+    return Space("ram", limit, tuple(parts), reserve, where, tuple(unknown), tuple(assumptions))
 
 
 def _flash(needs: Needs, target: Target, given: int | None) -> Space:
@@ -146,20 +157,20 @@ def _flash(needs: Needs, target: Target, given: int | None) -> Space:
     unknown: list[str] = []
     if limit is None:
         unknown.append(f"{device.title} has no flash of a known size; --flash says how much there is")
-    parts = [_stored(needs, target)]
+    parts = [_stored(needs)]
     if code is None:
         unknown.append(f"what the code of {target.runtime.name} takes is not known")
         parts.append(Part("code", 0, None, "not known"))
     else:
         parts.append(Part("code", code.least_bytes, code.most_bytes, f"of {target.runtime.name}"))
     assumed = ("the application's own code is not counted",) if given is None else ()
-    where = device.title if given is None else "what you give it"
-    return Space("flash", limit, tuple(parts), where, tuple(unknown), assumed)
+    where = device.title if given is None else "--flash"
+    return Space("flash", limit, tuple(parts), 0, where, tuple(unknown), assumed)
 
 
-def _stored(needs: Needs, target: Target) -> Part:
-    """The file as it is where TFLite Micro reads it in place, otherwise the weights alone."""
-    if target.runtime.micro and needs.is_file and needs.graph.format == "tflite":
-        return Part("model", needs.stored_bytes, needs.stored_bytes, "the file as it is")
-    how = "the weights; whatever else a file holds is not counted"
-    return Part("model", needs.weight_bytes, needs.weight_bytes, how)
+def _stored(needs: Needs) -> Part:
+    """The file as it is, or what one of these weights takes."""
+    least, most = needs.stored_bytes
+    if least == most:
+        return Part("model", least, most, "the file as it is")
+    return Part("model", least, most, "its weights, and what a file of such a model holds beside them")

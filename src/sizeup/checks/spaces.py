@@ -32,6 +32,7 @@ class Space:
     name: str  # 'ram' or 'flash'
     limit_bytes: int | None
     parts: tuple[Part, ...]
+    reserve_bytes: int = 0  # of the limit, which something else may take
     where: str = ""  # what the limit is of
     unknown: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
@@ -66,9 +67,9 @@ class Space:
         if self.least_bytes > self.limit_bytes:
             return False
         most = self.most_bytes
-        return True if most is not None and most <= self.limit_bytes else None
+        return True if most is not None and most + self.reserve_bytes <= self.limit_bytes else None
 
     @property
     def headroom_bytes(self) -> int | None:
         """What is left, below zero where it is too little; None where no limit is known."""
-        return None if self.limit_bytes is None else self.limit_bytes - self.need_bytes
+        return None if self.limit_bytes is None else self.limit_bytes - self.reserve_bytes - self.need_bytes

@@ -11,6 +11,8 @@ import typer
 from sizeup.cli import (
     analyze,
     calibrate,
+    check,
+    compare,
     devices,
     explain,
     measure,
@@ -53,6 +55,8 @@ app = typer.Typer(
 )
 app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("check", epilog=check.EXAMPLE)(check.check)
+app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
 app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
 app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)

@@ -12,6 +12,7 @@ import typer
 
 from sizeup.errors import Incomplete, SizeupError
 
+FAILED = 1
 BAD_INPUT = 2
 INCOMPLETE = 3
 # As a shell reports a program that a signal ended: SIGINT is 2.

@@ -66,6 +66,12 @@ def load_free(
     bind: Mapping[str, int] | None = None,
 ) -> FreeGraph:
     """Read a model whose dimensions of these names have no sizes yet."""
+    package = type(source).__module__.partition(".")[0]
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    if package in ("onnx", "onnx_ir") or name.lower().endswith(".onnx") or isinstance(source, bytes):
+        from sizeup.formats import onnx
+
+        return onnx.load_free(source, free, inputs=_by_name(inputs), bind=bind)
     from sizeup.formats import torch
 
     return torch.load_free(source, free, inputs=inputs, kwargs=kwargs, bind=bind)

@@ -10,6 +10,7 @@ from sizeup.graph.deciding import Relation
 from sizeup.graph.expressions import Atom, Expression, Number, simplest, terms_of
 
 Bounds: TypeAlias = dict[str, tuple[int, int]]  # least and greatest size of every free dimension
+_MOST = 2**40  # no dimension is larger than all memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class Condition:
             return None
         return always_zero if self.relation == "==" else never_zero
 
+    @property
+    def is_always(self) -> bool:
+        """Whether it holds at all sizes that there are."""
+        return self.certain({name: (1, _MOST) for name in self.names()}) is True
+
     def negated(self) -> Condition:
         """What holds where this does not."""
         if self.parts:
@@ -57,7 +63,7 @@ class Condition:
         left = simplest({m: c for m, c in terms.items() if m and c > 0})
         right = simplest({m: -c for m, c in terms.items() if m and c < 0})
         constant = terms.get((), 0)
-        if constant > 0 and left == 0:
+        if constant > 0 and not isinstance(left, Expression):
             return _turned(right, constant, self.relation)
         return f"{left} {self.relation} {right - constant}"
 
@@ -134,5 +140,7 @@ class Assumptions:
         condition = Condition(relation, expression)
         value = value_at(expression, self.example)
         answer = value == 0 if relation == "==" else value >= 0
-        self._found[condition if answer else condition.negated()] = None
+        decided = condition if answer else condition.negated()
+        if not decided.is_always:
+            self._found[decided] = None
         return answer

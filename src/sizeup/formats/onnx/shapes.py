@@ -36,7 +36,7 @@ class Inference:
         self.flows: dict[int, Flow] = {}  # by the identity of the operator
         self.notes: list[str] = []
         self._model = model
-        self._solo = Solo(model.ir_version, model.opset_import)
+        self.solo = Solo(model.ir_version, model.opset_import)
         self._elder = Solo(model.ir_version, [OperatorSetIdProto(domain="", version=_FIRST_WITH_SHAPES)])
 
     def whole(self, block: Block) -> None:
@@ -63,7 +63,7 @@ class Inference:
         """Find what is still open, in the order in which the operators run."""
         for node in frame.block.nodes:
             if node.blocks:
-                flow = follow(node, frame, self._solo.opset, self._block)
+                flow = follow(node, frame, self.solo.opset, self._block)
                 self.flows[id(node)] = flow
                 self._learn(node, flow.types, frame)
             else:
@@ -89,8 +89,8 @@ class Inference:
         named = {name: known for name, known in zip(node.inputs, types, strict=True) if name in proto.input}
         values = {name: value for name in named if (value := frame.value(name)) is not None}
         try:
-            types = self._solo.types(proto, named, values)
-            if self._solo.opset < _FIRST_WITH_SHAPES and any(each.shape is None for each in types):
+            types = self.solo.types(proto, named, values)
+            if self.solo.opset < _FIRST_WITH_SHAPES and any(each.shape is None for each in types):
                 return self._elder.types(proto, named, values)
             return types
         except NotInferred as error:
@@ -109,7 +109,7 @@ class Inference:
             if value is None:
                 return
             inputs.append(value)
-        results = self._solo.values(node, inputs, [frame.type(name) for name in node.outputs])
+        results = self.solo.values(node, inputs, [frame.type(name) for name in node.outputs])
         frame.values.update(zip(node.outputs, results or (), strict=False))
 
 

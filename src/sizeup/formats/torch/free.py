@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -12,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from sizeup.errors import LoadError
 from sizeup.formats.torch.eager import attempt, home_of, summary, unwrapped
+from sizeup.formats.torch.indexing import PlainIndexing
 from sizeup.formats.torch.inputs import Arguments, leaf_test, named_values, plain_shape, retyped
 from sizeup.formats.torch.symbolic import NamedSizes, any_kernel
 from sizeup.graph import Condition, FreeGraph, Graph, Piece, size
@@ -22,6 +25,7 @@ Free: TypeAlias = Mapping[str, Place | Sequence[Place]] | Sequence[str] | bool
 
 # At a size of 1 much is decided otherwise (what is broadcast, what is contiguous): no good example.
 _FIRST_EXAMPLE = 2
+_LONGEST = 20.0  # CPU seconds, to look for closed forms of one model
 
 
 def record_free(
@@ -33,36 +37,66 @@ def record_free(
     load: Callable[[Arguments], Graph],
 ) -> FreeGraph:
     """The graphs of a module whose inputs have free dimensions; `load` reads it at sizes."""
-    module = unwrapped(module)
-    inputs = FreeInputs(module, given, free)
+    inputs = FreeInputs(unwrapped(module), given, free)
+    example = {each: max(value, _FIRST_EXAMPLE) for each, value in inputs.sizes.items()}
+    return FreeGraph(tuple(inputs.sizes), example, _Reader(inputs, mode, name, load).read)
 
-    def read(example: Mapping[str, int]) -> Piece:
+
+class _Reader:
+    """Reads a module around an example: with all its dimensions free, or as many as it can be run with."""
+
+    def __init__(
+        self, inputs: FreeInputs, mode: FakeTensorMode, name: str, load: Callable[[Arguments], Graph]
+    ) -> None:
+        self._inputs, self._mode, self._name, self._load = inputs, mode, name, load
+        self._free = tuple(inputs.sizes)  # those that no reading has failed with
+        self._reasons: dict[str, str] = {}  # why the others have to have values
+
+    def read(self, example: Mapping[str, int]) -> Piece:
+        found = self._closed(example, self._free)
+        if isinstance(found, Piece):
+            return found
+        names = self._free
+        self._free = ()
+        for each in names:
+            one_more = self._closed(example, (*self._free, each))
+            if isinstance(one_more, Piece):
+                self._free, found = (*self._free, each), one_more
+            else:
+                self._reasons[each] = one_more
+        if not isinstance(found, Piece):
+            return self._point(example)
+        return replace(found, origins={**found.origins, **self._fixed(example, self._free)})
+
+    def _closed(self, example: Mapping[str, int], names: tuple[str, ...]) -> Piece | str:
+        """The piece around an example with these dimensions free, or why there is none."""
+        if not names:
+            return self._point(example)
+        # Of models that decide much by their sizes, expressions grow without end.
+        seconds = _LONGEST if names == tuple(example) else _LONGEST / 4
+        sizes = self._mode.shape_env = NamedSizes({name: example[name] for name in names}, seconds)
+        fixed = self._fixed(example, names)
         try:
-            return _closed(module, inputs, example, mode, name)
+            given = self._inputs.symbolic(self._mode, {**example, **sizes.by_name})
+            with any_kernel(), _uncached(self._mode), PlainIndexing():
+                graph = attempt(self._inputs.module, given, self._name, self._mode, inference=True)
+            asked = sizes.conditions()
         # A model's code may take offence at a size without a value in any way it likes.
         except Exception as error:
-            where = getattr(mode.shape_env, "where", name)
-            reason = f"{where} needs sizes that have values: {summary(error)}"
-        mode.shape_env = ShapeEnv()
-        point = tuple(Condition("==", size(each) - value) for each, value in example.items())
-        return Piece(load(inputs.at(example)), point, example, dict.fromkeys(point, reason), reason)
+            return f"{sizes.where} needs a size that has a value: {summary(error)}"
+        return Piece(graph, (*fixed, *asked), example, {**fixed, **asked})
 
-    example = {each: max(value, _FIRST_EXAMPLE) for each, value in inputs.sizes.items()}
-    return FreeGraph(tuple(inputs.sizes), example, read)
+    def _point(self, example: Mapping[str, int]) -> Piece:
+        self._mode.shape_env = ShapeEnv()
+        fixed = self._fixed(example, ())
+        reason = "; ".join(dict.fromkeys(fixed.values()))
+        return Piece(self._load(self._inputs.at(example)), tuple(fixed), example, fixed, reason)
 
-
-def _closed(
-    module: torch.nn.Module,
-    inputs: FreeInputs,
-    example: Mapping[str, int],
-    mode: FakeTensorMode,
-    name: str,
-) -> Piece:
-    sizes = mode.shape_env = NamedSizes(example)
-    with any_kernel():
-        graph = attempt(module, inputs.symbolic(mode, sizes), name, mode, inference=True)
-    conditions = sizes.conditions()
-    return Piece(graph, tuple(conditions), example, conditions)
+    def _fixed(self, example: Mapping[str, int], names: tuple[str, ...]) -> dict[Condition, str]:
+        others = [name for name in example if name not in names]
+        return {
+            Condition("==", size(name) - example[name]): self._reasons.get(name, "") for name in others
+        }
 
 
 def _placed(free: Free, leaves: list[tuple[str, Any]]) -> Mapping[str, Place | Sequence[Place]]:
@@ -95,10 +129,22 @@ def _size_at(leaves: list[tuple[str, Any]], place: Place) -> int:
     return plain_shape(leaves[int(place[0])][1])[place[1]]
 
 
+@contextmanager
+def _uncached(mode: FakeTensorMode) -> Iterator[None]:
+    """Torch's memory of earlier calls asks for more of the sizes than the calls themselves."""
+    before = mode.cache_enabled
+    mode.cache_enabled = False
+    try:
+        yield
+    finally:
+        mode.cache_enabled = before
+
+
 class FreeInputs:
     """The arguments of a module, and which axes of which of them have which name."""
 
     def __init__(self, module: torch.nn.Module, given: Arguments, free: Free) -> None:
+        self.module = module
         self._given = given
         self._is_leaf = leaf_test(given)
         self._home = home_of(module)
@@ -141,8 +187,8 @@ class FreeInputs:
 
         return self._replaced(resized, sizes)
 
-    def symbolic(self, mode: FakeTensorMode, sizes: NamedSizes) -> Arguments:
-        """The arguments as tensors without content, whose free dimensions are symbols."""
+    def symbolic(self, mode: FakeTensorMode, sizes: Mapping[str, Any]) -> Arguments:
+        """The arguments as tensors without content, whose free dimensions may be torch's symbols."""
         device, dtype = self._home
 
         def made(value: Any, shape: list[Any]) -> Any:
@@ -154,7 +200,7 @@ class FreeInputs:
             with mode:
                 return torch.empty(shape, dtype=kind, device=place)
 
-        return self._replaced(made, {name: sizes.size(name) for name in self.sizes})
+        return self._replaced(made, sizes)
 
     def _replaced(self, made: Callable[[Any, list[Any]], Any], sizes: Mapping[str, Any]) -> Arguments:
         leaves, tree = pytree.tree_flatten(self._given, is_leaf=self._is_leaf)

@@ -15,10 +15,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from sizeup.errors import LoadError
+from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.holders import Holders
-from sizeup.formats.torch.symbolic import NamedSizes, plain
+from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
 from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of, taken_apart
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
@@ -154,6 +154,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             shortcut = _SHORTCUTS.get(operator.source)
             if shortcut is not None and operator.arguments[0] != "data":
                 return shortcut(*args)
+        if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
+            stand_in = STAND_INS.get(operator.source)
+            made = NotImplemented if stand_in is None else stand_in(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
         try:
             return func(*args, **kwargs)
         except Exception as error:
@@ -224,6 +229,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    if isinstance(tensor, FakeTensor) or tensor.is_meta:
+        raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
     with torch.no_grad():
         plain = tensor.detach().cpu()
         # numpy has no bfloat16 and no 8-bit floats.

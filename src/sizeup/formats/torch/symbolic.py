@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, statically_known_true
 
 from sizeup.formats.torch.sympy_numbers import NotClosed, Translator
@@ -16,14 +18,15 @@ from sizeup.graph import Condition, Number
 class NamedSizes(ShapeEnv):
     """Free dimensions of one run. Each has a name and an example, by which torch decides what it must."""
 
-    def __init__(self, example: Mapping[str, int]) -> None:
+    def __init__(self, example: Mapping[str, int], seconds: float) -> None:
         # Sizes that happen to be equal stay apart, and 1 is a size like any other.
         super().__init__(duck_shape=False, specialize_zero_one=False)
         self.example = dict(example)
         self.where = "the model"  # what runs now
+        self._seconds, self._deadline = seconds, time.process_time() + seconds
         self._origins: list[str] = []  # who asked, one entry a guard
-        self._sizes = {name: self._symbol(name, size) for name, size in example.items()}
-        self.translator = Translator({each.node.expr: name for name, each in self._sizes.items()})
+        self.by_name = {name: self._symbol(name, size) for name, size in example.items()}
+        self.translator = Translator({each.node.expr: name for name, each in self.by_name.items()})
 
     def _symbol(self, name: str, size: int) -> Any:
         # All of torch's compiler comes with it.
@@ -35,13 +38,11 @@ class NamedSizes(ShapeEnv):
         )
         return self.create_symintnode(symbol, hint=size, source=source)
 
-    def size(self, name: str) -> Any:
-        """The free dimension of that name, as torch computes with it."""
-        return self._sizes[name]
-
     def attribute(self, where: str, then: str) -> None:
         """Whatever was asked since the last call was asked by this part of the model; another one follows."""
         self.where = then
+        if time.process_time() > self._deadline:
+            raise NotClosed(f"its closed form takes more than {self._seconds:g} s to find")
         self._origins += [where] * (len(self.guards) - len(self._origins))
 
     def conditions(self) -> dict[Condition, str]:
@@ -52,7 +53,7 @@ class NamedSizes(ShapeEnv):
             if not self.translator.knows(guard.expr):
                 raise NotClosed(f"the condition {guard.expr} depends on data")
             condition = self.translator.condition(guard.expr)
-            if condition is not None:
+            if condition is not None and not condition.is_always:
                 found.setdefault(condition, where)
         return found
 
@@ -72,6 +73,22 @@ def number_of(size: Any) -> Number | None:
     if not isinstance(environment, NamedSizes) or not environment.translator.knows(size.node.expr):
         return None
     return environment.translator.number(size.node.expr)
+
+
+def padded(data: torch.Tensor, borders: Sequence[Any], mode: str = "constant", value: Any = None) -> Any:
+    """What padding makes where the width of a border is free, which torch's own kernel refuses."""
+    if mode != "constant" or not any(isinstance(each, torch.SymInt) for each in borders):
+        return NotImplemented
+    shape: list[Any] = list(data.shape)
+    for place in range(len(borders) // 2):
+        shape[-1 - place] += borders[2 * place] + borders[2 * place + 1]
+    return torch.empty(
+        shape, dtype=data.dtype, device=data.device, memory_format=suggest_memory_format(data)
+    )
+
+
+# Operators whose kernels want sizes with values, though what they make is plain.
+STAND_INS: dict[str, Callable[..., Any]] = {"aten.pad": padded, "aten.constant_pad_nd": padded}
 
 
 @contextmanager

@@ -25,7 +25,8 @@ def most_scratch(graph: Graph, kernels: str) -> int | None:
     # What a body of control flow asks for is planned with the rest, over and over.
     if ask is None or graph.others or any(op.bodies for op in graph.ops):
         return 0 if ask is _nothing else None
-    asked = [ask(graph, op) for op in graph.ops]
+    # Real numbers are computed by the reference kernels.
+    asked = [0 if _is_real(graph, op) else ask(graph, op) for op in graph.ops]
     known = [size for size in asked if size is not None]
     return round_up(max(known, default=0), _LANES) if len(known) == len(asked) else None
 
@@ -82,6 +83,10 @@ def _shape(graph: Graph, identities: tuple[int, ...], place: int) -> Shape | Non
 
 def _filters(op: Op, filter: Shape) -> int:
     return int(op.attrs.get("out_channels") or op.attrs.get("in_channels") or max(filter, default=1))
+
+
+def _is_real(graph: Graph, op: Op) -> bool:
+    return bool(op.outputs) and graph.tensors[op.outputs[0]].dtype.family == "float"
 
 
 def _is_depthwise(op: Op) -> bool:
