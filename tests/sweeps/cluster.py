@@ -26,7 +26,7 @@ def serve() -> None:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "node_ip_address": "127.0.0.2", **_SMALL}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     nodes = [_added(cluster), _added(cluster)]
     try:
         _say({"address": cluster.address})

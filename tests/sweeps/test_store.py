@@ -189,7 +189,8 @@ def test_the_page_tells_every_column() -> None:
 
 def test_duckdb_reads_the_files(swept: Path) -> None:
     paths = Store(swept).paths()
-    found = duckdb.sql(f"select device, count(*) from read_parquet({paths}) group by 1 order by 1").fetchall()
+    question = f"select device, count(*) from read_parquet({paths}) group by 1 order by 1"
+    found = duckdb.connect().execute(question).fetchall()
     assert found == [("rpi5", 20), ("stm32f746", 10)]
 
 

@@ -168,6 +168,33 @@ def test_errors_are_tried_again_only_when_asked_and_then_replaced(folder: Path) 
     assert sizeup.sweep(spec, folder / "out", retry_errors=True).rows == 0
 
 
+GREEDY = """
+import torch
+
+
+class Greedy(torch.nn.Linear):
+    def forward(self, x):
+        bytearray(x.shape[0] << 28)
+        return super().forward(x)
+
+
+def network():
+    return Greedy(4, 4), ((1, 4),)
+
+
+def all():
+    yield "greedy", network
+"""
+
+
+def test_a_batch_that_takes_too_much_memory_leaves_the_others(folder: Path) -> None:
+    (folder / "greedy.py").write_text(GREEDY)
+    spec = {"generate": "greedy:all", "targets": ["rpi5/ort"], "batch": [1, 64, 2]}
+    sizeup.sweep(spec, folder / "out", memory="2 GiB")
+    found = {row["batch"]: (row["macs"], row["error_kind"]) for row in rows_of(folder / "out")}
+    assert found == {1: (16, None), 2: (32, None), 64: (None, "OutOfMemory")}
+
+
 GENERATOR = """
 import torch
 

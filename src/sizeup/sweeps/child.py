@@ -12,9 +12,13 @@ import os
 import pickle
 import sys
 import time
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from sizeup.sweeps.limits import confine
+
+if TYPE_CHECKING:
+    from sizeup.sweeps.models import Identity, Model
+    from sizeup.sweeps.points import Questions
 
 
 def main(memory: str, parent: str, work: str, rows: str, *folders: str) -> int:
@@ -47,7 +51,7 @@ def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
         told.seek(0)
         told.truncate()
         start = time.process_time()
-        rows = _write(pickle.loads(asked.read()), told)
+        rows = _write(*pickle.loads(asked.read()), told)
     # Whatever a model's code raises, leaving the program included, is the answer that the caller waits for.
     except BaseException as error:
         kind, reason = described(error)
@@ -55,7 +59,7 @@ def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
     return {"rows": rows, "cpu_seconds": time.process_time() - start}
 
 
-def _write(work: Any, file: IO[bytes]) -> int:
+def _write(model: Model, identity: Identity, asked: Questions, is_last: bool, file: IO[bytes]) -> int:
     import pyarrow as pa
 
     from sizeup.sweeps.rows import rows_of
@@ -63,7 +67,7 @@ def _write(work: Any, file: IO[bytes]) -> int:
 
     count = 0
     with pa.ipc.new_stream(file, arrow_schema()) as stream:
-        for batch in batches_of(rows_of(*work)):
+        for batch in batches_of(rows_of(model, identity, asked, is_last=is_last)):
             stream.write_batch(batch)
             count += batch.num_rows
     return count

@@ -24,9 +24,15 @@ _FLOPS_PER_MAC = 2
 _LONGEST_REASON = 500
 
 
-def evaluate(source: Any, asked: Questions, file_bytes: int | None = None) -> Iterator[tuple[Point, Row]]:
+def evaluate(
+    source: Any, asked: Questions, file_bytes: int | None = None, *, is_last: bool = True
+) -> Iterator[tuple[Point, Row]]:
     """The answers about a model (whatever `load` takes), one row a point; what keeps a batch or shapes from
-    being loaded is told in their rows. `file_bytes` is the size of the model's file, where it has one."""
+    being loaded is told in their rows.
+
+    `file_bytes` is the size of the model's file, where it has one. Where memory runs out and this is not the
+    last try, MemoryError leaves it to a process that has loaded nothing before.
+    """
     by_shape: dict[tuple[int | None, str], list[Point]] = {}
     for point in asked.points:
         by_shape.setdefault(point.shape, []).append(point)
@@ -35,7 +41,9 @@ def evaluate(source: Any, asked: Questions, file_bytes: int | None = None) -> It
     for shape, points in by_shape.items():
         try:
             counted = count(load(*bindings_of(shape)))
-        except SizeupError as error:
+        except (SizeupError, MemoryError) as error:
+            if _is_of_memory(error) and not is_last:
+                raise MemoryError from error
             yield from ((point, failure(point, *described(error))) for point in points)
             continue
         answers = _Answers(counted, file_bytes)
@@ -50,7 +58,7 @@ def failure(point: Point, kind: str, reason: str) -> Row:
 def described(error: BaseException) -> tuple[str, str]:
     """An error in one word and in one line."""
     if _is_of_memory(error):
-        return OUT_OF_MEMORY, "there is not enough memory for it"
+        return OUT_OF_MEMORY, "takes more memory than it is given"
     text = str(error) if isinstance(error, SizeupError) else f"{type(error).__name__}: {error}"
     return type(error).__name__, " ".join(text.split())[:_LONGEST_REASON]
 

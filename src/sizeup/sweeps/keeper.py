@@ -61,8 +61,7 @@ class Keeper:
         import pyarrow as pa
 
         self.cpu_seconds = None
-        _fill(self._work, pickle.dumps((model, identity, asked)))
-        answer = self._asked(self.limits.tries - 1)
+        answer = self._asked((model, identity, asked), self.limits.tries - 1)
         promised, self.cpu_seconds = answer["rows"], answer["cpu_seconds"]
         self._rows.seek(0)
         try:
@@ -86,14 +85,15 @@ class Keeper:
         for file in (self._work, self._rows, self._said):
             file.close()
 
-    def _asked(self, left: int) -> dict[str, Any]:
+    def _asked(self, work: tuple[Model, Identity, Questions], left: int) -> dict[str, Any]:
         """The child's answer; so many further children may be asked where one does not survive it."""
+        _fill(self._work, pickle.dumps((*work, not left)))
         try:
             return self._ask()
         except Refused as refused:
             if refused.is_final or not left:
                 raise
-        return self._asked(left - 1)
+        return self._asked(work, left - 1)
 
     def _ask(self) -> dict[str, Any]:
         child = self._living()

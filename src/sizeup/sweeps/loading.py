@@ -24,7 +24,8 @@ class Loading:
     """Loads a path, a name, a model, or a model with its inputs; `readings` says how often that will be."""
 
     def __init__(self, source: Any, readings: int = 1) -> None:
-        self._source, self._own = source if _has_inputs(source) else (source, None)
+        self._source: Any = source[0] if _has_inputs(source) else source
+        self._own: Any = source[1] if _has_inputs(source) else None
         self._is_worth_it = readings >= _WORTH
         self._free: dict[tuple[str, ...], FreeGraph] = {}
 
@@ -47,7 +48,7 @@ class Loading:
         try:
             return self._bound(sizes)
         except Exception:
-            raise error from None
+            raise error from error.__cause__
 
     def _bound(self, sizes: Sizes) -> Graph:
         names = tuple(sorted(sizes))

@@ -1,6 +1,6 @@
 """The results of sweeps: one Parquet file for each model and set of questions, under names made of digests.
 
-    DIR/shards/ab/abcd...-0123....parquet   the rows of one model
+    DIR/shards/ab/cd/abcd...-01....parquet   the rows of one model
     DIR/table/GENERATION/device=.../...     the same rows sorted for questions, where they were compacted
     DIR/table/current.json                  which generation that is, and which shards it holds
     DIR/log/...jsonl                        how long every shard took
@@ -42,7 +42,7 @@ class Store:
 
     def shard(self, model: str, digest: str) -> str:
         """The name of the file with a model's answers to some questions, both by their digests."""
-        return f"{SHARDS}/{model[:2]}/{model}-{digest[:_DIGITS]}.parquet"
+        return f"{_folder(model)}/{model}-{digest[:_DIGITS]}.parquet"
 
     def shards(self) -> list[str]:
         """The names of all shards."""
@@ -50,8 +50,8 @@ class Store:
 
     def shards_of(self, model: str) -> list[str]:
         """The names of the shards of one model."""
-        start = f"{SHARDS}/{model[:2]}/{model}-"
-        return [name for name in self.place.names(f"{SHARDS}/{model[:2]}") if name.startswith(start)]
+        folder = _folder(model)
+        return [name for name in self.place.names(folder) if name.startswith(f"{folder}/{model}-")]
 
     def has(self, name: str) -> bool:
         """Whether a shard is there, and so complete."""
@@ -147,6 +147,11 @@ class Store:
                     f"{self.place.address}: another sweep is writing there; wait until it has ended"
                 ) from None
             yield
+
+
+def _folder(model: str) -> str:
+    """So many folders that none of them holds many shards: a task looks through its own."""
+    return f"{SHARDS}/{model[:2]}/{model[2:4]}"
 
 
 def digest_of_names(names: Iterable[str]) -> str:

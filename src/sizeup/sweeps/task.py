@@ -77,7 +77,7 @@ class _Task:
     """A model, what is still asked about it, and where its answers go."""
 
     def __init__(self, model: Model, settings: Settings) -> None:
-        self.identity, self.store = model.identity(), Store(settings.store)
+        self.model, self.identity, self.store = model, model.identity(), Store(settings.store)
         self.asked, self.failed = _missing(self.store, self.identity.digest, settings)
 
     def write(self, batches: Iterable[Any]) -> _Counted:
@@ -92,7 +92,7 @@ class _Task:
 
     def fail(self, kind: str, reason: str) -> _Counted:
         """Write rows that say why there are no answers."""
-        return self.write(batches_of(error_rows(self.identity, self.asked, kind, reason)))
+        return self.write(batches_of(error_rows(self.model, self.identity, self.asked, kind, reason)))
 
 
 def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str]]:
