@@ -186,7 +186,7 @@ def failed(rows: Iterable[Row]) -> Counter[tuple[str, str, str]]:
 
 
 def summary(rows: Iterable[Row]) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Of each target and precision: models, points, errors, those that fit, do not, may, and have a latency."""
+    """Of each target and precision: models, points, errors, how many fit, do not, may, and have a latency."""
     groups = defaultdict(list)
     for row in rows:
         groups[row["target"], row["precision"]].append(row)

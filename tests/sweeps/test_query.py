@@ -306,6 +306,14 @@ def test_options_that_cannot_be_met_say_why(folder: Path, options: dict[str, Any
         sizeup.query(folder, **options)
 
 
+def test_sweeps_in_which_a_point_is_there_twice_are_not_compared(tmp_path: Path) -> None:
+    once = answers.write(tmp_path / "once", [point("a")])
+    twice = answers.write(tmp_path / "twice", [point("a", number=1), point("a", number=2)])
+    for now, before in ((once, twice), (twice, once)):
+        with pytest.raises(SizeupError, match="a on rpi5/ort is there more than once"):
+            sizeup.query(now, view="regressions", against=before)
+
+
 def test_a_folder_without_a_sweep_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(SizeupError, match="no results of a sweep are there"):
         sizeup.query(tmp_path)

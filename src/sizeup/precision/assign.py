@@ -36,7 +36,10 @@ class _Assigned:
     def __init__(self, graph: Graph, chosen: Mapping[int, DType], weights: Mapping[int, DType]) -> None:
         self.graph, self.explicit = graph, chosen
         self.stored = {id(graph.ops[index]): dtype for index, dtype in weights.items()}
-        self.chosen = {**self._own_types(), **chosen}
+        own = self._own_types()
+        self.chosen = {**own, **chosen}
+        # Their weights may be narrower than what they compute in, and stay so.
+        self.unchanged = {id(graph.ops[index]) for index in own if index not in chosen}
         # Constants that are unpacked from others before the first run: whoever reads them at another type
         # reads those instead.
         self.unpacking = {
@@ -139,7 +142,8 @@ class _Assigned:
             return identity
         if tensor.data is not None:
             stored = self.stored.get(id(op)) if tensor.is_parameter and len(tensor.shape or ()) > 1 else None
-            return self._constant(identity, tensor, stored or dtype or tensor.dtype)
+            given = tensor.dtype if id(op) in self.unchanged else dtype
+            return self._constant(identity, tensor, stored or given or tensor.dtype)
         wanted = tensor.dtype if dtype is None else dtype
         return self._converted(identity, wanted, op)
 

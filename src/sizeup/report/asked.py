@@ -35,7 +35,7 @@ _MOST = 1000
 _TOLD = 5  # columns that there is no room for
 _GAP = 2
 # Cells that a text keeps before a column is left out.
-_LEAST_TEXT = {"model": 24, "fits_reason": 28, "error": 28, "target": 18}
+_LEAST_TEXT = {"model": 24, "fits_reason": 28, "error": 28, "target": 18, "worse": 34}
 _LEAST = 14
 # Columns that one line tells where all rows are alike in them.
 _ALIKE = ("target", "device", "runtime", "precision", "batch", "shapes", "place")
@@ -141,7 +141,7 @@ def _remarks(question: Question, found: Glimpse, left_out: Sequence[str]) -> Ite
         yield f"{found.unknown:,} points are left out: not enough is known of them (--view unknown)"
     if left_out:
         rest = len(left_out) - _TOLD
-        told = ", ".join(left_out[:_TOLD]) + (f" and {rest} more columns" if rest > 0 else "")
+        told = ", ".join(left_out[:_TOLD]) + (f" and {rest} more" if rest > 0 else "")
         yield f"no room for {told} (-o FILE.csv keeps all)"
 
 
@@ -197,8 +197,11 @@ class _Column:
 
 def common_folder(names: Sequence[str]) -> str:
     """The folder that all names begin with, or nothing."""
-    start = os.path.commonprefix([name[: name.rfind("/") + 1] for name in names])
-    return start[: start.rfind("/") + 1]
+    parts = [name.split("/")[:-1] for name in names]
+    shared = 0
+    while parts and all(len(each) > shared and each[shared] == parts[0][shared] for each in parts):
+        shared += 1
+    return "".join(f"{part}/" for part in parts[0][:shared]) if shared else ""
 
 
 def _space(text: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""The leaderboard of a sweep: of each target, precision and batch the first points, and how many there are."""
+"""The leaderboard of a sweep: the first points of each target, precision and batch, and how many others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _GROUP = ("target", "precision", "batch")
 _STANDING = f"CASE WHEN fits IS FALSE THEN 4 WHEN ms IS NULL THEN 3 ELSE {DOUBT} END"
 _GROUPS = """
 SELECT target, precision, batch, count(*) AS points, count(*) FILTER (status <> 'ok') AS errors,
-    count(*) FILTER (status = 'ok' AND fits) AS fit, count(*) FILTER (status = 'ok' AND NOT fits) AS too_large,
+    count(*) FILTER (status = 'ok' AND fits) AS fit,
+    count(*) FILTER (status = 'ok' AND NOT fits) AS too_large,
     count(*) FILTER (status = 'ok' AND fits IS NULL) AS fit_unknown, count(ms) AS timed
 FROM points GROUP BY target, precision, batch ORDER BY target, precision, batch NULLS FIRST
 """

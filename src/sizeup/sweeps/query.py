@@ -17,10 +17,20 @@ from typing import TYPE_CHECKING, Any
 from sizeup.errors import MissingLibrary, SizeupError
 from sizeup.sweeps import complaints, tables
 from sizeup.sweeps.store import Store
-from sizeup.sweeps.views import DEFAULT, OPTION, Axis, View, quoted, view_named, views
+from sizeup.sweeps.views import (
+    DEFAULT,
+    MATCH,
+    OPTION,
+    Axis,
+    View,
+    first_of_fastest,
+    quoted,
+    view_named,
+    views,
+)
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 _ROWS = 50_000  # of a batch: a few megabytes
 # What a front is drawn by where nobody says.
@@ -95,7 +105,7 @@ class Session:
         if not view.grouped:
             return f"SELECT * FROM {view.name} ORDER BY {view.order} LIMIT {top}"
         if view.ranked:
-            return f"SELECT * FROM {view.name} WHERE place <= {top} ORDER BY {view.order}"
+            return f"SELECT * FROM ({first_of_fastest(top)}) ORDER BY {view.order}"
         return (
             f"SELECT * FROM {view.name} QUALIFY row_number() OVER "
             f"(PARTITION BY target, precision, batch ORDER BY {view.order}) <= {top} ORDER BY {view.order}"
@@ -126,6 +136,8 @@ def session(question: Question) -> Iterator[Session]:
             tables.narrow(connection, "before", "stored_before", question, added)
         found = views(_axes(question, added), question.against is not None)
         tables.check_axes(connection, question.axes or ())
+        if question.view == "regressions" and question.against is not None:
+            _check_pairs(connection, question)
         for view in _needed(question, found):
             connection.execute(f"CREATE VIEW {view.name} AS {view.sql}")
         _lock(connection, allowed)
@@ -146,6 +158,19 @@ def _axes(question: Question, added: Iterable[tables.Added]) -> tuple[Axis, Axis
         return question.axes
     has_quality = any(_QUALITY in each.columns for each in added)
     return (COSTS[0], Axis(_QUALITY, most=True)) if has_quality else COSTS
+
+
+def _check_pairs(connection: DuckDBPyConnection, question: Question) -> None:
+    """Refuse to compare sweeps in which a point is there more than once: nobody could say which is meant."""
+    names = ", ".join(MATCH)
+    for table, folder in (("points", question.folder), ("before", question.against)):
+        sql = f"SELECT model, target FROM {table} GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
+        twice = connection.execute(sql).fetchone()
+        if twice is not None:
+            raise SizeupError(
+                f"{folder}: {twice[0]} on {twice[1]} is there more than once, of several models or versions;"
+                " sweep into a new folder, or compare by model_hash in SQL"
+            )
 
 
 def _check(question: Question) -> None:
@@ -209,11 +234,21 @@ def glimpse(question: Question, most: int) -> Glimpse:
     """At most so many rows of an answer."""
     with session(question) as opened:
         columns, statement = _columns(opened), opened.statement
-        rows = tuple(opened.run(statement).fetchmany(most + 1))
-        total = len(rows)
-        if total > most and not statement.lower().startswith("explain"):
-            total = opened.number(f"SELECT count(*) FROM (\n{statement}\n)")
-        return Glimpse(columns, rows[:most], total, _unknown(opened))
+        with opened.explaining(statement):
+            rows, total = _counted(opened.connection.sql(statement), most)
+        return Glimpse(columns, rows, total, _unknown(opened))
+
+
+def _counted(result: DuckDBPyRelation, most: int) -> tuple[tuple[tuple[Any, ...], ...], int]:
+    """The first rows of a result, and how many it has, from one run of it."""
+    rows: list[tuple[Any, ...]] = []
+    total = 0
+    for batch in result.to_arrow_reader(_ROWS):
+        if len(rows) < most:
+            first = batch.slice(0, most - len(rows))
+            rows += zip(*(column.to_pylist() for column in first.columns), strict=True)
+        total += batch.num_rows
+    return tuple(rows), total
 
 
 def _unknown(opened: Session) -> int:

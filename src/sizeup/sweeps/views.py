@@ -26,6 +26,12 @@ CERTAIN = "(fits IS TRUE AND known_ops IS NOT DISTINCT FROM ops)"
 # 0: certain, 1: may not fit, 2: not all of it was counted.
 DOUBT = "CASE WHEN known_ops IS DISTINCT FROM ops THEN 2 WHEN fits THEN 0 ELSE 1 END"
 _TIMES = "ms, low_ms, high_ms"
+_TIMED = f"{OPTION} AND ms IS NOT NULL"
+_RANKED = f"""
+target, precision, batch, row_number() OVER (
+    PARTITION BY target, precision, batch ORDER BY doubt, ms, params NULLS LAST, model, shapes
+) AS place, model, {_TIMES}, shapes, doubt = 0 AS certain, fits, params, macs, weight_bytes, energy_mj, basis
+"""
 _ROOM = "ram_need_bytes, ram_bytes, flash_need_bytes, flash_bytes"
 
 
@@ -89,6 +95,24 @@ def view_named(name: str, known: Mapping[str, View]) -> View:
     return known[name]
 
 
+def first_of_fastest(top: int) -> str:
+    """The first places of `fastest`, without ranking all points.
+
+    What takes longer than so many others of its group that are as well known has no place among the first.
+    """
+    return f"""
+    WITH timed AS (SELECT *, {DOUBT} AS doubt FROM points WHERE {_TIMED}), last AS (
+        SELECT target, precision, batch, doubt, list_max(min(ms, {top})) AS last_ms
+        FROM timed GROUP BY target, precision, batch, doubt
+    ), kept AS (
+        SELECT timed.* FROM timed JOIN last
+        ON timed.target = last.target AND timed.precision = last.precision AND timed.doubt = last.doubt
+            AND timed.batch IS NOT DISTINCT FROM last.batch AND timed.ms <= last.last_ms
+    )
+    SELECT * FROM (SELECT {_RANKED} FROM kept) WHERE place <= {top}
+    """
+
+
 _PLAIN = (
     View(
         "summary",
@@ -131,14 +155,7 @@ _PLAIN = (
     View(
         "fastest",
         "points by latency for each target, precision and batch, those best known first",
-        f"""
-        SELECT target, precision, batch, row_number() OVER (
-                PARTITION BY target, precision, batch
-                ORDER BY {DOUBT}, ms, params NULLS LAST, model, shapes
-            ) AS place,
-            model, {_TIMES}, shapes, {CERTAIN} AS certain, fits, params, macs, weight_bytes, energy_mj, basis
-        FROM points WHERE {OPTION} AND ms IS NOT NULL
-        """,
+        f"SELECT {_RANKED} FROM (SELECT *, {DOUBT} AS doubt FROM points WHERE {_TIMED})",
         "target, precision, batch NULLS FIRST, place",
         grouped=True,
         ranked=True,
@@ -177,8 +194,8 @@ def _pareto(first: Axis, second: Axis) -> View:
     """Points that no other on the same device beats in one axis without losing in the other.
 
     For every value of the first axis the least of the second is kept, then what all smaller values of the
-    first attain: sorting, not comparing pairs. A point is held to those alone that are as well known as it is.
-    To begin with, all that one good point of the device beats in both is left out, which is most.
+    first attain: sorting, not comparing pairs. A point is held to those alone that are as well known as it
+    is. To begin with, all that one good point of the device beats in both is left out, which is most.
     """
     a, b = first.sql, second.sql
     doubts = range(3)

@@ -1,4 +1,4 @@
-"""The leaderboard of a sweep in a real browser: what it ranks, draws and admits, against the rows themselves."""
+"""The leaderboard of a sweep in a real browser: what it ranks, draws and admits, against the rows."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_long_sweep_makes_a_short_page_that_says_so(
     assert [group["shown"] for group in data["groups"]] == [5, 5]
     text = (tmp_path / "short.html").read_text("utf-8")
     assert "the first 5 are on this page; 14 points further down are not" in text
-    assert "10 of 25 are on this page" in text
+    assert "10 of 24 that could be evaluated are on this page" in text
     sizeup.query(tmp_path / "registry", top=2).save(tmp_path / "two.html")
     assert [group["shown"] for group in data_in(tmp_path / "two.html")["groups"]] == [2, 2]
 

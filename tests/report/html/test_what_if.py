@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sizeup
 from browser import Browser, Page, chromium, opened
 from networks import looping, three_convolutions, tied_embedding
-from sizeup.graph import Graph
+from sizeup.dtypes import dtype
+from sizeup.graph import Constant, Graph, GraphBuilder, Quant
 from sizeup.report.html import data_of
 
 pytestmark = pytest.mark.extras
@@ -77,7 +79,24 @@ def assert_same(page: Page, source: Graph, target: str | None, count: int = 3, s
             assert seconds <= report.latency.seconds * (1 + slack)
 
 
-@pytest.mark.parametrize("graph", [three_convolutions(), tied_embedding()], ids=lambda graph: graph.name)
+def with_narrow_weights() -> Graph:
+    """Two products of floats with weights of 8 bits, as dynamic quantisation leaves them."""
+    made = GraphBuilder("narrow")
+    x = made.input("x", (1, 64), dtype("float32"))
+    for name in ("one", "two"):
+        scale = Quant(np.ones(1), np.zeros(1))
+        w = made.tensor(f"{name}.weight", (64, 64), dtype("int8"), Constant("parameter"), scale)
+        y = made.tensor(f"{name}.out", (1, 64), dtype("float32"))
+        made.op("matmul", [x, w], [y], {"contracted": (1,)}, name=name)
+        x = y
+    made.outputs.append(x)
+    return made.freeze()
+
+
+BY_HAND = [three_convolutions(), tied_embedding(), with_narrow_weights()]
+
+
+@pytest.mark.parametrize("graph", BY_HAND, ids=lambda graph: graph.name)
 @pytest.mark.parametrize("target", [None, "stm32f746/tflm", "rtx4090/torch-eager"])
 def test_graphs_made_by_hand_agree(graph: Graph, target: str | None, page: Page) -> None:
     assert_same(page, graph, target)

@@ -18,7 +18,20 @@ from sizeup.sweeps.board import COLUMNS, STANDINGS, Board, board
 if TYPE_CHECKING:
     from sizeup.sweeps.query import Question
 
+_NOTES = (
+    (
+        "First come points that are certain: known to fit, every operator counted, the fastest first. Then"
+        " points that may not fit, then those of which not every operator was counted and whose latency is at"
+        " least what is said, then those without a latency, then those that are too large."
+    ),
+    "What is not known never stands before what is, and is shown as a question mark.",
+    (
+        "The line joins points that are certain and that no other certain point of the choice beats in both"
+        " latency and size."
+    ),
+)
 _CODED = ("model", "shapes", "basis", "fits_reason", "latency_missing")
+_ALTERNATIVE = "Latency of models against their size; the table below has all numbers"
 _MOST_TARGETS = 300  # rows of the table that needs no script
 
 
@@ -85,7 +98,7 @@ none, nothing was measured that tells how far the estimate may be off.</p>
 <noscript><p>Choosing and drawing need JavaScript; the table of targets below does not.</p></noscript>
 <div class="controls" id="choices"></div>
 <p id="told" role="status"></p>
-<figure><div class="plot" id="scatter" role="group" aria-label="Latency of models against their size; the table below has all numbers"></div>
+<figure><div class="plot" id="scatter" role="group" aria-label="{_ALTERNATIVE}"></div>
 <figcaption id="caption"></figcaption></figure>
 <div id="table"></div></section>
 <section id="targets" aria-labelledby="targets-title"><h2 id="targets-title">Targets</h2>
@@ -94,7 +107,11 @@ none, nothing was measured that tells how far the estimate may be off.</p>
 {_failures(found, folder)}
 {_reading(found, points)}
 </main>
-<footer class="page-foot">{_said(f"Made by sizeup {version('sizeup')} from results of sizeup {found.version}.")}</footer>"""
+<footer class="page-foot">{_said(_maker(found))}</footer>"""
+
+
+def _maker(found: Board) -> str:
+    return f"Made by sizeup {version('sizeup')} from results of sizeup {found.version}."
 
 
 def _said(words: str) -> str:
@@ -128,34 +145,27 @@ def _cards(found: Board, points: int) -> Iterator[str]:
 
 
 def _card(label: str, value: str, detail: str) -> str:
-    return f'<div><dt>{_said(label)}</dt><dd class="value">{_said(value)}</dd><dd class="detail">{_said(detail)}</dd></div>'
+    told = f'<dd class="value">{_said(value)}</dd><dd class="detail">{_said(detail)}</dd>'
+    return f"<div><dt>{_said(label)}</dt>{told}</div>"
 
 
 def _shown(found: Board, points: int) -> str:
-    if len(found.rows) == points:
-        return "all of them are on this page"
-    return f"{len(found.rows):,} of {points:,} are on this page"
+    evaluated = points - sum(group["errors"] for group in found.groups)
+    shown = "all" if len(found.rows) == evaluated else f"{len(found.rows):,}"
+    return f"{shown} of {evaluated:,} that could be evaluated are on this page"
 
 
 def _reading(found: Board, points: int) -> str:
     """The rules of the page, in words."""
     errors = sum(group["errors"] for group in found.groups)
     left = points - errors - len(found.rows)
-    rule = (
-        f"Of each target, precision and batch the first {found.top:,} are on this page; {left:,} points further"
-        " down are not (sizeup query answers for all)."
-        if left
-        else "Every point that could be evaluated is on this page."
-    )
-    notes = (
-        "First come points that are certain: known to fit, every operator counted, the fastest first. Then"
-        " points that may not fit, then those of which not every operator was counted and whose latency is at"
-        " least what is said, then those without a latency, then those that are too large.",
-        "What is not known never stands before what is, and is shown as a question mark.",
-        "The line joins points that are certain and that no other certain point of the choice beats in both"
-        " latency and size.",
-        rule,
-    )
+    rule = "Every point that could be evaluated is on this page."
+    if left:
+        rule = (
+            f"Of each target, precision and batch the first {found.top:,} are on this page; {left:,} points"
+            " further down are not (sizeup query answers for all)."
+        )
+    notes = (*_NOTES, rule)
     return (
         '<section id="reading" aria-labelledby="reading-title"><h2 id="reading-title">How to read this</h2>'
         f'<ul class="notes">{"".join(f"<li>{_said(note)}</li>" for note in notes)}</ul></section>'
@@ -163,7 +173,7 @@ def _reading(found: Board, points: int) -> str:
 
 
 def _targets(found: Board, folder: str) -> str:
-    """A table that needs no script: the groups, and the first of each."""
+    """The groups, and the first of each."""
     best = {_group(row): row for row in reversed(found.rows) if row["standing"] == 0}
     batched = any(group["batch"] is not None for group in found.groups)
     titles = ["target", "precision", *(["batch"] if batched else []), "fit", "too large", "cannot be told"]
@@ -172,11 +182,7 @@ def _targets(found: Board, folder: str) -> str:
     body = "".join(_target(group, best.get(_group(group)), batched, folder) for group in shown)
     rest = len(found.groups) - _MOST_TARGETS
     more = f"<p>and {rest:,} more</p>" if rest > 0 else ""
-    head = "".join(f'<th scope="col">{_said(title)}</th>' for title in titles)
-    return (
-        '<div class="scroll plain" tabindex="0" role="region" aria-label="Targets, scrolls">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
-    )
+    return _table("Targets", titles, body) + more
 
 
 def _target(group: dict[str, Any], best: dict[str, Any] | None, batched: bool, folder: str) -> str:
@@ -188,8 +194,7 @@ def _target(group: dict[str, Any], best: dict[str, Any] | None, batched: bool, f
         "none is known to" if best is None else best["model"].removeprefix(folder),
         latency,
     ]
-    name = f'<th scope="row">{_said(str(group["target"]))}</th>'
-    return f"<tr>{name}{''.join(f'<td>{_said(cell)}</td>' for cell in cells)}</tr>"
+    return _row(str(group["target"]), cells)
 
 
 def _latency(row: dict[str, Any]) -> str:
@@ -209,17 +214,25 @@ def _failures(found: Board, folder: str) -> str:
     rows = "".join(_failure(row, folder) for row in found.errors)
     rest = found.failed - len(found.errors)
     more = f"<p>and {rest:,} more (sizeup query DIR --view errors)</p>" if rest > 0 else ""
-    return (
-        '<section id="failed" aria-labelledby="failed-title"><h2 id="failed-title">Models that failed</h2>'
-        '<div class="scroll plain" tabindex="0" role="region" aria-label="Models that failed, scrolls"><table><thead><tr>'
-        f"{''.join(_heads(('model', 'kind', 'points', 'why')))}</tr></thead><tbody>{rows}</tbody></table></div>{more}</section>"
-    )
-
-
-def _heads(titles: Sequence[str]) -> Iterator[str]:
-    yield from (f'<th scope="col">{_said(title)}</th>' for title in titles)
+    title = '<h2 id="failed-title">Models that failed</h2>'
+    table = _table("Models that failed", ("model", "kind", "points", "why"), rows)
+    return f'<section id="failed" aria-labelledby="failed-title">{title}{table}{more}</section>'
 
 
 def _failure(row: dict[str, Any], folder: str) -> str:
     cells = (row["error_kind"] or "", f"{row['points']:,}", row["error"] or "")
-    return f'<tr><th scope="row">{_said(row["model"].removeprefix(folder))}</th>{"".join(f"<td>{_said(cell)}</td>" for cell in cells)}</tr>'
+    return _row(row["model"].removeprefix(folder), cells)
+
+
+def _table(label: str, titles: Sequence[str], rows: str) -> str:
+    """A table that needs no script."""
+    head = "".join(f'<th scope="col">{_said(title)}</th>' for title in titles)
+    return (
+        f'<div class="scroll plain" tabindex="0" role="region" aria-label="{_said(label)}, scrolls">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    told = "".join(f"<td>{_said(cell)}</td>" for cell in cells)
+    return f'<tr><th scope="row">{_said(name)}</th>{told}</tr>'

@@ -17,8 +17,11 @@ sizeup.mixture = (() => {
     constructor(ops, tensors, given, chosen) {
       Object.assign(this, { ops, tensors, given, explicit: chosen });
       this.chosen = new Map();
+      this.unchanged = new Set(); // layers whose weights stay as they are
       given.layers.forEach((op, place) => {
-        if (given.own[place] !== NONE) this.chosen.set(op, given.own[place]);
+        if (given.own[place] === NONE) return;
+        this.chosen.set(op, given.own[place]);
+        if (!chosen.has(op)) this.unchanged.add(op);
       });
       for (const [op, type] of chosen) this.chosen.set(op, type);
       this.typed = new Map(); // the type that a real or quantised value is made in
@@ -135,7 +138,7 @@ sizeup.mixture = (() => {
       }
       if (!this.flag(source, FOLLOWS)) return [source, this.own(source)];
       const own = this.own(source);
-      let at = type ?? own;
+      let at = this.unchanged.has(op) ? own : type ?? own;
       let kind = this.kind(at);
       if (kind.family === "int" && kind.bits <= QUANTISED_BITS && this.flag(source, PARAMETER) && this.flag(source, SMALL)) {
         at = this.given.wide;
@@ -289,7 +292,9 @@ sizeup.mixture = (() => {
     const used = [known.own];
     assigned.types.forEach((type, op) => {
       const output = assigned.outputs(op)[0];
-      const isOwn = type === null || output === undefined || type === assigned.own(output);
+      // A choice of the type that a layer has already may still widen its weights.
+      const isSame = output === undefined || (type === assigned.own(output) && !assigned.explicit.has(op));
+      const isOwn = type === null || isSame;
       const column = isOwn ? known.own : known.types[assigned.kind(type).name] ?? known.own;
       if (!used.includes(column)) used.push(column);
       sum += column.ops[op];
