@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from sizeup.api import (
         analyze,
         calibrate,
+        check,
+        check_budgets,
         choose,
+        compare,
         count,
         estimate,
         explain,
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
         measure,
         optimize,
         plan,
+        query,
         sensitivity,
+        sweep,
         tradeoff,
     )
     from sizeup.calibration import Calibrated
@@ -36,7 +41,10 @@ if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
+    from sizeup.report.asked import Answer
+    from sizeup.report.checked import Check
     from sizeup.report.chosen import Chosen
+    from sizeup.report.compared import Comparison
     from sizeup.report.explain import Explanation
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from sizeup.report.plan import Plan
     from sizeup.report.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
+    from sizeup.sweeps import Swept
     from sizeup.targets import Device, Runtime, Target, devices, target
 
     __version__: str
@@ -51,9 +60,12 @@ if TYPE_CHECKING:
 # Where each public name lives. They are fetched on first use: the command line answers --help and
 # completes words without importing numpy.
 _HOMES = {
+    "Answer": "report.asked",
     "Calibrated": "calibration",
     "Call": "ops",
+    "Check": "report.checked",
     "Chosen": "report.chosen",
+    "Comparison": "report.compared",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
@@ -72,11 +84,15 @@ _HOMES = {
     "Report": "report",
     "Runtime": "targets",
     "SizeupError": "errors",
+    "Swept": "sweeps",
     "Target": "targets",
     "Tradeoff": "report.tradeoff",
     "analyze": "api",
     "calibrate": "api",
+    "check": "api",
+    "check_budgets": "api",
     "choose": "api",
+    "compare": "api",
     "count": "api",
     "devices": "targets",
     "estimate": "api",
@@ -89,15 +105,20 @@ _HOMES = {
     "op_rule": "ops",
     "optimize": "api",
     "plan": "api",
+    "query": "api",
     "sensitivity": "api",
+    "sweep": "api",
     "target": "targets",
     "tradeoff": "api",
 }
 
 __all__ = [
+    "Answer",
     "Calibrated",
     "Call",
+    "Check",
     "Chosen",
+    "Comparison",
     "Cost",
     "Device",
     "Dim",
@@ -116,12 +137,16 @@ __all__ = [
     "Report",
     "Runtime",
     "SizeupError",
+    "Swept",
     "Target",
     "Tradeoff",
     "__version__",
     "analyze",
     "calibrate",
+    "check",
+    "check_budgets",
     "choose",
+    "compare",
     "count",
     "devices",
     "estimate",
@@ -134,7 +159,9 @@ __all__ = [
     "op_rule",
     "optimize",
     "plan",
+    "query",
     "sensitivity",
+    "sweep",
     "target",
     "tradeoff",
 ]

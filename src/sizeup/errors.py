@@ -15,6 +15,7 @@ SizeupError
 ├── RunFailed
 ├── RuleError
 ├── TargetError
+├── BudgetError
 └── Incomplete
 
 A message says where, what, and what to do. The command line shows none of them as a traceback.
@@ -93,6 +94,10 @@ class RuleError(SizeupError):
 
 class TargetError(SizeupError):
     """A device or a runtime is not known, or a file that describes one breaks the rules for such files."""
+
+
+class BudgetError(SizeupError):
+    """A file of budgets, or a baseline that it names, breaks the rules for such files."""
 
 
 class Incomplete(SizeupError):

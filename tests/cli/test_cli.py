@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 VERBS = (
     "analyze",
     "calibrate",
+    "check",
+    "compare",
     "devices",
     "explain",
     "measure",
@@ -27,6 +29,8 @@ VERBS = (
     "optimize",
     "plan",
     "precision",
+    "query",
+    "sweep",
     "tradeoff",
 )
 
@@ -89,7 +93,11 @@ def opaque(shared: Path) -> Path:
 def test_alone_it_says_what_to_type(run: Run) -> None:
     ended = run()
     assert ended.code == 0
-    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 8
+    shown = [line for line in ended.out.splitlines() if line.startswith("  sizeup ")]
+    assert {line.split()[1] for line in shown} <= set(VERBS)
+    assert {"check", "analyze", "compare", "sweep"} <= {line.split()[1] for line in shown}
+    # What each does stands in one column.
+    assert len({len(line) - len(line.split("  ")[-1].lstrip()) for line in shown}) == 1
     assert max(map(len, ended.out.splitlines())) <= 80
 
 
@@ -126,7 +134,7 @@ def test_help_needs_no_heavy_package() -> None:
         (["explain", "nowhere.tflite", "0"], "no such file"),
         (["ops", "Convv"], "nearest: Conv"),
         (["analyze", "x.onnx", "--rules", "nowhere.py"], "no such file of rules"),
-        (["analyze", "x.onnx", "-o", "report.docx"], ".json, .csv, .md"),
+        (["analyze", "x.onnx", "-o", "report.docx"], ".json, .csv, .md, .html"),
     ],
 )
 def test_bad_input_exits_2_with_one_line_on_stderr(
@@ -303,13 +311,14 @@ def test_digest_is_that_of_the_file(run: Run, keywords: Path, shared: Path) -> N
 
 @pytest.mark.extras
 def test_files_are_written_beside_the_table(run: Run, keywords: Path, tmp_path: Path) -> None:
-    targets = [tmp_path / f"report{suffix}" for suffix in (".json", ".csv", ".md")]
+    targets = [tmp_path / f"report{suffix}" for suffix in (".json", ".csv", ".md", ".html")]
     ended = run("analyze", keywords, *(each for path in targets for each in ("-o", path)))
     assert ended.code == 0
     assert "13 of 13 operators counted" in ended.out
     assert json.loads(targets[0].read_text())["coverage"]["ops"] == 13
     assert len(targets[1].read_text().splitlines()) == 14
     assert "13 of 13 operators counted" in targets[2].read_text()
+    assert "13 of 13 operators counted" in targets[3].read_text("utf-8")
 
 
 @pytest.mark.extras

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memory.memory_graphs import buffers_of, packing_instance
 from sizeup.errors import DoesNotFit
 from sizeup.memory import check_offsets
-from sizeup.memory.arena import pack
+from sizeup.memory.arena import first_fit, pack
 
 
 @st.composite
@@ -38,6 +38,16 @@ def test_every_plan_passes_the_judge_and_keeps_to_the_bound(
     check_offsets(buffers, found.offsets, alignment=alignment, capacity=found.height)
     assert found.lower_bound <= found.height
     assert found.lower_bound >= int(buffers.live_bytes().max())
+
+
+@settings(max_examples=100, deadline=None)
+@given(_spans(25))
+def test_first_fit_alone_gives_a_plan_that_is_the_same_every_time(spans: list[tuple[int, int, int]]) -> None:
+    buffers = buffers_of(spans)
+    found = first_fit(buffers)
+    check_offsets(buffers, found.offsets, capacity=found.height)
+    assert int(buffers.live_bytes().max()) == found.lower_bound <= found.height
+    assert found.offsets == first_fit(buffers).offsets
 
 
 def _least_height(spans: list[tuple[int, int, int]]) -> int:

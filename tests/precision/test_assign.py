@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sizeup
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
-from sizeup.graph import Constant, Graph, GraphBuilder
+from sizeup.graph import Constant, Graph, GraphBuilder, Quant
 from sizeup.memory import usage
 from sizeup.precision import assign, layers, matched
 
@@ -83,6 +84,26 @@ def test_weights_may_be_narrower_than_what_they_are_multiplied_with() -> None:
     assert types(found) == types(assign(block(), {0: INT8})) | {"one.weight": "int4", "two.weight": "float16"}
     # Filters of 64 numbers at 4 and 16 bits, biases of 8 numbers at 32.
     assert count(found).stored_bytes == (32 + 32) + (128 + 32)
+
+
+def with_narrow_weights() -> Graph:
+    """Two products of floats with weights of 8 bits, as dynamic quantisation leaves them."""
+    made = GraphBuilder("narrow")
+    x = made.input("x", (1, 64), FLOAT)
+    for name in ("one", "two"):
+        scale = Quant(np.ones(1), np.zeros(1))
+        w = made.tensor(f"{name}.weight", (64, 64), dtype("int8"), Constant("parameter"), scale)
+        y = made.tensor(f"{name}.out", (1, 64), FLOAT)
+        made.op("matmul", [x, w], [y], {"contracted": (1,)}, name=name)
+        x = y
+    made.outputs.append(x)
+    return made.freeze()
+
+
+def test_a_layer_without_a_choice_keeps_its_narrow_weights() -> None:
+    graph = with_narrow_weights()
+    assert count(assign(graph, {})).bytes_at().weights == 2 * 64 * 64
+    assert count(assign(graph, {0: FP16})).bytes_at().weights == 2 * 64 * 64 + 64 * 64
 
 
 def test_biases_stay_wide_beside_sixteen_bits() -> None:

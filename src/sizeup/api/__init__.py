@@ -1,16 +1,24 @@
 """The public verbs: each takes a model, however it is given, and returns frozen data."""
 
+from sizeup.api.checking import check, check_budgets
+from sizeup.api.comparing import compare
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
 from sizeup.api.precision import choose, fits, front, sensitivity, tradeoff
+from sizeup.api.querying import query
 from sizeup.api.reports import analyze, estimate, explain
+from sizeup.api.sweeping import compact, sweep
 from sizeup.api.timing import calibrate, measure
 
 __all__ = [
     "Source",
     "analyze",
     "calibrate",
+    "check",
+    "check_budgets",
     "choose",
+    "compact",
+    "compare",
     "count",
     "estimate",
     "explain",
@@ -21,6 +29,8 @@ __all__ = [
     "measure",
     "optimize",
     "plan",
+    "query",
     "sensitivity",
+    "sweep",
     "tradeoff",
 ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
@@ -17,12 +15,12 @@ from sizeup.graph import Graph, Shape
 if TYPE_CHECKING:
     from sizeup.precision import SensitivityTable
     from sizeup.precision.choose import Budgets
+    from sizeup.precision.tradeoff import Point
     from sizeup.report.chosen import Chosen
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
     from sizeup.report.tradeoff import Tradeoff
     from sizeup.targets import Target
-    from sizeup.targets.quantities import Quantity
 
 
 def choose(
@@ -95,6 +93,7 @@ def front(
     losses: Mapping[str, Mapping[str, float]] | None = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
     target: str | Target | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Front:
     """The best choices of precisions between the least of one quantity and the least of another.
 
@@ -113,7 +112,7 @@ def front(
         losses = assumed_losses(options.graph, kinds)
         basis = "assumed from the rounding of weights alone, not measured"
     loss = options.losses(losses)
-    found = choosing.front_of(options, loss, axes, points)
+    found = choosing.front_of(options, loss, axes, points, progress)
     total = [sum(options.by_layer(losses, each.chosen).values()) for each in found]
     return Front(options, (axes[0], axes[1]), tuple(found), tuple(total), basis)
 
@@ -168,7 +167,7 @@ def fits(
     from sizeup.report.fitting import Fitting
     from sizeup.targets import quantities
 
-    most = _whole(_amount(threshold, quantities.SIZE))
+    most = whole(quantities.asked(threshold, quantities.SIZE))
     kinds = tuple(dtypes.precision(each) for each in dict.fromkeys(precisions))
     if most is None or not kinds:
         raise SizeupError("a threshold is a number of bytes, and at least one precision is to fit it")
@@ -190,6 +189,7 @@ def tradeoff(
     latency: float | str | None = None,
     energy: float | str | None = None,
     accuracy: Mapping[str, float] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Tradeoff:
     """What a model takes at every precision, batch and input size, and which of them keep to budgets.
 
@@ -215,8 +215,22 @@ def tradeoff(
         given: Any = {**(inputs if isinstance(inputs, Mapping) else {}), first: shape} if named else (shape,)
         return load(source, inputs=given, bind=bind)
 
-    found = tuple(points(load_at, kinds, batches, sizes, named, budgets, accuracy or {}))
+    made = points(load_at, kinds, batches, sizes, named, budgets, accuracy or {})
+    total = len(kinds) * max(len(batches), 1) * max(len(sizes), 1)
+    found = tuple(_shown(made, total, progress))
     return Tradeoff(usual.name or "model", None if named is None else named.name, budgets, found)
+
+
+def _shown(
+    made: Iterable[Point], total: int, progress: Callable[[int, int, str], None] | None
+) -> Iterator[Point]:
+    """Points as they are made, each told of."""
+    for done, point in enumerate(made, 1):
+        if progress is not None:
+            places = {"batch": point.batch, "size": point.size}
+            at = ", ".join(f"{what} {number}" for what, number in places.items() if number is not None)
+            progress(done, total, f"{point.precision}{f' at {at}' if at else ''}")
+        yield point
 
 
 def _budgets(
@@ -226,29 +240,13 @@ def _budgets(
     from sizeup.targets import quantities
 
     return Budgets(
-        _whole(_amount(flash, quantities.SIZE)),
-        _whole(_amount(arena, quantities.SIZE)),
-        _amount(latency, quantities.TIME),
-        _amount(energy, quantities.ENERGY),
+        whole(quantities.asked(flash, quantities.SIZE)),
+        whole(quantities.asked(arena, quantities.SIZE)),
+        quantities.asked(latency, quantities.TIME),
+        quantities.asked(energy, quantities.ENERGY),
     )
 
 
-def _amount(given: float | str | None, quantity: Quantity) -> float | None:
-    """An amount from a text with its unit, or a plain number; budgets know no limits of hardware."""
-    from sizeup.targets import quantities
-
-    if given is None:
-        return None
-    try:
-        text = given.strip() if isinstance(given, str) else ""
-        wide = replace(quantity, least=0.0, most=math.inf)
-        amount = float(given) if text.isdecimal() or not text else quantities.parse(text, wide)
-    except ValueError as error:
-        raise SizeupError(str(error)) from None
-    if not 0 <= amount < math.inf:
-        raise SizeupError(f"{given} is no amount that a budget could have")
-    return amount
-
-
-def _whole(amount: float | None) -> int | None:
+def whole(amount: float | None) -> int | None:
+    """An amount of what comes in whole numbers."""
     return None if amount is None else int(amount)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 # A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
 Coefficients: TypeAlias = str | os.PathLike[str] | Mapping[str, Mapping[str, float]] | None
-
-_CHUNK = 1 << 20
 
 
 def analyze(
@@ -66,7 +63,17 @@ def analyze(
         except TargetError as error:
             latency = str(error)
     compared = None if other is None else other.counted(counted)
-    report = report_of(graph, counted, asked, sha256=_sha256(source), latency=latency, convention=compared)
+    file, sha256 = _file(source)
+    report = report_of(
+        graph,
+        counted,
+        asked,
+        sha256=sha256,
+        latency=latency,
+        convention=compared,
+        source=file,
+        target=named,
+    )
     if strict:
         _demand_complete(report)
     return report
@@ -221,12 +228,11 @@ def _demand_complete(report: Report) -> None:
         )
 
 
-def _sha256(source: Source) -> str | None:
-    """The digest of the file that was read, without the files that it refers to; None for anything else."""
+def _file(source: Source) -> tuple[Path | None, str | None]:
+    """The file that a model is read from, and its digest; None for anything else."""
     if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
-        return None
-    digest = hashlib.sha256()
-    with Path(source).open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return None, None
+    from sizeup.report.nodes import digest
+
+    path = Path(source).absolute()
+    return path, digest(path)

@@ -16,7 +16,6 @@ from sizeup.cli.options import (
     Device,
     Inputs,
     Model,
-    Plot,
     Precision,
     Rules,
     bindings,
@@ -31,6 +30,7 @@ class By(str, Enum):
 
     op = "op"
     module = "module"
+    tree = "tree"
     kind = "kind"
     precision = "precision"
 
@@ -57,9 +57,21 @@ def analyze(
     top: Annotated[int | None, typer.Option(min=1, help="Show the costliest rows only.")] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .json, .csv or .md file; repeatable."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write a .html, .md, .csv, .json, .trace.json, .overlay.json or .onnx file; repeatable.",
+        ),
     ] = None,
-    plot: Plot = None,
+    plot: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw memory by operator as .png or .svg, or what x.roofline.png or x.modules.png name;"
+            " repeatable.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
@@ -76,7 +88,7 @@ def analyze(
     ] = None,
 ) -> None:
     """Count a model's MACs, parameters and bytes, say what was not counted, and how long a pass takes."""
-    if depth is not None and by not in (None, By.module):
+    if depth is not None and by not in (None, By.module, By.tree):
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
         )
@@ -84,13 +96,14 @@ def analyze(
     from sizeup.cli import terminal
     from sizeup.report import data, files, plots
 
+    timed = any(each is not None for each in (device, basis, coefficients))
     for path in output or ():
-        files.writer_of(path)
+        files.check(path, timed=timed)
     for path in plot or ():
-        plots.check(path)
+        plots.check(path, timed=timed)
     arguments = model_inputs(input)
     bound = bindings(bind)
-    with terminal.busy(f"reading {model}"):
+    with terminal.busy(f"reading {terminal.name_of(model)}") as now:
         for path in rules or ():
             api.load_rules(path)
         report = api.analyze(
@@ -104,10 +117,14 @@ def analyze(
             convention=convention,
             strict=strict,
         )
-    for path in output or ():
-        report.save(path)
-    for path in plot or ():
-        report.plot_memory(path)
+        now("looking for the least memory")
+        report.memory  # noqa: B018 - found out when it is first asked for
+        for path in output or ():
+            now(f"writing {path}")
+            report.save(path)
+        for path in plot or ():
+            now(f"drawing {path}")
+            report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
         return

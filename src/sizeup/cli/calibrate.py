@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from sizeup.cli import completion
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, bindings
+from sizeup.cli.options import TIMED, Bind, bindings
 
 EXAMPLE = "Example: sizeup calibrate --runtime ort, then sizeup analyze model.onnx -d this-machine/ort"
 
@@ -18,13 +19,18 @@ EXAMPLE = "Example: sizeup calibrate --runtime ort, then sizeup analyze model.on
 def calibrate(
     runtime: Annotated[
         str,
-        typer.Option(help="Measured here: ort, litert, litert-xnnpack, tflm or torch-eager; else any known."),
+        typer.Option(
+            help=f"Measured here: {', '.join(TIMED[:-1])} or {TIMED[-1]}; else any known.",
+            autocompletion=completion.runtimes,
+        ),
     ] = "ort",
     threads: Annotated[int, typer.Option(min=1, help="Threads that the runtime may use.")] = 1,
     device: Annotated[
         str | None,
         typer.Option(
-            help="A device that is known, or a new name; without it this-machine.", show_default=False
+            help="A device that is known, or a new name; without it this-machine.",
+            show_default=False,
+            autocompletion=completion.devices,
         ),
     ] = None,
     csv: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sizeup.cli import completion
 from sizeup.cli.exits import verb
 
 EXAMPLE = "Example: sizeup devices stm32f746"
@@ -19,12 +20,17 @@ def devices(
         typer.Argument(
             metavar="[NAME]",
             help="A device, or a word that names of devices, makers or cores hold.",
+            autocompletion=completion.devices,
             show_default=False,
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Only microcontroller, phone, npu, cpu, gpu, ... devices."),
+        typer.Option(
+            metavar="KIND",
+            help="Only microcontroller, phone, npu, cpu, gpu, ... devices.",
+            autocompletion=completion.kinds,
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference as Markdown.")] = False,

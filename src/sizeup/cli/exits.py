@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import os
 import sys
 from collections.abc import Callable
 from typing import ParamSpec
@@ -13,11 +12,11 @@ import typer
 
 from sizeup.errors import Incomplete, SizeupError
 
+FAILED = 1
 BAD_INPUT = 2
 INCOMPLETE = 3
-# As a shell reports a program that a signal ended: SIGINT is 2, SIGPIPE 13.
+# As a shell reports a program that a signal ended: SIGINT is 2.
 _INTERRUPTED = 128 + 2
-_PIPE_CLOSED = 128 + 13
 
 _Parameters = ParamSpec("_Parameters")
 
@@ -39,20 +38,18 @@ def verb(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
         except KeyboardInterrupt:
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
-            _forget_output()
-            raise typer.Exit(_PIPE_CLOSED) from None
+            from sizeup.report.pipes import PIPE_CLOSED, forget_output
+
+            forget_output()
+            raise typer.Exit(PIPE_CLOSED) from None
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             from sizeup.cli.terminal import complain
+            from sizeup.report.pipes import forget_output
 
-            _forget_output()
+            forget_output()
             complain(f"the report could not be written: {error.strerror}")
             raise typer.Exit(BAD_INPUT) from None
 
     return run
-
-
-def _forget_output() -> None:
-    """Send what is left to nowhere, so that the interpreter's last flush does not complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

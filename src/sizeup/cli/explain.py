@@ -47,7 +47,7 @@ def explain(
         raise typer.BadParameter("give either an operator or --free with names of dimensions")
     arguments = model_inputs(input)
     bound = bindings(bind)
-    with terminal.busy(f"reading {model}"):
+    with terminal.busy(f"reading {terminal.name_of(model)}"):
         for path in rules or ():
             api.load_rules(path)
         if op is None:

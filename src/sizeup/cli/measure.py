@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from sizeup.cli import completion
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Inputs, Model, bindings, model_inputs
+from sizeup.cli.options import TIMED, Bind, Inputs, Model, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup measure model.onnx --threads 4"
 
@@ -20,7 +21,8 @@ def measure(
     runtime: Annotated[
         str | None,
         typer.Option(
-            help="ort, litert, litert-xnnpack, tflm or torch-eager; by default the usual one of the format.",
+            help=f"{', '.join(TIMED[:-1])} or {TIMED[-1]}; by default the usual one of the format.",
+            autocompletion=completion.one_of(*TIMED),
             show_default=False,
         ),
     ] = None,
@@ -31,6 +33,7 @@ def measure(
             "-d",
             metavar="DEVICE",
             help="What this machine is: shows which share of its rates is attained.",
+            autocompletion=completion.devices,
             show_default=False,
         ),
     ] = None,
@@ -56,7 +59,7 @@ def measure(
 
     if output is not None:
         measured.check_path(output)
-    with terminal.timing(f"timing {model}") as progress:
+    with terminal.timing(f"timing {terminal.name_of(model)}", seconds) as progress:
         found = api.measure(
             model,
             **model_inputs(input),

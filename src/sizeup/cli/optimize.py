@@ -52,7 +52,7 @@ def optimize(
     from sizeup.report import rewriting
 
     bound = bindings(bind)
-    with terminal.searching(f"reading {model}", time_limit) as progress:
+    with terminal.searching(f"rewriting {terminal.name_of(model)}", time_limit) as progress:
         result = api.optimize(
             model,
             output,

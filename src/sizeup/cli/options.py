@@ -9,6 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from sizeup.cli import completion
+
+_TOOLS = ("fvcore", "thop", "ptflops", "ptflops-aten", "torchinfo", "dnn-analyzer", "tensorscope")
+TIMED = ("ort", "litert", "litert-xnnpack", "tflm", "torch-eager")
+"""The runtimes that a model can be timed in on this machine."""
+
 Model = Annotated[
     str,
     typer.Argument(
@@ -23,6 +29,7 @@ Precision = Annotated[
     typer.Option(
         metavar="TYPE|FILE",
         help="Price bytes at fp32, fp16, int8, int4, ... or layer by layer as a .json file maps them.",
+        autocompletion=completion.precisions,
     ),
 ]
 Device = Annotated[
@@ -32,6 +39,7 @@ Device = Annotated[
         "-d",
         metavar="TARGET",
         help="Estimate latency there: DEVICE or DEVICE/RUNTIME, as rpi5/ort (sizeup devices lists all).",
+        autocompletion=completion.devices,
         show_default=False,
     ),
 ]
@@ -52,7 +60,8 @@ Convention = Annotated[
     str | None,
     typer.Option(
         metavar="TOOL",
-        help="Also count as fvcore, thop, ptflops, ptflops-aten, torchinfo, dnn-analyzer or tensorscope do.",
+        help=f"Also count as {', '.join(_TOOLS[:-1])} or {_TOOLS[-1]} do.",
+        autocompletion=completion.one_of(*_TOOLS),
         show_default=False,
     ),
 ]

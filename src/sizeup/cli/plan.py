@@ -45,7 +45,7 @@ def plan(
         plots.check(path)
     arguments = model_inputs(input)
     bound = bindings(bind)
-    with terminal.searching(f"reading {model}", time_limit) as progress:
+    with terminal.searching(f"planning {terminal.name_of(model)}", time_limit) as progress:
         for path in rules or ():
             api.load_rules(path)
         found = api.plan(
@@ -58,10 +58,10 @@ def plan(
             time_limit=time_limit,
             progress=progress,
         )
-    for path in output or ():
-        found.save(path)
-    for path in plot or ():
-        found.plot(path)
+        for path in output or ():
+            found.save(path)
+        for path in plot or ():
+            found.plot(path)
     if json:
         sys.stdout.writelines(plan_data.json_lines(found))
     else:

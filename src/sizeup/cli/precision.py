@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sizeup.cli import completion
 from sizeup.cli.exits import verb
 from sizeup.cli.options import Bind, Device, Inputs, Model, Rules, bindings, model_inputs
 
@@ -40,7 +41,10 @@ def precision(
         typer.Option(metavar="ENERGY", help="The most for a pass there, as 3mJ.", show_default=False),
     ] = None,
     device: Device = None,
-    precisions: Annotated[str, typer.Option(metavar="LIST", help="The types to choose from.")] = _USUAL,
+    precisions: Annotated[
+        str,
+        typer.Option(metavar="LIST", help="The types to choose from.", autocompletion=completion.precisions),
+    ] = _USUAL,
     losses: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A .json file of what layers lose: {layer: {precision: loss}}."),
@@ -56,6 +60,7 @@ def precision(
         typer.Option(
             metavar="X,Y",
             help="List the best choices between two of loss, flash, arena, latency and energy.",
+            autocompletion=completion.axes,
             show_default=False,
         ),
     ] = None,
@@ -100,13 +105,15 @@ def precision(
     given = None if losses is None else chosen.read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": kinds}
     found: Chosen | Fitting | Front
-    with terminal.steps(f"reading {model}") as progress:
+    with terminal.steps(f"weighing number types of {terminal.name_of(model)}") as progress:
         for path in rules or ():
             api.load_rules(path)
         if fits is not None:
             found = api.fits(model, fits, **arguments, measure=measure)
         elif front is not None:
-            found = api.front(model, _axes(front), **arguments, losses=given, target=device)
+            found = api.front(
+                model, _axes(front), **arguments, losses=given, target=device, progress=progress
+            )
         else:
             found = api.choose(
                 model,

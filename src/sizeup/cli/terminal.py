@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.report.text import plain
+from sizeup.report.text import brief, plain
 from sizeup.units import duration
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+    from sizeup.sweeps import Progress
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class _Output(Console):
@@ -35,74 +45,164 @@ def remark(message: str) -> None:
     Console(stderr=True, highlight=False).print(Text(plain(message), style="dim"), soft_wrap=True)
 
 
+def name_of(model: object) -> str:
+    """What a model is called where there is little room: the end of its path."""
+    return brief(plain(PurePath(str(model)).name or str(model)))
+
+
+def _is_watched() -> bool:
+    """Whether somebody sees what moves on stderr."""
+    # Not Console.is_terminal, which FORCE_COLOR sets: colours may be wanted in a file, a spinner is not.
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 @contextlib.contextmanager
-def busy(text: str) -> Iterator[None]:
-    """Show that work goes on, on terminals only, and keep stdout free of what other code prints."""
+def busy(text: str) -> Iterator[Callable[[str], None]]:
+    """Show that work goes on, on terminals only, and keep stdout free of what other code prints.
+
+    Yields a way to say what is done next.
+    """
     with contextlib.redirect_stdout(sys.stderr):
-        # Not Console.is_terminal, which FORCE_COLOR sets: colours may be wanted in a file, a spinner is not.
-        if sys.stderr.isatty():
-            with Console(stderr=True).status(text):
-                yield
-        else:
-            yield
+        if not _is_watched():
+            yield lambda _: None
+            return
+        with Console(stderr=True).status(_one_line(text)) as status:
+            yield lambda next_text: status.update(_one_line(next_text))
+
+
+def _one_line(text: str) -> Text:
+    return Text(plain(text), overflow="ellipsis", no_wrap=True)
 
 
 @contextlib.contextmanager
 def searching(text: str, seconds: float) -> Iterator[Callable[[str, int, int], None] | None]:
     """As `busy`, with a way to show how far a search has come: what it looks for, its bound and its best."""
-    with contextlib.redirect_stdout(sys.stderr):
-        if not sys.stderr.isatty():
+    with contextlib.redirect_stdout(sys.stderr), _bar(text) as bar:
+        if bar is None:
             yield None
             return
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        searched = ""
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(plain(text), total=None)
-            searched = ""
+        def show(what: str, bound: int, best: int) -> None:
+            nonlocal searched
+            if what != searched:
+                bar.begin(seconds)
+                searched = what
+            bar.lasting(f"best {what}: {bound:,} B proven, {best:,} B found")
 
-            def show(what: str, bound: int, best: int) -> None:
-                nonlocal task, searched
-                if what != searched:
-                    bar.remove_task(task)
-                    task, searched = bar.add_task(what, total=seconds), what
-                bounds = f"searching the best {what}: {bound:,} B proven, {best:,} B found"
-                bar.update(task, description=bounds, completed=bar.tasks[-1].elapsed or 0)
-
-            yield show
+        yield show
 
 
 @contextlib.contextmanager
-def timing(text: str) -> Iterator[Callable[[int, float], None] | None]:
+def timing(text: str, seconds: float) -> Iterator[Callable[[int, float], None] | None]:
     """As `busy`, with a way to show how many runs there were and the fastest of them."""
-    with contextlib.redirect_stdout(sys.stderr):
-        if not sys.stderr.isatty():
+    with contextlib.redirect_stdout(sys.stderr), _bar(text) as bar:
+        if bar is None:
             yield None
             return
-        with Console(stderr=True).status(text) as status:
-            yield lambda runs, least: status.update(f"{text}: {runs:,} runs, {duration(least)} at best")
+
+        def show(runs: int, least: float) -> None:
+            if not bar.is_determinate:
+                bar.begin(seconds)
+            bar.lasting(f"{text}: {runs:,} runs, {duration(least)} at best")
+
+        yield show
 
 
 @contextlib.contextmanager
 def steps(text: str) -> Iterator[Callable[..., None] | None]:
     """As `busy`, with a bar: told how many steps are done, of how many, and which is next."""
-    with contextlib.redirect_stdout(sys.stderr):
-        if not sys.stderr.isatty():
+    with contextlib.redirect_stdout(sys.stderr), _bar(text) as bar:
+        if bar is None:
             yield None
             return
-        from rich import progress
 
-        columns = (
-            progress.SpinnerColumn(),
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(20),
-            progress.MofNCompleteColumn(),
-            progress.TimeRemainingColumn(),
-        )
-        with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(plain(text), total=None)
+        def show(done: int, total: int, what: str = text) -> None:
+            bar.show(what, done, total, f"{done:,}/{total:,}")
 
-            def show(done: int, total: int, what: str = text) -> None:
-                bar.update(task, completed=done, total=total, description=plain(what))
+        yield show
 
-            yield show
+
+class _Bar:
+    """A line that tells what is done, how far it is, and how long it takes still."""
+
+    def __init__(self, bar: Bars, text: str) -> None:
+        self._bar = bar
+        self._task = bar.add_task(plain(text), total=None, figures="")
+
+    @property
+    def is_determinate(self) -> bool:
+        """Whether it is known how much there is to do."""
+        return self._bar.tasks[0].total is not None
+
+    def begin(self, seconds: float) -> None:
+        """From now on it takes so long, at most."""
+        self._bar.reset(self._task, total=max(seconds, 1e-3))
+
+    def lasting(self, text: str) -> None:
+        """Show what is done as far as time has passed."""
+        elapsed = self._bar.tasks[0].elapsed or 0.0
+        self._bar.update(self._task, description=plain(text), completed=elapsed)
+
+    def show(self, text: str, done: float, total: float, figures: str) -> None:
+        """Show what is done next and how much there is behind and ahead."""
+        self._bar.update(self._task, description=plain(text), completed=done, total=total, figures=figures)
+
+
+@contextlib.contextmanager
+def _bar(text: str) -> Iterator[_Bar | None]:
+    if not _is_watched():
+        yield None
+        return
+    from rich import progress
+    from rich.table import Column
+
+    columns = (
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        progress.BarColumn(12),
+        progress.TextColumn("{task.fields[figures]}"),
+        progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield _Bar(bar, text)
+
+
+@contextlib.contextmanager
+def sweeping(text: str) -> Iterator[Callable[[Progress], None]]:
+    """As `busy`, with a line that tells how far a sweep is; without a terminal, one every few seconds."""
+    with contextlib.redirect_stdout(sys.stderr):
+        if _is_watched():
+            with Console(stderr=True).status(_one_line(text)) as status:
+                yield lambda progress: status.update(_one_line(_how_far(progress)))
+            return
+        told = 0.0
+
+        def show(progress: Progress) -> None:
+            nonlocal told
+            if progress.seconds - told >= _SECONDS_BETWEEN_LINES:
+                told = progress.seconds
+                print(_how_far(progress), file=sys.stderr, flush=True)
+
+        yield show
+
+
+def _how_far(progress: Progress) -> str:
+    """Done, failed, rate and time left, in words."""
+    of_all = "" if progress.total is None else f" of {progress.total:,}"
+    parts = [f"{progress.done:,}{of_all} models"]
+    if progress.there:
+        parts.append(f"{progress.there:,} already there")
+    parts.append(f"{progress.failed:,} with errors")
+    if progress.rate is not None:
+        parts.append(f"{progress.rate:.3g} models/s")
+    if progress.left is not None:
+        parts.append(f"{_clock(progress.left)} left")
+    return ", ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    """A time that is still to come: 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sizeup.cli import completion
 from sizeup.cli.exits import verb
 from sizeup.cli.options import Bind, Device, Inputs, Model, bindings, model_inputs
 
@@ -18,7 +19,7 @@ EXAMPLE = "Example: sizeup tradeoff torchvision:mobilenet_v2 --batch 1,8 --size 
 def tradeoff(
     model: Model,
     precisions: Annotated[
-        str, typer.Option(metavar="LIST", help="The types to compare.")
+        str, typer.Option(metavar="LIST", help="The types to compare.", autocompletion=completion.precisions)
     ] = "fp32,fp16,int8,int4,int2",
     batch: Annotated[str, typer.Option(metavar="LIST", help="Batches, as 1,8; as it is without them.")] = "",
     size: Annotated[
@@ -54,7 +55,7 @@ def tradeoff(
     for path in plot or ():
         plots.check(path)
     arguments = {"inputs": model_inputs(input)["inputs"], "bind": bindings(bind)}
-    with terminal.busy(f"reading {model}"):
+    with terminal.steps(f"reading {terminal.name_of(model)}") as progress:
         found = api.tradeoff(
             model,
             **arguments,
@@ -66,11 +67,12 @@ def tradeoff(
             arena=arena,
             latency=latency,
             energy=energy,
+            progress=progress,
         )
-    for path in output or ():
-        found.save(path)
-    for path in plot or ():
-        found.plot(path)
+        for path in output or ():
+            found.save(path)
+        for path in plot or ():
+            found.plot(path)
     if json:
         sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
     else:

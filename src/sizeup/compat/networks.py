@@ -10,6 +10,7 @@ import sizeup
 from sizeup.errors import SizeupError
 from sizeup.formats.torch import network
 from sizeup.graph import Graph
+from sizeup.report.pipes import leaving_quietly
 
 CLASSES = 100
 """Both tools analysed networks for a hundred classes."""
@@ -65,7 +66,8 @@ def load(arguments: argparse.Namespace, *, width: float) -> Graph:
 def ended(run: Callable[[], None], program: str) -> int:
     """The exit code of a command: what we raise on purpose becomes one line on stderr."""
     try:
-        run()
+        with leaving_quietly():
+            run()
     except SizeupError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return _BAD_INPUT

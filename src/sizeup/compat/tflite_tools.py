@@ -23,6 +23,7 @@ from sizeup.compat.layouts import centred
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph, Tensor
 from sizeup.report import plots
+from sizeup.report.pipes import leaving_quietly
 
 _LONGEST_NAME = 80
 _OPTIMAL = "The model already has optimal operator order."
@@ -203,7 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
-        _run(given)
+        with leaving_quietly():
+            _run(given)
     except (OSError, SizeupError) as error:
         parser.error(str(error))
 

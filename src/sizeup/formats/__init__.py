@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 Free: TypeAlias = Mapping[str, Any] | Sequence[str] | bool
 
 _TFLITE_MAGIC = b"TFL3"
+_SUFFIXES = (".tflite", ".onnx", ".pt2")
+_MOST_NEAR = 3
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
 _KNOWN = (
     "a .tflite, .onnx or .pt2 file, package.module:factory, torchvision:NAME, timm:NAME or hf:CONFIG.json"
@@ -90,7 +93,7 @@ def _load_named(
     if path.is_dir():
         raise UnknownFormat(f"{source} is a folder; give {_KNOWN}")
     if not path.exists():
-        raise LoadError(f"{source}: no such file; give {_KNOWN}")
+        raise LoadError(no_such_file(path, _KNOWN))
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as file:
@@ -115,6 +118,19 @@ def _load_named(
             " save the model with torch.export.save(...) as .pt2, or name its code as package.module:factory"
         )
     raise UnknownFormat(f"{source}: not a model that sizeup reads; give {_KNOWN}")
+
+
+def no_such_file(path: Path, known: str) -> str:
+    """What to say where there is no file: models beside it whose names are near, else what may be given."""
+    try:
+        beside = [each.name for each in path.absolute().parent.iterdir() if each.suffix.lower() in _SUFFIXES]
+    except OSError:
+        return f"{path}: no such file, nor a folder for it; give {known}"
+    near = difflib.get_close_matches(path.name, beside, _MOST_NEAR, 0.5)
+    near += [each for each in sorted(beside) if each not in near and Path(each).stem == path.name]
+    if near:
+        return f"{path}: no such file; near it: {', '.join(near)}"
+    return f"{path}: no such file; give {known}"
 
 
 def _load_bytes(content: bytes, inputs: Inputs, bind: Mapping[str, int] | None) -> Graph:

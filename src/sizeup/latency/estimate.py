@@ -11,7 +11,8 @@ from sizeup.cost import Cost
 from sizeup.dtypes import DType, precision, precision_name
 from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import coefficients
-from sizeup.latency.executed import Executed, executed
+from sizeup.latency.executed import Executed
+from sizeup.latency.executed import executed as kernels_of
 from sizeup.latency.interval import LEVEL, Band, unseen_share
 from sizeup.latency.model import Kernels, kernels, rates_from, seconds
 from sizeup.latency.roofline import BOUNDS, Bound
@@ -21,6 +22,7 @@ from sizeup.targets import Fit, Reach, Target, current
 
 Basis = Literal["calibrated", "roofline", "coefficients"]
 BASES: tuple[Basis, ...] = ("calibrated", "roofline", "coefficients")
+_FILES = ("tflite", "onnx")
 _TRACE = 0.01  # of all MACs, in number types that a fit has not met
 
 
@@ -98,11 +100,14 @@ def estimate(
     *,
     basis: Basis | None = None,
     table: coefficients.Table | None = None,
+    executed: Executed | None = None,
 ) -> Estimate:
     """How long a counted network takes on a target, at its own number types or at one precision.
 
     Measurements of the target go before its data sheet, unless a basis is asked for; `table` holds the
-    coefficients of that basis. Raises TargetError where nothing is known that an estimate could rest on.
+    coefficients of that basis. Whoever asks for many targets may hand over the kernels that the runtime
+    executes, which are the same for all that merge the same. Raises TargetError where nothing
+    is known that an estimate could rest on.
     """
     if basis not in (None, *BASES):
         raise SizeupError(f"no basis is called {basis!r}; there are {', '.join(BASES)}")
@@ -110,18 +115,19 @@ def estimate(
         return _by_coefficients(cost, target, asked, table or coefficients.DEFAULT)
     if target is None:
         raise TargetError("an estimate needs a target, or a table of coefficients")
-    return _Estimator(cost, target, asked).by(basis)
+    return _Estimator(cost, target, asked, executed).by(basis)
 
 
 class _Estimator:
-    def __init__(self, cost: Cost, target: Target, asked: DType | None) -> None:
+    def __init__(self, cost: Cost, target: Target, asked: DType | None, ran: Executed | None = None) -> None:
         self.cost, self.target, self.asked = cost, target, asked
         self.notes: list[str] = []
         if target.runtime.fuses is None:
             self.notes.append(
                 f"what {target.runtime.name} merges is not known: operators are priced one by one"
             )
-        self.executed = executed(cost, asked, target.runtime.fuses or ())
+        self._check_format(cost.graph.format)
+        self.executed = ran or kernels_of(cost, asked, target.runtime.fuses or ())
         self.work = self.executed.work
         self._check_types()
         missing = len(cost.reasons)
@@ -159,6 +165,14 @@ class _Estimator:
             raise TargetError(
                 f"{self.target.runtime.name} has no kernels for {precision_name(self.asked)};"
                 f" it has {', '.join(kinds)}"
+            )
+
+    def _check_format(self, format: str) -> None:
+        """Code can be exported to anything; a file is what it is."""
+        runtime = self.target.runtime
+        if format in _FILES and runtime.reads is not None and format not in runtime.reads:
+            self.notes.append(
+                f"{runtime.name} does not read .{format} files: this is for the same operators there"
             )
 
     def _types(self) -> list[str]:
@@ -256,7 +270,7 @@ def _by_coefficients(
     """Milliseconds for two million MACs, operator by operator."""
     types, missing = ([asked] * len(cost.graph.ops), []) if asked else _own_types(cost, table)
     times = coefficients.layer_times(cost, types, table)
-    whole = executed(cost, asked)
+    whole = kernels_of(cost, asked)
     _, first = np.unique(whole.main, return_index=True)  # copies run under a product's name
     compute = np.zeros(len(whole.main))
     compute[first] = times.milliseconds[whole.main[first]] / 1e3

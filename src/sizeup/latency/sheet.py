@@ -53,14 +53,22 @@ def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, bool, list[str]]
     return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_whole, notes
 
 
-def _peak(target: Target, kind: str, notes: list[str]) -> float | None:
-    """The most MACs a second in a number type, or in the next wider one that is known."""
-    asked, rate = kind, target.peak(kind)
+def nearest_peak(target: Target, kind: str) -> tuple[str, float] | None:
+    """The number type whose rate holds for a type, itself or the next wider that is known, and its MACs a
+    second; None where none is."""
+    rate = target.peak(kind)
     while rate is None and kind in _WIDER:
         kind = _WIDER[kind]
         rate = target.peak(kind)
-    if rate is None:
+    return None if rate is None else (kind, rate)
+
+
+def _peak(target: Target, asked: str, notes: list[str]) -> float | None:
+    found = nearest_peak(target, asked)
+    if found is None:
         notes.append(f"no rate is known of {target.device.name} in {asked}: it takes no time here")
-    elif kind != asked:
+        return None
+    kind, rate = found
+    if kind != asked:
         notes.append(f"{asked} is priced at the rate of {kind}")
     return rate

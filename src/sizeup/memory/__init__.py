@@ -4,7 +4,7 @@ from sizeup.memory.check import check_offsets, check_order
 from sizeup.memory.liveness import Buffers, lifetimes, tensor_bytes
 from sizeup.memory.order import best_order
 from sizeup.memory.ordering import Ordering, Problem, problem_of
-from sizeup.memory.overview import Overview, as_shipped, overview
+from sizeup.memory.overview import Overview, as_shipped, overview, refusal_of
 from sizeup.memory.placement import Placement, best_placement
 from sizeup.memory.search import Progress
 from sizeup.memory.usage import Held, Shares, Usage, shares, usage
@@ -27,6 +27,7 @@ __all__ = [
     "lifetimes",
     "overview",
     "problem_of",
+    "refusal_of",
     "shares",
     "tensor_bytes",
     "usage",

@@ -14,7 +14,7 @@ from sizeup.precision.layers import layers
 # Beside integers of at most this width biases and scales stay at 32 bits.
 _QUANTISED_BITS = 16
 _WIDE = DTYPES["int32"]
-_CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
+CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
 
 
 _NOTHING: Mapping[int, DType] = MappingProxyType({})
@@ -36,11 +36,14 @@ class _Assigned:
     def __init__(self, graph: Graph, chosen: Mapping[int, DType], weights: Mapping[int, DType]) -> None:
         self.graph, self.explicit = graph, chosen
         self.stored = {id(graph.ops[index]): dtype for index, dtype in weights.items()}
-        self.chosen = {**self._own_types(), **chosen}
+        own = self._own_types()
+        self.chosen = {**own, **chosen}
+        # Their weights may be narrower than what they compute in, and stay so.
+        self.unchanged = {id(graph.ops[index]) for index in own if index not in chosen}
         # Constants that are unpacked from others before the first run: whoever reads them at another type
         # reads those instead.
         self.unpacking = {
-            op.outputs[0]: op for op in graph.ops if op.kind in _CONVERSIONS and self._is_constant(op)
+            op.outputs[0]: op for op in graph.ops if op.kind in CONVERSIONS and self._is_constant(op)
         }
         self.tensors: list[Tensor] = list(graph.tensors)
         self.ops: list[Op] = []
@@ -96,7 +99,7 @@ class _Assigned:
 
     def _type_of(self, index: int, op: Op) -> DType | None:
         """What an operator computes in; None where it keeps its own types."""
-        if op.bodies or op.kind in _CONVERSIONS or not self._is_real(op):
+        if op.bodies or op.kind in CONVERSIONS or not self._is_real(op):
             return None
         if index in self.chosen:
             return self.chosen[index]
@@ -139,7 +142,8 @@ class _Assigned:
             return identity
         if tensor.data is not None:
             stored = self.stored.get(id(op)) if tensor.is_parameter and len(tensor.shape or ()) > 1 else None
-            return self._constant(identity, tensor, stored or dtype or tensor.dtype)
+            given = tensor.dtype if id(op) in self.unchanged else dtype
+            return self._constant(identity, tensor, stored or given or tensor.dtype)
         wanted = tensor.dtype if dtype is None else dtype
         return self._converted(identity, wanted, op)
 

@@ -27,6 +27,7 @@ from sizeup.precision.options import Options
 from sizeup.precision.solve import Codes, Floats, Limit, Picked, pick
 from sizeup.targets import Target
 
+Progress = Callable[[int, int, str], None]  # steps done, of how many, and which is next
 _MOST_ROUNDS = 400
 _PLAN_SECONDS = 2.0
 # A mixture may take a little less than its layers at uniform types: narrow copies are read instead.
@@ -147,7 +148,12 @@ def with_gains(options: Options, loss: Floats, budgets: Budgets, found: Choice) 
 
 
 def front(
-    options: Options, loss: Floats, axis: str, points: int = 20, budgets: Budgets | None = None
+    options: Options,
+    loss: Floats,
+    axis: str,
+    points: int = 20,
+    budgets: Budgets | None = None,
+    progress: Progress | None = None,
 ) -> list[Choice]:
     """Choices from the least of a budget to where more saves nothing, each the best for what it takes."""
     if axis not in BUDGETS:
@@ -159,7 +165,9 @@ def front(
     if most is None or least is None:
         raise SizeupError(f"nothing tells the {axis} of this network without a target")
     found = {most: best}
-    for limit in np.linspace(least, most, points)[:-1].tolist():
+    for done, limit in enumerate(np.linspace(least, most, points)[:-1].tolist(), 1):
+        if progress is not None:
+            progress(done, points, f"the best within {units.amount(axis, limit)}")
         bound: dict[str, Any] = {axis: math.ceil(limit) if axis.endswith("bytes") else limit}
         choice = _Search(options, loss, replace(rest, **bound), 60.0).run()
         if choice is not None:
@@ -167,7 +175,13 @@ def front(
     return _falling([found[key] for key in sorted(found)], lambda choice: choice.loss)
 
 
-def front_of(options: Options, loss: Floats, axes: tuple[str, str], points: int = 20) -> list[Choice]:
+def front_of(
+    options: Options,
+    loss: Floats,
+    axes: tuple[str, str],
+    points: int = 20,
+    progress: Progress | None = None,
+) -> list[Choice]:
     """The front over any two of the loss and the budgets, by the words for them; see `front`."""
     names = {"loss": "loss", **{word: name for name, word in WORDS.items()}}
     if len(set(axes)) != 2 or not set(axes) <= set(names):
@@ -177,7 +191,7 @@ def front_of(options: Options, loss: Floats, axes: tuple[str, str], points: int 
     objective = loss if first == "loss" else _amounts(options, names[first])
     if objective is None:
         raise SizeupError(f"nothing tells the {first} of this network without a target")
-    found = front(options, objective, names[second], points)
+    found = front(options, objective, names[second], points, progress=progress)
     if first == "loss":
         return found
     # What the objective really is includes conversions: only those that gain by it stay.

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from sizeup.report.sparkline import print_sparkline
 from sizeup.report.table import shortened, table_text
 from sizeup.report.text import headline, plain, receipt, title
 from sizeup.report.view import By, View, view
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sizeup.report.summary import Report
 
 _LEAST_ROOM = 16
-_LABELS = 14
+LABELS = 14
 _WIDE_LABELS = 25
 _INDEX = 8
 _HARD = "\N{NO-BREAK SPACE}"
@@ -41,6 +42,9 @@ def render(
     console.print(Text(title(report), style="bold"))
     for label, text in headline(report):
         print_labelled(console, label, text, "bold" if label in _BOLD else "")
+        if label == "memory" and not report.memory.usage.missing:
+            words = f"over {len(report.graph.ops):,} operators"
+            print_sparkline(console, "in use", report.memory.usage.live_bytes, words, LABELS)
     _print_receipt(report, console)
     for note in report.notes:
         print_labelled(console, "note", note, "dim")
@@ -49,6 +53,8 @@ def render(
         print_table(console, shown)
     if shown.rest is not None and shown.rest.ops:
         console.print(Text("--top N shows more rows, -o FILE.csv keeps every operator", style="dim"))
+    if shown.remark:
+        console.print(Text(shown.remark, style="dim"))
 
 
 def render_explanation(explanation: Explanation, console: Console) -> None:
@@ -109,7 +115,7 @@ def forms_text(forms: ClosedForms) -> str:
     return buffer.getvalue()
 
 
-def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = _LABELS) -> None:
+def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = LABELS) -> None:
     """Print a text beside its label, wrapped so that the labels stand alone in their column."""
     room = max(console.width - width, _LEAST_ROOM)
     lines = textwrap.wrap(plain(text), room, subsequent_indent="  ", break_on_hyphens=False) or [""]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -47,7 +48,11 @@ def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
         "dtypes": list(runtime.dtypes),
         "fuses": None if runtime.fuses is None else list(runtime.fuses),
         "in_place": None if runtime.in_place is None else list(runtime.in_place),
+        "reads": None if runtime.reads is None else list(runtime.reads),
         "overhead_seconds": runtime.overhead_seconds,
+        "micro_kernels": runtime.micro or None,
+        "code": None if runtime.code is None else asdict(runtime.code),
+        "packs_weights": runtime.packs,
         "version": runtime.version or None,
         "note": runtime.note or None,
         "source": runtime.source,

@@ -9,27 +9,68 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.errors import SizeupError
-from sizeup.report import data, markdown
+from sizeup.report import data, html, markdown
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
+
+
+def _trace(report: Report) -> Iterator[str]:
+    from sizeup.report import trace
+
+    return trace.lines(report)
+
+
+def _overlay(quantity: str | None) -> Callable[[Report], Iterable[str]]:
+    def lines(report: Report) -> Iterator[str]:
+        from sizeup.report import overlay
+
+        return overlay.lines(report, quantity)
+
+    return lines
+
 
 _WRITERS: dict[str, Callable[[Report], Iterable[str]]] = {
     ".json": data.json_lines,
     ".csv": data.csv_lines,
     ".md": markdown.lines,
+    ".html": html.lines,
+    ".trace.json": _trace,
+    ".overlay.json": _overlay(None),
+    **{f".{each}.overlay.json": _overlay(each) for each in ("macs", "bytes", "live", "ms")},
 }
+# A copy of the model itself, with figures.
+_COPY = ".onnx"
+# What needs an estimate of time.
+_TIMED = (".trace.json", ".ms.overlay.json")
+
+
+def check(path: str | os.PathLike[str], *, timed: bool = True) -> None:
+    """Raise unless a report can be written to that file, before anybody works for it."""
+    if Path(path).suffix.lower() == _COPY:
+        check_folder(path)
+        return
+    writer_of(path)
+    if not timed and os.fspath(path).lower().endswith(_TIMED):
+        raise SizeupError(f"{os.fspath(path)}: it shows times, which need a target: give one with -d")
 
 
 def writer_of(path: str | os.PathLike[str]) -> Callable[[Report], Iterable[str]]:
     """What writes a report to a file of that suffix, which must have a folder to go to."""
-    found = _WRITERS.get(Path(path).suffix.lower())
+    found = next((_WRITERS[ending] for ending in _endings(path) if ending in _WRITERS), None)
     if found is None:
         raise SizeupError(
-            f"{os.fspath(path)}: a report is written as {', '.join(_WRITERS)}; give it one of these endings"
+            f"{os.fspath(path)}: a report is written as {', '.join((*_WRITERS, _COPY))};"
+            " give it one of these endings"
         )
     check_folder(path)
     return found
+
+
+def _endings(path: str | os.PathLike[str]) -> Iterator[str]:
+    """What a file's name may be seen to end in, the longest first: `.trace.json`, `.json`."""
+    suffixes = [each.lower() for each in Path(path).suffixes]
+    return ("".join(suffixes[start:]) for start in range(len(suffixes)))
 
 
 def check_ending(path: str | os.PathLike[str], what: str, *endings: str) -> None:
@@ -47,6 +88,11 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 
 def save(report: Report, path: str | os.PathLike[str]) -> None:
     """Write a report to a file."""
+    if Path(path).suffix.lower() == _COPY:
+        from sizeup.report import annotated
+
+        annotated.save(report, path)
+        return
     write(path, writer_of(path)(report))
 
 

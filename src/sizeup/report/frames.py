@@ -30,6 +30,13 @@ def frame_of(columns: Mapping[str, Sequence[Any]]) -> Any:
     return table.astype(kinds)
 
 
+def frame_of_arrow(table: Any) -> Any:
+    """A data frame of a table of Arrow; whole numbers and answers stay such where some are not known."""
+    pandas = _pandas()
+    kinds = {"int64": pandas.Int64Dtype(), "int32": pandas.Int32Dtype(), "bool": pandas.BooleanDtype()}
+    return table.to_pandas(types_mapper=lambda kind: kinds.get(str(kind)))
+
+
 def _are_whole(column: Sequence[Any]) -> bool:
     return all(value is None or isinstance(value, int) for value in column)
 

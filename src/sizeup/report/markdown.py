@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 def lines(report: Report) -> Iterator[str]:
     """The report's headline, its receipt, its notes and its usual table."""
-    yield f"## {_cell(title(report))}\n\n"
+    yield f"## {cell(title(report))}\n\n"
     yield "| | |\n|---|---|\n"
     for label, text in headline(report):
-        yield f"| {label} | {_cell(text)} |\n"
+        yield f"| {label} | {cell(text)} |\n"
     yield "\n"
     first, *others = receipt(report)
-    yield f"{_cell(first)}\n\n"
+    yield f"{cell(first)}\n\n"
     for sentence in (*others, *report.notes):
-        yield f"- {_cell(sentence)}\n"
+        yield f"- {cell(sentence)}\n"
     if others or report.notes:
         yield "\n"
     yield from _table(report)
@@ -35,12 +35,13 @@ def _table(report: Report) -> Iterator[str]:
     yield _row(["---:" if column.right else "---" for column in columns])
     rows = [*shown.entries, *([shown.rest] if shown.rest else []), shown.total]
     for entry in rows:
-        yield _row([_cell(column.text(entry)) for column in columns])
+        yield _row([cell(column.text(entry)) for column in columns])
 
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """A text as a cell of a table, in which nothing of it is markup."""
     return plain(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

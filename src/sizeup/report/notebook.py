@@ -6,8 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.report.text import columns_of, headline, peak_size, plain, receipt, title
-from sizeup.report.view import view
+from sizeup.report import inline
+from sizeup.report.text import Column, brief, columns_of, headline, named, peak_size, plain, receipt, title
+from sizeup.report.view import Entry, view
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
@@ -49,17 +50,24 @@ def _latency(report: Report) -> str:
 
 
 def html(report: Report) -> str:
-    """The headline and the usual table as plain HTML, without scripts or styles of its own."""
+    """The headline, the usual table and small pictures as plain HTML, without scripts."""
     shown = view(report)
     columns = columns_of(shown)
     rows = [*shown.entries, *([shown.rest] if shown.rest else []), shown.total]
     head = "".join(_row([label, words], "left", "left") for label, words in headline(report))
     sides = ["right" if column.right else "left" for column in columns]
     titles = _row([column.title for column in columns], *sides, tag="th")
-    body = "".join(_row([column.text(entry) for column in columns], *sides) for entry in rows)
+    body = "".join(_row([_cell(column, entry) for column in columns], *sides) for entry in rows)
     lines = "<br>".join(_escaped(line) for line in receipt(report))
-    name = _escaped(title(report))
-    return f"<b>{name}</b><table>{head}</table><p>{lines}</p><table>{titles}{body}</table>"
+    name = _escaped(named(brief(report.name), report.format))
+    pictures = inline.memory(report) + inline.modules(report)
+    table = f'<div style="overflow-x:auto"><table style="white-space:nowrap">{titles}{body}</table></div>'
+    return f"<b>{name}</b><table>{head}</table><p>{lines}</p>{pictures}{table}"
+
+
+def _cell(column: Column, entry: Entry) -> str:
+    text = column.text(entry)
+    return brief(text) if column.flexible else text
 
 
 def _row(cells: list[str], *sides: str, tag: str = "td") -> str:

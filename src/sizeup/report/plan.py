@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -161,6 +161,14 @@ class Plan:
         from sizeup.report import plan_data
 
         return plan_data.to_dict(self)
+
+    def to_pandas(self) -> Any:
+        """Where every tensor is, as a data frame."""
+        from sizeup.report import frames
+
+        return frames.frame_of(
+            {each.name: [getattr(place, each.name) for place in self.places()] for each in fields(Place)}
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan as its suffix says: .json, or .csv with one line a tensor."""

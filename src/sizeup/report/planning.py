@@ -11,7 +11,8 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.report.console import print_labelled, print_rows
+from sizeup.report.console import LABELS, print_labelled, print_rows
+from sizeup.report.sparkline import print_sparkline
 from sizeup.report.text import micro_arena, micro_warnings, plain, verdict
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def render(plan: Plan, console: Console, *, top: int | None = None) -> None:
     console.print(Text(plain(f"{plan.name}{format}"), style="bold"))
     for label, text, style in _findings(plan):
         print_labelled(console, label, text, style)
+        if label == "order":
+            _print_use(console, plan)
     for note in plan.notes:
         print_labelled(console, "note", note, "dim")
     step, rows = plan.peak_step, _rows(plan)
@@ -34,6 +37,18 @@ def render(plan: Plan, console: Console, *, top: int | None = None) -> None:
         held = [row for row in rows if row.place.first_step <= step <= row.place.last_step]
         _print_held(console, held, plan.peak_bytes)
         _print_places(console, rows, top or _MOST_PLACES)
+
+
+def _print_use(console: Console, plan: Plan) -> None:
+    """Memory over time, and where another order was found that of both on one scale."""
+    given, planned = plan.placement.given, plan.placement.usage
+    words = f"over {len(plan.order):,} operators"
+    if not plan.moved_ops:
+        print_sparkline(console, "in use", given.live_bytes, words, LABELS)
+        return
+    most = max(given.peak_bytes, planned.peak_bytes)
+    print_sparkline(console, "as given", given.live_bytes, words, LABELS, most)
+    print_sparkline(console, "planned", planned.live_bytes, words, LABELS, most)
 
 
 def _findings(plan: Plan) -> Iterator[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 UNUSED_PARAMETERS = "(unused parameters)"
 """The row of parameters that no operator reads; without it the rows would not add up."""
+TOP_LEVEL = "(top level)"
+"""The row of operators that stand in no module."""
 
 _Key = TypeVar("_Key", bound=Hashable)
-# ops, unknown operators, macs, elementwise, params, read, written, seconds
-_Sums = list[Any]
+Sums = list[Any]
+"""Of a group, in its order: ops, unknown operators, macs, elementwise, params, read, written, seconds."""
 _WIDTH = 8
 
 
@@ -52,9 +55,9 @@ def by_kind(cost: Cost, moved: Bytes, taken: Floats | None = None) -> tuple[Grou
 
 
 def _costliest(cost: Cost, moved: Bytes, taken: Floats | None, keys: list[str]) -> tuple[Group, ...]:
-    rows = [_group(None, key, numbers) for key, numbers in _summed(cost, moved, taken, keys).items()]
+    rows = [_group(None, key, numbers) for key, numbers in summed(cost, moved, taken, keys).items()]
     rows.sort(key=lambda row: (-row.macs, -row.elementwise_ops, -row.read_bytes - row.written_bytes))
-    return (*rows, *_unused(cost))
+    return (*rows, *unused(cost))
 
 
 def by_precision(
@@ -68,8 +71,8 @@ def by_precision(
 
 def by_module(cost: Cost, moved: Bytes, depth: int | None, taken: Floats | None = None) -> tuple[Group, ...]:
     """One row a module cut at a depth, in the order of first use; every operator is in one row."""
-    sums = _summed(cost, moved, taken, [module_at(op.scope, depth) for op in cost.graph.ops])
-    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *_unused(cost))
+    sums = summed(cost, moved, taken, [module_at(op.scope, depth) for op in cost.graph.ops])
+    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *unused(cost))
 
 
 def by_module_and_kind(
@@ -77,24 +80,24 @@ def by_module_and_kind(
 ) -> tuple[Group, ...]:
     """One row a kind within each module cut at a depth."""
     keys = [(module_at(op.scope, depth), op.kind) for op in cost.graph.ops]
-    sums = _summed(cost, moved, taken, keys)
-    return (*(_group(module, kind, numbers) for (module, kind), numbers in sums.items()), *_unused(cost))
+    sums = summed(cost, moved, taken, keys)
+    return (*(_group(module, kind, numbers) for (module, kind), numbers in sums.items()), *unused(cost))
 
 
 def module_tree(cost: Cost, moved: Bytes, taken: Floats | None = None) -> tuple[Group, ...]:
     """One row a module with all that is inside it; the first row, the model itself, is the total."""
-    leaves = _summed(cost, moved, taken, [op.scope for op in cost.graph.ops])
+    leaves = summed(cost, moved, taken, [op.scope for op in cost.graph.ops])
     empty = [*[0] * (_WIDTH - 1), None if taken is None else 0.0]
-    sums: dict[str, _Sums] = {"": [*empty]}
+    sums: dict[str, Sums] = {"": [*empty]}
     for scope, numbers in leaves.items():
         for depth in range(len(module_path(scope)) + 1):
             _add(sums.setdefault(module_at(scope, depth), [*empty]), numbers)
-    unused = _unused(cost)
-    sums[""][4] += sum(row.params for row in unused)
-    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *unused)
+    spare = unused(cost)
+    sums[""][4] += sum(row.params for row in spare)
+    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *spare)
 
 
-def _summed(cost: Cost, moved: Bytes, taken: Floats | None, keys: Sequence[_Key]) -> dict[_Key, _Sums]:
+def summed(cost: Cost, moved: Bytes, taken: Floats | None, keys: Sequence[_Key]) -> dict[_Key, Sums]:
     """Columns added up by key as Python ints, so that no sum can overflow; seconds where known."""
     columns: Iterable[tuple[Any, ...]] = zip(
         (~cost.known).astype(int).tolist(),
@@ -106,7 +109,7 @@ def _summed(cost: Cost, moved: Bytes, taken: Floats | None, keys: Sequence[_Key]
         repeat(None, len(cost.known)) if taken is None else taken.tolist(),
         strict=True,
     )
-    sums: dict[_Key, _Sums] = {}
+    sums: dict[_Key, Sums] = {}
     for key, numbers in zip(keys, columns, strict=True):
         found = sums.get(key)
         if found is None:
@@ -116,17 +119,25 @@ def _summed(cost: Cost, moved: Bytes, taken: Floats | None, keys: Sequence[_Key]
     return sums
 
 
-def _add(sums: _Sums, numbers: Sequence[Any]) -> None:
+def _add(sums: Sums, numbers: Sequence[Any]) -> None:
     for index, number in enumerate(numbers):
         if number is not None:
             sums[index] += number
 
 
-def _group(module: str | None, kind: str | None, numbers: _Sums) -> Group:
+def _group(module: str | None, kind: str | None, numbers: Sums) -> Group:
     return Group(module, kind, *numbers)
 
 
-def _unused(cost: Cost) -> tuple[Group, ...]:
+def added(rows: Sequence[Sequence[Any]]) -> Sums:
+    """Numbers of groups added up; a time is known where one of theirs is."""
+    *counts, seconds = zip(*rows, strict=True) if rows else ((0,),) * _WIDTH
+    known = [each for each in seconds if each is not None]
+    return [*map(sum, counts), math.fsum(known) if known else None]
+
+
+def unused(cost: Cost) -> tuple[Group, ...]:
+    """The row of parameters that no operator reads, where there are such."""
     unused = cost.total_params - sum(cost.params.tolist())
     if not unused:
         return ()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.latency.work import Floats
     from sizeup.memory import Overview, Usage
+    from sizeup.targets import Target
 
 
 class OpRows(Sequence[OpRow]):
@@ -92,6 +93,8 @@ class Report:
     latency: Estimate | None = None
     no_latency: str = NO_TARGET  # why, where there is no estimate
     convention: Counted | None = None  # what another tool says of every operator, where that was asked for
+    source: Path | None = None  # the file that was read, where it was one
+    target: Target | None = None  # what it was sized up for, with an estimate or without
     moved: Bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -207,10 +210,29 @@ class Report:
         return frames.frame(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the report as its suffix says: .json, .csv or .md."""
+        """Write the report as its ending says: .html, .md, .csv, .json, .trace.json for Perfetto, .onnx for a
+        copy with figures, .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it."""
         from sizeup.report import files
 
         files.save(self, path)
+
+    def plot(self, path: str | PathLike[str]) -> Path:
+        """Draw memory, or what x.roofline.png or x.modules.svg name, and return the path."""
+        from sizeup.report import plots
+
+        return plots.plot(self, path)
+
+    def plot_roofline(self, path: str | PathLike[str]) -> Path:
+        """Draw what every operator attains under the roofs of the target; returns the path."""
+        from sizeup.report import plots
+
+        return plots.plot_roofline(self, path)
+
+    def plot_modules(self, path: str | PathLike[str]) -> Path:
+        """Draw the cost of every module as .png or .svg; returns the path."""
+        from sizeup.report import plots
+
+        return plots.plot_modules(self, path)
 
     def plot_memory(self, path: str | PathLike[str]) -> Path:
         """Draw memory by operator as .png or .svg: inputs, outputs and what waits; returns the path."""
@@ -242,6 +264,8 @@ def report_of(
     sha256: str | None = None,
     latency: Estimate | str | None = None,
     convention: Counted | None = None,
+    source: Path | None = None,
+    target: Target | None = None,
 ) -> Report:
     """The report on a graph that was counted, its bytes taken at the given precision.
 
@@ -249,6 +273,5 @@ def report_of(
     """
     if cost.graph is not graph:
         raise ValueError("the cost was counted on another graph")
-    if isinstance(latency, str):
-        return Report(cost, precision, sha256, no_latency=latency, convention=convention)
-    return Report(cost, precision, sha256, latency, convention=convention)
+    found, reason = (None, latency) if isinstance(latency, str) else (latency, NO_TARGET)
+    return Report(cost, precision, sha256, found, reason, convention, source, target)

@@ -6,6 +6,7 @@ Rich's own tables measure and wrap every cell: a minute for 100,000 rows, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -17,23 +18,50 @@ _GAP = 2
 # Names that differ in few letters need room: more of it before the finest details get a column.
 _LEAST_NAME = 16
 _GOOD_NAME = 30
+_PLAIN_GUIDES = str.maketrans(
+    {
+        "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT}": "|",
+        "\N{BOX DRAWINGS LIGHT UP AND RIGHT}": "`",
+        "\N{BOX DRAWINGS LIGHT VERTICAL}": "|",
+    }
+)
 
 
 def table_text(shown: View, room: int, ascii_only: bool = False) -> Text:
     """A line of titles, the rows, and the total between two rules."""
     rows = [*shown.entries, *([shown.rest] if shown.rest else []), shown.total]
     columns = columns_of(shown)
+    guides = [entry.guide.translate(_PLAIN_GUIDES) if ascii_only else entry.guide for entry in rows]
     cells = {column.title: [plain(column.text(entry)) for entry in rows] for column in columns}
-    natural = {column.title: max(map(cell_len, (column.title, *cells[column.title]))) for column in columns}
+    natural = {column.title: _width(column, cells[column.title], guides) for column in columns}
     chosen, widths = _fitted(columns, natural, room)
     dots = "..." if ascii_only else "\N{HORIZONTAL ELLIPSIS}"
     stroke = "-" if ascii_only else "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
     rule = ((" " * _GAP).join(stroke * width for width in widths) + "\n", "dim")
     titles = _line([column.title for column in chosen], chosen, widths) + "\n"
-    texts = [shortened(cells[c.title], width, dots) for c, width in zip(chosen, widths, strict=True)]
+    texts = [
+        _beside(guides, cells[c.title], width, dots) if c.flexible else cells[c.title]
+        for c, width in zip(chosen, widths, strict=True)
+    ]
     *body, total = (_line(row, chosen, widths) for row in zip(*texts, strict=True))
     lines = [(line + "\n", "yellow" if UNKNOWN in line else "") for line in body]
     return Text.assemble((titles, "bold"), rule, *lines, rule, (total, "bold"))
+
+
+def _width(column: Column, texts: Sequence[str], guides: Sequence[str]) -> int:
+    before = map(len, guides) if column.flexible else repeat(0, len(texts))
+    return max(len(column.title), *(map(sum, zip(before, map(cell_len, texts), strict=True))))
+
+
+def _beside(guides: Sequence[str], labels: Sequence[str], width: int, dots: str) -> list[str]:
+    """Labels behind their guides, cut to the room that these leave, those equally deep in one way."""
+    cut = list(labels)
+    for indent in set(map(len, guides)):
+        places = [place for place, guide in enumerate(guides) if len(guide) == indent]
+        texts = shortened([labels[place] for place in places], max(width - indent, 1), dots)
+        for place, text in zip(places, texts, strict=True):
+            cut[place] = guides[place] + text
+    return cut
 
 
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

@@ -107,15 +107,13 @@ def _too_large(report: Report, target: Target | None) -> Iterator[str]:
     """What a microcontroller has too little of: memories of other devices are seldom the limit."""
     if target is None or target.device.kind != "microcontroller":
         return
-    device, arena = target.device, report.memory.arena
-    planned = None if arena is None else arena.needed_bytes_32
-    sizes = {
-        "memory": (planned or report.memory.usage.peak_bytes, device.ram_bytes),
-        "flash for its weights": (report.totals.weight_bytes, device.flash_bytes),
-    }
-    for what, (needed, there) in sizes.items():
-        if there is not None and needed > there:
-            yield f"it needs {units.size(needed)} of {what}; {device.title} has {units.size(there)}"
+    from sizeup.checks import Needs, room
+
+    found = room(Needs(report.graph, report.cost, report.precision), target)
+    for space in found.spaces:
+        if space.fits is False and space.limit_bytes is not None:
+            needed, there = units.size(space.least_bytes), units.size(space.limit_bytes)
+            yield f"it needs {needed} of {space.words}; {space.where} has {there}"
 
 
 _MOST_HELD = 3
@@ -248,7 +246,14 @@ def receipt(report: Report) -> list[str]:
 def columns_of(shown: View) -> list[Column]:
     """The columns that fit the rows of a view, in the order in which they stand."""
     whole = shown.total.macs or 0
-    first = [Column(shown.by, lambda entry: entry.label, right=False, flexible=True)]
+    first = [
+        Column(
+            "module" if shown.by == "tree" else shown.by,
+            lambda entry: entry.label,
+            right=False,
+            flexible=True,
+        )
+    ]
     if shown.by == "op":
         first = [
             Column("#", lambda entry: "" if entry.index is None else str(entry.index)),

@@ -14,7 +14,7 @@ _BEYOND = 1.05  # of what a device can do at most
 def lines(found: Estimate) -> Iterator[tuple[str, str]]:
     """Labels and texts: the time first, then its basis, the rates that it means, and energy."""
     where = "" if found.target is None else f" on {found.target.name}"
-    yield "latency", f"{spoken(found)}{where}"
+    yield "latency", f"{spoken(found)}{where}{_threads(found)}"
     yield "basis", f"{found.basis}: {found.origin}"
     rates = hardware_of(found)
     if rates is not None:
@@ -25,6 +25,18 @@ def lines(found: Estimate) -> Iterator[tuple[str, str]]:
     if spent is not None:
         yield "energy", _energy(spent)
     yield from (("but", note) for note in found.notes)
+
+
+def _threads(found: Estimate) -> str:
+    """On how much of a processor: what was measured, or all that the data sheet counts."""
+    if found.target is None or found.target.units[0].kind != "cpu":
+        return ""
+    if found.fit is not None:
+        threads = found.fit.threads
+        return f", {threads} thread{'s' * (threads != 1)}" if threads else ""
+    cores = [unit.cores for unit in found.target.units]
+    count = sum(each or 0 for each in cores)
+    return f", all {count} cores" if found.basis == "roofline" and all(cores) and count > 1 else ""
 
 
 def spoken(found: Estimate) -> str:

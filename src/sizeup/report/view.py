@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,19 +12,25 @@ from sizeup import units
 from sizeup.cost import total
 from sizeup.errors import SizeupError
 from sizeup.graph import Shape
-from sizeup.report.rollup import UNUSED_PARAMETERS, module_at, module_path
+from sizeup.report import tree
+from sizeup.report.rollup import TOP_LEVEL, UNUSED_PARAMETERS, module_at, module_path
 from sizeup.report.rows import Group, OpRow, intensity
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
 
-By = Literal["op", "module", "kind", "precision"]
+By = Literal["op", "module", "tree", "kind", "precision"]
 
 _FEW_OPS = 40
 _MOST_ROWS = 30
 _LEAST_ROWS = 4
 _MOST_SHAPES = 2
-TOP_LEVEL = "(top level)"
+_MOST_BRANCHES = 40
+NEXT, LAST, ALONG = (
+    "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT} ",
+    "\N{BOX DRAWINGS LIGHT UP AND RIGHT} ",
+    "\N{BOX DRAWINGS LIGHT VERTICAL} ",
+)
 _SUMMED = ("ops", "unknown_ops", "params", "macs", "elementwise_ops", "read_bytes", "written_bytes")
 
 
@@ -47,6 +53,7 @@ class Entry:
     written_bytes: int | None
     seconds: float | None = None
     bound_by: str = ""
+    guide: str = ""  # the lines of a tree in front of the label
 
     @property
     def intensity(self) -> float | None:
@@ -65,14 +72,17 @@ class View:
     entries: tuple[Entry, ...]
     rest: Entry | None
     total: Entry
+    remark: str = ""  # what the rows do not say themselves
 
 
 def view(report: Report, by: By | None = None, depth: int | None = None, top: int | None = None) -> View:
     """The rows asked for; without a wish by operator for small models, by module for large ones."""
-    if depth is not None and by not in (None, "module"):
+    if depth is not None and by not in (None, "module", "tree"):
         raise SizeupError(f"a depth cuts modules; it does not go with rows by {by}")
     if by is None:
         by, depth, top = _usual(report, depth, top)
+    if by == "tree":
+        return _tree(report, depth, top)
     total = _total(report)
     if by == "op":
         entries = [_of_op(report.ops[index]) for index in _chosen_ops(report, top)]
@@ -82,6 +92,44 @@ def view(report: Report, by: By | None = None, depth: int | None = None, top: in
         groups = _groups(report, by, depth)
         entries = [_of_group(each) for each in _chosen_groups(groups, top)]
     return View(by, depth, tuple(entries), _rest(entries, total), total)
+
+
+def _tree(report: Report, depth: int | None, top: int | None) -> View:
+    """Modules inside modules, as deep as one screen allows; operators where there are no modules."""
+    modules = tree.ModuleTree(report)
+    if not modules.deepest:
+        shown = view(report, "op", top=top)
+        return replace(shown, remark="no operator of this model names a module: these are its operators")
+    if depth is None:
+        depth, top = _usual_branches(modules, top)
+    branches = modules.branches(depth, top)
+    entries = tuple(entry for branch in branches for entry in _of_branch(branch, ""))
+    remark = f"--depth {depth + 1} shows what is inside these modules" if depth < modules.deepest else ""
+    return View("tree", depth, entries, None, _total(report), remark)
+
+
+def _usual_branches(modules: tree.ModuleTree, top: int | None) -> tuple[int, int | None]:
+    """The deepest cut that gives a table for one screen, or one that leaves out what costs least."""
+    rows = 0
+    for depth in range(1, modules.deepest + 1):
+        before, rows = rows, tree.rows_of(modules.branches(depth, top))
+        if rows > _MOST_BRANCHES:
+            few = before < _LEAST_ROWS
+            return (depth, top or _MOST_ROWS) if few else (depth - 1, top)
+    return modules.deepest, top
+
+
+def _of_branch(branch: tree.Branch, guide: str, after: str = "") -> Iterator[Entry]:
+    """A row for a branch, and below it those inside; `after` is what stands in front of these."""
+    if branch.count == 1:
+        yield replace(_of_group(branch.total), label=branch.name, guide=guide)
+    else:
+        yield replace(_of_group(branch.total), label=f"{branch.name}  x {branch.count:,}", guide=guide)
+        yield replace(_of_group(branch.each), label="each", guide=after + LAST)
+        after += "  "
+    for place, inner in enumerate(branch.inside, 1):
+        last = place == len(branch.inside)
+        yield from _of_branch(inner, after + (LAST if last else NEXT), after + ("  " if last else ALONG))
 
 
 def _groups(report: Report, by: By, depth: int | None) -> tuple[Group, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from sizeup.errors import CorruptModel, LoadError, WriteError
+from sizeup.formats import no_such_file
 
 # Beyond this, minutes of compressing say little that a user of such a model asks for.
 _WORTH_PACKING = 1 << 28
@@ -52,7 +53,7 @@ def put(content: bytes, path: Path) -> None:
 def check_target(source: Path, out: Path) -> None:
     """Refuse targets that would destroy the model, change its format or have nowhere to go."""
     if not source.is_file():
-        raise LoadError(f"{source}: no such file; only model files (.tflite, .onnx) can be rewritten")
+        raise LoadError(no_such_file(source, "a .tflite or .onnx file"))
     if out.exists() and (out.is_dir() or out.samefile(source)):
         what = "a folder" if out.is_dir() else "the model itself, which is kept"
         raise WriteError(f"{out}: this is {what}; give another name to write to")

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sizeup.errors import TargetError
-from sizeup.targets.catalog import BUILT_IN, VARIABLE, Catalog, current, own_folder, places, read_again
+from sizeup.targets.catalog import (
+    BUILT_IN,
+    VARIABLE,
+    Catalog,
+    current,
+    listed,
+    own_folder,
+    places,
+    read_again,
+)
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
 from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, suggestion
-from sizeup.targets.runtime import IN_PLACE, Runtime, Target
+from sizeup.targets.runtime import IN_PLACE, Code, Runtime, Target
 
 __all__ = [
     "BUILT_IN",
@@ -18,6 +27,7 @@ __all__ = [
     "RATE_TYPES",
     "VARIABLE",
     "Catalog",
+    "Code",
     "Core",
     "Device",
     "Energy",
@@ -32,6 +42,7 @@ __all__ = [
     "device",
     "devices",
     "fits",
+    "listed",
     "own_folder",
     "places",
     "read_again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -31,6 +32,7 @@ _SECTIONS = ("sources", "common", *_KINDS)
 _COMMON_KEYS = ("kind", "maker", "runtimes", "source", "recorded", "note")
 # What a device that is `like` another one does not take over.
 _OWN = ("name", "title", "aliases", "note", "like", "verified")
+_NAME = re.compile(r"^name *= *[\"']([^\"']+)[\"']", re.MULTILINE)
 
 _Made = TypeVar("_Made")
 
@@ -256,6 +258,21 @@ def _catalog(where: tuple[Path, ...]) -> Catalog:
 def current() -> Catalog:
     """All that can be named now; files are read once in a process."""
     return _catalog(places())
+
+
+def listed(kind: str) -> list[str]:
+    """Names of devices or runtimes, found without reading the files in full: who types waits for them."""
+    texts = (
+        path.read_text("utf-8", "replace") for place in places() for path in _files(place) if path.is_file()
+    )
+    return list(dict.fromkeys(name for text in texts for name in _named(kind, text)))
+
+
+def _named(kind: str, text: str) -> Iterator[str]:
+    for table in text.split(f"[[{kind}]]")[1:]:
+        found = _NAME.search(table.partition("\n[")[0])
+        if found is not None:
+            yield found[1]
 
 
 def read_again() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from sizeup.errors import SizeupError
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?)"
 _WRITTEN = re.compile(rf"{_NUMBER} ?(?P<unit>[^\d\s].*)")
@@ -44,6 +47,7 @@ BANDWIDTH = Quantity(
 POWER = Quantity("a power", "5 W", {"uW": 1e-6, "mW": 1e-3, "W": 1.0, "kW": 1e3}, 1e-7, 1e5)
 TIME = Quantity("a time", "5 us", {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}, 1e-10, 10)
 ENERGY = Quantity("an energy", "3 mJ", {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}, 1e-12, 1e9)
+COUNT = Quantity("a count", "20 M", {tier: scale for tier, scale in _TIERS.items() if tier}, 0, 1e24)
 # Makers count the multiplication and the addition of a MAC as two operations.
 RATE = Quantity(
     "a rate",
@@ -65,6 +69,24 @@ def parse(text: str, quantity: Quantity) -> float:
         known = ", ".join(quantity.scales)
         raise ValueError(f"{text!r} is not {quantity.what} such as {quantity.example!r} (units: {known})")
     return _plausible(float(match["number"]) * quantity.scales[match["unit"]], text, quantity)
+
+
+def asked(given: float | str | None, quantity: Quantity) -> float | None:
+    """An amount that a user sets, from a text with its unit or a plain number; None stays None.
+
+    Raises SizeupError where it is none; what people wish for knows no limits of hardware.
+    """
+    if given is None:
+        return None
+    try:
+        text = given.strip() if isinstance(given, str) else ""
+        wide = replace(quantity, least=0.0, most=math.inf)
+        amount = float(given) if text.isdecimal() or not text else parse(text, wide)
+    except (ValueError, OverflowError) as error:
+        raise SizeupError(str(error)) from None
+    if not 0 <= amount < math.inf:
+        raise SizeupError(f"{given} is no amount that a budget could have")
+    return amount
 
 
 def bus_bandwidth(text: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sizeup.fuse import FUSIONS
 from sizeup.targets import quantities
 from sizeup.targets.device import (
     DEVICE_KINDS,
@@ -19,7 +18,7 @@ from sizeup.targets.device import (
     Unit,
 )
 from sizeup.targets.fit import Fit, Reach
-from sizeup.targets.runtime import IN_PLACE, Runtime
+from sizeup.targets.runtime import IN_PLACE, MICRO, READ, Code, Runtime
 from sizeup.targets.table import Table
 
 CoreOf = Callable[[str], Core | None]
@@ -72,7 +71,11 @@ _RUNTIME_KEYS = (
     "dtypes",
     "fuses",
     "in_place",
+    "reads",
     "overhead",
+    "micro",
+    "code",
+    "packs",
     "version",
     "source",
     "recorded",
@@ -124,6 +127,8 @@ def device(table: Table, core_of: CoreOf) -> Device:
 
 def runtime(table: Table) -> Runtime:
     """A runtime from its table."""
+    from sizeup.fuse import FUSIONS  # whoever only looks for names need not load the operators
+
     table.only(_RUNTIME_KEYS)
     units, dtypes = table.choices("units", UNIT_KINDS), table.choices("dtypes", _DTYPES)
     if not units or not dtypes:
@@ -137,12 +142,27 @@ def runtime(table: Table) -> Runtime:
         recorded=table.text("recorded", ""),
         fuses=table.choices("fuses", tuple(FUSIONS)),
         in_place=table.choices("in_place", IN_PLACE),
+        reads=table.choices("reads", READ),
         overhead_seconds=table.quantity("overhead", quantities.TIME),
+        micro=table.choice("micro", MICRO) if "micro" in table.values else "",
+        code=_code(table),
+        packs=table.flag("packs"),
         version=table.text("version", ""),
         aliases=table.texts("aliases"),
         note=table.text("note", ""),
         file=table.file,
     )
+
+
+def _code(table: Table) -> Code | None:
+    inner = table.table("code")
+    if inner is None:
+        return None
+    inner.only(("least", "most", "source"))
+    least, most = (inner.quantity(name, quantities.SIZE) for name in ("least", "most"))
+    if least is None or most is None or least > most:
+        raise inner.fail("least and most are sizes of code, the former not above the latter")
+    return Code(int(least), int(most), inner.source())
 
 
 def fit(table: Table) -> Fit:

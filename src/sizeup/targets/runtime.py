@@ -10,6 +10,19 @@ from sizeup.targets.device import Device, Unit
 # What may write over its dying input.
 InPlace = Literal["view", "elementwise", "softmax", "depthwise"]
 IN_PLACE: tuple[str, ...] = get_args(InPlace)
+READ = ("tflite", "onnx", "torch")
+# The kernels that TFLite Micro is built with, which decide about scratch.
+Micro = Literal["reference", "cmsis-nn", "esp-nn", "ethos-u"]
+MICRO: tuple[str, ...] = get_args(Micro)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a runtime's own code takes of a device's flash, which depends on the kernels that are linked."""
+
+    least_bytes: int
+    most_bytes: int
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +37,11 @@ class Runtime:
     recorded: str
     fuses: tuple[str, ...] | None = None  # None: not known
     in_place: tuple[str, ...] | None = None
+    reads: tuple[str, ...] | None = None  # formats that it takes as they are; None: not known
     overhead_seconds: float | None = None  # per kernel
+    micro: str = ""  # the kernels, where it is TFLite Micro
+    code: Code | None = None  # None: not known, or nothing that limits
+    packs: bool = False  # whether it may keep a second copy of weights, laid out for its kernels
     version: str = ""
     aliases: tuple[str, ...] = ()
     note: str = ""

@@ -111,6 +111,10 @@ class Table:
             raise self.fail(f"{name} is {found:g}, not within {least:g} to {most:g}")
         return float(found)
 
+    def flag(self, name: str) -> bool:
+        """Whether something is so; not where nothing is said."""
+        return self._value(name, bool, "true or false", False)
+
     def table(self, name: str) -> Table | None:
         """A table within; None where there is none."""
         if name not in self.values:

@@ -40,12 +40,17 @@ def read(source: Any) -> LightModel:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         home: Home = (path.absolute().parent, path.resolve().parent)
-        return _light(_parsed(_content(path)), home, path.stem)
+        return _light(message_of(path), home, path.stem)
     if isinstance(source, bytes | bytearray | memoryview):
         return _light(_parsed(bytes(source)), (), "")
     if not isinstance(source, ModelProto):
         source = _proto_of(source)
     return _light(source, (), "")
+
+
+def message_of(path: Path) -> ModelProto:
+    """The message that a file is, without its large constants."""
+    return _parsed(_content(path))
 
 
 def _content(path: Path) -> bytes:

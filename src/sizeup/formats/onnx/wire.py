@@ -42,7 +42,7 @@ def without_weights(path: Path) -> bytes:
 def _model(content: _Buffer, location: str) -> Iterator[bytes]:
     for number, start, body, end in fields(content, 0, len(content)):
         if number == _GRAPH:
-            yield from _message(_GRAPH, b"".join(_graph(content, body, end, location)))
+            yield from message(_GRAPH, b"".join(_graph(content, body, end, location)))
         else:
             yield content[start:end]
 
@@ -52,7 +52,7 @@ def _graph(content: _Buffer, first: int, last: int, location: str) -> Iterator[b
     for number, start, body, end in fields(content, first, last):
         if number == _INITIALIZER and end - body > _SMALL:
             yield content[copied:start]
-            yield from _message(_INITIALIZER, b"".join(_tensor(content, body, end, location)))
+            yield from message(_INITIALIZER, b"".join(_tensor(content, body, end, location)))
             copied = end
     yield content[copied:last]
 
@@ -63,16 +63,18 @@ def _tensor(content: _Buffer, first: int, last: int, location: str) -> Iterator[
             yield content[start:end]
             continue
         for key, value in (("location", location), ("offset", str(body)), ("length", str(end - body))):
-            entry = b"".join((*_message(1, key.encode()), *_message(2, value.encode())))
-            yield from _message(_EXTERNAL_DATA, entry)
-        yield _varint(_DATA_LOCATION << 3 | _VARINT) + _varint(_EXTERNAL)
+            entry = b"".join((*message(1, key.encode()), *message(2, value.encode())))
+            yield from message(_EXTERNAL_DATA, entry)
+        yield varint(_DATA_LOCATION << 3 | _VARINT) + varint(_EXTERNAL)
 
 
-def _message(number: int, content: bytes) -> tuple[bytes, bytes, bytes]:
-    return _varint(number << 3 | _LENGTH), _varint(len(content)), content
+def message(number: int, content: bytes) -> tuple[bytes, bytes, bytes]:
+    """A field that holds a text or another message: its tag, its length and its content."""
+    return varint(number << 3 | _LENGTH), varint(len(content)), content
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A whole number in seven bits a byte."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

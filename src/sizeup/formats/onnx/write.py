@@ -23,10 +23,11 @@ from sizeup.graph import Graph
 _GRAPH, _NODE, _OUTPUT = 7, 1, 2
 
 
-class _Row(NamedTuple):
-    """Where an operator stands in the file, and the names of what it makes."""
+class Row(NamedTuple):
+    """Where an operator stands in the file, where its content begins, and the names of what it makes."""
 
     start: int
+    body: int
     end: int
     outputs: tuple[str, ...]
 
@@ -47,7 +48,7 @@ def write(source: Path, out: Path, graph: Graph, order: Sequence[int] | None) ->
 
 def _pieces(content: mmap.mmap, graph: Graph, order: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The spans of the old file that make up the new one, in turn."""
-    rows = _rows(content)
+    rows = rows_of(content)
     copied = 0
     for row, moved in zip(rows, _exchanged(rows, graph, order), strict=True):
         yield copied, row.start
@@ -56,15 +57,22 @@ def _pieces(content: mmap.mmap, graph: Graph, order: Sequence[int]) -> Iterator[
     yield copied, len(content)
 
 
-def _rows(content: mmap.mmap) -> list[_Row]:
-    graphs = [(body, end) for number, _, body, end in fields(content, 0, len(content)) if number == _GRAPH]
+def graph_in(content: mmap.mmap) -> tuple[int, int, int]:
+    """Where the graph stands in a file, where its content begins, and its end."""
+    graphs = [place for number, *place in fields(content, 0, len(content)) if number == _GRAPH]
     if len(graphs) != 1:
         raise WriteError(
-            f"the file holds {len(graphs)} graphs; one that is written in pieces is not reordered"
+            f"the file holds {len(graphs)} graphs; one that is written in pieces is not rewritten"
         )
+    start, body, end = graphs[0]
+    return start, body, end
+
+
+def rows_of(content: mmap.mmap) -> list[Row]:
+    """The operators of the graph in a file."""
     return [
-        _Row(start, end, tuple(_outputs(content, body, end)))
-        for number, start, body, end in fields(content, *graphs[0])
+        Row(start, body, end, tuple(_outputs(content, body, end)))
+        for number, start, body, end in fields(content, *graph_in(content)[1:])
         if number == _NODE
     ]
 
@@ -75,7 +83,7 @@ def _outputs(content: mmap.mmap, first: int, last: int) -> Iterator[str]:
             yield content[body:end].decode(errors="replace")
 
 
-def _exchanged(rows: list[_Row], graph: Graph, order: Sequence[int]) -> list[_Row]:
+def _exchanged(rows: list[Row], graph: Graph, order: Sequence[int]) -> list[Row]:
     """The rows in their new order: first what holds constants, then the operators of the graph."""
     makers = {name: place for place, row in enumerate(rows) for name in row.outputs if name}
     places = []

@@ -50,6 +50,14 @@ def load(
     return record(source, inputs, kwargs)
 
 
+def zoo_names(zoo: str) -> list[str]:
+    """The names of all models of timm or torchvision."""
+    _require_torch()
+    from sizeup.formats.torch.sources import names
+
+    return names(zoo)
+
+
 def load_file(path: Path, *, inputs: Any = None, bind: Mapping[str, int] | None = None) -> Graph:
     """The graph of a .pt2 file."""
     _require_torch()

@@ -15,7 +15,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from sizeup.errors import LoadError
+from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL
 from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
@@ -58,7 +58,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     def add_constant(self, name: str, tensor: torch.Tensor, role: Role) -> int:
         """Add a tensor whose content is fixed; its numbers are read only when asked for."""
-        data = Constant(role, partial(_numbers, tensor))
+        is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta  # a network that is named has no weights
+        data = Constant(role, None if is_empty else partial(_numbers, tensor))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
         self.holders.name(tensor, identity, fixed=True)
         return identity
@@ -228,6 +229,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    if isinstance(tensor, FakeTensor) or tensor.is_meta:
+        raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
     with torch.no_grad():
         plain = tensor.detach().cpu()
         # numpy has no bfloat16 and no 8-bit floats.

@@ -44,11 +44,29 @@ def build(source: str, bind: Mapping[str, int]) -> Built:
     return replace(built, inputs=shapes)
 
 
-def _torchvision(source: str) -> Built:
-    name = source.partition(":")[2]
+def names(zoo: str) -> list[str]:
+    """All that timm or torchvision can build."""
+    listing = _timm_models(f"{zoo}:*") if zoo == "timm" else _torchvision_models(f"{zoo}:*")
+    return list(listing.list_models())
+
+
+def _torchvision_models(source: str) -> Any:
     if import_torchvision() is None:
         raise LoadError(f"{source} needs torchvision: pip install torchvision")
-    models = importlib.import_module("torchvision.models")
+    return importlib.import_module("torchvision.models")
+
+
+def _timm_models(source: str) -> Any:
+    import_torchvision()  # timm imports it, and fails where it does
+    try:
+        return importlib.import_module("timm")
+    except ModuleNotFoundError as error:
+        raise LoadError(f"{source} needs timm: pip install timm") from error
+
+
+def _torchvision(source: str) -> Built:
+    name = source.partition(":")[2]
+    models = _torchvision_models(source)
     if name not in models.list_models():
         raise LoadError(f"torchvision has no model {name!r}{_nearest(name, models.list_models())}")
     if any(part in name for part in ("rcnn", "retinanet", "fcos", "ssd")):
@@ -89,11 +107,7 @@ _TORCHVISION_INPUTS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 def _timm(source: str) -> Built:
     name = source.partition(":")[2]
-    import_torchvision()  # timm imports it, and fails where it does
-    try:
-        timm = importlib.import_module("timm")
-    except ModuleNotFoundError as error:
-        raise LoadError(f"{source} needs timm: pip install timm") from error
+    timm = _timm_models(source)
     if not timm.is_model(name):
         raise LoadError(f"timm has no model {name!r}{_nearest(name, timm.list_models())}")
     mode = fake_mode()

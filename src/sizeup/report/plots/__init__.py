@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,14 +19,43 @@ if TYPE_CHECKING:
 _ENDINGS = (".png", ".svg")
 
 
-def check(path: str | os.PathLike[str]) -> None:
+def check(path: str | os.PathLike[str], *, timed: bool = True) -> None:
     """Raise unless a picture of that name can be drawn, before anybody works for it."""
     if Path(path).suffix.lower() not in _ENDINGS:
         endings = ", ".join(_ENDINGS)
         raise SizeupError(f"{os.fspath(path)}: pictures are drawn as {endings}; give it one of these endings")
     check_folder(path)
+    if not timed and kind_of(path) == "roofline":
+        raise SizeupError(f"{os.fspath(path)}: it shows times, which need a target: give one with -d")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingLibrary("a picture", "matplotlib", "plot")
+
+
+def plot(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Draw what the word before the ending names (`x.roofline.png`, `x.modules.svg`), memory without one."""
+    return _KINDS[kind_of(path)](report, path)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """The picture that a file is to have by its name: memory, roofline or modules."""
+    word = Path(Path(path).stem).suffix.lower().removeprefix(".")
+    return word if word in _KINDS else "memory"
+
+
+def plot_roofline(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Draw what every operator attains under the roofs of the device; needs times on a target."""
+    check(path)
+    from sizeup.report.plots import pictures, roofs
+
+    return pictures.save(lambda: roofs.roofline_picture(report), path)
+
+
+def plot_modules(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Draw the cost of every module: time where it was estimated, MACs, parameters and traffic."""
+    check(path)
+    from sizeup.report.plots import modules, pictures
+
+    return pictures.save(lambda: modules.modules_picture(report), path)
 
 
 def plot_memory(report: Report, path: str | os.PathLike[str]) -> Path:
@@ -66,3 +95,10 @@ def plot_layers(
     from sizeup.report.plots import layers, pictures
 
     return pictures.save(lambda: layers.layers_picture(names, quantities, title, unit), path)
+
+
+_KINDS: dict[str, Callable[[Report, str | os.PathLike[str]], Path]] = {
+    "memory": plot_memory,
+    "roofline": plot_roofline,
+    "modules": plot_modules,
+}

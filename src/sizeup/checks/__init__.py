@@ -1,0 +1,60 @@
+"""Whether a model fits: what it needs against what a target has, and budgets that a team sets."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sizeup.checks.limits import Large, Limit, verdict
+from sizeup.checks.needs import Needs
+from sizeup.checks.room import Room, room
+from sizeup.checks.spaces import Part, Space
+
+if TYPE_CHECKING:
+    from sizeup.checks.budgets import Budget, Budgets, read_budgets
+    from sizeup.checks.case import Case, Change, Origin, Remedy
+    from sizeup.checks.growth import read_baseline
+    from sizeup.checks.helping import remedies
+    from sizeup.checks.judging import Wanted, judge
+    from sizeup.checks.measures import MEASURES
+    from sizeup.checks.subject import Subject
+
+__all__ = [
+    "MEASURES",
+    "Budget",
+    "Budgets",
+    "Case",
+    "Change",
+    "Large",
+    "Limit",
+    "Needs",
+    "Origin",
+    "Part",
+    "Remedy",
+    "Room",
+    "Space",
+    "Subject",
+    "Wanted",
+    "judge",
+    "read_baseline",
+    "read_budgets",
+    "remedies",
+    "room",
+    "verdict",
+]
+
+# Where the names live that only a check needs: a report and a sweep ask for the room alone.
+_HOMES = {
+    "budgets": ("Budget", "Budgets", "read_budgets"),
+    "case": ("Case", "Change", "Origin", "Remedy"),
+    "growth": ("read_baseline",),
+    "judging": ("Wanted", "judge"),
+    "measures": ("MEASURES",),
+    "helping": ("remedies",),
+    "subject": ("Subject",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

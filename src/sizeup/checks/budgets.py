@@ -1,0 +1,274 @@
+"""budgets.toml: what a team allows its models, read once and judged strictly."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from sizeup.checks.amounts import LAYER_MEASURES, amount_in, share_in
+from sizeup.checks.measures import MEASURES
+from sizeup.errors import BudgetError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_SETTINGS = (
+    "models",
+    "name",
+    "target",
+    "precision",
+    "bind",
+    "expected",
+    "strict",
+    "baseline",
+    "growth",
+    "layers",
+)
+_WILD = "*?["
+_MOST_NEAR = 3
+_MOST_SEEN = 20_000  # files that a suggestion looks among
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of the models that a pattern names; paths are relative to the folder of the file."""
+
+    name: str
+    models: tuple[str, ...]
+    limits: Mapping[str, float]
+    growth: Mapping[str, float]
+    layers: Mapping[str, Mapping[str, float]]
+    baseline: str = ""
+    target: str | None = None
+    precision: str | None = None
+    bind: Mapping[str, int] = field(default_factory=dict)
+    expected: bool = False
+    strict: bool = False
+
+    def names(self, model: str, folder: Path) -> bool:
+        """Whether a pattern of it names a model."""
+        return any(matches(pattern, model, folder) for pattern in self.models)
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """A file of budgets."""
+
+    path: Path
+    budgets: tuple[Budget, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where the file is: its patterns begin there."""
+        return self.path.parent
+
+    def models(self) -> list[str]:
+        """Every model that a pattern names, in the order of the file; raises where a pattern names none."""
+        found: dict[str, None] = {}
+        for budget in self.budgets:
+            for pattern in budget.models:
+                found.update(dict.fromkeys(self._named(pattern)))
+        return list(found)
+
+    def check_patterns(self, models: Sequence[str] = ()) -> None:
+        """Raise BudgetError where a pattern names neither a file nor one of these models."""
+        for budget in self.budgets:
+            for pattern in budget.models:
+                if not any(matches(pattern, model, self.folder) for model in models):
+                    self._named(pattern)
+
+    def of(self, model: str) -> list[Budget]:
+        """The budgets of a model; raises BudgetError where there are none."""
+        found = [each for each in self.budgets if each.names(model, self.folder)]
+        if not found:
+            patterns = [pattern for each in self.budgets for pattern in each.models]
+            raise BudgetError(f"{self.path}: no budget names {model}; there are {_listed(patterns)}")
+        return found
+
+    def _named(self, pattern: str) -> list[str]:
+        if not _is_path(pattern):
+            return [pattern]
+        try:
+            files = [str(each) for each in sorted(self.folder.glob(pattern)) if each.is_file()]
+        except (ValueError, NotImplementedError, OSError) as error:
+            raise BudgetError(f"{self.path}: {pattern!r} is no pattern of files: {error}") from None
+        if not files:
+            near = difflib.get_close_matches(pattern, self._files(), _MOST_NEAR, 0.4)
+            hint = f"; nearest: {', '.join(near)}" if near else ""
+            raise BudgetError(f"{self.path}: no file matches {pattern!r} in {self.folder}{hint}")
+        return files
+
+    def _files(self) -> list[str]:
+        found = []
+        for number, path in enumerate(self.folder.rglob("*")):
+            if number >= _MOST_SEEN:
+                break
+            if path.suffix.lower() in (".tflite", ".onnx", ".pt2"):
+                found.append(path.relative_to(self.folder).as_posix())
+        return found
+
+
+def matches(pattern: str, model: str, folder: Path) -> bool:
+    """Whether a pattern names a model: by its path from the folder, or without a slash by its file's name."""
+    if pattern == model:
+        return True
+    names = set()
+    try:
+        names.add(Path(model).resolve().relative_to(folder.resolve()).as_posix())
+    except (ValueError, OSError):
+        pass  # elsewhere: only its name can be meant
+    if "/" not in pattern:
+        names.add(Path(model).name)
+    return any(_fits(name, pattern) for name in names)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """As a shell does: a star stops at a slash, two stars do not."""
+    parts = name.split("/")
+    reached = {0}  # so many parts of the name are matched by what was looked at of the pattern
+    for wanted in pattern.split("/"):
+        if wanted == "**":
+            reached = set(range(min(reached, default=len(parts) + 1), len(parts) + 1))
+        else:
+            reached = {n + 1 for n in reached if n < len(parts) and fnmatchcase(parts[n], wanted)}
+    return len(parts) in reached
+
+
+def _is_path(pattern: str) -> bool:
+    """Whether files are meant: torchvision:NAME and package.module:factory are models by name."""
+    return ":" not in pattern or any(letter in pattern for letter in _WILD)
+
+
+def read_budgets(path: Path) -> Budgets:
+    """Read a file of budgets; raises BudgetError for whatever is wrong with it, and says what was meant."""
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise BudgetError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BudgetError(f"{path}: not a TOML file: {error}") from error
+    _only(content, ("budget",), f"{path}")
+    tables = content.get("budget")
+    if not isinstance(tables, list) or not tables or not all(isinstance(each, dict) for each in tables):
+        raise BudgetError(f'{path}: budgets are tables: [[budget]] with models = "*.tflite" and limits')
+    return Budgets(path, tuple(_budget(each, number, path) for number, each in enumerate(tables)))
+
+
+def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
+    models = _models(table.get("models"), f"{path}: budget {number + 1}")
+    name = str(table.get("name") or models[0])
+    where = f"{path}: budget {name!r}"
+    _only(table, (*_SETTINGS, *MEASURES), where)
+    limits = {
+        key: amount_in(table[key], MEASURES[key].unit, f"{where}: {key}") for key in MEASURES if key in table
+    }
+    growth = {
+        key: share_in(value, f"{where}: growth of {key}")
+        for key, value in _table(
+            table, "growth", where, [k for k, m in MEASURES.items() if m.baseline]
+        ).items()
+    }
+    layers = {
+        pattern: {
+            key: amount_in(value, LAYER_MEASURES[key], f"{where}: layers {pattern!r}: {key}")
+            for key, value in _table(each, None, f"{where}: layers {pattern!r}", LAYER_MEASURES).items()
+        }
+        for pattern, each in _table(table, "layers", where, None).items()
+    }
+    budget = Budget(
+        name,
+        models,
+        limits,
+        growth,
+        layers,
+        _text(table, "baseline", where) or "",
+        _text(table, "target", where),
+        _text(table, "precision", where),
+        _bindings(table, where),
+        _flag(table, "expected", where),
+        _flag(table, "strict", where),
+    )
+    _demand_sense(budget, where)
+    return budget
+
+
+def _demand_sense(budget: Budget, where: str) -> None:
+    """What is said must limit something, and must have what it needs for that."""
+    if not (budget.limits or budget.growth or budget.layers or budget.target):
+        raise BudgetError(
+            f"{where}: it limits nothing; there are {', '.join(MEASURES)}, growth, layers, target"
+        )
+    if bool(budget.growth) != bool(budget.baseline):
+        missing = "a baseline" if budget.growth else "growth"
+        raise BudgetError(
+            f'{where}: {missing} is missing: baseline = "FILE.json" and growth = {{ macs = "5%" }}'
+        )
+    lacking = [key for key in budget.limits if MEASURES[key].needs_target and budget.target is None]
+    lacking += [
+        "layers: latency" for each in budget.layers.values() if "latency" in each and not budget.target
+    ]
+    if lacking:
+        raise BudgetError(f'{where}: {lacking[0]} needs a target, such as target = "stm32f746/tflm"')
+
+
+def _models(given: Any, where: str) -> tuple[str, ...]:
+    found = [given] if isinstance(given, str) else given
+    if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
+        raise BudgetError(f'{where}: models is missing: models = "*.tflite", or a list of such patterns')
+    for each in found:
+        if Path(each).is_absolute() or ".." in Path(each).parts:
+            raise BudgetError(f"{where}: {each!r} leaves the folder of the file; put the file further up")
+    return tuple(found)
+
+
+def _table(
+    table: Mapping[str, Any], key: str | None, where: str, known: Iterable[str] | None
+) -> dict[str, Any]:
+    found = table if key is None else table.get(key, {})
+    if not isinstance(found, dict):
+        raise BudgetError(f"{where}: {key or 'it'} is {found!r}, not a table such as {{ macs = ... }}")
+    if known is not None:
+        _only(found, tuple(known), where if key is None else f"{where}: {key}")
+    return found
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str | None:
+    found = table.get(key)
+    if found is not None and (not isinstance(found, str) or not found):
+        raise BudgetError(f"{where}: {key} is {found!r}, not a text")
+    return found
+
+
+def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
+    found = table.get(key, False)
+    if not isinstance(found, bool):
+        raise BudgetError(f"{where}: {key} is {found!r}, not true or false")
+    return found
+
+
+def _bindings(table: Mapping[str, Any], where: str) -> dict[str, int]:
+    found = _table(table, "bind", where, None)
+    for name, size in found.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise BudgetError(f"{where}: bind: {name} is {size!r}, not a size such as 1")
+    return found
+
+
+def _only(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise BudgetError(f"{where}: there is no {key!r}{hint}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(each) for each in names[:_MOST_NEAR])
+    return shown + (f" and {len(names) - _MOST_NEAR:,} more" if len(names) > _MOST_NEAR else "")

@@ -1,0 +1,109 @@
+"""One limit, what was found against it, and what that means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sizeup import units
+from sizeup.checks.spaces import Part, Space
+
+Unit = Literal["bytes", "seconds", "joules", "count", "share"]
+# What is within this share of its limit is near it: a little more of anything, and it does not fit.
+_NEAR = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """One of those that make most of an amount: a layer or a tensor."""
+
+    name: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit and what a model needs, from below and from above; the reason where either is not known."""
+
+    name: str
+    unit: Unit
+    most: float | None  # the limit itself
+    least_need: float | None
+    most_need: float | None
+    expected: float | None = None  # within the two, where something is more likely than the rest
+    of: str = ""  # whose limit it is
+    unknown: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    largest: tuple[Large, ...] = ()
+    reserve: float = 0.0  # of the limit, which something else may take
+
+    @property
+    def need(self) -> float | None:
+        """The one figure to show: what is expected, or suffices, or at least is needed."""
+        if self.expected is not None:
+            return self.expected
+        return self.least_need if self.most_need is None else self.most_need
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it is kept; None where that cannot be told."""
+        if self.most is None:
+            return None
+        if self.least_need is not None and self.least_need > self.most:
+            return False
+        return True if self.most_need is not None and self.most_need + self.reserve <= self.most else None
+
+    @property
+    def headroom(self) -> float | None:
+        """What is left, below zero where it is too little; None where one of both is not known."""
+        return None if self.most is None or self.need is None else self.most - self.reserve - self.need
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is kept with less than a tenth to spare, or may not be kept."""
+        if self.most is None or self.headroom is None:
+            return False
+        return self.fits is None or 0 <= self.headroom < _NEAR * self.most
+
+    def say(self, value: float) -> str:
+        """An amount of this limit for people."""
+        return amount(self.unit, value)
+
+
+def amount(unit: Unit, value: float) -> str:
+    """An amount for people, by its unit."""
+    sign = "-" if value < 0 else ""
+    if unit == "count":
+        return f"{sign}{units.count(round(abs(value)))}"
+    if unit == "share":
+        return f"{100 * value:+.3g} %"
+    if unit == "bytes":
+        return f"{sign}{units.size(round(abs(value)))}"
+    return f"{sign}{units.amount(unit, abs(value))}"
+
+
+def limit_of(space: Space, largest: tuple[Large, ...] = ()) -> Limit:
+    """A memory of a target as one limit among others."""
+    return Limit(
+        space.name,
+        "bytes",
+        space.limit_bytes,
+        space.least_bytes,
+        space.most_bytes,
+        None,
+        space.where,
+        space.unknown,
+        space.parts,
+        space.assumptions,
+        largest,
+        space.reserve_bytes,
+    )
+
+
+def verdict(limits: tuple[Limit, ...], refused: str | None = None) -> bool | None:
+    """Of all limits together: one that is not kept decides, then one of which nobody can tell."""
+    answers = [each.fits for each in limits]
+    if refused or False in answers:
+        return False
+    return None if None in answers else True

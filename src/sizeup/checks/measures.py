@@ -1,0 +1,166 @@
+"""What can be limited: each measure by the name that a budget calls it, and how it is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sizeup.checks.limits import Large, Limit, Unit, limit_of
+from sizeup.checks.spaces import Space
+from sizeup.checks.subject import Subject
+from sizeup.errors import SizeupError
+
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An amount from below and from above; `why` says what is not known."""
+
+    least: float | None
+    most: float | None
+    expected: float | None = None
+    why: str = ""
+    largest: tuple[Large, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One thing that a budget may limit."""
+
+    name: str
+    unit: Unit
+    find: Callable[[Subject], Found]
+    words: str
+    baseline: tuple[str, ...] = ()  # where a report as JSON has it
+    scale: float = 1.0  # of the figure there
+    needs_target: bool = False
+
+
+def judged(measure: Measure, subject: Subject, most: float, of: str, expected: bool = False) -> Limit:
+    """A limit held against a model; with `expected`, by what is expected and not by the whole range."""
+    if measure.needs_target and subject.target is None:
+        raise SizeupError(f"a limit of the {measure.name} needs a target (-d)")
+    found = measure.find(subject)
+    least, upper = found.least, found.most
+    if expected and found.expected is not None:
+        least = upper = found.expected
+    return Limit(
+        measure.name,
+        measure.unit,
+        most,
+        least,
+        upper,
+        found.expected,
+        of,
+        (found.why,) if found.why else (),
+        (),
+        (),
+        found.largest,
+    )
+
+
+def rooms(subject: Subject) -> tuple[Limit, ...]:
+    """The memories of the target as limits."""
+    if subject.room is None:
+        return ()
+    return tuple(limit_of(space, _largest_in(space, subject)) for space in subject.room.spaces)
+
+
+def _largest_in(space: Space, subject: Subject) -> tuple[Large, ...]:
+    return subject.held if space.name == "ram" else subject.largest(subject.cost.params)
+
+
+def _macs(subject: Subject) -> Found:
+    cost, total = subject.cost, subject.cost.total_macs
+    missing = len(cost.reasons)
+    why = f"{missing:,} operator{'s are' if missing != 1 else ' is'} not counted" if missing else ""
+    return Found(total, None if missing else total, None, why, subject.largest(cost.macs))
+
+
+def _params(subject: Subject) -> Found:
+    total = subject.cost.total_params
+    return Found(total, total, largest=subject.largest(subject.cost.params))
+
+
+def _weights(subject: Subject) -> Found:
+    total = subject.needs.weight_bytes
+    return Found(total, total, largest=subject.largest(subject.cost.params))
+
+
+def _peak(subject: Subject) -> Found:
+    usage = subject.usage
+    why = usage.missing
+    if usage.unmodelled:
+        why = f"what {', '.join(usage.unmodelled)} take inside is not known"
+    return Found(usage.peak_bytes, None if why else usage.peak_bytes, None, why, subject.held)
+
+
+def _arena(subject: Subject) -> Found:
+    """TFLite Micro's arena for its own files, otherwise the tensors as its planner would place them."""
+    needs = subject.needs
+    if needs.usage.unknown:
+        return _peak(subject)
+    arena = needs.arena
+    if arena is not None:
+        size = arena.needed_bytes_32
+        if size is None:
+            return Found(arena.head_bytes, None, None, arena.unknown, subject.held)
+        return Found(size, size + needs.description_bytes, largest=subject.held)
+    return Found(needs.usage.peak_bytes, needs.packed_bytes, largest=subject.held)
+
+
+def _ram(subject: Subject) -> Found:
+    assert subject.room is not None
+    return _of_space(subject.room.ram, subject.held)
+
+
+def _flash(subject: Subject) -> Found:
+    """With a target model and code, otherwise the model alone."""
+    largest = subject.largest(subject.cost.params)
+    if subject.room is not None and subject.room.flash is not None:
+        return _of_space(subject.room.flash, largest)
+    least, most = subject.needs.stored_bytes
+    return Found(least, most, largest=largest)
+
+
+def _of_space(space: Space, largest: tuple[Large, ...]) -> Found:
+    most = space.most_bytes
+    why = "" if most is not None else "; ".join(part.how for part in space.parts if part.most_bytes is None)
+    return Found(space.least_bytes, most, None, why, largest)
+
+
+def _latency(subject: Subject) -> Found:
+    found = subject.estimate
+    if isinstance(found, str):
+        return Found(None, None, None, found)
+    column = subject.op_seconds
+    largest = () if column is None else subject.largest(column)
+    if found.low is None:
+        why = "only the least time that it takes is known"
+        return Found(found.seconds, None, None, why, largest)
+    why = "" if found.high is not None else "the time of operators that are not known is missing"
+    return Found(found.low, found.high, found.seconds, why, largest)
+
+
+def _energy(subject: Subject) -> Found:
+    found = subject.spent
+    if isinstance(found, str):
+        return Found(None, None, None, found)
+    if found.low is None or found.high is None:
+        return Found(0.0, found.joules if found.at_most else None, found.joules, "no range is known")
+    return Found(0.0 if found.at_most else found.low, found.high, found.joules)
+
+
+_ALL = (
+    Measure("macs", "count", _macs, "multiply-accumulates of one pass", ("totals", "macs")),
+    Measure("params", "count", _params, "parameters", ("totals", "params")),
+    Measure("weights", "bytes", _weights, "all weights", ("totals", "weight_bytes")),
+    Measure("peak", "bytes", _peak, "memory in use at once beside the weights", ("memory", "peak_bytes")),
+    Measure("arena", "bytes", _arena, "TFLite Micro's tensor arena", ("memory", "arena_needed_bytes_32")),
+    Measure("ram", "bytes", _ram, "what model and runtime take of the target's RAM", needs_target=True),
+    Measure("flash", "bytes", _flash, "the model, and with a target the runtime's code"),
+    Measure("latency", "seconds", _latency, "one pass on the target", ("latency", "ms"), 1e-3, True),
+    Measure("energy", "joules", _energy, "energy of a pass", ("latency", "energy", "joules"), 1.0, True),
+)
+MEASURES = {each.name: each for each in _ALL}

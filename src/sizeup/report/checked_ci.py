@@ -1,0 +1,83 @@
+"""Checks for machines that build: annotations as GitHub shows them, and JUnit's XML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree
+
+from sizeup.checks.limits import Limit
+from sizeup.report.checked import Check
+from sizeup.report.checked_words import cells, headline, open_question, over, reasons, title
+from sizeup.report.text import plain
+
+# What XML 1.0 has no way to write.
+_UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def annotated(checks: Sequence[Check]) -> Iterator[str]:
+    """A line for everything that is over or cannot be told, as GitHub Actions reads it from a log."""
+    for check in checks:
+        for label, text, level in reasons(check):
+            if label == "coverage" and not check.strict:
+                continue
+            properties = [f"file={_property(check.model)}"] if check.is_file else []
+            properties.append(f"title={_property(f'{check.name}: {label}')}")
+            yield f"::{level} {','.join(properties)}::{_message(plain(text))}\n"
+
+
+def _message(text: str) -> str:
+    """A message as a workflow command takes it: the runner undoes precisely these."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def junit(checks: Sequence[Check]) -> str:
+    """One suite a model, one case a limit: a failure where it is exceeded, an error where nobody can tell."""
+    root = ElementTree.Element("testsuites", {"name": "sizeup check"})
+    for check in checks:
+        suite = ElementTree.SubElement(root, "testsuite", {"name": _writable(check.model)})
+        for limit in check.limits:
+            _case(suite, check, title(limit), _verdict_of(limit), ", ".join(cells(limit)[1:]))
+        if check.refused:
+            _case(suite, check, "runs", ("failure", check.refused), headline(check))
+        if check.strict:
+            text = f"operators that are not counted: {check.unknown_ops:,}"
+            _case(suite, check, "coverage", ("error", text) if check.unknown_ops else None, headline(check))
+        _count(suite)
+    _count(root)
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
+
+
+def _verdict_of(limit: Limit) -> tuple[str, str] | None:
+    if limit.fits is True:
+        return None
+    return ("failure", over(limit)) if limit.fits is False else ("error", open_question(limit))
+
+
+def _case(
+    suite: ElementTree.Element, check: Check, name: str, found: tuple[str, str] | None, said: str
+) -> None:
+    names = {"classname": _writable(check.name), "name": _writable(name), "time": "0"}
+    case = ElementTree.SubElement(suite, "testcase", names)
+    if found is None:
+        ElementTree.SubElement(case, "system-out").text = _writable(said)
+        return
+    kind, text = found
+    reason = ElementTree.SubElement(case, kind, {"message": _writable(text), "type": f"sizeup.{kind}"})
+    reason.text = _writable(f"{text}\n{said}")
+
+
+def _count(element: ElementTree.Element) -> None:
+    cases = list(element.iter("testcase"))
+    for name, tag in (("failures", "failure"), ("errors", "error")):
+        element.set(name, str(sum(case.find(tag) is not None for case in cases)))
+    element.set("tests", str(len(cases)))
+
+
+def _writable(text: str) -> str:
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", "\n".join(map(plain, text.split("\n"))))

@@ -1,0 +1,72 @@
+"""The roofline of a page: what every kernel attains, under what the device can do at most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sizeup.latency.sheet import type_of
+from sizeup.report.html.columns import coded, short
+from sizeup.report.text import plain
+
+if TYPE_CHECKING:
+    from sizeup.latency import Estimate
+    from sizeup.report.summary import Report
+    from sizeup.targets import Target
+
+
+def roofline(report: Report) -> dict[str, Any] | None:
+    """Points as columns, one an operator that names kernels with MACs, and roofs; None without a target."""
+    found = report.latency
+    if found is None or found.target is None:
+        return None
+    return {
+        **_points(found),
+        "roofs": _roofs(found.target, {type_of(name) for name in found.work.names}),
+        "memories": _memories(found.target),
+        "basis": found.basis,
+        "target": plain(found.target.name),
+        "device": plain(found.target.device.title),
+        "seconds": short(found.seconds),
+    }
+
+
+def _points(found: Estimate) -> dict[str, Any]:
+    work, main = found.work, found.executed.main
+    count = len(found.executed.kernel)
+
+    def by_op(column: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.asarray(np.bincount(main, column * work.count, count), np.float64)
+
+    macs, moved, taken = by_op(work.macs), by_op(work.traffic), by_op(found.kernels.seconds)
+    ops = np.flatnonzero((macs > 0) & (moved > 0) & (taken > 0))
+    kinds = dict(zip(main.tolist(), work.kind.tolist(), strict=True))
+    return {
+        "op": ops.tolist(),
+        "macs": [int(each) for each in macs[ops]],
+        "bytes": [short(each) for each in moved[ops].tolist()],
+        "taken": [short(each) for each in taken[ops].tolist()],
+        "type": coded(type_of(work.names[kinds[op]]) for op in ops.tolist()),
+        "others": int(((macs == 0) & (taken > 0)).sum()),
+        "others_seconds": short(float(taken[macs == 0].sum())),
+    }
+
+
+def _roofs(target: Target, used: set[str]) -> list[dict[str, Any]]:
+    """The rates of all number types that the runtime has kernels for, those that are used told apart."""
+    kinds = dict.fromkeys((*sorted(used), *target.runtime.dtypes))
+    rates = {kind: target.peak(kind) for kind in kinds}
+    return [
+        {"type": kind, "macs_per_second": rate, "used": kind in used}
+        for kind, rate in rates.items()
+        if rate is not None
+    ]
+
+
+def _memories(target: Target) -> list[dict[str, Any]]:
+    return [
+        {"name": plain(each.name), "role": each.role, "bytes_per_second": each.bytes_per_second}
+        for each in target.device.memories
+        if each.bytes_per_second is not None and each.role != "flash"
+    ]

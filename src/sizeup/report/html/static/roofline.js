@@ -1,0 +1,120 @@
+"use strict";
+// The roofline: every kernel with MACs as a point, under the roofs of the device.
+(() => {
+  const { data, colour, words, plot, model } = sizeup;
+  const place = document.getElementById("roofline-plot");
+  if (!place || !data.roofline) return;
+  const found = data.roofline;
+  const HUES = ["blue", "orange", "green", "red", "sky", "pink"];
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
+  const rate = (macs) => `${words.count(macs)}MAC/s`.replace(/(\d)MAC/, "$1 MAC");
+
+  const short = (value) => words.count(value).replace(/\.0+(?=\D|$)/, "");
+
+  const points = found.op.map((op, index) => ({
+    op, kind: model.kind(op), macs: found.macs[index], bytes: found.bytes[index], taken: found.taken[index],
+    type: found.type.values[found.type.rows[index]],
+    x: found.macs[index] / found.bytes[index], y: found.macs[index] / found.taken[index],
+  }));
+
+  /** The kinds that take the most time have a colour and a symbol of their own. */
+  function groups() {
+    const taken = new Map();
+    for (const each of points) taken.set(each.kind, (taken.get(each.kind) ?? 0) + each.taken);
+    const kinds = [...taken.keys()].sort((left, right) => taken.get(right) - taken.get(left)).slice(0, HUES.length);
+    const named = kinds.map((kind, index) => [kind, HUES[index], SYMBOLS[index], points.filter((each) => each.kind === kind)]);
+    const rest = points.filter((each) => !kinds.includes(each.kind));
+    return rest.length ? [...named, ["other", "grey", "x", rest]] : named;
+  }
+
+  function told(each) {
+    return [
+      `<b>${plot.plain(model.name(each.op))}</b>`,
+      `operator ${each.op}, ${plot.plain(each.kind)}, ${each.type}`,
+      `${words.duration(each.taken)}, ${words.share(each.taken, found.seconds)} of the pass`,
+      `${words.count(each.macs)} MACs, ${words.size(each.bytes)} moved`,
+      `${+each.x.toPrecision(3)} MACs a byte, ${rate(each.y)}`,
+    ].join("<br>");
+  }
+
+  const fastest = Math.max(0, ...found.memories.filter((each) => each.role !== "cache").map((each) => each.bytes_per_second));
+
+  function extent() {
+    const ridges = found.roofs.map((roof) => roof.macs_per_second / fastest).filter(Number.isFinite);
+    const xs = [...points.map((each) => each.x), ...ridges];
+    return [Math.min(...xs) / 3, Math.max(...xs) * 10]; // room for labels on the right
+
+  }
+
+  /** The rates in sight, in logarithms: all points, and the roofs that they may reach. */
+  function heights() {
+    const roofs = found.roofs.map((each) => each.macs_per_second);
+    const low = Math.min(...points.map((each) => each.y), ...roofs) / 3;
+    return [Math.log10(low), Math.log10(1.7 * Math.max(...points.map((each) => each.y), ...roofs))];
+  }
+
+  /** Lines of the roofs, and a label at the end of each. */
+  function roofs([left, right], rates) {
+    const isNarrow = place.clientWidth < 600;
+    const apart = (16 * (rates[1] - rates[0])) / 340; // as logarithms, what labels need between them
+    const labels = [];
+    const lines = [];
+    const line = (x, y, strong) => lines.push({
+      type: "scatter", mode: "lines", x, y, hoverinfo: "skip", showlegend: false,
+      line: { color: colour(strong ? "ink" : "grey"), width: strong ? 1.8 : 1, dash: strong ? "solid" : "dot" },
+    });
+    const label = (x, y, text, options = {}) => labels.push({
+      x: Math.log10(x), y: Math.log10(y), text: plot.plain(text), showarrow: false, xanchor: "right", yanchor: "bottom",
+      font: { size: 11.5, color: colour("soft") }, borderpad: 2, ...options,
+    });
+    const levels = [];
+    for (const roof of [...found.roofs].sort((a, b) => b.used - a.used)) {
+      const ridge = fastest ? roof.macs_per_second / fastest : left;
+      line([Math.max(left, ridge), right], [roof.macs_per_second, roof.macs_per_second], roof.used);
+      const near = levels.find((each) => Math.abs(Math.log10(each.at / roof.macs_per_second)) < apart);
+      const level = near ?? { at: roof.macs_per_second, types: new Map() };
+      if (!near) levels.push(level);
+      const amount = rate(roof.macs_per_second);
+      level.types.set(amount, [...(level.types.get(amount) ?? []), roof.type]);
+    }
+    for (const { at, types } of levels) {
+      const texts = [...types].map(([amount, names]) => (isNarrow ? names.join(", ") : `${names.join(", ")}: ${amount}`));
+      label(right, at, texts.join("; "));
+    }
+    const top = Math.max(...found.roofs.map((each) => each.macs_per_second), ...points.map((each) => each.y));
+    for (const memory of found.memories) {
+      const end = Math.min(right, top / memory.bytes_per_second);
+      line([left, end], [left * memory.bytes_per_second, end * memory.bytes_per_second], memory.bytes_per_second === fastest);
+      label(left, left * memory.bytes_per_second, `${memory.name}: ${words.size(memory.bytes_per_second)}/s`, { xanchor: "left", yanchor: "top" });
+    }
+    return { lines, labels };
+  }
+
+  function build() {
+    const range = extent();
+    const rates = heights();
+    const { lines, labels } = roofs(range, rates);
+    const most = Math.max(...points.map((each) => each.taken), 0);
+    const traces = groups().map(([name, hue, symbol, members]) => ({
+      type: "scatter", mode: "markers", name: plot.plain(name), x: members.map((each) => each.x), y: members.map((each) => each.y),
+      text: members.map(told), customdata: members.map((each) => each.op), hovertemplate: "%{text}<extra></extra>",
+      marker: {
+        color: colour(hue), symbol, opacity: 0.62, line: { color: colour("paper"), width: 0.8 },
+        size: members.map((each) => 6 + 26 * Math.sqrt(each.taken / most)),
+      },
+    }));
+    return {
+      traces: [...lines, ...traces],
+      layout: {
+        height: 460, annotations: labels, hovermode: "closest",
+        xaxis: { type: "log", title: { text: "MACs for each byte moved" }, range: range.map(Math.log10), ...plot.ticks(...range.map(Math.log10), String) },
+        yaxis: { type: "log", title: { text: "MACs a second" }, range: rates, ...plot.ticks(...rates, short) },
+      },
+    };
+  }
+
+  plot(place, build);
+  place.on("plotly_click", ({ points: [point] }) => {
+    if (point.customdata !== undefined) sizeup.showOperator(point.customdata);
+  });
+})();

@@ -1,0 +1,104 @@
+"use strict";
+// What every page has: its data, elements made of texts alone, amounts in words, and the colour scheme.
+const sizeup = (() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+
+  /** An element with attributes and children; a child that is no element becomes text, never HTML. */
+  function make(tag, attributes = {}, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+      else if (name === "text") node.textContent = value;
+      else node.setAttribute(name, value === true ? "" : value);
+    }
+    node.append(...children.filter((each) => each !== null && each !== undefined));
+    return node;
+  }
+
+  /** So many digits after the point; what lies exactly between two goes to the even one, as in Python. */
+  function fixed(value, digits) {
+    const exact = value.toFixed(60);
+    const end = exact.indexOf(".") + 1 + digits;
+    if (!/^50*$/.test(exact.slice(end))) return value.toFixed(digits);
+    const lower = exact.slice(0, digits ? end : end - 1);
+    return Number(lower.at(-1)) % 2 ? value.toFixed(digits) : lower;
+  }
+
+  /** So many digits in all, without zeros at the end. */
+  function significant(value, digits) {
+    const power = Number(value.toExponential(digits - 1).split("e")[1]);
+    return String(Number(fixed(value, Math.min(Math.max(digits - 1 - power, 0), 50))));
+  }
+
+  function grouped(value) {
+    return fixed(value, 0).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  }
+
+  function scaled(value, step, suffixes) {
+    let size = value;
+    let index = 0;
+    // 999.5 would print as "1000": move on before rounding does.
+    while (Math.abs(size) >= step * 0.9995 && index < suffixes.length - 1) {
+      size /= step;
+      index += 1;
+    }
+    if (index === 0) return (Number.isInteger(value) ? grouped(value) : significant(value, 4)) + suffixes[0];
+    const digits = Math.abs(size) < 9.995 ? 2 : Math.abs(size) < 99.95 ? 1 : 0;
+    return (digits ? fixed(size, digits) : grouped(size)) + suffixes[index];
+  }
+
+  /** The same words as in every other output of sizeup. */
+  const words = {
+    grouped,
+    count: (value) => scaled(value, 1000, ["", " k", " M", " G", " T", " P", " E"]),
+    size: (value) => scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]),
+    duration(seconds) {
+      for (const [scale, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) {
+        if (seconds >= 0.9995 * scale) {
+          const value = seconds / scale;
+          return (value < 999.5 ? significant(value, 3) : grouped(value)) + " " + unit;
+        }
+      }
+      return significant(seconds * 1e9, 3) + " ns";
+    },
+    share: (part, whole) => (whole ? fixed(100 * part / whole, 1) + " %" : ""),
+    plural: (count, word) => `${grouped(count)} ${word}${count === 1 ? "" : "s"}`,
+  };
+
+  const schemeChanged = [];
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const root = document.documentElement;
+
+  function isDark() {
+    return (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
+  }
+
+  function tellScheme() {
+    const button = document.getElementById("theme");
+    if (button) {
+      button.textContent = isDark() ? "Light colours" : "Dark colours";
+    }
+    schemeChanged.forEach((each) => each());
+  }
+
+  function toggleScheme() {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    tellScheme();
+  }
+
+  system.addEventListener("change", tellScheme);
+  document.getElementById("theme")?.addEventListener("click", toggleScheme);
+  document.addEventListener("DOMContentLoaded", tellScheme);
+
+  const probe = make("span", { hidden: true });
+  document.body.append(probe);
+
+  /** A colour of the style sheet as the present scheme has it. */
+  function colour(name) {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  }
+
+  return { data, make, words, colour, isDark, onScheme: (call) => schemeChanged.push(call) };
+})();

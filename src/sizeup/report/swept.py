@@ -1,0 +1,40 @@
+"""What a sweep did, for people and as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from sizeup.report.data import SCHEMA_VERSION
+from sizeup.units import duration
+
+if TYPE_CHECKING:
+    from sizeup.sweeps import Swept
+
+
+def text(done: Swept) -> str:
+    """A few lines: how much was asked, how much of it is new, and what went wrong."""
+    where = "in processes of this machine" if done.engine == "here" else "on Ray"
+    asked = f"{_several(done.models, 'model')} at {_several(done.points, 'point')} each, {where}"
+    lines = [f"{asked}, in {duration(done.seconds)}"]
+    if done.there:
+        lines.append(f"{_several(done.there, 'model')} had all rows there already")
+    lines.append(f"{_several(done.rows, 'row')} written to {done.store}, {done.errors:,} of them errors")
+    for kind, rows in done.kinds.items():
+        example = done.examples.get(kind)
+        lines.append(f"  {kind}: {_several(rows, 'row')}" + (f", such as {example}" if example else ""))
+    if done.errors:
+        lines.append("--retry-errors tries them again")
+    return "\n".join(lines)
+
+
+def to_json(done: Swept) -> str:
+    """The same as one JSON object."""
+    tool = {"name": "sizeup", "version": version("sizeup")}
+    return json.dumps({"schema_version": SCHEMA_VERSION, "tool": tool, "sweep": asdict(done)}, indent=2)
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

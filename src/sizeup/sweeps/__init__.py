@@ -1,0 +1,25 @@
+"""Many models at many points: planned, evaluated model by model, kept as Parquet."""
+
+from sizeup.sweeps.compact import compact
+from sizeup.sweeps.limits import Limits
+from sizeup.sweeps.points import Point, Questions, questions
+from sizeup.sweeps.run import ENGINES, Engine, How, Progress, Swept, sweep
+from sizeup.sweeps.spec import Spec, read_spec
+from sizeup.sweeps.store import Store
+
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "How",
+    "Limits",
+    "Point",
+    "Progress",
+    "Questions",
+    "Spec",
+    "Store",
+    "Swept",
+    "compact",
+    "questions",
+    "read_spec",
+    "sweep",
+]

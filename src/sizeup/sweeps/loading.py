@@ -1,0 +1,85 @@
+"""One model at many sizes: closed forms where it has them, otherwise read anew for each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sizeup import formats
+from sizeup.errors import LoadError, SizeupError
+from sizeup.graph import FreeGraph, Graph
+
+Sizes: TypeAlias = dict[str, int]
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
+# Loads a model for sizes of dimensions and shapes of inputs, both by name.
+Loader: TypeAlias = Callable[[Sizes, Shapes], Graph]
+
+# Reading a model with free dimensions takes as long as reading it a few times with sizes.
+_WORTH = 4
+
+
+class Loading:
+    """Loads a path, a name, a model, or a model with its inputs; `readings` says how often that will be."""
+
+    def __init__(self, source: Any, readings: int = 1) -> None:
+        self._source: Any = source[0] if _has_inputs(source) else source
+        self._own: Any = source[1] if _has_inputs(source) else None
+        self._is_worth_it = readings >= _WORTH
+        self._free: dict[tuple[str, ...], FreeGraph] = {}
+
+    def __call__(self, sizes: Sizes, shapes: Shapes) -> Graph:
+        """The graph with these sizes and shapes."""
+        if not sizes or shapes or not _is_code(self._source):
+            return self._exact(sizes, shapes)
+        if self._is_worth_it:
+            try:
+                return self._bound(sizes)
+            # Whatever keeps a model from having closed forms keeps it from no more than that.
+            except Exception:
+                return self._exact(sizes, shapes)
+        try:
+            return self._exact(sizes, shapes)
+        except LoadError as error:  # names that only closed forms know, such as the height of an image
+            return self._otherwise(sizes, error)
+
+    def _otherwise(self, sizes: Sizes, error: LoadError) -> Graph:
+        try:
+            return self._bound(sizes)
+        except Exception:
+            raise error from error.__cause__
+
+    def _bound(self, sizes: Sizes) -> Graph:
+        names = tuple(sorted(sizes))
+        if names not in self._free:
+            self._free[names] = formats.load_free(self._source, names, inputs=self._own)
+        return self._free[names].at(**sizes)
+
+    def _exact(self, sizes: Sizes, shapes: Shapes) -> Graph:
+        if self._own is None or shapes:
+            return formats.load(self._source, inputs=shapes or None, bind=sizes or None)
+        rest = {name: size for name, size in sizes.items() if name != "batch"}
+        inputs = _with_batch(self._own, sizes["batch"]) if "batch" in sizes else self._own
+        return formats.load(self._source, inputs=inputs, bind=rest or None)
+
+
+def _has_inputs(source: Any) -> bool:
+    """Whether a factory made a model and what it runs on."""
+    return isinstance(source, tuple) and len(source) == 2
+
+
+def _is_code(source: Any) -> bool:
+    """Whether it is PyTorch code, which can be recorded with free dimensions."""
+    if isinstance(source, str | os.PathLike):
+        return ":" in os.fspath(source) and not Path(source).exists()
+    return hasattr(source, "forward")
+
+
+def _with_batch(inputs: Any, batch: int) -> Any:
+    """Shapes of inputs with another first size."""
+    if isinstance(inputs, Mapping):
+        return {name: _with_batch((shape,), batch)[0] for name, shape in inputs.items()}
+    if not all(isinstance(shape, tuple) and all(isinstance(n, int) for n in shape) for shape in inputs):
+        raise SizeupError("its inputs are not all shapes, so no batch can be asked of it")
+    return tuple((batch, *shape[1:]) for shape in inputs)

@@ -1,0 +1,181 @@
+"""Where a store lies: a folder, or any address that fsspec knows. A file is there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from sizeup.errors import MissingLibrary, SizeupError
+
+UNFINISHED = ".unfinished"
+
+
+class Place(Protocol):
+    """Files by relative name, read and written whole."""
+
+    address: str
+
+    def names(self, folder: str) -> list[str]:
+        """All finished files below a folder, sorted."""
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+
+    def writing(self, name: str) -> contextlib.AbstractContextManager[Path]:
+        """A local path to write to; when the block ends without an error, the file appears in one step."""
+
+    def reading(self, name: str) -> Any:
+        """An open file."""
+
+    def remove(self, folder: str) -> None:
+        """Remove a file, or a folder with all that it holds; nothing where there is none."""
+
+    def clean(self) -> int:
+        """Remove what a run that was killed left unfinished; how many files that were."""
+
+    def path(self, name: str) -> str:
+        """The full address of a file."""
+
+
+def place_of(address: str | os.PathLike[str]) -> Place:
+    """The place behind a path or an address such as s3://bucket/sweep."""
+    text = os.fspath(address)
+    if text.startswith("file://"):
+        text = text.removeprefix("file://")
+    return Remote(text) if "://" in text else Local(Path(text))
+
+
+class Local:
+    """A folder of this machine, or one that several machines have mounted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder.absolute()
+        self.address = str(self.root)
+        if self.root.exists() and not self.root.is_dir():
+            raise SizeupError(f"{folder}: a file, not a folder for the results of a sweep")
+
+    def names(self, folder: str) -> list[str]:
+        """All finished files below a folder, sorted."""
+        found = []
+        for place, _, files in os.walk(self.root / folder):
+            inner = Path(place).relative_to(self.root).as_posix()
+            found += [f"{inner}/{name}" for name in files if not name.endswith(UNFINISHED)]
+        return sorted(found)
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        return (self.root / name).is_file()
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """Written under another name, brought to the disk, then renamed: a reader sees all or nothing."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.parent / f"{path.name}.{uuid.uuid4().hex}{UNFINISHED}"
+        try:
+            yield unfinished
+            _sync(unfinished)
+            unfinished.replace(path)
+            _sync(path.parent)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+    def reading(self, name: str) -> Any:
+        """An open file."""
+        return (self.root / name).open("rb")
+
+    def remove(self, folder: str) -> None:
+        """Remove a file, or a folder with all that it holds; nothing where there is none."""
+        path = self.root / folder
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def clean(self) -> int:
+        """Remove what a run that was killed left unfinished; how many files that were."""
+        left = [
+            Path(place) / name
+            for place, _, names in os.walk(self.root)
+            for name in names
+            if name.endswith(UNFINISHED)
+        ]
+        for path in left:
+            path.unlink(missing_ok=True)
+        return len(left)
+
+    def path(self, name: str) -> str:
+        """The full address of a file."""
+        return str(self.root / name)
+
+
+class Remote:
+    """An address of fsspec. Files are put in one step, which object stores promise to be all or nothing."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            import fsspec
+        except ModuleNotFoundError as error:
+            raise MissingLibrary(f"a store at {address}", "fsspec", "sweep") from error
+        try:
+            self.system, root = fsspec.core.url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            raise SizeupError(f"{address}: {error}") from error
+        self.address = address.rstrip("/")
+        self.root = PurePosixPath(root)
+
+    def names(self, folder: str) -> list[str]:
+        """All finished files below a folder, sorted."""
+        self.system.invalidate_cache()
+        found = self.system.find(str(self.root / folder))
+        skipped = len(self.root.as_posix().strip("/")) + 1
+        return sorted(str(name).strip("/")[skipped:] for name in found)
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        self.system.invalidate_cache()
+        return bool(self.system.isfile(str(self.root / name)))
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """Written here, then put there in one step."""
+        with tempfile.TemporaryDirectory(prefix="sizeup-") as folder:
+            path = Path(folder) / "file"
+            yield path
+            target = self.root / name
+            self.system.makedirs(str(target.parent), exist_ok=True)
+            self.system.put_file(str(path), str(target))
+
+    def reading(self, name: str) -> Any:
+        """An open file."""
+        return self.system.open(str(self.root / name), "rb")
+
+    def remove(self, folder: str) -> None:
+        """Remove a file, or a folder with all that it holds; nothing where there is none."""
+        path = str(self.root / folder)
+        if self.system.exists(path):
+            self.system.rm(path, recursive=True)
+
+    def clean(self) -> int:
+        """Nothing is ever there half."""
+        return 0
+
+    def path(self, name: str) -> str:
+        """The full address of a file."""
+        return f"{self.address}/{name}"
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,196 @@
+"""A sweep from beginning to end: plan, run, keep count, tell how far it is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from sizeup.errors import SizeupError
+from sizeup.sweeps.expand import count_of, importable, models_of
+from sizeup.sweeps.limits import Limits
+from sizeup.sweeps.models import Model
+from sizeup.sweeps.places import Local
+from sizeup.sweeps.spec import Spec
+from sizeup.sweeps.store import LOG, Store
+from sizeup.sweeps.task import Outcome, Settings
+
+Engine = Literal["here", "ray"]
+ENGINES: tuple[Engine, ...] = ("here", "ray")
+_FEW = 20  # error reasons that are told
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a sweep is: models done, of how many (None: not known), those with errors, and seconds."""
+
+    done: int
+    total: int | None
+    failed: int
+    there: int
+    seconds: float
+
+    @property
+    def rate(self) -> float | None:
+        """Models evaluated a second; None before the first."""
+        fresh = self.done - self.there
+        return fresh / self.seconds if fresh and self.seconds else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left at this rate; None where that cannot be told."""
+        return None if self.rate is None or self.total is None else (self.total - self.done) / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep did: models, points of each, rows written, and errors by kind with an example each."""
+
+    store: str
+    engine: str
+    models: int
+    points: int
+    there: int  # models whose rows were all there already
+    rows: int
+    errors: int
+    failed: int  # models with at least one error
+    kinds: dict[str, int]  # rows by kind of error
+    examples: dict[str, str]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """The way in which a sweep runs: the engine, where Ray is, how many work, what is trusted."""
+
+    engine: Engine = "here"
+    address: str | None = None
+    workers: int | None = None
+    limits: Limits | None = None
+    retry_errors: bool = False
+    trusted: bool = False
+
+
+def sweep(
+    spec: Spec,
+    out: str | os.PathLike[str],
+    how: How | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Swept:
+    """Evaluate what is missing in a store, and tell what that was."""
+    how = how or How()
+    store = Store(out)
+    settings = Settings(
+        store.place.address,
+        spec.asked,
+        how.limits or spec.limits,
+        (str(spec.folder), str(Path.cwd())),
+        how.retry_errors,
+        how.trusted,
+    )
+    with store.alone(), importable(spec.folder):
+        store.place.clean()
+        total = count_of(spec)
+        with _log(store) as log, closing(_outcomes(models_of(spec), settings, how, total)) as outcomes:
+            tally = _Tally(total, progress)
+            for outcome in outcomes:
+                tally.add(outcome)
+                log.write(_line(outcome))
+        store.place.clean()
+    return tally.told(store.place.address, how.engine, len(spec.asked.points))
+
+
+def _outcomes(
+    models: Iterator[Model], settings: Settings, how: How, total: int | None
+) -> Generator[Outcome, None, None]:
+    if how.engine == "ray":
+        from sizeup.sweeps.engine import ray
+
+        return ray.run(models, settings, how.address, how.workers)
+    if how.engine != "here":
+        raise SizeupError(f"no engine is called {how.engine!r}; there are {', '.join(ENGINES)}")
+    from sizeup.sweeps.engine import here
+
+    return here.run(models, settings, min(how.workers or os.cpu_count() or 1, total or 2**16))
+
+
+class _Tally:
+    """Counts outcomes and shows how far it is."""
+
+    def __init__(self, total: int | None, show: Callable[[Progress], None] | None) -> None:
+        self.total, self.show, self.start = total, show, time.monotonic()
+        self.done = self.there = self.rows = self.errors = self.failed = 0
+        self.kinds: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+
+    def add(self, outcome: Outcome) -> None:
+        self.done += 1
+        self.there += outcome.state == "there"
+        self.rows += outcome.rows
+        if outcome.errors:
+            self.failed += 1
+            self.errors += outcome.errors
+            self.kinds[outcome.kind] += outcome.errors
+            if len(self.examples) < _FEW:
+                self.examples.setdefault(outcome.kind, _example(outcome))
+        if self.show is not None:
+            seconds = time.monotonic() - self.start
+            self.show(Progress(self.done, self.total, self.failed, self.there, seconds))
+
+    def told(self, store: str, engine: str, points: int) -> Swept:
+        return Swept(
+            store,
+            engine,
+            self.done,
+            points,
+            self.there,
+            self.rows,
+            self.errors,
+            self.failed,
+            dict(self.kinds.most_common()),
+            self.examples,
+            time.monotonic() - self.start,
+        )
+
+
+def _example(outcome: Outcome) -> str:
+    """A model and its error; most errors name the file themselves."""
+    is_named = outcome.reason.startswith((outcome.model, outcome.model.rpartition("/")[2]))
+    return outcome.reason if is_named else f"{outcome.model}: {outcome.reason}"
+
+
+def _line(outcome: Outcome) -> str:
+    told = {
+        "model": outcome.model,
+        "state": outcome.state,
+        "rows": outcome.rows,
+        "errors": outcome.errors,
+        "seconds": round(outcome.seconds, 6),
+        "cpu_seconds": None if outcome.cpu_seconds is None else round(outcome.cpu_seconds, 6),
+    }
+    return json.dumps(told) + "\n"
+
+
+@contextmanager
+def _log(store: Store) -> Iterator[IO[str]]:
+    """A file beside the table: tables of two runs are equal, times never are."""
+    name = next(name for index in itertools.count() if not store.place.has(name := f"{LOG}/{index:06}.jsonl"))
+    if isinstance(store.place, Local):
+        path = Path(store.place.path(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", buffering=1) as file:
+            yield file
+        return
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".jsonl") as file:
+        yield file
+        file.flush()
+        with store.place.writing(name) as path:
+            path.write_bytes(Path(file.name).read_bytes())

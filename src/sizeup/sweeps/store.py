@@ -1,0 +1,170 @@
+"""The results of sweeps: one Parquet file for each model and set of questions, under names made of digests.
+
+    DIR/shards/ab/cd/abcd...-01....parquet   the rows of one model
+    DIR/table/GENERATION/device=.../...     the same rows sorted for questions, where they were compacted
+    DIR/table/current.json                  which generation that is, and which shards it holds
+    DIR/log/...jsonl                        how long every shard took
+
+Whatever exists is complete and need not be computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.sweeps.places import Local, Place, place_of
+from sizeup.sweeps.schema import arrow_schema
+
+SHARDS, TABLE, LOG = "shards", "table", "log"
+CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
+_LOCK = ".lock"
+_DIGITS = 16  # of digests that only have to tell few things apart
+
+
+class Store:
+    """A folder or an address with the results of sweeps."""
+
+    def __init__(self, address: str | os.PathLike[str]) -> None:
+        try:
+            import pyarrow  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise MissingLibrary("a store of sweeps", "pyarrow", "sweep") from error
+        self.place: Place = place_of(address)
+
+    def __repr__(self) -> str:
+        return f"<Store at {self.place.address}>"
+
+    def shard(self, model: str, digest: str) -> str:
+        """The name of the file with a model's answers to some questions, both by their digests."""
+        return f"{_folder(model)}/{model}-{digest[:_DIGITS]}.parquet"
+
+    def shards(self) -> list[str]:
+        """The names of all shards."""
+        return [name for name in self.place.names(SHARDS) if name.endswith(".parquet")]
+
+    def shards_of(self, model: str) -> list[str]:
+        """The names of the shards of one model."""
+        folder = _folder(model)
+        return [name for name in self.place.names(folder) if name.startswith(f"{folder}/{model}-")]
+
+    def has(self, name: str) -> bool:
+        """Whether a shard is there, and so complete."""
+        return self.place.has(name)
+
+    def write(self, name: str, batches: Iterable[Any]) -> int:
+        """Write record batches to a file that appears when all of them are in it; the number of rows."""
+        from pyarrow import parquet
+
+        rows = 0
+        with (
+            self.place.writing(name) as path,
+            parquet.ParquetWriter(path, arrow_schema(), compression="zstd") as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return rows
+
+    def read(self, names: Iterable[str], columns: list[str] | None = None) -> Iterator[Any]:
+        """The tables in some files, one by one."""
+        yield from (self._table(name, columns) for name in names)
+
+    def _table(self, name: str, columns: list[str] | None) -> Any:
+        from pyarrow import ArrowInvalid, parquet
+
+        try:
+            with self.place.reading(name) as file:
+                return parquet.read_table(file, columns=columns)
+        except ArrowInvalid as error:
+            where = self.place.path(name)
+            raise SizeupError(f"{where}: not a table of a sweep ({error}); remove it") from error
+
+    def states(self, names: Iterable[str]) -> dict[str, str]:
+        """The state of every row of some shards, by its key."""
+        found: dict[str, str] = {}
+        for table in self.read(names, ["key", "status"]):
+            found.update(zip(table["key"].to_pylist(), table["status"].to_pylist(), strict=True))
+        return found
+
+    def replace(self, name: str, shards: Iterable[str], batches: Iterable[Any]) -> None:
+        """Write rows in the place of those of the same keys in some shards, and the rest as a new one.
+
+        Each file changes in one step, and no key is ever in two of them.
+        """
+        import pyarrow as pa
+        from pyarrow import compute
+
+        left = pa.Table.from_batches(batches, arrow_schema())
+        self.place.remove(CURRENT)  # the sorted table holds what is replaced now
+        for shard in shards:
+            old = next(self.read([shard]))
+            here = compute.is_in(left["key"], old["key"])
+            kept = old.filter(compute.invert(compute.is_in(old["key"], left["key"])))
+            self.write(shard, pa.concat_tables([kept, left.filter(here)]).to_batches())
+            left = left.filter(compute.invert(here))
+        if len(left):
+            self.write(name, left.to_batches())
+
+    def parts(self) -> list[str]:
+        """The names of files that together hold every row once: the sorted table, and newer shards."""
+        shards = self.shards()
+        if not self.place.has(CURRENT):
+            return shards
+        with self.place.reading(CURRENT) as file:
+            generation = json.loads(file.read())["generation"]
+        folder = f"{TABLE}/{generation}"
+        files = [name for name in self.place.names(folder) if name.endswith(".parquet")]
+        if generation.startswith(digest_of_names(shards)):
+            return files
+        with self.place.reading(f"{folder}/{MERGED}") as file:
+            merged = set(file.read().decode().splitlines())
+        return [*files, *(name for name in shards if name not in merged)]
+
+    def paths(self) -> list[str]:
+        """The addresses of the same files."""
+        return [self.place.path(name) for name in self.parts()]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only one writes to a local store at a time; where the system cannot tell, nobody is refused."""
+        fcntl = _locks()
+        if not isinstance(self.place, Local) or fcntl is None:
+            yield
+            return
+        path = self.place.root / _LOCK
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SizeupError(
+                    f"{self.place.address}: another sweep is writing there; wait until it has ended"
+                ) from None
+            yield
+
+
+def _folder(model: str) -> str:
+    """So many folders that none of them holds many shards: a task looks through its own."""
+    return f"{SHARDS}/{model[:2]}/{model[2:4]}"
+
+
+def digest_of_names(names: Iterable[str]) -> str:
+    """The same for the same shards."""
+    found = hashlib.sha256()
+    for name in names:
+        found.update(f"{name}\n".encode())
+    return found.hexdigest()[:_DIGITS]
+
+
+def _locks() -> Any:
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return None
+    return fcntl

@@ -1,0 +1,225 @@
+"""The tables of a question: files of a store, tables joined to them, what narrows them; answers as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sizeup import dtypes
+from sizeup.errors import SizeupError
+from sizeup.sweeps import complaints
+from sizeup.sweeps.places import Remote
+from sizeup.sweeps.schema import FIELDS, NAMES
+from sizeup.sweeps.store import TABLE, Store
+from sizeup.sweeps.views import KEYS, Axis, quoted
+from sizeup.targets import names
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from sizeup.sweeps.query import Question
+
+_TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
+_READERS = {".csv": "read_csv", ".tsv": "read_csv", ".parquet": "read_parquet"}
+_NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A table that is joined to the points: its name, what it is joined by, and the columns that it adds."""
+
+    name: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def text(value: str) -> str:
+    """A text as SQL takes it, whatever letters it has."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def attach(connection: DuckDBPyConnection, name: str, store: Store) -> list[str]:
+    """Make a view of all rows of a store; the files that it reads.
+
+    Columns that an older store does not have are null.
+    """
+    import duckdb
+
+    paths = store.paths()
+    if not paths:
+        raise SizeupError(f"{store.place.address}: no results of a sweep are there (sizeup sweep makes them)")
+    allowed = list(paths)
+    if isinstance(store.place, Remote):
+        system = store.place.system
+        connection.register_filesystem(system)
+        # The same files as fsspec spells them to DuckDB.
+        allowed += [system.unstrip_protocol(system._strip_protocol(path)) for path in paths]
+    # The sorted files are written at once and alike; shards may be from several versions.
+    inside = store.place.path(f"{TABLE}/")
+    alike = [path for path in paths if path.startswith(inside)]
+    others = [path for path in paths if not path.startswith(inside)]
+    parts = [_reading(files, union) for files, union in ((alike, "false"), (others, "true")) if files]
+    source = f"({' UNION ALL BY NAME '.join(f'SELECT * FROM {part}' for part in parts)})"
+    try:
+        there = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    except duckdb.Error as error:
+        raise SizeupError(f"{store.place.address}: {complaints.shortened(error)}") from error
+    if not there >= {"key", "model", "target", "status"}:
+        raise SizeupError(f"{store.place.address}: its files are no results of a sweep")
+    fields = [
+        quoted(each.name)
+        if each.name in there
+        else f"CAST(NULL AS {_TYPES[each.kind]}) AS {quoted(each.name)}"
+        for each in FIELDS
+    ]
+    connection.execute(f"CREATE VIEW {name} AS SELECT {', '.join(fields)} FROM {source}")
+    return allowed
+
+
+def _reading(paths: Sequence[str], union: str) -> str:
+    # Names of folders repeat what the files hold, in other letters where a name has unusual ones.
+    listed = ", ".join(map(text, paths))
+    return f"read_parquet([{listed}], union_by_name = {union}, hive_partitioning = false)"
+
+
+def join(connection: DuckDBPyConnection, path: str) -> Added:
+    """Read a table of a user's own, whose columns every point gets that it has a row for."""
+    import duckdb
+
+    file = Path(path)
+    reader = _READERS.get(file.suffix.lower())
+    if reader is None:
+        raise SizeupError(f"{path}: a table to join is a .csv, .tsv or .parquet file")
+    if not file.is_file():
+        raise SizeupError(f"{path}: no such file")
+    name = "".join(letter if letter.isalnum() else "_" for letter in file.stem) or "joined"
+    try:
+        found = _types(connection, f"{reader}({text(path)})")
+        fixed = [key for key in KEYS if key in found and key != "batch"]
+        # A name of digits alone is still a name.
+        typed = ", ".join(f"{text(key)}: 'VARCHAR'" for key in fixed)
+        options = f", types = {{{typed}}}" if reader == "read_csv" and fixed else ""
+        cleaned = [_without_nan(column, kind) for column, kind in found.items()]
+        connection.execute(
+            f"CREATE TABLE {quoted(name)} AS SELECT {', '.join(cleaned)} FROM {reader}({text(path)}{options})"
+        )
+    except duckdb.Error as error:
+        raise SizeupError(f"{path}: {complaints.shortened(error)}") from error
+    added = Added(name, tuple(key for key in KEYS if key in found), tuple(c for c in found if c not in KEYS))
+    _check_joined(connection, path, added)
+    return added
+
+
+def _without_nan(column: str, kind: str) -> str:
+    """A column in which what is no number is not known."""
+    name = quoted(column)
+    return (
+        f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END AS {name}"
+        if kind in ("DOUBLE", "FLOAT")
+        else name
+    )
+
+
+def _types(connection: DuckDBPyConnection, source: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+
+
+def _check_joined(connection: DuckDBPyConnection, path: str, added: Added) -> None:
+    if not added.keys:
+        raise SizeupError(f"{path}: none of its columns says which points it is about ({', '.join(KEYS)})")
+    clash = [column for column in added.columns if column in (*NAMES, "certain")]
+    if clash:
+        raise SizeupError(f"{path}: points have a column {clash[0]!r} of their own; give it another name")
+    keys = ", ".join(map(quoted, added.keys))
+    twice = connection.execute(
+        f"SELECT {keys} FROM {quoted(added.name)} GROUP BY ALL HAVING count(*) > 1 LIMIT 1"
+    ).fetchone()
+    if twice is not None:
+        told = ", ".join(f"{key} {value}" for key, value in zip(added.keys, twice, strict=True))
+        raise SizeupError(f"{path}: there is more than one row for {told}")
+
+
+def narrow(
+    connection: DuckDBPyConnection, name: str, source: str, question: Question, added: Iterable[Added]
+) -> None:
+    """Make a view of the rows on some devices and at some precisions, with the columns of joined tables."""
+    wanted = [*_places(connection, source, question.devices), *_precisions(connection, source, question)]
+    where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    joins, columns = "", [f"{source}.*"]
+    for each in added:
+        pairs = " AND ".join(
+            f"{source}.{quoted(key)} = {quoted(each.name)}.{quoted(key)}" for key in each.keys
+        )
+        joins += f" LEFT JOIN {quoted(each.name)} ON {pairs}"
+        columns += [f"{quoted(each.name)}.{quoted(column)}" for column in each.columns]
+    inner = f"(SELECT * FROM {source}{where}) AS {source}"
+    connection.execute(f"CREATE VIEW {name} AS SELECT {', '.join(columns)} FROM {inner}{joins}")
+
+
+def _places(connection: DuckDBPyConnection, source: str, asked: Sequence[str]) -> Iterator[str]:
+    """A condition for devices and targets, spelt as people do."""
+    if not asked:
+        return
+    rows = connection.execute(f"SELECT DISTINCT device, target FROM {source}").fetchall()
+    known = sorted({each for row in rows for each in row if each is not None})
+    found = [_meant(name, known, "no point is on") for name in asked]
+    listed = ", ".join(text(name) for name in found)
+    yield f"(device IN ({listed}) OR target IN ({listed}))"
+
+
+def _precisions(connection: DuckDBPyConnection, source: str, question: Question) -> Iterator[str]:
+    if not question.precisions:
+        return
+    rows = connection.execute(f"SELECT DISTINCT precision FROM {source}").fetchall()
+    known = sorted(row[0] for row in rows if row[0] is not None)
+    found = [_meant(_spelt(name), known, "no point is at") for name in question.precisions]
+    yield f"precision IN ({', '.join(text(name) for name in found)})"
+
+
+def _spelt(name: str) -> str:
+    try:
+        return dtypes.precision_name(dtypes.precision(name))
+    except SizeupError:
+        return name
+
+
+def _meant(name: str, known: Sequence[str], complaint: str) -> str:
+    """The name among those of a sweep that a typed one stands for."""
+    for each in known:
+        if names.key(each) == names.key(name):
+            return each
+    near = names.suggestion(name, known) or (f"; there are {', '.join(known)}" if len(known) < 20 else "")
+    raise SizeupError(f"{complaint} {name!r}{near}")
+
+
+def check_axes(connection: DuckDBPyConnection, axes: Iterable[Axis]) -> None:
+    """Refuse columns that are not there, or hold no numbers, before a view is made of them."""
+    there = _types(connection, "points")
+    numbers = [column for column, kind in there.items() if any(each in kind for each in _NUMBERS)]
+    for axis in axes:
+        if axis.column not in numbers:
+            what = "holds no numbers" if axis.column in there else "is not there"
+            near = names.suggestion(axis.column, numbers) or f"; there are {', '.join(numbers)}"
+            raise SizeupError(f"--axes: the column {axis.column!r} {what}{near}")
+
+
+def write(reader: Any, path: str) -> int:
+    """Write what a reader gives as .parquet or .csv, batch by batch; the number of rows."""
+    from pyarrow import ArrowInvalid, csv, parquet
+
+    rows = 0
+    try:
+        writer: Any = (
+            parquet.ParquetWriter(path, reader.schema, compression="zstd")
+            if Path(path).suffix.lower() == ".parquet"
+            else csv.CSVWriter(path, reader.schema, write_options=csv.WriteOptions(quoting_style="needed"))
+        )
+        with writer:
+            for batch in reader:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+    except ArrowInvalid as error:
+        raise SizeupError(f"{path}: {error}") from error
+    return rows

@@ -1,0 +1,133 @@
+"""One task of a sweep: all that is still to be found out about one model, written as one shard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sizeup.sweeps.evaluate import described
+from sizeup.sweeps.keeper import Keeper, Refused
+from sizeup.sweeps.limits import Limits
+from sizeup.sweeps.models import Model
+from sizeup.sweeps.points import Questions
+from sizeup.sweeps.rows import error_rows, rows_of
+from sizeup.sweeps.schema import ERROR, batches_of
+from sizeup.sweeps.store import Store
+
+State = Literal["there", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all tasks of a sweep share."""
+
+    store: str
+    asked: Questions
+    limits: Limits
+    folders: tuple[str, ...] = ()
+    retry_errors: bool = False
+    trusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a task ended: rows that it wrote, those of them that are errors, and the first reason of one."""
+
+    model: str
+    state: State
+    rows: int = 0
+    errors: int = 0
+    kind: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+    cpu_seconds: float | None = None  # of loading and evaluating alone
+
+
+def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
+    """Find out what is missing about a model and write it down; without a keeper in this process."""
+    start = time.perf_counter()
+    task = _Task(model, settings)
+    if not task.asked.points:
+        return Outcome(model.name, "there", seconds=time.perf_counter() - start)
+    try:
+        if keeper is None:
+            counted = task.write(batches_of(rows_of(model, task.identity, task.asked)))
+        else:
+            with keeper.evaluated(model, task.identity, task.asked) as batches:
+                counted = task.write(batches)
+    except Refused as refused:
+        counted = task.fail(refused.kind, refused.reason)
+    except Exception as error:
+        if keeper is not None or isinstance(error, OSError):  # news about this machine, not about the model
+            raise
+        counted = task.fail(*described(error))
+    cpu_seconds = None if keeper is None else keeper.cpu_seconds
+    return counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
+
+
+def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
+    """Write down that nothing could be found out about a model."""
+    task = _Task(model, settings)
+    return task.fail(kind, reason).outcome(model.name)
+
+
+class _Task:
+    """A model, what is still asked about it, and where its answers go."""
+
+    def __init__(self, model: Model, settings: Settings) -> None:
+        self.model, self.identity, self.store = model, model.identity(), Store(settings.store)
+        self.asked, self.failed = _missing(self.store, self.identity.digest, settings)
+
+    def write(self, batches: Iterable[Any]) -> _Counted:
+        """Write a new shard, or rows in place of the errors that they were tried again for."""
+        counted = _Counted()
+        name = self.store.shard(self.identity.digest, self.asked.digest)
+        if self.failed:
+            self.store.replace(name, self.failed, counted(batches))
+        else:
+            self.store.write(name, counted(batches))
+        return counted
+
+    def fail(self, kind: str, reason: str) -> _Counted:
+        """Write rows that say why there are no answers."""
+        return self.write(batches_of(error_rows(self.model, self.identity, self.asked, kind, reason)))
+
+
+def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str]]:
+    """The questions without an answer, and the shards that hold errors to be tried again."""
+    asked = settings.asked
+    if not settings.retry_errors and store.has(store.shard(model, asked.digest)):
+        return asked.only(()), []
+    known: set[str] = set()
+    failed = []
+    for shard in store.shards_of(model):
+        states = store.states([shard])
+        errors = {key for key, state in states.items() if state == ERROR} if settings.retry_errors else set()
+        known |= states.keys() - errors
+        failed += [shard] * bool(errors)
+    wanted = [point for point in asked.points if asked.key(model, point) not in known]
+    return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed
+
+
+class _Counted:
+    """Counts rows and errors as they pass."""
+
+    def __init__(self) -> None:
+        self.rows = self.errors = 0
+        self.kind = self.reason = ""
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self.rows += batch.num_rows
+            states = batch.column("status").to_pylist()
+            self.errors += states.count(ERROR)
+            if self.errors and not self.kind:
+                place = states.index(ERROR)
+                self.kind = batch.column("error_kind")[place].as_py()
+                self.reason = batch.column("error")[place].as_py()
+            yield batch
+
+    def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
+        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds, cpu_seconds)

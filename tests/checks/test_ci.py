@@ -1,0 +1,112 @@
+"""What machines read of a check: GitHub's annotations, JUnit's XML, Markdown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sizeup
+from sizeup.checks import Limit, Needs, Subject
+from sizeup.dtypes import DTYPES
+from sizeup.report.checked import Check, save
+from sizeup.report.checked_ci import annotated, junit
+from sizeup.report.checked_pages import markdown
+
+_LINE = re.compile(r"::(error|warning|notice) (.*?)::(.*)\n")
+
+
+def _check(name: str, model: str, limits: list[Limit], is_file: bool = True, strict: bool = False) -> Check:
+    builder = sizeup.GraphBuilder(name=name)
+    x = builder.input("x", (1, 8), DTYPES["float32"])
+    builder.outputs.append(x)
+    graph = builder.freeze()
+    subject = Subject(Needs(graph, sizeup.count(graph)))
+    return Check(model, subject, tuple(limits), is_file=is_file, strict=strict)
+
+
+_OVER = Limit("macs", "count", 10, 20, 20)
+_KEPT = Limit("params", "count", 10, 5, 5)
+_OPEN = Limit("latency", "seconds", 0.02, 0.01, 0.03, 0.015)
+
+
+def _undone(text: str) -> str:
+    """As the runner of GitHub Actions reads it: these escapes, the per cent sign last."""
+    for code, letter in {"%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ",", "%25": "%"}.items():
+        text = text.replace(code, letter)
+    return text
+
+
+def _read(line: str) -> tuple[str, dict[str, str], str]:
+    match = _LINE.fullmatch(line)
+    assert match is not None, line
+    pairs = (pair.partition("=") for pair in match[2].split(","))
+    return match[1], {name: _undone(value) for name, _, value in pairs}, _undone(match[3])
+
+
+def test_what_is_over_is_an_error_and_what_is_open_a_warning() -> None:
+    lines = [_read(line) for line in annotated([_check("net", "models/net.onnx", [_OVER, _KEPT, _OPEN])])]
+    assert [(level, properties["file"]) for level, properties, _ in lines] == [
+        ("error", "models/net.onnx"),
+        ("warning", "models/net.onnx"),
+    ]
+    assert lines[0][2] == "MACs: 20, 10 (100 %) more than the 10 allowed"
+    assert list(annotated([_check("net", "net.onnx", [_KEPT])])) == []
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_no_name_breaks_out_of_an_annotation(name: str) -> None:
+    (line,) = annotated([_check(f"n{name}", f"m{name}", [replace(_OVER, of=name)])])
+    level, properties, message = _read(line)
+    assert level == "error"
+    assert properties["file"] == f"m{name}"
+    assert set(properties) == {"file", "title"}
+    assert message.startswith("MACs: 20")
+    assert line.count("\n") == 1
+
+
+@given(st.text(max_size=20), st.booleans())
+def test_junit_is_well_formed_whatever_a_model_is_called(name: str, strict: bool) -> None:
+    checks = [_check(name, name, [_OVER, _KEPT, _OPEN], strict=strict), _check("b", "b", [_KEPT])]
+    root = ElementTree.fromstring(junit(checks).encode("utf-8"))
+    assert root.tag == "testsuites"
+    suites = root.findall("testsuite")
+    assert len(suites) == 2
+    cases = root.findall("testsuite/testcase")
+    assert len(cases) == 4 + strict == int(root.attrib["tests"])
+    assert root.attrib["failures"] == "1" == str(len(root.findall("testsuite/testcase/failure")))
+    assert root.attrib["errors"] == "1" == str(len(root.findall("testsuite/testcase/error")))
+    for suite in suites:
+        assert int(suite.attrib["tests"]) == len(suite.findall("testcase"))
+        assert suite.attrib["name"] is not None
+    for case in cases:
+        assert {"name", "classname", "time"} <= set(case.attrib)
+
+
+@given(st.text(max_size=20))
+def test_a_row_of_markdown_keeps_its_cells(name: str) -> None:
+    text = "".join(markdown([_check(f"n{name}", "m", [replace(_OVER, of=f"o{name}")])]))
+    rows = [line for line in text.split("\n") if line.startswith("| MACs")]
+    assert len(rows) == 1
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", rows[0])) == 6
+    assert "<" not in text
+
+
+def test_several_checks_share_a_file(tmp_path: Path) -> None:
+    checks = [_check("a", "a", [_OVER]), _check("b", "b", [_KEPT])]
+    for ending in ("json", "md", "xml"):
+        save(checks, tmp_path / f"all.{ending}")
+    assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fit, 1 do not")
+    assert '"fits": false' in (tmp_path / "all.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("limits", "answer"), [([_KEPT], True), ([_KEPT, _OPEN], None), ([_OVER, _OPEN], False)]
+)
+def test_what_is_over_decides_before_what_is_open(limits: list[Limit], answer: bool | None) -> None:
+    assert _check("net", "net", limits).fits is answer

@@ -1,0 +1,137 @@
+"""Every remedy that a check proposes, carried out by its own command, has the effect that was stated."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sizeup
+from sizeup.cli import main
+
+pytestmark = pytest.mark.extras
+Json = dict[str, Any]
+
+
+def _run(capfd: pytest.CaptureFixture[str], *arguments: str) -> Json:
+    with pytest.raises(SystemExit) as left:
+        main([*arguments, "--json"])
+    captured = capfd.readouterr()
+    assert left.value.code in (0, 1, 3, None), captured.err
+    found: Json = json.loads(captured.out)
+    return found
+
+
+def _needs(found: Json) -> dict[str, float]:
+    return {limit["name"]: limit["need"] for limit in found["limits"]}
+
+
+def _carried_out(capfd: pytest.CaptureFixture[str], remedy: Json, checked: list[str]) -> Json:
+    """The check again, after the remedy's command."""
+    program, verb, *rest = shlex.split(remedy["command"])
+    assert program == "sizeup"
+    if verb == "check":
+        return _run(capfd, verb, *rest, "--no-remedies")
+    written = rest[rest.index("-o") + 1]
+    _run(capfd, verb, *rest)
+    model, *others = checked
+    if verb == "precision":
+        return _run(capfd, "check", model, *others, "--precision", written, "--no-remedies")
+    assert verb == "optimize"
+    return _run(capfd, "check", written, *others, "--no-remedies")
+
+
+_CASES = {
+    "a plan": ("mlperf_vww96_int8.tflite", "-d", "stm32f401/tflm-cmsis-nn", "--ram", "96KiB"),
+    "overlaps": ("mlperf_kws_int8.tflite", "-d", "stm32f401/tflm", "--ram", "17KiB"),
+    "fewer bits of some layers": ("mlperf_resnet8_fp32.tflite", "-d", "stm32f446/tflm"),
+    "fewer bits of all layers": ("mlperf_resnet8_fp32.tflite", "-d", "stm32f446/tflm", "--ram", "20KiB"),
+    "code-books": ("mlperf_resnet8_int8.tflite", "-d", "stm32f746/tflm", "--flash", "220KiB"),
+    "less time": ("mlperf_kws_fp32.tflite", "-d", "rpi5/litert", "--latency", "300us", "--expected"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", _CASES)
+def test_a_remedy_carried_out_has_the_effect_that_was_stated(
+    case: str,
+    shared: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    name, *options = _CASES[case]
+    shutil.copy(shared / "models" / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    before = _run(capfd, "check", name, *options)
+    assert before["fits"] is not True
+    assert before["remedies"], case
+    for remedy in before["remedies"]:
+        after = _carried_out(capfd, remedy, [name, *options])
+        assert after["fits"] is remedy["fits"]
+        for change in remedy["changes"]:
+            assert change["before"] == _needs(before)[change["name"]]
+            assert _needs(after)[change["name"]] == pytest.approx(change["after"], rel=1e-9)
+
+
+def _two_convolutions(path: Path) -> Path:
+    """A model whose height and width are free."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = [np.zeros(shape, np.float32) for shape in ((16, 3, 3, 3), (8, 16, 3, 3))]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, "height", "width"])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, "height", "width"])
+    stored = [numpy_helper.from_array(each, f"w{number}") for number, each in enumerate(weights)]
+    graph = helper.make_graph(nodes, "two", [given], [made], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+def test_a_smaller_input_is_the_largest_that_fits(kind: str, tmp_path: Path) -> None:
+    import torch
+
+    first, second = torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.Conv2d(16, 8, 3, padding=1)
+    module = torch.nn.Sequential(first, torch.nn.ReLU(), second).eval()
+    model: Any = _two_convolutions(tmp_path / "two.onnx") if kind == "onnx" else module
+
+    def checked(side: int, remedies: bool = False) -> sizeup.Check:
+        shape: Any = {"x": (1, 3, side, side)} if kind == "onnx" else ((1, 3, side, side),)
+        return sizeup.check(model, "stm32h743/tflm", shape, ram="600 KiB", remedies=remedies)
+
+    found = checked(128, remedies=True)
+    helps = [each for each in found.remedies if "input" in each.what]
+    assert found.fits is False
+    assert [each.fits for each in helps] == [True]
+    # At the ReLU 16 channels are there twice: 2 x 16 x 64 x 64 x 4 B = 512 KiB; 96 x 96 take 1.1 MiB.
+    size = int(helps[0].command.rpartition("x")[2])
+    assert size == 64
+    assert checked(size).limits[0].need == helps[0].changes[0].after
+    assert (checked(size).fits, checked(size + 32).fits) == (True, False)
+
+
+def test_what_fits_with_room_to_spare_gets_no_advice(shared: Path) -> None:
+    found = sizeup.check(shared / "models" / "mlperf_kws_int8.tflite", "stm32f746/tflm")
+    assert found.fits is True
+    assert found.remedies == ()
+
+
+def test_what_fits_by_a_hair_is_told_what_would_help(shared: Path) -> None:
+    path = shared / "models" / "mlperf_vww96_int8.tflite"
+    exact = sizeup.check(path, "stm32f746/tflm", remedies=False).limits[0].need
+    assert exact is not None
+    found = sizeup.check(path, "stm32f746/tflm", ram=int(exact))
+    assert found.fits is True
+    assert found.remedies[0].fits is True
+    assert found.remedies[0].changes[0].after < exact

@@ -1,0 +1,138 @@
+"""`sizeup check` as its users meet it: the answer first, the exit codes, and what is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cli import test_cli
+from cli.test_cli import Run
+
+# Fixtures that the tests of all verbs share.
+run, keywords = test_cli.run, test_cli.keywords
+pytestmark = pytest.mark.extras
+
+
+def test_what_fits_says_yes_first_and_ends_with_0(run: Run, keywords: Path) -> None:
+    ended = run("check", keywords, "-d", "stm32f746/tflm")
+    assert ended.code == 0
+    first, *rest = ended.out.splitlines()
+    assert first == "YES: mlperf_kws_int8 (tflite) fits on stm32f746/tflm"
+    row = next(line for line in rest if "RAM" in line)
+    assert row.split() == [
+        "22.3",
+        "KiB",
+        "320",
+        "KiB",
+        "298",
+        "KiB",
+        "(93",
+        "%)",
+        "ok",
+        "RAM",
+        "(STM32F746NG)",
+    ]
+    assert all(len(line) <= 80 for line in rest if not line.lstrip().startswith("$"))
+
+
+def test_what_does_not_fit_says_no_by_how_much_and_ends_with_1(run: Run, keywords: Path) -> None:
+    ended = run("check", keywords, "-d", "stm32f746/tflm", "--ram", "20KiB", "--no-remedies")
+    assert ended.code == 1
+    assert ended.out.startswith("NO: mlperf_kws_int8 (tflite) does not fit on stm32f746/tflm\n")
+    assert "RAM: 22.3 KiB, 2.27 KiB (11.3 %) more than the 20.0 KiB" in " ".join(ended.out.split())
+    assert "at the peak" in ended.out
+
+
+def test_what_nobody_can_tell_ends_with_3(run: Run, keywords: Path) -> None:
+    ended = run("check", keywords, "-d", "rp2040/tflm")
+    assert ended.code == 3
+    assert ended.out.startswith("CANNOT TELL: mlperf_kws_int8 (tflite) may or may not fit on rp2040/tflm\n")
+    assert "--flash says how much there is" in " ".join(ended.out.split())
+    assert run("check", keywords, "-d", "rp2040/tflm", "--flash", "2MiB").code == 0
+
+
+def test_a_limit_that_is_exceeded_goes_before_one_that_is_open(run: Run, keywords: Path) -> None:
+    assert run("check", keywords, "-d", "rp2040/tflm", "--macs", "1", "--no-remedies").code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.tflite", "-d", "stm32f746"], "no such file"),
+        (["-d", "stm32f746"], "a model, or --budget FILE"),
+        (["KWS"], "needs a target"),
+        (["KWS", "-d", "stm32f764"], "nearest: "),
+        (["KWS", "-d", "stm32f746", "--ram", "lots"], "not a size"),
+        (["KWS", "-d", "stm32f746", "--latency", "20"], ""),
+        (["KWS", "-d", "stm32f746", "-o", "check.pdf"], "one of these endings"),
+        (["KWS", "-d", "stm32f746", "-o", "nowhere/check.md"], "no such folder"),
+        (["KWS", "-d", "stm32f746", "--junit", "check.json"], "written as .xml"),
+        (["--budget", "missing.toml"], "cannot be read"),
+        (["KWS", "--budget", "b.toml", "-d", "stm32f746"], "belongs into the file"),
+    ],
+)
+def test_bad_input_ends_with_2_and_one_line(
+    arguments: list[str],
+    words: str,
+    run: Run,
+    keywords: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [str(keywords) if each == "KWS" else each for each in arguments]
+    ended = run("check", *given)
+    if not words:
+        assert ended.code in (0, 3)  # a plain number is one of seconds
+        return
+    assert ended.code == 2
+    assert words in " ".join(ended.err.replace("│", " ").split())
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+
+
+def test_operators_without_a_rule_are_told_and_strict_ends_with_3(run: Run, shared: Path) -> None:
+    path = shared / "models" / "tflm_person_detect_vela.tflite"
+    plain = run("check", path, "--params", "1M")
+    assert plain.code == 0
+    assert "1 operator is not counted" in plain.out
+    assert run("check", path, "--params", "1M", "--strict").code == 3
+    assert run("check", path, "--macs", "1M").code == 3
+
+
+def test_json_stands_alone_on_stdout(run: Run, keywords: Path) -> None:
+    ended = run("check", keywords, "-d", "stm32f746/tflm", "--json")
+    found = json.loads(ended.out)
+    assert (found["schema_version"], found["fits"], found["target"]) == (1, True, "stm32f746/tflm")
+    assert [each["name"] for each in found["limits"]] == ["ram", "flash"]
+    several = json.loads(run("check", keywords, keywords, "--params", "1M", "--json").out)
+    assert len(several["checks"]) == 2
+
+
+def test_files_are_written_beside_what_is_printed(run: Run, keywords: Path, tmp_path: Path) -> None:
+    xml, text = tmp_path / "check.xml", tmp_path / "check.md"
+    ended = run("check", keywords, "--macs", "1M", "--no-remedies", "--junit", xml, "-o", text, "--github")
+    assert ended.code == 1
+    assert "::error file=" in ended.out
+    assert ElementTree.parse(xml).getroot().attrib["failures"] == "1"
+    assert "**over**" in text.read_text("utf-8")
+    printed = run("check", keywords, "--macs", "1M", "--no-remedies", "--markdown")
+    assert printed.out == text.read_text("utf-8")
+
+
+def test_budgets_are_judged_and_summed_up(run: Run, keywords: Path, tmp_path: Path) -> None:
+    budget = tmp_path / "budgets.toml"
+    budget.write_text(
+        '[[budget]]\nmodels = "*.tflite"\nmacs = "1M"\nlayers.conv = { macs = "100k" }\n', "utf-8"
+    )
+    (tmp_path / "kws.tflite").write_bytes(keywords.read_bytes())
+    (tmp_path / "again.tflite").write_bytes(keywords.read_bytes())
+    ended = run("check", "--budget", budget)
+    assert ended.code == 1
+    assert ended.out.startswith("NO: 0 of 2 models fit, 2 do not\n")
+    text = " ".join(ended.out.split())
+    assert "MACs: 2.66 M, 1.66 M (166 %) more than the 1.00 M of *.tflite; largest:" in text
+    assert "macs of layer 'conv': 512 k" in text

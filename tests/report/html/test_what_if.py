@@ -1,0 +1,210 @@
+"""Other number types in the page against `sizeup.analyze` with the same mapping: no code is shared."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sizeup
+from browser import Browser, Page, chromium, opened
+from networks import looping, three_convolutions, tied_embedding
+from sizeup.dtypes import dtype
+from sizeup.graph import Constant, Graph, GraphBuilder, Quant
+from sizeup.report.html import data_of
+
+pytestmark = pytest.mark.extras
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page whose data are replaced by those of one model after the other."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    sizeup.analyze(three_convolutions()).save(path)
+    with chromium() as browser:
+        yield opened(browser, path).page
+
+
+@pytest.fixture(scope="module")
+def browser(page: Page) -> Browser:
+    return page.context.browser
+
+
+def mixtures(data: dict[str, Any], count: int) -> Iterator[dict[int, int]]:
+    """Every layer at the narrowest type, one layer alone, then many at types by chance."""
+    layers, offered = data["layers"], data["offered"]
+    yield dict.fromkeys(layers, offered[-1])
+    yield {layers[len(layers) // 2]: offered[-1]}
+    chance = random.Random(7)
+    for share in [0.15, 0.5, 0.9][:count]:
+        yield {op: chance.choice(offered) for op in layers if chance.random() < share} or {
+            layers[0]: offered[0]
+        }
+
+
+def in_page(page: Page, data: dict[str, Any], chosen: dict[int, int]) -> dict[str, Any]:
+    found: dict[str, Any] = page.evaluate(
+        "([data, chosen]) => sizeup.mixture(data, new Map(chosen))",
+        [data, [list(each) for each in chosen.items()]],
+    )
+    return found
+
+
+def apart(source: Any, data: dict[str, Any], chosen: dict[int, int], target: str | None) -> sizeup.Report:
+    mapping = {f"#{op}": data["types"][code]["name"] for op, code in chosen.items()}
+    return sizeup.analyze(source, precision=mapping, target=target, basis=data["latency"].get("basis"))
+
+
+def assert_same(page: Page, source: Graph, target: str | None, count: int = 3, slack: float = 1e-6) -> None:
+    """Bytes are equal; seconds are, too, up to what a runtime that merges conversions saves by that."""
+    data = data_of(sizeup.analyze(source, target=target))
+    wanted = data["what_if"]
+    assert wanted is not None
+    for chosen in mixtures(wanted, count):
+        found, report = in_page(page, data, chosen), apart(source, wanted, chosen, target)
+        totals = report.totals
+        assert [found["weights"], found["read"], found["written"], found["peak"]] == [
+            totals.weight_bytes,
+            totals.read_bytes,
+            totals.written_bytes,
+            report.memory.peak_bytes,
+        ], chosen
+        if report.latency is not None:
+            seconds = found["latency"]["seconds"]
+            assert seconds >= report.latency.seconds * (1 - 1e-6)
+            assert seconds <= report.latency.seconds * (1 + slack)
+
+
+def with_narrow_weights() -> Graph:
+    """Two products of floats with weights of 8 bits, as dynamic quantisation leaves them."""
+    made = GraphBuilder("narrow")
+    x = made.input("x", (1, 64), dtype("float32"))
+    for name in ("one", "two"):
+        scale = Quant(np.ones(1), np.zeros(1))
+        w = made.tensor(f"{name}.weight", (64, 64), dtype("int8"), Constant("parameter"), scale)
+        y = made.tensor(f"{name}.out", (1, 64), dtype("float32"))
+        made.op("matmul", [x, w], [y], {"contracted": (1,)}, name=name)
+        x = y
+    made.outputs.append(x)
+    return made.freeze()
+
+
+BY_HAND = [three_convolutions(), tied_embedding(), with_narrow_weights()]
+
+
+@pytest.mark.parametrize("graph", BY_HAND, ids=lambda graph: graph.name)
+@pytest.mark.parametrize("target", [None, "stm32f746/tflm", "rtx4090/torch-eager"])
+def test_graphs_made_by_hand_agree(graph: Graph, target: str | None, page: Page) -> None:
+    assert_same(page, graph, target)
+
+
+REAL = [
+    "mlperf_kws_int8",
+    "mlperf_vww96_fp32",
+    "mp_hand_landmark_full",
+    "mp_face_detection_full_range_sparse",  # weights are unpacked from half precision and from a sparse form
+    "tflm_mnist_lstm_int8",
+    "tflm_dtln",
+    "tflm_micro_speech",
+    "mp_selfie_segmentation",
+]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_files_agree_to_the_byte_and_the_microsecond(name: str, page: Page, shared: Path) -> None:
+    assert_same(page, sizeup.load(shared / "models" / f"{name}.tflite"), "stm32f746/tflm")
+
+
+@pytest.fixture(scope="module")
+def resnet() -> Graph:
+    return sizeup.load("torchvision:resnet50")
+
+
+def test_a_page_on_resnet_50_stays_below_two_megabytes(resnet: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    sizeup.analyze(resnet, target="rpi5/ort").save(path)
+    assert 1_200_000 < path.stat().st_size < 2_000_000
+
+
+def test_recorded_modules_agree_where_views_and_branches_meet(resnet: Graph, page: Page) -> None:
+    assert_same(page, resnet, "rtx4090/torch-eager", 1)
+
+
+def test_a_runtime_that_merges_conversions_is_at_most_faster(resnet: Graph, page: Page) -> None:
+    assert_same(page, resnet, "rpi5/ort", 2, slack=0.2)
+
+
+def test_one_layer_is_priced_nearly_exactly_even_then(resnet: Graph, page: Page) -> None:
+    data = data_of(sizeup.analyze(resnet, target="rpi5/ort"))
+    wanted = data["what_if"]
+    assert wanted["latency"]["merges"]
+    for op in wanted["layers"][::18]:
+        chosen = {op: wanted["offered"][-1]}
+        found, report = in_page(page, data, chosen), apart(resnet, wanted, chosen, "rpi5/ort")
+        assert report.latency is not None
+        assert found["latency"]["seconds"] == pytest.approx(report.latency.seconds, rel=0.03)
+
+
+def test_control_flow_has_no_layer_to_choose(page: Page) -> None:
+    assert data_of(sizeup.analyze(looping(3)))["what_if"] is None
+
+
+def value(page: Page, key: str) -> float:
+    return float(page.get_attribute(f"#what-if dd[data-key={key}]", "data-value"))
+
+
+def test_the_switch_of_all_layers_changes_what_it_should(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    sizeup.analyze(three_convolutions(), target="stm32f746/tflm").save(path)
+    found = opened(browser, path)
+    page = found.page
+    # 3,200 parameters of four bytes; x is 3 x 64 x 64 floats, others 32 or 64 channels of 32 x 32.
+    assert value(page, "weights") == 12_800
+    assert value(page, "peak") == (32 + 64) * 1024 * 4
+    page.select_option("#all-types", label="int8")
+    assert value(page, "weights") == 3_200
+    assert value(page, "peak") == (32 + 64) * 1024
+    assert value(page, "read") == 3 * 64 * 64 + 32 * 1024 * 2 + 3_200
+    assert value(page, "written") == (32 + 32 + 64) * 1024
+    # Not every type was measured on this target, so the page goes by the data sheet.
+    known = sizeup.estimate(three_convolutions(), "stm32f746/tflm", precision={"*": "int8"}, basis="roofline")
+    assert value(page, "latency") == pytest.approx(known.seconds, rel=1e-6)
+    assert "No conversion" in page.inner_text("#what-if-says")
+    assert page.inner_text("#what-if-mapping") == 'sizeup.analyze(model, precision={"*":"int8"})'
+    page.click("#what-if >> text=Reset")
+    assert value(page, "weights") == 12_800
+    assert found.complaints == []
+    page.close()
+
+
+def test_a_report_at_one_precision_starts_from_it(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    report = sizeup.analyze(three_convolutions(), target="rpi5/ort", precision="int8", basis="roofline")
+    report.save(path)
+    page = opened(browser, path).page
+    assert value(page, "weights") == 3_200
+    assert report.latency is not None
+    assert value(page, "latency") == pytest.approx(report.latency.seconds, rel=1e-6)
+    assert "all at int8 3.12 KiB" in page.inner_text("#what-if")
+    page.select_option("#layer-table select[data-op='0']", label="fp16")
+    assert value(page, "weights") == 2 * 864 + 4 * 288 + 4 * 2048
+    page.close()
+
+
+def test_the_switch_of_one_layer_counts_its_conversions(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    sizeup.analyze(three_convolutions()).save(path)
+    page = opened(browser, path).page
+    page.select_option("#layer-table select[data-op='1']", label="int8")
+    # What enters the layer is made as floats and converted; so is what leaves it, for the last layer.
+    between = 32 * 1024
+    assert value(page, "weights") == 4 * 864 + 288 + 4 * 2048
+    assert value(page, "written") == 4 * between + between + between + 4 * between + 4 * 64 * 1024
+    assert "2 conversions between types, which move 320 KiB" in page.inner_text("#what-if-says")
+    assert page.input_value("#all-types") == ""
+    assert page.inner_text("#what-if-mapping") == 'sizeup.analyze(model, precision={"#1":"int8"})'
+    page.close()

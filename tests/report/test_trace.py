@@ -1,0 +1,236 @@
+"""Traces: what Perfetto's own trace processor makes of them, against the estimate."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sizeup
+from networks import three_convolutions, with_unknown
+from sizeup.dtypes import dtype
+from sizeup.errors import SizeupError
+from sizeup.graph import Constant, Graph, GraphBuilder
+from trace_engine import Engine, engine, missing
+
+FLOAT = dtype("float32")
+
+
+def residual() -> Graph:
+    """Two blocks of convolution, batch norm, ReLU and an addition, each in a module of its own."""
+    builder = GraphBuilder("residual", "torch")
+    x = builder.input("x", (1, 8, 16, 16), FLOAT)
+    for block in ("layers.0", "layers.1"):
+        start = x
+        for number in (1, 2):
+            weight = builder.tensor(
+                f"{block}.conv{number}.weight", (8, 8, 3, 3), FLOAT, Constant("parameter")
+            )
+            for kind, inputs, attrs in (
+                ("conv", [weight], {"out_channels": 8, "kernel": (3, 3)}),
+                ("batch_norm", [], {}),
+                ("relu", [], {}),
+            ):
+                made = builder.tensor(f"{block}.{kind}{number}.out", (1, 8, 16, 16), FLOAT)
+                builder.op(kind, [x, *inputs], [made], attrs, source=kind, scope=f"{block}.{kind}{number}")
+                x = made
+        made = builder.tensor(f"{block}.sum", (1, 8, 16, 16), FLOAT)
+        builder.op("add", [x, start], [made], source="add", scope=block)
+        x = made
+    builder.outputs.append(x)
+    return builder.freeze()
+
+
+def events(report: sizeup.Report, folder: Path) -> list[dict[str, Any]]:
+    path = folder / "model.trace.json"
+    report.save(path)
+    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["traceEvents"]
+    return found
+
+
+def nanoseconds(microseconds: float) -> int:
+    return round(1000 * microseconds)
+
+
+# A pass of these takes from a microsecond to half a second; the third has a start beside its kernels, the
+# fourth and fifth merge operators, the last has a table of times for products alone.
+TARGETS = (
+    "rtx4090/torch-inductor",
+    "rpi4/litert",
+    "v100-sxm2/torch-eager",
+    "rpi5/ort",
+    "rpi5/litert-xnnpack",
+    "stm32f746/tflm",
+    None,
+)
+
+
+def report_on(graph: Graph, target: str | None) -> sizeup.Report:
+    return sizeup.analyze(graph, target=target, basis=None if target else "coefficients")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_slices_sum_to_the_estimate_and_each_is_as_long_as_its_operator_takes(
+    target: str | None, tmp_path: Path
+) -> None:
+    report = report_on(residual(), target)
+    assert report.latency is not None
+    timed = [each for each in events(report, tmp_path) if each["ph"] == "X" and each["cat"] != "module"]
+    assert sum(nanoseconds(each["dur"]) for each in timed) == round(1e9 * report.latency.seconds)
+    end = 0
+    for each in timed:
+        assert nanoseconds(each["ts"]) == end
+        end += nanoseconds(each["dur"])
+    by_operator: dict[int, float] = defaultdict(float)
+    for each in timed:
+        assert nanoseconds(each["dur"]) == pytest.approx(1e6 * each["args"]["ms"], abs=1)
+        if each["cat"] == "kernel":
+            by_operator[each["args"]["operator"]] += each["args"]["ms"]
+    expected = {row.index: row.ms for row in report.ops if row.ms}
+    assert by_operator == pytest.approx(expected)
+
+
+def test_what_is_merged_into_a_kernel_is_told_in_its_slice(tmp_path: Path) -> None:
+    report = report_on(residual(), "rpi5/ort")
+    slices = [each for each in events(report, tmp_path) if each.get("cat") == "kernel"]
+    told = [int(text.split()[0]) for each in slices for text in each["args"].get("merged", ())]
+    named = [each["args"]["operator"] for each in slices]
+    assert told
+    assert sorted(told + named) == list(range(len(report.ops)))
+    assert sum(each["args"]["macs"] for each in slices) == report.totals.macs
+
+
+def test_an_operator_that_is_not_known_is_marked_and_not_left_out(tmp_path: Path) -> None:
+    report = report_on(with_unknown(), "rpi4/litert")
+    found = events(report, tmp_path)
+    told = " ".join(text for each in found for text in each["args"].get("unknown", ()))
+    marks = [each for each in found if each["ph"] == "i"]
+    assert "1 mylib.fancy y: no rule for mylib.fancy" in told
+    assert {each["args"]["operator"] for each in marks} | {1} == set(report.cost.reasons)
+    (key,) = {key for each in found if each["ph"] == "C" for key in each["args"]}
+    assert key == "bytes at least"
+
+
+def test_a_trace_without_times_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "model.trace.json"
+    with pytest.raises(SizeupError, match=r"a trace shows times.*no target device was given"):
+        sizeup.analyze(three_convolutions()).save(path)
+    builder = GraphBuilder("relu alone")
+    x = builder.input("x", (8,), FLOAT)
+    builder.op("relu", [x], [builder.tensor("y", (8,), FLOAT)])
+    timeless = sizeup.analyze(builder.freeze(), basis="coefficients")
+    with pytest.raises(SizeupError, match="nothing takes any"):
+        timeless.save(path)
+    assert not path.exists()
+
+
+@pytest.fixture(scope="module")
+def perfetto() -> Iterator[Engine]:
+    """Perfetto's trace processor."""
+    if missing():
+        pytest.skip(f"not installed: {missing()}")
+    with engine() as found:
+        yield found
+
+
+def loaded(found: Engine, path: Path) -> Engine:
+    found.load(path.read_bytes())
+    problems = found.query("select name, value from stats where value != 0 and severity != 'info'")
+    assert problems == []
+    return found
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("target", TARGETS)
+def test_perfetto_reads_the_slices_as_they_were_meant(
+    perfetto: Engine, target: str | None, tmp_path: Path
+) -> None:
+    report = report_on(residual(), target)
+    written = [each for each in events(report, tmp_path) if each["ph"] == "X"]
+    found = loaded(perfetto, tmp_path / "model.trace.json")
+    slices = found.query(
+        "select s.name, s.category, s.ts, s.dur, p.name as parent,"
+        " extract_arg(s.arg_set_id, 'args.scope') as scope,"
+        " extract_arg(p.arg_set_id, 'args.module') as module"
+        " from slice s left join slice p on s.parent_id = p.id order by s.id"
+    )
+    assert [(each["name"], each["category"], each["ts"], each["dur"]) for each in slices] == [
+        (each["name"], each["cat"], nanoseconds(each["ts"]), nanoseconds(each["dur"])) for each in written
+    ]
+    assert report.latency is not None
+    total = found.query("select sum(dur) as total from slice where category in ('kernel', 'run')")[0]["total"]
+    assert total == round(1e9 * report.latency.seconds)
+    for each in slices:
+        if each["category"] == "kernel":
+            assert each["module"] == each["scope"]
+        elif each["parent"] is not None:
+            assert each["parent"] in ("layers", "layers.0", "layers.1")
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("target", TARGETS)
+def test_perfetto_counts_live_bytes_up_to_the_peak(
+    perfetto: Engine, target: str | None, tmp_path: Path
+) -> None:
+    report = report_on(residual(), target)
+    report.save(tmp_path / "model.trace.json")
+    found = loaded(perfetto, tmp_path / "model.trace.json")
+    (track,) = found.query(
+        "select t.name as name, max(c.value) as peak from counter c"
+        " join counter_track t on c.track_id = t.id group by t.name"
+    )
+    # By hand: the start of a block waits while a batch norm or a ReLU has an input and an output of 8 KiB.
+    assert track["name"] == "live bytes"
+    assert track["peak"] == report.memory.usage.peak_bytes == 3 * 4 * 8 * 16 * 16
+
+
+@pytest.mark.extras
+def test_perfetto_shows_model_target_and_basis(perfetto: Engine, tmp_path: Path) -> None:
+    sizeup.analyze(three_convolutions(), target="rpi4/litert").save(tmp_path / "model.trace.json")
+    found = loaded(perfetto, tmp_path / "model.trace.json")
+    names = [each["name"] for each in found.query("select name from process where name is not null")]
+    assert len(names) == 1
+    assert names[0].startswith("three_convolutions (torch) on rpi4/litert: ")
+    assert names[0].endswith("roofline")
+    threads = found.query("select name from thread where name is not null")
+    assert threads == [{"name": "kernels as estimated"}]
+
+
+@pytest.mark.extras
+def test_perfetto_reads_names_that_are_meant_to_break_it(perfetto: Engine, tmp_path: Path) -> None:
+    builder = GraphBuilder('a"b\\c</script>\x00网络', "onnx")
+    last = builder.input("x", (64,), FLOAT)
+    names = ("卷积/输出", "a\nb\x1b[31m", "\udc80", "🦜", "'; drop table slice; --", "x" * 5000, "")
+    for name in names:
+        new = builder.tensor(name, (64,), FLOAT)
+        builder.op("relu", [last], [new], source=name, scope=name)
+        last = new
+    builder.outputs.append(last)
+    report = sizeup.analyze(builder.freeze(), target="rpi4/litert")
+    report.save(tmp_path / "model.trace.json")
+    found = loaded(perfetto, tmp_path / "model.trace.json")
+    assert found.query("select count(*) as count from slice where category = 'kernel'") == [
+        {"count": len(names)}
+    ]
+
+
+@pytest.mark.extras
+def test_perfetto_reads_traces_of_real_files(perfetto: Engine, shared: Path, tmp_path: Path) -> None:
+    for name, target in (
+        ("mlperf_vww96_int8", "stm32f746/tflm"),
+        ("tflm_mobilenetv2_224", "rpi4/litert-xnnpack"),
+        ("mp_selfie_segmentation", "rpi4/litert"),
+    ):
+        report = sizeup.analyze(shared / "models" / f"{name}.tflite", target=target)
+        path = tmp_path / f"{name}.trace.json"
+        report.save(path)
+        found = loaded(perfetto, path)
+        assert report.latency is not None
+        (row,) = found.query("select sum(dur) as total from slice where category in ('kernel', 'run')")
+        assert row["total"] == round(1e9 * report.latency.seconds)
+        (row,) = found.query("select max(value) as peak from counter")
+        assert row["peak"] == report.memory.usage.peak_bytes

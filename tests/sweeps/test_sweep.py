@@ -1,0 +1,413 @@
+"""Sweeps on this machine: rows against what the other verbs say, resuming, errors, poison."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import sizeup
+from sizeup import formats
+from sizeup.cost import count
+from sizeup.errors import SizeupError
+from sizeup.sweeps import Progress, Store, read_spec
+from sizeup.sweeps.loading import Loading
+from sizeup.sweeps.schema import NAMES
+from sweeps.generated import POISONED, write_models, write_poison
+from sweeps.tables import rows_of, table_of, unfinished
+
+TARGETS = ["rpi5/ort", "stm32f746/tflm"]
+SPEC: dict[str, Any] = {"models": ["nets/*"], "targets": TARGETS, "precisions": ["stored", "int8"]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Six small models in a folder that is the current one."""
+    write_models(tmp_path / "nets", 6)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_number_of_a_row_is_what_analyze_says(folder: Path) -> None:
+    done = sizeup.sweep(SPEC, folder / "out")
+    assert (done.models, done.points, done.rows, done.errors) == (6, 4, 24, 0)
+    rows = rows_of(folder / "out")
+    assert len({row["key"] for row in rows}) == 24
+    for row in rows:
+        asked = None if row["precision"] == "stored" else row["precision"]
+        report = sizeup.analyze(folder / row["model"], target=row["target"], precision=asked)
+        told = report.to_dict()
+        for name in ("macs", "elementwise_ops", "params", "weight_bytes", "read_bytes", "written_bytes"):
+            assert row[name] == told["totals"][name], name
+        assert row["peak_bytes"] == report.memory.peak_bytes
+        assert row["arena_bytes"] == report.memory.arena_bytes
+        assert (row["ops"], row["known_ops"]) == (told["coverage"]["ops"], told["coverage"]["known_ops"])
+        if report.latency is None:
+            assert row["ms"] is None
+            assert row["latency_missing"] == report.no_latency
+        else:
+            for name in ("ms", "low_ms", "high_ms", "basis"):
+                assert row[name] == told["latency"][name], name
+            spent = told["latency"]["energy"]
+            assert row["energy_mj"] == (None if spent is None else 1e3 * spent["joules"])
+            assert (row["energy_mj"] is None) == (row["energy_missing"] is not None)
+
+
+def test_nothing_is_null_without_a_reason(folder: Path) -> None:
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    reasons = {
+        "macs": "counts_missing",
+        "arena_bytes": "memory_missing",
+        "peak_bytes": "memory_missing",
+        "ms": "latency_missing",
+        "energy_mj": "energy_missing",
+        "fits": "fits_reason",
+    }
+    for row in rows_of(folder / "out"):
+        assert [name for name, why in reasons.items() if row[name] is None and not row[why]] == []
+
+
+def test_a_second_run_computes_nothing(folder: Path) -> None:
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    before = {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")}
+    again = sizeup.sweep(SPEC, folder / "out", trusted=True)
+    assert (again.there, again.rows) == (6, 0)
+    assert {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")} == before
+
+
+def test_a_changed_sweep_computes_only_what_is_missing(folder: Path) -> None:
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    write_models(folder / "nets", 7)
+    more = {**SPEC, "targets": [*TARGETS, "esp32-s3"]}
+    done = sizeup.sweep(more, folder / "out", trusted=True)
+    assert done.rows == 6 * 2 + 6  # two precisions on a new target, and a new model
+    assert len(rows_of(folder / "out")) == 7 * 6
+    assert sizeup.sweep(more, folder / "out", trusted=True).rows == 0
+    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 0
+    fresh = sizeup.sweep(more, folder / "fresh", trusted=True)
+    assert fresh.rows == 42
+    assert table_of(folder / "fresh") == table_of(folder / "out")
+
+
+def test_a_model_that_changes_is_evaluated_anew_under_its_name(folder: Path) -> None:
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    (folder / "nets" / "00000.tflite").write_bytes((folder / "nets" / "00002.tflite").read_bytes())
+    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 4
+    found = {(row["model"], row["macs"]) for row in rows_of(folder / "out")}
+    hashes = {(row["model"], row["model_hash"]) for row in rows_of(folder / "out")}
+    assert len(found) == len(hashes) == 7
+    same = [name for name, digest in hashes if ("nets/00002.tflite", digest) in hashes]
+    assert sorted(same) == ["nets/00000.tflite", "nets/00002.tflite"]
+
+
+def test_tables_of_two_runs_are_equal(folder: Path) -> None:
+    sizeup.sweep(SPEC, folder / "one", workers=1)
+    sizeup.sweep(SPEC, folder / "two", workers=2)
+    sizeup.sweep(SPEC, folder / "three", trusted=True)
+    assert table_of(folder / "one") == table_of(folder / "two") == table_of(folder / "three")
+
+
+def test_poison_becomes_rows_and_nothing_else_is_lost(folder: Path) -> None:
+    write_poison(folder)
+    spec = {
+        **SPEC,
+        "models": ["nets/*", "truncated.tflite", "no.onnx"],
+        "generate": "poison:all",
+        "limits": {"seconds": 5, "memory": "1 GiB", "tries": 2},
+    }
+    done = sizeup.sweep(spec, folder / "out")
+    rows = rows_of(folder / "out")
+    assert len(rows) == len({row["key"] for row in rows}) == 11 * 4
+    kinds = {row["model"]: row["error_kind"] for row in rows if row["status"] == "error"}
+    assert kinds == POISONED
+    assert done.errors == 20
+    assert all(row["error"] for row in rows if row["status"] == "error")
+    sizeup.sweep(SPEC, folder / "clean")
+    kept = {row["key"]: row for row in rows if row["status"] == "ok"}
+    assert kept == {row["key"]: row for row in rows_of(folder / "clean")}
+
+
+LATE = """
+from pathlib import Path
+
+
+def network():
+    return Path("late.tflite").read_bytes()
+
+
+def all():
+    yield "late", network
+"""
+
+
+def test_errors_are_tried_again_only_when_asked_and_then_replaced(folder: Path) -> None:
+    """What a digest does not see may mend: a library that was missing, here a file that code reads."""
+    (folder / "late.py").write_text(LATE)
+    spec = {**SPEC, "models": ["nets/00000.tflite"], "generate": "late:all"}
+    assert sizeup.sweep(spec, folder / "out", compact=True).errors == 4
+    assert {row["error_kind"] for row in rows_of(folder / "out")} == {None, "FileNotFoundError"}
+    assert sizeup.sweep(spec, folder / "out").rows == 0
+    again = sizeup.sweep(spec, folder / "out", retry_errors=True)
+    assert (again.there, again.rows, again.errors) == (1, 4, 4)
+    (folder / "late.tflite").write_bytes((folder / "nets" / "00002.tflite").read_bytes())
+    mended = sizeup.sweep(spec, folder / "out", retry_errors=True)
+    assert (mended.rows, mended.errors) == (4, 0)
+    rows = rows_of(folder / "out")
+    assert len(rows) == len({row["key"] for row in rows}) == 8
+    assert {row["status"] for row in rows} == {"ok"}
+    assert sizeup.sweep(spec, folder / "out", retry_errors=True).rows == 0
+
+
+GREEDY = """
+import torch
+
+
+class Greedy(torch.nn.Linear):
+    def forward(self, x):
+        bytearray(x.shape[0] << 28)
+        return super().forward(x)
+
+
+def network():
+    return Greedy(4, 4), ((1, 4),)
+
+
+def all():
+    yield "greedy", network
+"""
+
+
+def test_a_batch_that_takes_too_much_memory_leaves_the_others(folder: Path) -> None:
+    (folder / "greedy.py").write_text(GREEDY)
+    spec = {"generate": "greedy:all", "targets": ["rpi5/ort"], "batch": [1, 64, 2]}
+    sizeup.sweep(spec, folder / "out", memory="2 GiB")
+    found = {row["batch"]: (row["macs"], row["error_kind"]) for row in rows_of(folder / "out")}
+    assert found == {1: (16, None), 2: (32, None), 64: (None, "OutOfMemory")}
+
+
+GENERATOR = """
+import torch
+
+
+def network(width, depth=1):
+    layers = [torch.nn.Conv2d(3, width, 3, padding=1)]
+    layers += [torch.nn.Conv2d(width, width, 3, padding=1) for _ in range(depth - 1)]
+    return torch.nn.Sequential(*layers), ((1, 3, 8, 8),)
+
+
+def candidates():
+    for width in (4, 8):
+        for depth in (1, 2):
+            yield f"w{width}d{depth}", network, {"width": width, "depth": depth}
+    yield "module", (torch.nn.Linear(5, 7), ((1, 5),))
+    yield "nets/00000.tflite"
+"""
+
+
+def test_a_generator_makes_models(folder: Path) -> None:
+    (folder / "search.py").write_text(GENERATOR)
+    spec = {"generate": "search:candidates", "targets": ["rpi5/ort"], "batch": [1, 3]}
+    done = sizeup.sweep(spec, folder / "out")
+    assert done.models == 6
+    macs = {(row["model"], row["batch"]): row["macs"] for row in rows_of(folder / "out")}
+    for width in (4, 8):
+        for depth in (1, 2):
+            # 64 places, 9 taps; 3 channels first, then `width` in every further layer.
+            by_hand = 64 * 9 * (3 * width + (depth - 1) * width * width)
+            assert macs[f"w{width}d{depth}", 1] == by_hand
+            assert macs[f"w{width}d{depth}", 3] == 3 * by_hand
+    assert macs["module", 3] == 3 * 35
+    assert sizeup.sweep(spec, folder / "out").rows == 0
+
+
+def test_closed_forms_say_what_loading_anew_says(folder: Path) -> None:
+    (folder / "search.py").write_text(GENERATOR)
+    batches = [1, 2, 3, 5, 8, 13]
+    spec = {"generate": "search:candidates", "targets": ["rpi5/ort"], "precisions": ["stored", "int8"]}
+    sizeup.sweep({**spec, "batch": batches}, folder / "many", trusted=True)
+    for batch in batches:
+        sizeup.sweep({**spec, "batch": [batch]}, folder / "one", trusted=True)
+    assert table_of(folder / "many") == table_of(folder / "one")
+    assert len(rows_of(folder / "many")) == 6 * 6 * 2
+
+
+def test_many_sizes_of_code_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Conv2d(3, 5, 3)
+    loading = Loading((layer, ((1, 3, 8, 8),)), 4)
+    monkeypatch.setattr(formats, "load", None)  # whoever calls it fails
+    for batch in (1, 4, 7):
+        assert count(loading({"batch": batch}, {})).total_macs == batch * 36 * 5 * 27
+    few = Loading((layer, ((1, 3, 8, 8),)), 3)
+    with pytest.raises(TypeError):
+        few({"batch": 2}, {})
+
+
+def write_free(path: Path) -> None:
+    """A product of a free number of rows, in a free number of batches, with 8 x 5 weights."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "seq", 8])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "seq", 5])]
+    weights = [numpy_helper.from_array(np.ones((8, 5), np.float32), "w")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "free", inputs, outputs, weights)), path)
+
+
+def test_batches_and_shapes_are_bound(folder: Path) -> None:
+    write_free(folder / "free.onnx")
+    spec = {
+        "models": ["free.onnx", "nets/00000.tflite"],
+        "targets": ["rpi5/ort"],
+        "batch": [1, 2],
+        "shapes": [{"seq": 16}, {"seq": 24}],
+    }
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    rows = rows_of(folder / "out")
+    found = {(row["batch"], row["shapes"]): row["macs"] for row in rows if row["model"] == "free.onnx"}
+    assert found == {(b, f'{{"seq":{n}}}'): b * n * 8 * 5 for b in (1, 2) for n in (16, 24)}
+    others = [row for row in rows if row["model"] != "free.onnx"]
+    assert len(others) == 4
+    assert all(row["status"] == "error" and "seq" in row["error"] for row in others)
+
+
+def test_shapes_of_inputs_are_given_by_name(folder: Path) -> None:
+    write_free(folder / "free.onnx")
+    spec = {"models": ["free.onnx"], "targets": ["rpi5/ort"], "shapes": [{"x": "3x4x8"}, {"x": [3, 4, 8]}]}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    assert [(row["shapes"], row["macs"]) for row in rows_of(folder / "out")] == [('{"x":[3,4,8]}', 480)]
+
+
+def test_points_may_be_listed(folder: Path) -> None:
+    spec = {
+        "models": ["nets/00001.onnx"],
+        "points": [
+            {"target": "rpi5/ort"},
+            {"target": "stm32f746/tflm", "precision": "int8"},
+            {"target": "rpi5/ort"},
+        ],
+    }
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    found = {(row["target"], row["precision"]) for row in rows_of(folder / "out")}
+    assert found == {("rpi5/ort", "stored"), ("stm32f746/tflm", "int8")}
+
+
+def test_a_limit_that_no_process_can_keep_ends_the_sweep(folder: Path) -> None:
+    with pytest.raises(SizeupError, match=r"a process with 20\.0 MiB of memory does not start"):
+        sizeup.sweep(SPEC, folder / "out", memory="20 MiB")
+    assert children() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"target": ["rpi5"]}, "unknown key 'target'; nearest: targets"),
+        ({"models": []}, "no models"),
+        ({"models": ["nothing/*.onnx"]}, "no file matches"),
+        ({"targets": ["rpi55"]}, "nearest: rpi5"),
+        ({"targets": ["nothing*"]}, "no device matches"),
+        ({"targets": []}, "precisions without targets"),
+        ({"precisions": ["int9"]}, "unknown precision 'int9'"),
+        ({"batch": [0]}, "batch is"),
+        ({"batch": ["2"]}, "batch is"),
+        ({"shapes": [{"seq": "wide"}]}, "neither a size"),
+        ({"limits": {"memory": "4 GB"}}, "not a size in powers of 1024"),
+        ({"limits": {"second": 4}}, "nearest: seconds"),
+        ({"points": [{"target": "rpi5", "prec": "int8"}]}, "nearest: precision"),
+        ({"generate": ["absent.module:function"]}, "No module named"),
+    ],
+)
+def test_a_wrong_sweep_is_refused_in_words(folder: Path, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(SizeupError, match=r".") as refused:
+        sizeup.sweep({**SPEC, **change}, folder / "out")
+    assert said in str(refused.value)
+
+
+def test_a_file_says_where_it_is_wrong(folder: Path) -> None:
+    (folder / "sweep.toml").write_text('models = ["nets/*"]\ntargets = ["rpi5"]\nbatches = [1]\n')
+    with pytest.raises(SizeupError, match=r"sweep.toml: top level: unknown key 'batches'; nearest: batch"):
+        read_spec(folder / "sweep.toml")
+
+
+def test_names_are_relative_to_the_file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (folder / "sweep.toml").write_text('models = ["nets/*.onnx"]\ntargets = ["rpi5"]\n')
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    sizeup.sweep(folder / "sweep.toml", "out", trusted=True)
+    assert sorted(row["model"] for row in rows_of("out")) == [f"nets/0000{i}.onnx" for i in (1, 3, 5)]
+
+
+def test_progress_is_told(folder: Path) -> None:
+    told: list[Progress] = []
+    sizeup.sweep(SPEC, folder / "out", progress=told.append)
+    assert [each.done for each in told] == [1, 2, 3, 4, 5, 6]
+    assert {each.total for each in told} == {6}
+    assert told[-1].left == 0
+    assert all(each.rate for each in told)
+
+
+def test_times_are_beside_the_table(folder: Path) -> None:
+    sizeup.sweep(SPEC, folder / "out")
+    lines = [json.loads(line) for line in (folder / "out" / "log" / "000000.jsonl").read_text().splitlines()]
+    assert sorted(line["model"] for line in lines) == sorted(
+        f"nets/{p.name}" for p in (folder / "nets").iterdir()
+    )
+    assert all(line["seconds"] > 0 for line in lines)
+    assert [name for name in NAMES if "second" in name or "time" in name] == ["runtime"]
+
+
+def children() -> list[int]:
+    """Processes of ours that load models."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"sizeup.sweeps.child" in words and os.fsencode(str(os.getpid())) in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_no_process_and_no_file_is_left(folder: Path) -> None:
+    write_poison(folder)
+    spec = {**SPEC, "generate": "poison:all", "limits": {"seconds": 1, "memory": "1 GiB", "tries": 1}}
+    sizeup.sweep(spec, folder / "out")
+    assert children() == []
+    assert unfinished(folder / "out") == []
+
+
+def test_a_driver_killed_while_it_writes_leaves_a_store_that_goes_on(folder: Path) -> None:
+    write_models(folder / "nets", 40)
+    (folder / "sweep.toml").write_text(
+        'models = ["nets/*"]\ntargets = ["rpi5/ort", "stm32f746"]\nprecisions = ["stored", "int8"]\n'
+    )
+    command = [sys.executable, "-m", "sizeup", "sweep", "sweep.toml", "-o", "out"]
+    was_partial = False
+    for _ in range(8):  # a file is unfinished for milliseconds: it takes a few drivers to meet one that is
+        driver = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while driver.poll() is None and not unfinished(folder / "out"):
+            time.sleep(0.0005)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        was_partial = was_partial or bool(unfinished(folder / "out"))
+        if was_partial:
+            break
+    done = sizeup.sweep(folder / "sweep.toml", folder / "out")
+    assert done.models == 40
+    assert unfinished(folder / "out") == []
+    sizeup.sweep(folder / "sweep.toml", folder / "calm")
+    assert table_of(folder / "out") == table_of(folder / "calm")
+    assert was_partial
+
+
+def test_two_sweeps_do_not_write_to_one_store(folder: Path) -> None:
+    with Store(folder / "out").alone(), pytest.raises(SizeupError, match="another sweep is writing there"):
+        sizeup.sweep(SPEC, folder / "out")
