@@ -9,7 +9,7 @@ from sizeup.errors import SizeupError
 
 Family = Literal["float", "int", "bool", "complex", "opaque"]
 
-# Integers of at most this width are quantised numbers: runtimes keep biases and scales beside them at 32 bits.
+# Integers of at most this width are quantised: runtimes keep biases and scales beside them at 32 bits.
 _QUANTISED_BITS = 16
 
 
