@@ -274,7 +274,7 @@ def test_a_fit_speaks_for_its_number_types_alone() -> None:
 def test_a_basis_may_be_asked_for() -> None:
     assert sizeup.estimate(chain(), "slate/plain", basis="roofline").basis == "roofline"
     with pytest.raises(SizeupError, match="no basis is called 'hope'"):
-        sizeup.estimate(chain(), "slate/plain", basis="hope")  # type: ignore[arg-type]
+        sizeup.estimate(chain(), "slate/plain", basis="hope")  # type: ignore[call-overload]
     with pytest.raises(TargetError, match="needs a target"):
         sizeup.estimate(chain())
 
