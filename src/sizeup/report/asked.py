@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -116,6 +117,7 @@ def _head(answer: Answer) -> dict[str, Any]:
 
 
 def _plain_row(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    # JSON knows no number that is none.
     values = (None if isinstance(each, float) and not math.isfinite(each) else each for each in row)
     return dict(zip(columns, values, strict=True))
 
@@ -225,6 +227,8 @@ def _written(name: str, value: Any) -> str:
         return NOTHING if name in _OPTIONAL or value == "" else UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Decimal):  # sums of whole numbers
+        value = int(value) if value == int(value) else float(value)
     if isinstance(value, int | float) and math.isfinite(value):
         return _number(name.removesuffix("_before"), value)
     return str(value)

@@ -41,7 +41,10 @@ _EXAMPLE = 128
 
 
 def free_graph_of(
-    source: Any, free: Mapping[str, Any] | Sequence[str] | bool, inputs: Mapping[str, Any], sizes: Mapping[str, int]
+    source: Any,
+    free: Mapping[str, Any] | Sequence[str] | bool,
+    inputs: Mapping[str, Any],
+    sizes: Mapping[str, int],
 ) -> FreeGraph:
     """A model whose dimensions of these names are free; the others are bound."""
     reader = _Reader(source, inputs, sizes)
@@ -229,4 +232,3 @@ def load_free(
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
-

@@ -407,7 +407,9 @@ def _range(spot: Spot) -> list[Shape]:
     (start,), (limit,), (step,) = spot.numbers(0), spot.numbers(1), spot.plain_numbers(2)
     if step < 0:
         start, limit, step = limit, start, -step
-    return [(largest([0, -quotient(start - limit, step)]) if limit < start else -quotient(start - limit, step),)]
+    return [
+        (largest([0, -quotient(start - limit, step)]) if limit < start else -quotient(start - limit, step),)
+    ]
 
 
 @_shapes("ConstantOfShape")

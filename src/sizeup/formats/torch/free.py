@@ -94,9 +94,7 @@ class _Reader:
 
     def _fixed(self, example: Mapping[str, int], names: tuple[str, ...]) -> dict[Condition, str]:
         others = [name for name in example if name not in names]
-        return {
-            Condition("==", size(name) - example[name]): self._reasons.get(name, "") for name in others
-        }
+        return {Condition("==", size(name) - example[name]): self._reasons.get(name, "") for name in others}
 
 
 def _placed(free: Free, leaves: list[tuple[str, Any]]) -> Mapping[str, Place | Sequence[Place]]:

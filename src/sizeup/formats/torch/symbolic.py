@@ -82,9 +82,7 @@ def padded(data: torch.Tensor, borders: Sequence[Any], mode: str = "constant", v
     shape: list[Any] = list(data.shape)
     for place in range(len(borders) // 2):
         shape[-1 - place] += borders[2 * place] + borders[2 * place + 1]
-    return torch.empty(
-        shape, dtype=data.dtype, device=data.device, memory_format=suggest_memory_format(data)
-    )
+    return torch.empty(shape, dtype=data.dtype, device=data.device, memory_format=suggest_memory_format(data))
 
 
 # Operators whose kernels want sizes with values, though what they make is plain.
