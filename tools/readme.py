@@ -28,6 +28,7 @@ PAGES = (
     "README.md",
     "docs/checking.md",
     "docs/cli.md",
+    "docs/comparing.md",
     "docs/json.md",
     "docs/latency.md",
     "docs/memory.md",

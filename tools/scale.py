@@ -6,7 +6,6 @@ python tools/scale.py --check    # exit 1 where they are out of date
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,8 +153,10 @@ def sentences() -> str:
 def written(page: str) -> str:
     """The page with every computed part as it is now."""
     for name, text in (("plan", plan_table()), ("sentences", sentences()), ("constants", constant_table())):
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page, found = pattern.subn(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
+        start, end = f"<!-- {name} -->\n", "<!-- end -->"
+        found = page.count(start)
+        before, _, rest = page.partition(start)
+        page = f"{before}{start}{text}\n{end}{rest.partition(end)[2]}"
         if found != 1:
             raise SystemExit(f"{PAGE.name} has {found} places for {name}")
     return page

@@ -93,7 +93,11 @@ def opaque(shared: Path) -> Path:
 def test_alone_it_says_what_to_type(run: Run) -> None:
     ended = run()
     assert ended.code == 0
-    assert sum(line.startswith("  sizeup ") for line in ended.out.splitlines()) == 8
+    shown = [line for line in ended.out.splitlines() if line.startswith("  sizeup ")]
+    assert {line.split()[1] for line in shown} <= set(VERBS)
+    assert {"check", "analyze", "compare", "sweep"} <= {line.split()[1] for line in shown}
+    # What each does stands in one column.
+    assert len({len(line) - len(line.split("  ")[-1].lstrip()) for line in shown}) == 1
     assert max(map(len, ended.out.splitlines())) <= 80
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,13 @@ from typing import Any
 import pytest
 
 import sizeup
+from browser import chromium, opened
 from by_hand import in_use
 from memory.memory_graphs import branches
 from networks import three_convolutions, with_unknown
 from sizeup import units
 from sizeup.dtypes import dtype
 from sizeup.graph import Graph, GraphBuilder
-from trace_engine import CHROMIUM, FLAGS
 
 SPACE = "{http://www.w3.org/2000/svg}"
 
@@ -170,9 +169,6 @@ MEASURE = """() => Array.from(document.querySelectorAll('svg')).map(svg => {
 def test_a_browser_shows_all_words_apart_and_in_the_colour_of_the_page(
     theme: tuple[str, str], tmp_path: Path
 ) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
     reports = [
         sizeup.analyze(each, target="rpi4/ort") for each in (three_convolutions(), hostile(), branches())
     ]
@@ -182,18 +178,12 @@ def test_a_browser_shows_all_words_apart_and_in_the_colour_of_the_page(
     path.write_text(
         f"<meta charset=utf-8><body style='background:{background};color:{ink}'>{page_of}", "utf-8"
     )
-    complaints: list[str] = []
-    with tempfile.TemporaryDirectory() as profile, sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            profile, executable_path=CHROMIUM, headless=True, args=list(FLAGS)
-        )
-        page = browser.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(path.as_uri())
-        found: list[dict[str, Any]] = page.evaluate(MEASURE)
-        browser.close()
-    assert complaints == []
+    with chromium() as browser:
+        shown = opened(browser, path, width=900)
+        found: list[dict[str, Any]] = shown.page.evaluate(MEASURE)
+        shown.picture(f"notebook {background[1:]}")
+    assert shown.complaints == []
+    assert shown.requests == []
     assert len(found) == 6
     for picture in found:
         left, top, right, bottom = picture["frame"]

@@ -59,7 +59,7 @@ from pathlib import Path
 import sizeup
 
 spec = {"generate": "many:models", "targets": ["rpi5/ort"], "batch": list(range(1, 1001))}
-done = sizeup.sweep(spec, sys.argv[1], engine="here", workers=1)
+done = sizeup.sweep(spec, "out", engine=sys.argv[1], workers=1)
 print(json.dumps([done.rows, done.errors, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 # A thousand points each: nothing of a model is loaded, so that only the sweep itself is weighed.
@@ -74,11 +74,11 @@ def models():
 """
 
 
-def driver_memory(folder: Path, models: int) -> float:
+def driver_memory(folder: Path, engine: str, models: int) -> float:
     """The most memory, in MB, that a driver held for a thousand points of so many models."""
     folder.mkdir()
     (folder / "many.py").write_text(MANY.format(count=models))
-    command = [sys.executable, "-c", DRIVER, str(folder / "out")]
+    command = [sys.executable, "-c", DRIVER, engine]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     rows, errors, most = json.loads(done.stdout)
     assert rows == errors == 1000 * models
@@ -86,9 +86,11 @@ def driver_memory(folder: Path, models: int) -> float:
 
 
 @pytest.mark.slow
-def test_the_memory_of_the_driver_does_not_grow_with_the_sweep(tmp_path: Path) -> None:
-    few, many = driver_memory(tmp_path / "few", 10), driver_memory(tmp_path / "many", 1000)
-    assert many - few < 100
+@pytest.mark.parametrize("engine", ["here", "ray"])
+def test_the_memory_of_the_driver_does_not_grow_with_the_sweep(tmp_path: Path, engine: str) -> None:
+    """From ten thousand points to a million."""
+    few, many = driver_memory(tmp_path / "few", engine, 10), driver_memory(tmp_path / "many", engine, 1000)
+    assert many - few < 100, (few, many)
 
 
 SPIN = """

@@ -6,21 +6,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from sizeup import cost, dtypes
 from sizeup.api.models import Source, load
-from sizeup.cost import Cost
-from sizeup.errors import Incomplete, TargetError
-from sizeup.formats import Inputs
+from sizeup.cost import Cost, FreeCost
+from sizeup.errors import Incomplete, SizeupError, TargetError
+from sizeup.formats import Free, Inputs
+from sizeup.graph import FreeGraph
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
-from sizeup.report.nodes import digest
 
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
     from sizeup.precision.mixing import Wish
+    from sizeup.report.closed import ClosedForms
     from sizeup.targets import Target
 
 # A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
@@ -62,8 +63,7 @@ def analyze(
         except TargetError as error:
             latency = str(error)
     compared = None if other is None else other.counted(counted)
-    file = _file(source)
-    sha256 = None if file is None else digest(file)
+    file, sha256 = _file(source)
     report = report_of(
         graph,
         counted,
@@ -108,6 +108,7 @@ def estimate(
     return _estimated(cost.count(graph), named, asked, basis, coefficients)
 
 
+@overload
 def explain(
     source: Source,
     op: int | str,
@@ -117,11 +118,38 @@ def explain(
     bind: Mapping[str, int] | None = None,
     precision: Wish = None,
     convention: str | None = None,
-) -> Explanation:
+    free: None = None,
+) -> Explanation: ...
+@overload
+def explain(
+    source: Source,
+    op: None = None,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: Wish = None,
+    convention: str | None = None,
+    free: Free | None = None,
+) -> ClosedForms: ...
+def explain(
+    source: Source,
+    op: int | str | None = None,
+    *,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: Wish = None,
+    convention: str | None = None,
+    free: Free | None = None,
+) -> Explanation | ClosedForms:
     """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators.
 
-    With a convention it also says what that tool counts for the operator, and why.
+    With a convention it also says what that tool counts for the operator, and why. Without an operator, and
+    with free dimensions, it gives the formulas of the whole model: closed forms of those dimensions.
     """
+    if op is None:
+        return _closed_forms(source, inputs, kwargs, bind, precision, free)
     report = source if isinstance(source, Report) else None
     if report is None:
         report = analyze(
@@ -133,6 +161,30 @@ def explain(
         counted = conventions.convention(convention).counted(report.cost)
         report = replace(report, convention=counted)
     return _explain(report, op)
+
+
+def _closed_forms(
+    source: Source,
+    inputs: Inputs,
+    kwargs: Mapping[str, Any] | None,
+    bind: Mapping[str, int] | None,
+    precision: Wish,
+    free: Free | None,
+) -> ClosedForms:
+    from sizeup.precision.mixing import is_mapping
+    from sizeup.report.closed import closed_forms
+
+    check_precision(precision)
+    if is_mapping(precision):
+        raise SizeupError("closed forms are given at one precision, not layer by layer")
+    asked = None if precision is None else dtypes.precision(str(precision))
+    if isinstance(source, FreeCost):
+        return closed_forms(source, asked)
+    if not isinstance(source, FreeGraph):
+        if not free:
+            raise SizeupError("name an operator to explain, or free dimensions for formulas")
+        source = load(source, inputs=inputs, kwargs=kwargs, bind=bind, free=free)
+    return closed_forms(cost.closed(source), asked)
 
 
 def check_precision(wish: Wish) -> None:
@@ -176,8 +228,11 @@ def _demand_complete(report: Report) -> None:
         )
 
 
-def _file(source: Source) -> Path | None:
-    """The file that a model is read from; None for anything else."""
+def _file(source: Source) -> tuple[Path | None, str | None]:
+    """The file that a model is read from, and its digest; None for anything else."""
     if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
-        return None
-    return Path(source).absolute()
+        return None, None
+    from sizeup.report.nodes import digest
+
+    path = Path(source).absolute()
+    return path, digest(path)

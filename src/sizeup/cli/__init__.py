@@ -34,14 +34,19 @@ _CRASHED = 70
 _HINT = """\
 sizeup tells what a neural network costs before you deploy it. Try
 
-  sizeup analyze model.tflite          what a file costs, operator by operator
-  sizeup analyze torchvision:resnet50  PyTorch code, without its weights
-  sizeup explain model.onnx 12         where the numbers of operator 12 are from
-  sizeup plan model.tflite             the memory it needs, and a plan for it
-  sizeup measure model.onnx            how long it takes here, in its runtime
-  sizeup calibrate --runtime ort       make this machine a target, in minutes
-  sizeup precision model.tflite --flash 256KiB   which layers at which width
+  sizeup check model.tflite -d stm32f746         does it fit? what would make it
+  sizeup analyze model.onnx                      what it costs, by operator
+  sizeup analyze torchvision:resnet50 --by tree  PyTorch code, by module
+  sizeup analyze model.onnx -d rpi5/ort          how long it takes there
+  sizeup analyze model.onnx -o report.html       the same as a page to look at
+  sizeup compare old.onnx new.onnx               what was added or changed
+  sizeup plan model.tflite                       the least memory, proven
   sizeup optimize model.tflite -o less.tflite    the same model in less memory
+  sizeup precision model.tflite --flash 256KiB   which layers at which width
+  sizeup measure model.onnx                      how long it takes here
+  sizeup calibrate --runtime ort                 make this machine a target
+  sizeup sweep registry.toml -o results          many models on many targets
+  sizeup explain model.onnx 12                   where a number comes from
 
 sizeup --help lists all verbs, sizeup VERB --help all options of one.
 """

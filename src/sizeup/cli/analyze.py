@@ -16,7 +16,6 @@ from sizeup.cli.options import (
     Device,
     Inputs,
     Model,
-    Plot,
     Precision,
     Rules,
     bindings,
@@ -65,7 +64,14 @@ def analyze(
             help="Write a .html, .md, .csv, .json, .trace.json, .overlay.json or .onnx file; repeatable.",
         ),
     ] = None,
-    plot: Plot = None,
+    plot: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw memory by operator as .png or .svg, or what x.roofline.png or x.modules.png name;"
+            " repeatable.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sizeup.cli import completion
 from sizeup.cli.exits import FAILED, INCOMPLETE, verb
 from sizeup.cli.options import Bind, Inputs, Precision, Rules, bindings, model_inputs
 
@@ -39,6 +40,7 @@ def check(
             "-d",
             metavar="TARGET",
             help="What it must fit: DEVICE or DEVICE/RUNTIME, as stm32f746/tflm (sizeup devices lists all).",
+            autocompletion=completion.devices,
             show_default=False,
         ),
     ] = None,

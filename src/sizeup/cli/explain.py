@@ -16,13 +16,22 @@ EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1"
 def explain(
     model: Model,
     op: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="OP",
             help="An operator's index or name, a tensor, a module, a kind, or a pattern such as 'layer1.*'.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    free: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Without OP: formulas of the whole model in these dimensions, as batch,height,width;"
+            " 'all' frees every one.",
+            show_default=False,
+        ),
+    ] = None,
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
@@ -32,14 +41,23 @@ def explain(
     """Show the formula behind an operator's numbers, and why another tool may show others."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report.console import render_explanation
+    from sizeup.report.console import render_explanation, render_forms
 
+    if (op is None) == (free is None):
+        raise typer.BadParameter("give either an operator or --free with names of dimensions")
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {terminal.name_of(model)}"):
         for path in rules or ():
             api.load_rules(path)
-        explanation = api.explain(
-            model, op, **arguments, bind=bound, precision=precision, convention=convention
-        )
-    render_explanation(explanation, terminal.output())
+        if op is None:
+            names = True if free == "all" else [each for each in (free or "").split(",") if each]
+            forms = api.explain(model, **arguments, bind=bound, precision=precision, free=names)
+        else:
+            explanation = api.explain(
+                model, op, **arguments, bind=bound, precision=precision, convention=convention
+            )
+    if op is None:
+        render_forms(forms, terminal.output())
+    else:
+        render_explanation(explanation, terminal.output())

@@ -47,7 +47,7 @@ class Differences:
 
     @property
     def unexplained_rows(self) -> tuple[Row, ...]:
-        """Rows whose MACs differ although nothing else does; their differences may cancel."""
+        """Rows whose MACs differ although nothing else does, or that were not counted in full."""
         return tuple(row for row in self.rows if not row.is_explained)
 
     @property

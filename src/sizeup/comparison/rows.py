@@ -92,7 +92,9 @@ class Row:
     @property
     def is_explained(self) -> bool:
         """Whether a difference of its MACs has a cause: operators that one model lacks, facts that differ."""
-        if not self.macs or self.status in ("added", "removed", "replaced"):
+        if not self.macs or not self.known:
+            return not self.macs
+        if self.status in ("added", "removed", "replaced"):
             return True
         return any(change.column not in AMOUNTS for change in self.changes)
 

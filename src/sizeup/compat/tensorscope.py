@@ -169,7 +169,8 @@ def _counted_in_evaluation(model: Any, inputs: Any) -> Cost:
     from sizeup.formats.torch.layers import evaluating
 
     with evaluating(model):
-        return api.count(model, inputs if isinstance(inputs, tuple) else (inputs,))
+        counted: Cost = api.count(model, inputs if isinstance(inputs, tuple) else (inputs,))
+    return counted
 
 
 def _name(op: Any) -> str:

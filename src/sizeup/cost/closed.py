@@ -125,9 +125,8 @@ class Counts:
     def intensity(self, precision: Precision = None) -> Any:
         """FLOPs for each byte that is moved."""
         moved = np.asarray(self.read_bytes(precision) + self.written_bytes(precision), np.float64)
-        found = np.divide(
-            np.asarray(self.flops, np.float64), moved, out=np.zeros(self.shape), where=moved > 0
-        )
+        computed = np.asarray(self.flops, np.float64)
+        found = np.divide(computed, moved, out=np.zeros(self.shape), where=moved > 0)
         return found if self.shape else float(found)
 
     def total(self, form: Callable[[Forms], Number]) -> Count:
@@ -143,9 +142,7 @@ class Counts:
             gathered = columns[0]
         else:
             kinds = {each.dtype for each in columns}
-            gathered = np.empty(
-                self.points, object if len(kinds) > 1 else columns[0].dtype if columns else np.int64
-            )
+            gathered = np.empty(self.points, kinds.pop() if len(kinds) == 1 else object)
             for part, column in zip(self.parts, columns, strict=True):
                 gathered[part.places] = column
         return gathered.reshape(self.shape) if self.shape else gathered.item()

@@ -8,7 +8,18 @@ from typing import Literal, TypeAlias
 
 from sizeup.cost.columns import BIAS_BITS, Cost, Flags, count, is_quantised, row_of
 from sizeup.dtypes import DType
-from sizeup.graph import Assumptions, Condition, Graph, Number, Piece, Tensor, assuming, bound, value_at
+from sizeup.graph import (
+    Assumptions,
+    Condition,
+    Graph,
+    Number,
+    Piece,
+    Tensor,
+    asked_by,
+    assuming,
+    bound,
+    value_at,
+)
 from sizeup.graph import size as free_size
 from sizeup.graph.expressions import Monomial, simplest, terms_of
 
@@ -25,12 +36,17 @@ class Forms:
 
     piece: Piece
     graph: Graph  # whose operators the rows are of
-    conditions: tuple[Condition, ...]
+    origins: Mapping[Condition, str]  # and who asked for each condition
     macs: tuple[Number, ...]
     elementwise: tuple[Number, ...]
     reads: tuple[Moved, ...]
     writes: tuple[Moved, ...]
     example: Cost
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What must hold where the forms do."""
+        return tuple(self.origins)
 
     @property
     def known(self) -> Flags:
@@ -100,11 +116,14 @@ def forms_of(piece: Piece, example: Mapping[str, int]) -> Forms:
 
 
 def _counted(piece: Piece, graph: Graph, example: Cost, assumptions: Assumptions) -> Forms:
-    rows = [row_of(graph, op) for op in graph.ops]
+    rows = []
+    for op in graph.ops:
+        with asked_by(f"the rule of {op.kind} in {op.scope or op.name}"):
+            rows.append(row_of(graph, op))
     return Forms(
         piece,
         graph,
-        tuple(dict.fromkeys((*piece.conditions, *assumptions.conditions))),
+        {**piece.origins, **assumptions.origins},
         tuple(row.macs for row in rows),
         tuple(row.elementwise for row in rows),
         tuple(tuple(row.reads) for row in rows),

@@ -3,7 +3,7 @@
 from sizeup.graph.builder import GraphBuilder, without_collection
 from sizeup.graph.check import check
 from sizeup.graph.conditions import Assumptions, Condition, value_at
-from sizeup.graph.deciding import assuming
+from sizeup.graph.deciding import asked_by, assuming
 from sizeup.graph.expressions import Expression, Number, largest, quotient, size, smallest
 from sizeup.graph.free import FreeGraph, Piece, bound, grid_of
 from sizeup.graph.grids import Grid, Sizes, Values
@@ -31,6 +31,7 @@ __all__ = [
     "Sizes",
     "Tensor",
     "Values",
+    "asked_by",
     "assuming",
     "bound",
     "check",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sizeup.graph.deciding import Relation
+from sizeup.graph.deciding import Relation, asker
 from sizeup.graph.expressions import Atom, Expression, Number, simplest, terms_of
 
 Bounds: TypeAlias = dict[str, tuple[int, int]]  # least and greatest size of every free dimension
@@ -40,7 +40,7 @@ class Condition:
     @property
     def is_always(self) -> bool:
         """Whether it holds at all sizes that there are."""
-        return self.certain({name: (1, _MOST) for name in self.names()}) is True
+        return self.certain(dict.fromkeys(self.names(), (1, _MOST))) is True
 
     def negated(self) -> Condition:
         """What holds where this does not."""
@@ -86,8 +86,7 @@ def bounds_of(number: Number, sizes: Bounds) -> tuple[int, int]:
 def _bounds_of_atom(atom: Atom, sizes: Bounds) -> tuple[int, int]:
     if atom.kind == "size":
         return sizes[atom.name]
-    assert atom.left is not None and atom.right is not None  # all but sizes have both
-    left, right = bounds_of(atom.left, sizes), bounds_of(atom.right, sizes)
+    left, right = bounds_of(atom.left or 0, sizes), bounds_of(atom.right or 0, sizes)
     if atom.kind == "max":
         return max(left[0], right[0]), max(left[1], right[1])
     if atom.kind == "min":
@@ -120,8 +119,9 @@ def _atom_at(atom: Atom, sizes: Mapping[str, int]) -> int:
     if atom.kind == "size":
         return sizes[atom.name]
     left, right = value_at(atom.left or 0, sizes), value_at(atom.right or 0, sizes)
-    operation: Callable[[int, int], int] = {"max": max, "min": min, "//": int.__floordiv__}[atom.kind]
-    return operation(left, right)
+    if atom.kind == "//":
+        return left // right
+    return max(left, right) if atom.kind == "max" else min(left, right)
 
 
 class Assumptions:
@@ -129,18 +129,19 @@ class Assumptions:
 
     def __init__(self, example: Mapping[str, int]) -> None:
         self.example = dict(example)
-        self._found: dict[Condition, None] = {}
+        self.origins: dict[Condition, str] = {}  # who asked first
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All that was decided, in order, each once."""
-        return tuple(self._found)
+        return tuple(self.origins)
 
     def __call__(self, expression: Expression, relation: Relation) -> bool:
+        """Whether `expression relation 0` holds at the example."""
         condition = Condition(relation, expression)
         value = value_at(expression, self.example)
         answer = value == 0 if relation == "==" else value >= 0
         decided = condition if answer else condition.negated()
         if not decided.is_always:
-            self._found[decided] = None
+            self.origins.setdefault(decided, asker())
         return answer

@@ -14,6 +14,7 @@ Relation = Literal["==", ">="]
 # Whether `expression relation 0` holds, which from then on is a condition of all that follows.
 Listener = Callable[["Expression", Relation], bool]
 
+_asker: ContextVar[str] = ContextVar("asker", default="the model")
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
@@ -25,6 +26,21 @@ def assuming(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+@contextmanager
+def asked_by(part: str) -> Iterator[None]:
+    """Say which part of a model asks inside the block."""
+    token = _asker.set(part)
+    try:
+        yield
+    finally:
+        _asker.reset(token)
+
+
+def asker() -> str:
+    """The part of the model that asks now."""
+    return _asker.get()
 
 
 def decide(relation: Relation, difference: Number) -> bool:

@@ -25,10 +25,14 @@ class Piece:
     """
 
     graph: Graph
-    conditions: tuple[Condition, ...]
     example: Mapping[str, int]
     origins: Mapping[Condition, str]
     reason: str | None = None
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What must hold where the piece does."""
+        return tuple(self.origins)
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
         """Whether the piece is the model's graph at these sizes."""

@@ -141,7 +141,8 @@ class _Evaluator:
         if atom.kind == "//":
             if np.any(right == 0):
                 raise SizeupError(f"{atom.text} divides by 0 at one of the points")
-            return left // right  # type: ignore[no-any-return]
+            found: Values = np.asarray(left // right)
+            return found
         return np.maximum(left, right) if atom.kind == "max" else np.minimum(left, right)
 
 

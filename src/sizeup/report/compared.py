@@ -157,11 +157,11 @@ def _totals(a: Report, b: Report) -> Iterator[Total]:
 def _amounts(report: Report) -> dict[str, float | None]:
     totals = report.totals
     return {
-        # Where nothing but unknown operators could have MACs, none is not the same as zero.
+        # Where nothing but unknown operators could have some, none is not the same as zero.
         "macs": None if report.unknown and not totals.macs else totals.macs,
         "params": totals.params,
         "weight_bytes": totals.weight_bytes,
-        "elementwise_ops": totals.elementwise_ops,
+        "elementwise_ops": None if report.unknown and not totals.elementwise_ops else totals.elementwise_ops,
         "traffic_bytes": totals.read_bytes + totals.written_bytes,
         "peak_bytes": report.memory.peak_bytes,
         "arena_bytes": report.memory.arena_bytes,

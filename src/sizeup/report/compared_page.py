@@ -30,6 +30,8 @@ def render(found: Comparison, console: Console, *, top: int | None = None, every
     console.print(Text(plain(found.headline), style="bold green"))
     console.print()
     _print_totals(found, console)
+    if words.is_equal(found):
+        return
     console.print()
     for label, text in _findings(found):
         print_labelled(console, label, text, "dim" if label.startswith("note") else "")
@@ -61,8 +63,9 @@ def _findings(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "peak of B", words.peak(found.b)
     if found.a.latency is not None or found.b.latency is not None:
         yield from words.latency(found)
-    for letter, report in (("A", found.a), ("B", found.b)):
-        yield from ((f"note on {letter}", note) for note in report.notes)
+    for note in dict.fromkeys((*found.a.notes, *found.b.notes)):
+        in_a, in_b = note in found.a.notes, note in found.b.notes
+        yield "note" if in_a and in_b else "note on A" if in_a else "note on B", note
 
 
 def _happened(found: Comparison, most: int | None) -> Iterator[tuple[Status, list[str]]]:

@@ -36,12 +36,18 @@ _SAYINGS = {
 _MOST_KINDS = 5
 _MOST_HELD = 3
 _TIMES = 2.0  # from here on a ratio reads better than per cent
-_SHAPES = ("input", "output", "weights")
+_SIZES = ("input", "output", "weights", "out_channels")
+_SEEN = ("kind", "activation", "macs", "params")  # in the kinds, or in the counts beside
+
+
+def is_equal(found: Comparison) -> bool:
+    """Whether nothing differs, in operators or in totals."""
+    return set(found.counts) <= {"same"} and all(each.a == each.b for each in found.totals)
 
 
 def headline(found: Comparison) -> str:
     """One sentence: what B has less and more of than A, and whether it is faster."""
-    if set(found.counts) <= {"same"} and all(not each.difference for each in found.totals):
+    if is_equal(found):
         count = len(found.rows)
         return f"B does not differ from A: {count:,} operator{'s' * (count != 1)}, all the same."
     totals = {each.name: each for each in found.totals}
@@ -130,7 +136,7 @@ def explanation(found: Comparison) -> str:
     rows = len(differences.unexplained_rows)
     left = f"; {differences.unexplained_macs:,} unexplained"
     if rows:
-        left += f", in {rows:,} row{'s' * (rows != 1)} whose MACs alone differ"
+        left += f" in {rows:,} row{'s' * (rows != 1)}"
     return text + left + _unseen(found)
 
 
@@ -187,9 +193,7 @@ def what(row: Row) -> str:
     if row.status == "removed":
         return _kinds(row.kinds_a)
     kinds = f"{_kinds(row.kinds_a)} -> {_kinds(row.kinds_b)}"
-    if row.status in ("fused", "split", "replaced"):
-        return kinds
-    facts = [_fact(each) for each in row.changes if each.column not in ("kind", "macs")]
+    facts = dict.fromkeys(_fact(each) for each in row.changes if each.column not in _SEEN)
     shown = kinds if row.kinds_a != row.kinds_b else row.kinds_a[0]
     return f"{shown}: {', '.join(facts)}" if facts else shown
 
@@ -203,9 +207,9 @@ def _kinds(kinds: tuple[str, ...]) -> str:
 
 
 def _fact(change: Change) -> str:
-    if change.column in (*_SHAPES, "params", "out_channels"):
-        return change.column
-    return f"{change.column} {change.before} -> {change.after}"
+    if change.column in _SIZES:
+        return "sizes"
+    return f"{change.column} {change.before} -> {change.after}" if change.column == "type" else change.column
 
 
 def cause(row: Row) -> str:

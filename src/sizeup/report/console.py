@@ -17,11 +17,15 @@ from sizeup.report.text import headline, plain, receipt, title
 from sizeup.report.view import By, View, view
 
 if TYPE_CHECKING:
+    from sizeup.report.closed import ClosedForms
     from sizeup.report.explain import Explanation
     from sizeup.report.summary import Report
 
 _LEAST_ROOM = 16
 LABELS = 14
+_WIDE_LABELS = 25
+_INDEX = 8
+_HARD = "\N{NO-BREAK SPACE}"
 _BOLD = ("MACs", "FLOPs", "parameters", "latency")
 
 
@@ -69,6 +73,45 @@ def explanation_text(explanation: Explanation) -> str:
     """An explanation as plain text of 80 columns."""
     buffer = io.StringIO()
     render_explanation(explanation, Console(file=buffer, width=80, color_system=None))
+    return buffer.getvalue()
+
+
+def render_forms(forms: ClosedForms, console: Console, *, ops: bool = True) -> None:
+    """Print closed forms: totals, where they hold, then operators with products or all others in order."""
+    console.print(Text(plain(forms.title), style="bold"))
+    for label, text in forms.totals:
+        formula = _by_terms(f"= {text}")
+        print_labelled(console, label, formula, "bold" if label == "MACs" else "", _WIDE_LABELS)
+    previous = ""
+    for label, text in forms.holds:
+        style = "" if label.startswith("holds") else "yellow"
+        print_labelled(console, "" if label == previous else label, text, style, _WIDE_LABELS)
+        previous = label
+    if ops:
+        console.print()
+        for op in forms.ops:
+            if op.macs == "0" and op.elementwise == "0":
+                continue
+            what = f"MACs = {op.macs}" if op.macs != "0" else f"elementwise = {op.elementwise}"
+            made = op.output.replace(" ", _HARD).replace(f",{_HARD}", ", ")
+            print_labelled(console, f"{op.index}", f"{op.kind} {op.name} {made}", "cyan", _INDEX)
+            print_labelled(console, "", _by_terms(what), "", _INDEX + 2)
+
+
+def _by_terms(formula: str) -> str:
+    """A formula whose lines end between terms only, not within one."""
+    depth, made = 0, []
+    for place, sign in enumerate(formula):
+        depth += (sign == "(") - (sign == ")")
+        joins = sign == " " and formula[place + 1 : place + 2] in ("+", "-") and depth <= 1
+        made.append(_HARD if sign == " " and not joins else sign)
+    return "".join(made)
+
+
+def forms_text(forms: ClosedForms) -> str:
+    """Closed forms as plain text of 80 columns."""
+    buffer = io.StringIO()
+    render_forms(forms, Console(file=buffer, width=80, color_system=None))
     return buffer.getvalue()
 
 

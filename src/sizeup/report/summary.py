@@ -210,7 +210,8 @@ class Report:
         return frames.frame(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the report as its suffix says: .json, .csv, .md or .html."""
+        """Write the report as its ending says: .html, .md, .csv, .json, .trace.json for Perfetto, .onnx for a
+        copy with figures, .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it."""
         from sizeup.report import files
 
         files.save(self, path)

@@ -51,7 +51,7 @@ def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
         told.seek(0)
         told.truncate()
         start = time.process_time()
-        rows = _write(*pickle.loads(asked.read()), told)
+        rows = _write(pickle.loads(asked.read()), told)
     # Whatever a model's code raises, leaving the program included, is the answer that the caller waits for.
     except BaseException as error:
         kind, reason = described(error)
@@ -59,12 +59,13 @@ def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
     return {"rows": rows, "cpu_seconds": time.process_time() - start}
 
 
-def _write(model: Model, identity: Identity, asked: Questions, is_last: bool, file: IO[bytes]) -> int:
+def _write(work: tuple[Model, Identity, Questions, bool], file: IO[bytes]) -> int:
     import pyarrow as pa
 
     from sizeup.sweeps.rows import rows_of
     from sizeup.sweeps.schema import arrow_schema, batches_of
 
+    model, identity, asked, is_last = work
     count = 0
     with pa.ipc.new_stream(file, arrow_schema()) as stream:
         for batch in batches_of(rows_of(model, identity, asked, is_last=is_last)):

@@ -15,7 +15,7 @@ from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shapes import Inference
 from sizeup.formats.onnx.single import RANDOM
 from sizeup.formats.onnx.value_types import dtype_of
-from sizeup.graph import ABSENT, Body, Constant, Graph, GraphBuilder, Quant, Shape
+from sizeup.graph import ABSENT, Body, Constant, Graph, GraphBuilder, Quant, Shape, asked_by
 
 _DERIVED = Constant("derived")
 
@@ -169,6 +169,7 @@ class BlockBuilder:
         shapes = tuple(None if each == ABSENT else tensors[each].shape for each in inputs)
         site = Site(node, shapes, tuple(tensors[each].shape for each in outputs))
         try:
-            return normalised(site)
+            with asked_by(node.label):
+                return normalised(site)
         except (ValueError, LookupError, ArithmeticError, TypeError) as error:
             raise CorruptModel(f"{node.label} does not fit its inputs or attributes: {error}") from error

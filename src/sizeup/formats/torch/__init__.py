@@ -115,14 +115,11 @@ def load_free(
             _refuse_unknown_names(built, inputs)
             taken = (None, {**built.kwargs, **inputs, **(kwargs or {})})
         mode = built.mode or fake_mode()
-        return record_free(
-            built.module,
-            arguments(*taken),
-            free,
-            mode,
-            built.name,
-            lambda given: _record_built(built, *given),
-        )
+
+        def record_built(given: Any) -> Graph:
+            return _record_built(built, *given)
+
+        return record_free(built.module, arguments(*taken), free, mode, built.name, record_built)
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(f"cannot read a {type(source).__name__} with free dimensions; give a module")
     if bind:

@@ -84,13 +84,13 @@ class _Reader:
         # A model's code may take offence at a size without a value in any way it likes.
         except Exception as error:
             return f"{sizes.where} needs a size that has a value: {summary(error)}"
-        return Piece(graph, (*fixed, *asked), example, {**fixed, **asked})
+        return Piece(graph, example, {**fixed, **asked})
 
     def _point(self, example: Mapping[str, int]) -> Piece:
         self._mode.shape_env = ShapeEnv()
         fixed = self._fixed(example, ())
         reason = "; ".join(dict.fromkeys(fixed.values()))
-        return Piece(self._load(self._inputs.at(example)), tuple(fixed), example, fixed, reason)
+        return Piece(self._load(self._inputs.at(example)), example, fixed, reason)
 
     def _fixed(self, example: Mapping[str, int], names: tuple[str, ...]) -> dict[Condition, str]:
         others = [name for name in example if name not in names]

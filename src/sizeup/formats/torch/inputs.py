@@ -102,7 +102,7 @@ def empty(shape: Any, device: torch.device, dtype: torch.dtype, mode: FakeTensor
 
 def named_leaves(forward: Any, given: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor of the arguments with the name under which the model's forward knows it."""
-    yield from named_values(forward, given, lambda value: False)
+    yield from named_values(forward, given, lambda _: False)
 
 
 def named_values(

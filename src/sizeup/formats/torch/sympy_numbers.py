@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, TypeAlias
 
-import sympy
+import sympy  # type: ignore[import-untyped]  # it has no types
 from torch.utils._sympy import functions as sizes
 
 from sizeup.graph import Condition, Expression, Number, largest, quotient, size, smallest

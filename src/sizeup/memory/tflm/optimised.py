@@ -4,11 +4,12 @@ CMSIS-NN, `*_get_buffer_size` of its convolutions, fully connected layers and po
 (https://github.com/ARM-software/CMSIS-NN): two columns of 16-bit inputs, or four of 8 bits on processors with
 Helium, whose depthwise kernels take blocks of 124 channels; sums of weights for every output channel. ESP-NN,
 `esp_nn_get_conv_scratch_size` for the ESP32-S3 (https://github.com/espressif/esp-nn): padded copies of the
-input and of the filter, each up to twice, where other chips ask for none.
+input and of the filter, each up to twice, and of the output, where other chips ask for none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from math import prod
 
@@ -56,17 +57,29 @@ def _cmsis_nn(graph: Graph, op: Op) -> int | None:
 
 
 def _esp_nn(graph: Graph, op: Op) -> int | None:
+    made = _shape(graph, op.outputs, 0)
+    if op.kind == "softmax":
+        return None if made is None else 4 * max(made, default=1)
     if op.kind != "conv":
         return 0
     data, filter = _shape(graph, op.inputs, 0), _shape(graph, op.inputs, 1)
-    if data is None or filter is None or len(data) != 4 or len(filter) != 4:
+    if any(shape is None or len(shape) != 4 for shape in (data, filter, made)):
         return None
-    high, wide, taps_high, taps_wide = _extents(graph, data, filter)
-    channels = data[3] if graph.format == "tflite" else data[1]
-    padded = (high + 2 * taps_high) * (wide + 2 * taps_wide) * channels
-    copied = taps_high * taps_wide * round_up(channels, _LANES)
-    copied *= 1 if _is_depthwise(op) else _filters(op, filter)
-    return 2 * padded + 2 * copied + 4 * max(filter) + _LANES * (channels + _LANES)
+    assert data is not None
+    assert filter is not None
+    assert made is not None
+    high, wide, channels = _extents(graph, data)
+    made_high, made_wide, _ = _extents(graph, made)
+    taps_high, taps_wide, _ = _extents(graph, filter)
+    channels = round_up(channels, _LANES)
+    # Padded on both sides, and by what the last stride needs.
+    padded_high = high + 2 * taps_high + math.ceil(high / max(made_high, 1))
+    padded_wide = wide + 2 * taps_wide + math.ceil(wide / max(made_wide, 1))
+    taps = taps_high * taps_wide * channels
+    asked = 2 * padded_high * padded_wide * channels + 4 * max(filter) + _LANES * (channels + _LANES)
+    if _is_depthwise(op):
+        return asked + 2 * max(prod(filter), taps) + made_high * made_wide * channels
+    return asked + 2 * taps * _filters(op, filter)
 
 
 _ASKS: dict[str, Callable[[Graph, Op], int | None]] = {
@@ -90,10 +103,9 @@ def _is_real(graph: Graph, op: Op) -> bool:
 
 
 def _is_depthwise(op: Op) -> bool:
-    return int(op.attrs.get("groups", 1)) > 1
+    return op.source == "DEPTHWISE_CONV_2D" or int(op.attrs.get("groups", 1)) > 1
 
 
-def _extents(graph: Graph, data: Shape, filter: Shape) -> tuple[int, int, int, int]:
-    """Height and width of the data and of the filter, which formats keep in different places."""
-    first = 1 if graph.format == "tflite" else 2
-    return data[first], data[first + 1], filter[first], filter[first + 1]
+def _extents(graph: Graph, shape: Shape) -> tuple[int, int, int]:
+    """Height, width and channels, which formats keep in different places."""
+    return (shape[1], shape[2], shape[3]) if graph.format == "tflite" else (shape[2], shape[3], shape[1])

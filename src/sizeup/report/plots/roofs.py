@@ -30,7 +30,7 @@ _HEIGHT = 5.6
 _LEFT, _BELOW, _RIGHT, _TOP = 1.1, 0.62, ROOM, 1.0
 _MOST_LISTED = 18
 _FEW_DECADES = 1000  # up to so many times the least, 2 and 5 are written too
-_LARGEST, _SMALLEST = 420.0, 12.0  # points squared of a mark: all of the time, and none
+_LARGEST, _SMALLEST = 170.0, 8.0  # points squared of a mark: for the longest time, and for none
 _COLOURS = {"compute": OUTPUTS, "traffic": INPUTS, "launch": WORKSPACE, "nothing": OTHERS}
 _WORDS = {"compute": "bound by arithmetic", "traffic": "bound by memory", "launch": "bound by launches"}
 
@@ -71,7 +71,7 @@ def points_of(found: Estimate) -> Points:
 
 
 def roofline_picture(report: Report) -> Figure:
-    """MACs for each byte across, MACs a second up, a mark an operator, as large as its share of the time."""
+    """MACs for each byte across, MACs a second up, a mark an operator, larger the longer it takes."""
     found = report.latency
     if found is None or found.target is None:
         raise SizeupError(f"{report.name}: a roofline needs times on a target ({report.no_latency})")
@@ -83,7 +83,7 @@ def roofline_picture(report: Report) -> Figure:
     roofs = _roofs(found.target, {type_of(name) for name in found.work.names})
     _scale(axes, points, roofs, found.target.device.bandwidth)
     _draw_roofs(axes, roofs, found.target.device.bandwidth)
-    _draw_points(axes, points, found.seconds)
+    _draw_points(axes, points)
     _list_longest(canvas, report, points, found)
     return canvas.figure
 
@@ -159,8 +159,8 @@ def _write_on_line(axes: Axes, text: str, right: float, rate: float) -> None:
     axes.annotate(text, (right, rate), (-3, 3), textcoords="offset points", ha="right", size=7.5, color=PEAK)
 
 
-def _draw_points(axes: Axes, points: Points, whole: float) -> None:
-    sizes = _SMALLEST + (_LARGEST - _SMALLEST) * points.seconds / whole
+def _draw_points(axes: Axes, points: Points) -> None:
+    sizes = _SMALLEST + (_LARGEST - _SMALLEST) * points.seconds / points.seconds.max(initial=1e-12)
     order = np.argsort(-points.seconds)  # small marks on top of large ones
     for bound in dict.fromkeys(points.bounds):
         mine = [int(each) for each in order if points.bounds[each] == bound]
@@ -195,5 +195,6 @@ def _list_longest(canvas: Canvas, report: Report, points: Points, found: Estimat
     rest = ""
     if points.others:
         share = units.share(points.others_seconds, found.seconds)
-        rest = f"{points.others:,} without MACs take {share}"
+        one = points.others == 1
+        rest = f"{points.others:,} without MACs take{'s' * one} {share}"
     draw_list(canvas, _TOP - 0.07, "Share of the time", items, rest)

@@ -22,6 +22,7 @@ from sizeup.sweeps.models import Model
 from sizeup.sweeps.task import Outcome, Settings, give_up, perform
 
 _WAITING = 2  # tasks for each core: one that runs, and one that is ready when it ends
+_SHARE = 16
 _RETRIES = 5  # of a task whose worker or node died
 _PATIENCE = 10.0  # seconds in which a cluster is to answer
 _LONGEST_FOLDER = 40  # the system's sockets have short names, and Ray makes them longer
@@ -45,7 +46,8 @@ def run(
                 waiting[remote.remote(model, shared)] = model
             if not waiting:
                 return
-            done, _ = ray.wait(list(waiting), num_returns=1)
+            # A share of those that wait at a time: looking at all of them for each would be quadratic.
+            done, _ = ray.wait(list(waiting), num_returns=1 + len(waiting) // _SHARE, timeout=1.0)
             for each in done:
                 yield _outcome(ray, each, waiting.pop(each), settings)
 
@@ -62,7 +64,9 @@ def _outcome(ray: Any, done: Any, model: Model, settings: Settings) -> Outcome:
     """What a task returned; a task that Ray gave up on leaves rows that say so."""
     try:
         found: Outcome = ray.get(done)
-    except ray.exceptions.RayTaskError:
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, SizeupError):  # without the lines of the worker that raised it
+            raise error.cause from None
         raise
     except ray.exceptions.RayError as error:
         return give_up(model, settings, "WorkerLost", f"its worker died ({type(error).__name__})")

@@ -89,9 +89,9 @@ def _array(value: Any) -> Array:
 def _times(left: Any, right: Any) -> Any:
     # Exporters scale sizes by floats: exact where those are whole.
     left, right = _whole_float(left), _whole_float(right)
-    if isinstance(left, float) or isinstance(right, float):
-        if isinstance(left, Expression) or isinstance(right, Expression):
-            raise TypeError("a free dimension times a fraction")
+    kinds = {type(left), type(right)}
+    if {float, Expression} <= kinds:
+        raise TypeError("a free dimension times a fraction")
     return left * right
 
 

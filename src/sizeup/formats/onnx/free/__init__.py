@@ -15,8 +15,9 @@ from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.frames import Frame
-from sizeup.formats.onnx.free_shapes import Spot, shapes_of
-from sizeup.formats.onnx.free_values import NotClosed, evaluated, is_free, of_shape
+from sizeup.formats.onnx.free import layouts, products  # noqa: F401 - their rules register themselves
+from sizeup.formats.onnx.free.spots import Spot, shapes_of
+from sizeup.formats.onnx.free.values import NotClosed, evaluated, is_free, of_shape
 from sizeup.formats.onnx.functions import inlined
 from sizeup.formats.onnx.model import graph_of
 from sizeup.formats.onnx.read import read
@@ -31,13 +32,15 @@ from sizeup.graph import (
     FreeGraph,
     Piece,
     Shape,
+    asked_by,
     assuming,
     size,
     value_at,
 )
 
-_EXAMPLES = {"batch": 2, "height": 224, "width": 224}
-_EXAMPLE = 128
+# Sizes that most networks take and that few were made for: what is special at 224 is no good example.
+_EXAMPLES = {"batch": 2, "height": 352, "width": 416}
+_EXAMPLE = 96
 
 
 def free_graph_of(
@@ -86,8 +89,8 @@ class _Reader:
             except NotClosed as error:
                 self._failed, reason = True, str(error)
         graph = graph_of(self._source, self._inputs, {**self._sizes, **example})
-        point = tuple(Condition("==", size(name) - value) for name, value in example.items())
-        return Piece(graph, point, example, dict.fromkeys(point, reason), reason)
+        point = [Condition("==", size(name) - value) for name, value in example.items()]
+        return Piece(graph, example, dict.fromkeys(point, reason), reason)
 
     def _closed(self, example: Mapping[str, int]) -> Piece:
         light = read(self._source)
@@ -99,30 +102,23 @@ class _Reader:
         inference = Inference(model)
         inference.whole(block)
         assumptions = Assumptions(example)
-        follower = _Follower(inference, block, example, assumptions)
+        follower = _Follower(inference, block, example)
         with assuming(assumptions):
             follower.start(before, set(example))
             follower.follow()
             shared = Shared(inference, Roles(block))
             graph = BlockBuilder(block, shared).build(light.name, inference.notes)
-        return Piece(graph, assumptions.conditions, example, follower.origins())
+        return Piece(graph, example, dict(assumptions.origins))
 
 
 class _Follower:
     """Walks through a model in its order and replaces shapes at the example by closed forms."""
 
-    def __init__(
-        self, inference: Inference, block: Block, example: Mapping[str, int], assumptions: Assumptions
-    ) -> None:
-        self._block, self._example, self._assumptions = block, example, assumptions
+    def __init__(self, inference: Inference, block: Block, example: Mapping[str, int]) -> None:
+        self._block, self._example = block, example
         self._frame: Frame = inference.frames[id(block)]
         self._solo: Solo = inference.solo
         self._values: dict[str, Array | None] = {}
-        self._origins: dict[Condition, str] = {}
-
-    def origins(self) -> dict[Condition, str]:
-        """Which operator asked for each condition."""
-        return {each: self._origins.get(each, "the model") for each in self._assumptions.conditions}
 
     def start(self, model: ModelProto, names: set[str]) -> None:
         """Give inputs their free dimensions by name."""
@@ -130,7 +126,7 @@ class _Follower:
             if value.name not in self._block.inputs:
                 continue
             known = self._frame.type(value.name)
-            dims = list(known.shape or ())
+            dims: list[Any] = list(known.shape or ())
             for axis, dim in enumerate(value.type.tensor_type.shape.dim):
                 if dim.dim_param in names:
                     dims[axis] = size(dim.dim_param)
@@ -143,13 +139,12 @@ class _Follower:
             values = [self._value(name) if name else None for name in node.inputs]
             if self._is_reached(shapes, values):
                 try:
-                    self._take(node, shapes, values)
+                    with asked_by(node.label):
+                        self._take(node, shapes, values)
                 except NotClosed as error:
                     raise NotClosed(f"{node.label}: {error}") from error
             elif node.inputs and not node.blocks:
                 self._evaluate(node, values)
-            for condition in self._assumptions.conditions[len(self._origins) :]:
-                self._origins[condition] = node.label
 
     def _is_reached(self, shapes: Sequence[Shape | None], values: Sequence[Array | None]) -> bool:
         return any(map(is_free, values)) or any(

@@ -1,0 +1,263 @@
+"""Shapes of what moves, reduces and makes tensors."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from sizeup.formats.onnx.free.spots import Sides, Spot, broadcast, shapes
+from sizeup.formats.onnx.free.values import NotClosed
+from sizeup.graph import Expression, largest, quotient
+
+_FINEST = 2**10  # longer denominators of a scale are rounded decimals
+
+
+@shapes(
+    "Identity Cast CastLike Softmax LogSoftmax Hardmax CumSum Trilu BatchNormalization Clip Gelu"
+    " InstanceNormalization GroupNormalization MeanVarianceNormalization LpNormalization LRN"
+    " QuantizeLinear DequantizeLinear ScatterND ScatterElements Scatter RMSNormalization"
+    " LayerNormalization RandomNormalLike RandomUniformLike EyeLike Bernoulli ReverseSequence"
+)
+def _like_first(spot: Spot) -> list[Sides]:
+    return [spot.shape()]
+
+
+@shapes("Dropout")
+def _dropout(spot: Spot) -> list[Sides]:
+    return [spot.shape()] * len(spot.node.outputs)
+
+
+@shapes("Shape")
+def _shape(spot: Spot) -> list[Sides]:
+    last = spot.node.attributes.get("end")
+    return [(len(spot.shape()[spot.node.integer("start") : last if isinstance(last, int) else None]),)]
+
+
+@shapes("Size")
+def _size(spot: Spot) -> list[Sides]:
+    return [()]
+
+
+@shapes("Reshape")
+def _reshape(spot: Spot) -> list[Sides]:
+    data, wanted = spot.shape(), spot.numbers(1)
+    sides: list[Any] = []
+    for axis, each in enumerate(wanted):
+        copied = isinstance(each, int) and each == 0 and not spot.node.integer("allowzero")
+        sides.append(data[axis] if copied else each)
+    open_places = [place for place, each in enumerate(sides) if isinstance(each, int) and each == -1]
+    if open_places:
+        rest = math.prod(each for place, each in enumerate(sides) if place not in open_places)
+        sides[open_places[0]] = quotient(math.prod(data), rest)
+    return [tuple(sides)]
+
+
+@shapes("Flatten")
+def _flatten(spot: Spot) -> list[Sides]:
+    data = spot.shape()
+    axis = spot.node.integer("axis", 1) % (len(data) + 1) if data else 0
+    return [(math.prod(data[:axis]), math.prod(data[axis:]))]
+
+
+@shapes("Transpose")
+def _transpose(spot: Spot) -> list[Sides]:
+    data = spot.shape()
+    order = spot.node.integers("perm") or tuple(reversed(range(len(data))))
+    return [tuple(data[axis] for axis in order)]
+
+
+@shapes("Concat")
+def _concat(spot: Spot) -> list[Sides]:
+    given = [spot.shape(index) for index in range(len(spot.node.inputs))]
+    axis = spot.node.integer("axis") % len(given[0])
+    made = list(given[0])
+    made[axis] = sum(shape[axis] for shape in given)
+    return [tuple(made)]
+
+
+@shapes("Split")
+def _split(spot: Spot) -> list[Sides]:
+    data, node = spot.shape(), spot.node
+    axis, count = node.integer("axis") % len(data), len(node.outputs)
+    if spot.given(1):
+        parts = spot.numbers(1)
+    elif node.integers("split"):
+        parts = list(node.integers("split"))
+    else:
+        part = -quotient(-data[axis], count)
+        parts = [part] * (count - 1) + [data[axis] - part * (count - 1)]
+    return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
+
+
+@shapes("Slice")
+def _slice(spot: Spot) -> list[Sides]:
+    node, made = spot.node, list(spot.shape())
+    if spot.given(1):
+        starts, ends = spot.numbers(1), spot.numbers(2)
+        axes = spot.plain_numbers(3) if spot.given(3) else list(range(len(starts)))
+        steps = spot.plain_numbers(4) if spot.given(4) else [1] * len(starts)
+    else:
+        starts, ends = list(node.integers("starts")), list(node.integers("ends"))
+        axes, steps = list(node.integers("axes")) or list(range(len(starts))), [1] * len(starts)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        made[axis] = _length(made[axis], start, end, step)
+    return [tuple(made)]
+
+
+def _length(side: Any, start: Any, end: Any, step: int) -> Any:
+    if isinstance(side, int) and isinstance(start, int) and isinstance(end, int):
+        return len(range(*slice(start, end if end > -(2**31) else None, step).indices(side)))
+    if step < 0:
+        raise NotClosed("it walks backwards along a free dimension")
+    first, last = (_inside(each, side) for each in (start, end))
+    return largest([0, -quotient(first - last, step)]) if last < first else -quotient(first - last, step)
+
+
+def _inside(place: Any, side: Any) -> Any:
+    place = place + side if place < 0 else place
+    return 0 if place < 0 else side if place > side else place
+
+
+@shapes("Gather")
+def _gather(spot: Spot) -> list[Sides]:
+    data = spot.shape()
+    axis = spot.node.integer("axis") % len(data)
+    return [(*data[:axis], *spot.shape(1), *data[axis + 1 :])]
+
+
+@shapes("GatherElements")
+def _gather_elements(spot: Spot) -> list[Sides]:
+    return [spot.shape(1)]
+
+
+@shapes("GatherND")
+def _gather_nd(spot: Spot) -> list[Sides]:
+    data, indices = spot.shape(), spot.shape(1)
+    depth = indices[-1] + spot.node.integer("batch_dims")
+    if isinstance(depth, Expression):
+        raise NotClosed("the depth of its indices is free")
+    return [(*indices[:-1], *data[depth:])]
+
+
+@shapes("Unsqueeze")
+def _unsqueeze(spot: Spot) -> list[Sides]:
+    data, axes = list(spot.shape()), spot.axes(1)
+    rank = len(data) + len(axes)
+    for axis in sorted(each % rank for each in axes):
+        data.insert(axis, 1)
+    return [tuple(data)]
+
+
+@shapes("Squeeze")
+def _squeeze(spot: Spot) -> list[Sides]:
+    data, axes = spot.shape(), spot.axes(1)
+    gone = {each % len(data) for each in axes}
+    if not axes:
+        gone = {axis for axis, side in enumerate(data) if side == 1}
+    return [tuple(side for axis, side in enumerate(data) if axis not in gone)]
+
+
+@shapes("Expand")
+def _expand(spot: Spot) -> list[Sides]:
+    return [broadcast(spot.shape(), tuple(spot.numbers(1)))]
+
+
+@shapes("Tile")
+def _tile(spot: Spot) -> list[Sides]:
+    return [tuple(side * times for side, times in zip(spot.shape(), spot.numbers(1), strict=True))]
+
+
+@shapes("Pad")
+def _pad(spot: Spot) -> list[Sides]:
+    made = list(spot.shape())
+    borders = spot.numbers(1) if spot.given(1) else list(spot.node.integers("pads"))
+    axes = spot.plain_numbers(3) if spot.given(3) else list(range(len(made)))
+    for place, axis in enumerate(axes):
+        made[axis] += borders[place] + borders[place + len(axes)]
+    return [tuple(made)]
+
+
+@shapes(
+    "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum"
+    " ReduceLogSumExp"
+)
+def _reduce(spot: Spot) -> list[Sides]:
+    data, axes = spot.shape(), spot.axes(1)
+    if not axes and spot.node.integer("noop_with_empty_axes"):
+        return [data]
+    gone = {each % len(data) for each in axes} or set(range(len(data)))
+    return [_reduced(data, gone, bool(spot.node.integer("keepdims", 1)))]
+
+
+@shapes("ArgMax ArgMin")
+def _arg(spot: Spot) -> list[Sides]:
+    data = spot.shape()
+    return [_reduced(data, {spot.node.integer("axis") % len(data)}, bool(spot.node.integer("keepdims", 1)))]
+
+
+def _reduced(data: Sides, gone: set[int], kept: bool) -> Sides:
+    return tuple(1 if axis in gone else side for axis, side in enumerate(data) if kept or axis not in gone)
+
+
+@shapes("TopK")
+def _top(spot: Spot) -> list[Sides]:
+    made = list(spot.shape())
+    made[spot.node.integer("axis", -1)] = spot.numbers(1)[0] if spot.given(1) else spot.node.integer("k")
+    return [tuple(made)] * 2
+
+
+@shapes("Resize")
+def _resize(spot: Spot) -> list[Sides]:
+    made = list(spot.shape())
+    axes = list(spot.node.integers("axes")) or list(range(len(made)))
+    if spot.node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise NotClosed("it keeps the aspect ratio")
+    if spot.given(3):
+        for axis, side in zip(axes, spot.numbers(3), strict=True):
+            made[axis] = side
+        return [tuple(made)]
+    scales = spot.values[2] if spot.given(2) else None
+    if scales is None or scales.dtype == object or not scales.size:
+        raise NotClosed("its scales are not known before the run")
+    for axis, scale in zip(axes, scales.tolist(), strict=True):
+        ratio = Fraction(scale)
+        if ratio.denominator > _FINEST:
+            raise NotClosed(f"it scales by {scale}, which is rounded")
+        made[axis] = quotient(made[axis] * ratio.numerator, ratio.denominator)
+    return [tuple(made)]
+
+
+@shapes("Range")
+def _range(spot: Spot) -> list[Sides]:
+    (start,), (limit,), (step,) = spot.numbers(0), spot.numbers(1), spot.plain_numbers(2)
+    if step < 0:
+        start, limit, step = limit, start, -step
+    count = -quotient(start - limit, step)
+    return [(largest([0, count]) if limit < start else count,)]
+
+
+@shapes("ConstantOfShape")
+def _constant_of_shape(spot: Spot) -> list[Sides]:
+    return [tuple(spot.numbers(0))]
+
+
+@shapes("OneHot")
+def _one_hot(spot: Spot) -> list[Sides]:
+    made = list(spot.shape())
+    axis = spot.node.integer("axis", -1) % (len(made) + 1)
+    return [(*made[:axis], spot.numbers(1)[0], *made[axis:])]
+
+
+@shapes("DepthToSpace")
+def _depth_to_space(spot: Spot) -> list[Sides]:
+    batch, depth, height, width = spot.shape()
+    block = spot.node.integer("blocksize")
+    return [(batch, quotient(depth, block * block), height * block, width * block)]
+
+
+@shapes("SpaceToDepth")
+def _space_to_depth(spot: Spot) -> list[Sides]:
+    batch, depth, height, width = spot.shape()
+    block = spot.node.integer("blocksize")
+    return [(batch, depth * block * block, quotient(height, block), quotient(width, block))]
