@@ -89,6 +89,12 @@ def test_optimised_kernels_may_ask_for_more_but_not_for_less(shared: Path) -> No
     assert tuned.need_bytes - plain.need_bytes == 4 * 3 * 3 * 64 + 4 * 64
 
 
+def test_a_network_with_a_second_graph_fits_the_chip_that_it_was_made_for(shared: Path) -> None:
+    found = room(needs(_file(shared, "pmw_okay_nabu")), sizeup.target("esp32-s3"), flash=8 << 20)
+    assert found.fits is True
+    assert (found.ram.most_bytes or 0) < 64 << 10
+
+
 def test_what_the_interpreter_refuses_does_not_fit_however_large_the_board(shared: Path) -> None:
     found = room_of(_file(shared, "swiftnet_vww_uint8"), board("stm32f746/tflm", ram=1 << 30, flash=1 << 30))
     assert all(space.fits for space in found.spaces)

@@ -110,12 +110,19 @@ def _arena_parts(needs: Needs, target: Target) -> list[Part]:
                 f"assumed, for {count:,} operators, as the file for TFLite Micro is not there",
             ),
         ]
-    most = needs.scratch_bytes(kernels)
+    most = needs.scratch_bytes(f"{kernels} with helium" if _has_helium(target) else kernels)
     if most is None:
         parts.append(Part("scratch", 0, None, f"what kernels of {kernels} ask for is not known"))
     elif most:
         parts.append(Part("scratch", 0, most, f"the most that kernels of {kernels} ask for while they run"))
     return parts
+
+
+def _has_helium(target: Target) -> bool:
+    """Whether CMSIS-NN is built for vectors; a core that is not known may have them."""
+    if target.runtime.micro != "cmsis-nn":
+        return False
+    return any(unit.core is None or "Helium" in unit.core.architecture for unit in target.units)
 
 
 def _arena_of(narrow: int | None, wide: int | None, device: Device) -> int | None:

@@ -138,12 +138,10 @@ class _Evaluator:
         if atom.kind == "size":
             return self._columns[atom.name]
         left, right = self.value(atom.left or 0), self.value(atom.right or 0)
-        if atom.kind == "//":
-            if np.any(right == 0):
-                raise SizeupError(f"{atom.text} divides by 0 at one of the points")
-            found: Values = np.asarray(left // right)
-            return found
-        return np.maximum(left, right) if atom.kind == "max" else np.minimum(left, right)
+        if atom.kind == "//" and np.any(right == 0):
+            raise SizeupError(f"{atom.text} divides by 0 at one of the points")
+        operation: Any = {"//": np.floor_divide, "max": np.maximum, "min": np.minimum}[atom.kind]
+        return np.asarray(operation(left, right))
 
 
 def _magnitude(number: Number, known: Bounds) -> int:

@@ -34,8 +34,11 @@ def render_list(found: Sequence[Device], console: Console) -> None:
         titles, rows = _table(group)
         console.print(Text(_KINDS[kind], style="bold"))
         print_rows(console, [*titles[1:], titles[0]], [[*row[1:], row[0]] for row in rows])
-    text = "MACs per second at most; ridge: MACs for each byte moved. sizeup devices NAME tells all of one"
-    console.print(Text(text, style="dim"), soft_wrap=True)
+    for text in (
+        "MACs per second at most; ridge: MACs for each byte moved",
+        "sizeup devices NAME tells all of one",
+    ):
+        console.print(Text(text, style="dim"))
 
 
 def render_one(

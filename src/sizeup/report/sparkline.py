@@ -45,9 +45,7 @@ def print_sparkline(
     if len(amounts) < _FEWEST or not amounts.any() or room < _LEAST_ROOM:
         return
     line = sparkline(amounts, room, peak, ascii_only=ascii_only)
-    shown = Text.assemble((f"  {label}".ljust(indent), "cyan"), (line, "blue"))
-    for place, sign in enumerate(line, indent):
-        if sign == mark:
-            shown.stylize("bold red", place, place + 1)
+    shown = Text.assemble((f"  {label}".ljust(indent), "cyan"), (line, "cyan"))
     shown.append(legend if mark in line else f"  {words}", "dim")
+    shown.highlight_words([mark], "bold red not dim")
     console.print(shown, soft_wrap=True)

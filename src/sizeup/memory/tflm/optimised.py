@@ -10,7 +10,8 @@ input and of the filter, each up to twice, and of the output, where other chips 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from math import prod
 
 from sizeup.graph import ABSENT, Graph, Op, Shape
@@ -21,35 +22,49 @@ _CHANNEL_BLOCK = 124
 
 
 def most_scratch(graph: Graph, kernels: str) -> int | None:
-    """The most that one operator asks for; None for kernels that are not known, or where data decides."""
+    """The most that one operator asks for; None for kernels that are not known, or where data decides.
+
+    Kernels are `reference`, `cmsis-nn`, the same `with helium`, or `esp-nn`.
+    """
     ask = _ASKS.get(kernels)
-    # What a body of control flow asks for is planned with the rest, over and over.
-    if ask is None or graph.others or any(op.bodies for op in graph.ops):
+    if ask is None or graph.others is None:
         return 0 if ask is _nothing else None
-    # Real numbers are computed by the reference kernels.
-    asked = [0 if _is_real(graph, op) else ask(graph, op) for op in graph.ops]
+    asked = [
+        # Real numbers are computed by the reference kernels.
+        0 if _is_real(part, op) else ask(part, op)
+        for part in _with_bodies((graph, *graph.others))
+        for op in part.ops
+    ]
     known = [size for size in asked if size is not None]
     return round_up(max(known, default=0), _LANES) if len(known) == len(asked) else None
+
+
+def _with_bodies(graphs: Iterable[Graph]) -> Iterator[Graph]:
+    for graph in graphs:
+        yield graph
+        yield from _with_bodies(body.graph for op in graph.ops for body in op.bodies)
 
 
 def _nothing(_graph: Graph, _op: Op) -> int | None:
     return 0
 
 
-def _cmsis_nn(graph: Graph, op: Op) -> int | None:
+def _cmsis_nn(graph: Graph, op: Op, *, helium: bool = False) -> int | None:
     if op.kind in ("conv", "conv_transpose", "matmul"):
         filter, made = _shape(graph, op.inputs, 1), _shape(graph, op.outputs, 0)
         if filter is None or made is None:
             return None
         sums = 4 * max(made, default=1)
         if op.kind == "matmul":
-            return sums + 4 * max(filter, default=1)
+            return sums
         window = prod(filter) // max(_filters(op, filter), 1)
         columns = 4 * round_up(window, _LANES)
-        # A depthwise filter is one number a tap and channel: all of it is spread to 16 bits, or a block.
-        spread = 2 * prod(filter) + 4 * _CHANNEL_BLOCK * window if _is_depthwise(op) else 0
-        copy = prod(filter) if _is_depthwise(op) or op.kind == "conv_transpose" else 0
-        return sums + columns + spread + copy + (4 * prod(made) if op.kind == "conv_transpose" else 0)
+        if op.kind == "conv_transpose":
+            return sums + columns + prod(filter) + 4 * prod(made)
+        if not _is_depthwise(op):
+            return sums + columns
+        # One number a tap and channel: all of it is spread to 16 bits, or a block of it is copied four times.
+        return columns + (4 * _CHANNEL_BLOCK * window + prod(filter) if helium else 2 * prod(filter))
     if op.kind == "pool":
         made = _shape(graph, op.outputs, 0)
         return None if made is None else 4 * max(made, default=1)
@@ -85,6 +100,7 @@ def _esp_nn(graph: Graph, op: Op) -> int | None:
 _ASKS: dict[str, Callable[[Graph, Op], int | None]] = {
     "reference": _nothing,
     "cmsis-nn": _cmsis_nn,
+    "cmsis-nn with helium": partial(_cmsis_nn, helium=True),
     "esp-nn": _esp_nn,
 }
 

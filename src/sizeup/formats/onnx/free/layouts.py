@@ -6,9 +6,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from sizeup.formats.onnx.free.spots import Sides, Spot, broadcast, shapes
-from sizeup.formats.onnx.free.values import NotClosed
-from sizeup.graph import Expression, largest, quotient
+from sizeup.formats.onnx.free.spots import Spot, shapes
+from sizeup.graph import Expression, NotClosed, Sides, broadcast, largest, quotient
 
 _FINEST = 2**10  # longer denominators of a scale are rounded decimals
 
