@@ -61,7 +61,7 @@ def test_a_view_is_a_table_of_80_columns_in_words(run: Run, folder: Path) -> Non
     assert lines[4].split()[:4] == ["small.onnx", "500", "µs", "250"]
     assert "\x1b" not in out
     assert lines[6] == "2 rows"
-    assert lines[7] == "1 points are left out: not enough is known of them (--view unknown)"
+    assert lines[7] == "1 point is left out: not enough is known of it (--view unknown)"
     assert max(map(len, lines[:-1])) <= 80
 
 

@@ -140,7 +140,8 @@ def _remarks(question: Question, found: Glimpse, left_out: Sequence[str]) -> Ite
     else:
         yield f"{found.total:,} row{'s' * (found.total != 1)}"
     if found.unknown:
-        yield f"{found.unknown:,} points are left out: not enough is known of them (--view unknown)"
+        points, them = ("point is", "it") if found.unknown == 1 else ("points are", "them")
+        yield f"{found.unknown:,} {points} left out: not enough is known of {them} (--view unknown)"
     if left_out:
         rest = len(left_out) - _TOLD
         told = ", ".join(left_out[:_TOLD]) + (f" and {rest} more" if rest > 0 else "")
