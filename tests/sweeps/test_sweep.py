@@ -279,6 +279,27 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
     assert all(row["status"] == "error" and "seq" in row["error"] for row in others)
 
 
+def test_many_sizes_of_a_file_are_what_loading_it_anew_says(folder: Path) -> None:
+    write_free(folder / "free.onnx")
+    spec = {"models": ["free.onnx"], "targets": ["rpi5/ort", "rtx4090"], "precisions": ["stored", "int8"]}
+    sizes = [(batch, {"seq": seq}) for batch in (1, 2, 7) for seq in (1, 16, 33)]
+    for batch, shapes in sizes:
+        sizeup.sweep({**spec, "batch": [batch], "shapes": [shapes]}, folder / "one", trusted=True)
+    grid = {"batch": [1, 2, 7], "shapes": [{"seq": 1}, {"seq": 16}, {"seq": 33}]}
+    sizeup.sweep({**spec, **grid}, folder / "many", trusted=True)
+    assert table_of(folder / "many") == table_of(folder / "one")
+    assert len(rows_of(folder / "many")) == 36
+
+
+def test_a_tflite_file_has_batches_by_closed_forms(folder: Path) -> None:
+    """Its file has a batch of one; every product is done for each of the others as well."""
+    spec = {"models": ["nets/00002.tflite"], "targets": ["rpi5/litert-xnnpack"], "batch": [1, 2, 6]}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    macs = {row["batch"]: row["macs"] for row in rows_of(folder / "out")}
+    alone = sizeup.count(folder / "nets" / "00002.tflite").total_macs
+    assert macs == {1: alone, 2: 2 * alone, 6: 6 * alone}
+
+
 def test_shapes_of_inputs_are_given_by_name(folder: Path) -> None:
     write_free(folder / "free.onnx")
     spec = {"models": ["free.onnx"], "targets": ["rpi5/ort"], "shapes": [{"x": "3x4x8"}, {"x": [3, 4, 8]}]}
