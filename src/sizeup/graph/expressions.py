@@ -373,7 +373,7 @@ def _text_of(expression: Expression) -> str:
         factors += powers(monomial)
         sign = ("-" if not pieces else " - ") if coefficient < 0 else ("" if not pieces else " + ")
         pieces.append(sign + "*".join(factors))
-    return "".join(pieces)
+    return "".join(pieces) or "0"
 
 
 def powers(monomial: Monomial) -> list[str]:
