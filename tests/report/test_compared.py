@@ -187,7 +187,7 @@ def test_what_differs_between_two_runs_of_one_model_is_in_its_line() -> None:
         "B  chain (torch) on rpi4/ort",
     ]
     a, b = (sizeup.analyze(chain(WIDE), precision=each) for each in (None, "int8"))
-    assert printed(sizeup.compare(a, b), width=80)[:2] == ["A  chain (torch)", "B  chain (onnx) at int8"]
+    assert printed(sizeup.compare(a, b), width=80)[:2] == ["A  chain (torch)", "B  chain (torch) at int8"]
 
 
 def test_two_precisions_of_one_model_are_compared() -> None:
