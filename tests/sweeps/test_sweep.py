@@ -432,3 +432,11 @@ def test_a_driver_killed_while_it_writes_leaves_a_store_that_goes_on(folder: Pat
 def test_two_sweeps_do_not_write_to_one_store(folder: Path) -> None:
     with Store(folder / "out").alone(), pytest.raises(SizeupError, match="another sweep is writing there"):
         sizeup.sweep(SPEC, folder / "out")
+
+
+def test_a_model_of_which_nothing_is_known_takes_no_zero_time(shared: Path, tmp_path: Path) -> None:
+    spec = {"models": [str(shared / "models" / "tflm_audio_preproc_int8.tflite")], "targets": ["stm32f746"]}
+    sizeup.sweep(spec, tmp_path / "out", trusted=True)
+    (row,) = rows_of(tmp_path / "out")
+    assert (row["macs"], row["ms"]) == (None, None)
+    assert row["latency_missing"] == "nothing known of it takes time on this basis"
