@@ -55,6 +55,9 @@ def test_every_number_of_a_row_is_what_analyze_says(folder: Path) -> None:
         if report.latency is None:
             assert row["ms"] is None
             assert row["latency_missing"] == report.no_latency
+        elif report.latency.low is None:
+            assert (row["ms"], row["low_ms"], row["high_ms"]) == (None, told["latency"]["ms"], None)
+            assert row["latency_missing"] == "only the least time that it takes is known: low_ms"
         else:
             for name in ("ms", "low_ms", "high_ms", "basis"):
                 assert row[name] == told["latency"][name], name

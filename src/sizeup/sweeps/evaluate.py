@@ -219,9 +219,15 @@ def _memory(needs: Needs) -> Row:
     }
 
 
+_LEAST = "only the least time that it takes is known: low_ms"
+
+
 def _times(found: Estimate) -> Row:
     if not found.seconds:
         return {"basis": found.basis, "latency_missing": "nothing known of it takes time on this basis"}
+    if found.low is None and found.basis == "roofline":
+        # A bound is no estimate, and would be the fastest wherever estimates are compared.
+        return {"low_ms": found.ms, "basis": found.basis, "latency_missing": _LEAST}
     return {
         "ms": found.ms,
         "low_ms": found.low_ms,
