@@ -101,7 +101,7 @@ def test_several_checks_share_a_file(tmp_path: Path) -> None:
     checks = [_check("a", "a", [_OVER]), _check("b", "b", [_KEPT])]
     for ending in ("json", "md", "xml"):
         save(checks, tmp_path / f"all.{ending}")
-    assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fit, 1 do not")
+    assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fit, 1 does not (a)\n")
     assert '"fits": false' in (tmp_path / "all.json").read_text("utf-8")
 
 
