@@ -86,9 +86,8 @@ def title(limit: Limit) -> str:
 
 
 def _title(name: str) -> str:
-    """What people call a quantity, or the growth of one."""
-    *before, last = name.split(" ")
-    return " ".join((*before, _TITLES.get(last, last)))
+    """What people call a quantity, the growth of one, or one of a layer, whose name is quoted."""
+    return " ".join(_TITLES.get(word, word) for word in name.split(" "))
 
 
 def over(limit: Limit) -> str:
