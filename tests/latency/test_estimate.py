@@ -274,7 +274,7 @@ def test_a_fit_speaks_for_its_number_types_alone() -> None:
 def test_a_basis_may_be_asked_for() -> None:
     assert sizeup.estimate(chain(), "slate/plain", basis="roofline").basis == "roofline"
     with pytest.raises(SizeupError, match="no basis is called 'hope'"):
-        sizeup.estimate(chain(), "slate/plain", basis="hope")  # type: ignore[arg-type]
+        sizeup.estimate(chain(), "slate/plain", basis="hope")  # type: ignore[call-overload]
     with pytest.raises(TargetError, match="needs a target"):
         sizeup.estimate(chain())
 
@@ -449,4 +449,4 @@ def test_what_is_too_large_for_a_microcontroller_is_told(
     console = Console(file=io.StringIO(), width=100)
     render(sizeup.analyze(chain(), target="slate/plain"), console)
     # Three values of 512 B at the sum.
-    assert "it needs 1.50 KiB of memory; Slate has 1.00 KiB" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "it needs 1.50 KiB of RAM; Slate has 1.00 KiB" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from sizeup.report.explain import explain as _explain
 
 if TYPE_CHECKING:
     from sizeup.latency import Basis, Estimate
+    from sizeup.latency.free import FreeEstimate
     from sizeup.precision.mixing import Wish
     from sizeup.report.closed import ClosedForms
     from sizeup.targets import Target
@@ -79,6 +80,19 @@ def analyze(
     return report
 
 
+@overload
+def estimate(
+    source: FreeGraph | FreeCost,
+    target: str | Target | None = None,
+    inputs: None = None,
+    *,
+    kwargs: None = None,
+    bind: None = None,
+    precision: Wish = None,
+    basis: Basis | None = None,
+    coefficients: Coefficients = None,
+) -> FreeEstimate: ...
+@overload
 def estimate(
     source: Source,
     target: str | Target | None = None,
@@ -89,17 +103,31 @@ def estimate(
     precision: Wish = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
-) -> Estimate:
+) -> Estimate: ...
+def estimate(
+    source: Source,
+    target: str | Target | None = None,
+    inputs: Inputs = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+    precision: Wish = None,
+    basis: Basis | None = None,
+    coefficients: Coefficients = None,
+) -> Estimate | FreeEstimate:
     """How long a model takes on a target, with the range that nine of ten measurements fall into.
 
     The basis is `calibrated` where the target was measured, else `roofline`, from its data sheet; or
     `coefficients`, a table of milliseconds for two million MACs (a file, or plain data). Raises TargetError
-    where nothing is known that an estimate could rest on.
+    where nothing is known that an estimate could rest on. Of a graph with free dimensions, `.at(...)` of what
+    comes back gives the times at any points.
     """
     from sizeup.precision.mixing import as_wished, is_mapping
 
     check_precision(precision)
     named = target_of(target)
+    if isinstance(source, FreeCost) or (isinstance(source, FreeGraph) and not bind):
+        return _free_estimate(source, named, precision, basis, coefficients)
     if isinstance(source, Cost) and not is_mapping(precision):
         asked = None if precision is None else dtypes.precision(str(precision))
         return _estimated(source, named, asked, basis, coefficients)
@@ -161,6 +189,21 @@ def explain(
         counted = conventions.convention(convention).counted(report.cost)
         report = replace(report, convention=counted)
     return _explain(report, op)
+
+
+def _free_estimate(
+    source: FreeGraph | FreeCost,
+    target: Target | None,
+    precision: Wish,
+    basis: Basis | None,
+    coefficients: Coefficients,
+) -> FreeEstimate:
+    from sizeup.latency.free import FreeEstimate
+
+    def estimated(counted: Cost) -> Estimate:
+        return estimate(counted, target, precision=precision, basis=basis, coefficients=coefficients)
+
+    return FreeEstimate(cost.closed(source) if isinstance(source, FreeGraph) else source, estimated)
 
 
 def _closed_forms(

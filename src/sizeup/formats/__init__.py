@@ -68,7 +68,12 @@ def load_free(
     """Read a model whose dimensions of these names have no sizes yet."""
     package = type(source).__module__.partition(".")[0]
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
-    if package in ("onnx", "onnx_ir") or name.lower().endswith(".onnx") or isinstance(source, bytes):
+    is_bytes = isinstance(source, bytes | bytearray | memoryview)
+    if name.lower().endswith(".tflite") or (is_bytes and bytes(source[4:8]) == _TFLITE_MAGIC):
+        from sizeup.formats import tflite
+
+        return tflite.load_free(source, free, inputs=_by_name(inputs))
+    if package in ("onnx", "onnx_ir") or name.lower().endswith(".onnx") or is_bytes:
         from sizeup.formats import onnx
 
         return onnx.load_free(source, free, inputs=_by_name(inputs), bind=bind)

@@ -8,6 +8,7 @@ from sizeup.graph.expressions import Expression, Number, largest, quotient, size
 from sizeup.graph.free import FreeGraph, Piece, bound, grid_of
 from sizeup.graph.grids import Grid, Sizes, Values
 from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Run, Shape, Tensor, name_of
+from sizeup.graph.spreading import NotClosed, Sides, broadcast, spread
 
 __all__ = [
     "ABSENT",
@@ -21,6 +22,7 @@ __all__ = [
     "Graph",
     "GraphBuilder",
     "Grid",
+    "NotClosed",
     "Number",
     "Op",
     "Piece",
@@ -28,12 +30,14 @@ __all__ = [
     "Role",
     "Run",
     "Shape",
+    "Sides",
     "Sizes",
     "Tensor",
     "Values",
     "asked_by",
     "assuming",
     "bound",
+    "broadcast",
     "check",
     "grid_of",
     "largest",
@@ -41,6 +45,7 @@ __all__ = [
     "quotient",
     "size",
     "smallest",
+    "spread",
     "value_at",
     "without_collection",
 ]

@@ -92,7 +92,8 @@ class Expression:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(frozenset(self.terms.items()))
+            # The widths tell -1 from -2, which have one hash in Python; what has another is never compared.
+            self._hash = hash(frozenset((m, c, c.bit_length()) for m, c in self.terms.items()))
         return self._hash
 
     def __str__(self) -> str:
@@ -373,7 +374,7 @@ def _text_of(expression: Expression) -> str:
         factors += powers(monomial)
         sign = ("-" if not pieces else " - ") if coefficient < 0 else ("" if not pieces else " + ")
         pieces.append(sign + "*".join(factors))
-    return "".join(pieces)
+    return "".join(pieces) or "0"
 
 
 def powers(monomial: Monomial) -> list[str]:

@@ -12,6 +12,7 @@ from sizeup.graph.conditions import Bounds, Condition, bounds_of
 from sizeup.graph.expressions import Atom, Expression, Monomial, Number, terms_of
 
 Values: TypeAlias = np.ndarray[Any, Any]
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Sizes: TypeAlias = Mapping[str, Any]  # of every free dimension: a whole number or an array of them
 
 _LARGEST = 2**62
@@ -68,19 +69,29 @@ class Grid:
 
     def values(self, numbers: list[Number]) -> list[Values]:
         """A column for each number: int64 where everything on the way fits, else Python's own ints."""
+        results, undefined = self._values(numbers)
+        if undefined.any():
+            place = self.point(int(undefined.argmax()))
+            raise SizeupError(f"a closed form divides by 0 at {place}")
+        return results
+
+    def _values(self, numbers: list[Number]) -> tuple[list[Values], Flags]:
+        """The columns, and at which points one of them divides by 0."""
         known: Bounds = dict(self._bounds)
         kinds = [np.int64 if _magnitude(each, known) < _LARGEST else object for each in numbers]
         results: list[Values] = [np.empty(self.points, kind) for kind in kinds]
+        undefined = np.zeros(self.points, np.bool_)
         for chunk, columns in self._chunks():
             for kind in dict.fromkeys(kinds):
                 evaluator = _Evaluator({name: each.astype(kind) for name, each in columns.items()})
                 for result, number, own in zip(results, numbers, kinds, strict=True):
                     if own is kind:
                         result[chunk] = evaluator.value(number)
-        return results
+                undefined[chunk] |= evaluator.undefined
+        return results, undefined
 
-    def holds(self, conditions: tuple[Condition, ...]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """At which points all conditions hold."""
+    def holds(self, conditions: tuple[Condition, ...]) -> Flags:
+        """At which points all conditions hold; where one makes no sense, it does not."""
         met = np.ones(self.points, np.bool_)
         if not self.points:
             return met
@@ -92,14 +103,14 @@ class Grid:
                 met &= self._met(condition)
         return met
 
-    def _met(self, condition: Condition) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def _met(self, condition: Condition) -> Flags:
         if condition.parts:
             found = [self._met(each) for each in condition.parts]
             joined = np.logical_and if condition.relation == "and" else np.logical_or
             return np.asarray(joined.reduce(found), np.bool_)
-        (values,) = self.values([condition.expression])
+        (values,), undefined = self._values([condition.expression])
         compared = {"==": values == 0, "!=": values != 0, ">=": values >= 0}[condition.relation]
-        return np.asarray(compared, np.bool_)
+        return np.asarray(compared, np.bool_) & ~undefined
 
     def _chunks(self) -> Iterator[tuple[slice, dict[str, Values]]]:
         for start in range(0, self.points, _CHUNK):
@@ -112,6 +123,7 @@ class _Evaluator:
 
     def __init__(self, columns: Mapping[str, Values]) -> None:
         self._columns = columns
+        self.undefined: Any = False  # where something was divided by 0, which then counts as 1
         self._products: dict[Monomial, Values] = {}
         self._values: dict[Expression, Any] = {}
 
@@ -138,12 +150,11 @@ class _Evaluator:
         if atom.kind == "size":
             return self._columns[atom.name]
         left, right = self.value(atom.left or 0), self.value(atom.right or 0)
-        if atom.kind == "//":
-            if np.any(right == 0):
-                raise SizeupError(f"{atom.text} divides by 0 at one of the points")
-            found: Values = np.asarray(left // right)
-            return found
-        return np.maximum(left, right) if atom.kind == "max" else np.minimum(left, right)
+        if atom.kind == "//" and np.any(right == 0):
+            self.undefined = self.undefined | np.asarray(right == 0, np.bool_)
+            right = np.where(right == 0, 1, right)
+        operation: Any = {"//": np.floor_divide, "max": np.maximum, "min": np.minimum}[atom.kind]
+        return np.asarray(operation(left, right))
 
 
 def _magnitude(number: Number, known: Bounds) -> int:

@@ -201,4 +201,4 @@ def effect(remedy: Remedy) -> str:
     for each in remedy.changes:
         before, after = amount(each.unit, each.before), amount(each.unit, each.after)
         parts.append(f"{_title(each.name)} from {before} to {after}")
-    return ", ".join(parts)
+    return ", ".join(dict.fromkeys(parts))  # several budgets may limit the same

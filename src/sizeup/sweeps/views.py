@@ -229,7 +229,8 @@ def _pareto(first: Axis, second: Axis) -> View:
             SELECT *, {", ".join(earlier)} FROM least WINDOW earlier AS (
                 PARTITION BY device, batch ORDER BY axis_a ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
         )
-        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown)}, kept.doubt = 0 AS certain
+        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown[:_HEAD])}, kept.doubt = 0 AS certain,
+            {", ".join(f"kept.{quoted(column)}" for column in shown[_HEAD:])}
         FROM kept JOIN so_far
         ON kept.device = so_far.device AND kept.batch IS NOT DISTINCT FROM so_far.batch
             AND kept.axis_a = so_far.axis_a
@@ -240,6 +241,7 @@ def _pareto(first: Axis, second: Axis) -> View:
     )
 
 
+_HEAD = 7  # columns before the one that says whether a point is certain
 _PARETO_COLUMNS = (
     *("ms", "low_ms", "high_ms", "runtime", "batch", "shapes"),
     *("weight_bytes", "peak_bytes", "params", "macs", "fits"),

@@ -36,6 +36,8 @@ _NEEDS_NUMBERS = (
     NeedsNumbers,
 )
 _ANYTHING = (Exception, SystemExit)  # a model's forward may raise what it likes
+# The second one writes down every question about a free size.
+_CHATTY = ("torch._subclasses.fake_tensor", "torch.__trace", "torch.fx.experimental.symbolic_shapes")
 REAL_RUN_BYTES = 4 << 30
 _REAL_RUN_NOTE = "recorded from a run with real numbers, because what it computes depends on them: {why}"
 
@@ -172,14 +174,16 @@ def _without_dlpack() -> Iterator[None]:
 @contextmanager
 def _plain_execution() -> Iterator[None]:
     """Compiled regions run as they are written, and torch is silent about what it will raise."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in _CHATTY]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
     try:
         with torch.compiler.set_stance("force_eager"):
             yield
     finally:
-        logger.setLevel(level)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:

@@ -150,7 +150,7 @@ class FreeInputs:
         self._names: dict[int, dict[int, str]] = {}  # by the place among the leaves, then by axis
         self.sizes: dict[str, int] = {}
         for name, places in _placed(free, leaves).items():
-            for place in [places] if isinstance(places, tuple) else list(places):
+            for place in places if isinstance(places, list) else [places]:
                 self._take(name, place, leaves)
 
     def _take(self, name: str, place: Any, leaves: list[tuple[str, Any]]) -> None:

@@ -11,8 +11,8 @@ import torch
 from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, statically_known_true
 
-from sizeup.formats.torch.sympy_numbers import NotClosed, Translator
-from sizeup.graph import Condition, Number
+from sizeup.formats.torch.sympy_numbers import Translator
+from sizeup.graph import Condition, NotClosed, Number
 
 
 class NamedSizes(ShapeEnv):

@@ -10,16 +10,12 @@ from typing import Any, TypeAlias
 import sympy  # type: ignore[import-untyped]  # it has no types
 from torch.utils._sympy import functions as sizes
 
-from sizeup.graph import Condition, Expression, Number, largest, quotient, size, smallest
+from sizeup.graph import Condition, Expression, NotClosed, Number, largest, quotient, size, smallest
 
 # A number of sympy as (numerator, whole positive denominator).
 _Ratio: TypeAlias = tuple[Number, int]
 # Floats with a longer denominator are rounded decimals, whose products are rounded again.
 _FINEST = 2**20
-
-
-class NotClosed(Exception):
-    """A symbolic size is no closed form of ours; the message says which."""
 
 
 class Translator:

@@ -17,7 +17,7 @@ from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.free import layouts, products  # noqa: F401 - their rules register themselves
 from sizeup.formats.onnx.free.spots import Spot, shapes_of
-from sizeup.formats.onnx.free.values import NotClosed, evaluated, is_free, of_shape
+from sizeup.formats.onnx.free.values import evaluated, is_free, of_shape
 from sizeup.formats.onnx.functions import inlined
 from sizeup.formats.onnx.model import graph_of
 from sizeup.formats.onnx.read import read
@@ -30,6 +30,7 @@ from sizeup.graph import (
     Condition,
     Expression,
     FreeGraph,
+    NotClosed,
     Piece,
     Shape,
     asked_by,

@@ -6,9 +6,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from sizeup.formats.onnx.free.spots import Sides, Spot, broadcast, shapes
-from sizeup.formats.onnx.free.values import NotClosed
-from sizeup.graph import Expression, largest, quotient
+from sizeup.formats.onnx.free.spots import Spot, shapes
+from sizeup.graph import Expression, NotClosed, Sides, broadcast, largest, quotient
 
 _FINEST = 2**10  # longer denominators of a scale are rounded decimals
 
@@ -56,7 +55,8 @@ def _reshape(spot: Spot) -> list[Sides]:
 @shapes("Flatten")
 def _flatten(spot: Spot) -> list[Sides]:
     data = spot.shape()
-    axis = spot.node.integer("axis", 1) % (len(data) + 1) if data else 0
+    axis = spot.node.integer("axis", 1)
+    axis = axis + len(data) if axis < 0 else axis
     return [(math.prod(data[:axis]), math.prod(data[axis:]))]
 
 

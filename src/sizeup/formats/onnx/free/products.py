@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sizeup.formats.onnx.free.spots import Sides, Spot, broadcast, shapes, spread
-from sizeup.formats.onnx.free.values import NotClosed
-from sizeup.graph import quotient
+from sizeup.formats.onnx.free.spots import Spot, shapes
+from sizeup.graph import NotClosed, Sides, broadcast, quotient, spread
 from sizeup.ops.einsum import letters
 
 

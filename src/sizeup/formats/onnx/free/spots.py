@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.free.values import NotClosed, numbers
-from sizeup.graph import Expression
+from sizeup.formats.onnx.free.values import numbers
+from sizeup.graph import Expression, NotClosed, Sides, broadcast
 from sizeup.ops import kind_of, rule_of
-
-Sides: TypeAlias = tuple[Any, ...]  # a shape whose dimensions may be expressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +75,6 @@ def shapes(names: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
-
-
-def broadcast(left: Sides, right: Sides) -> Sides:
-    """The shape of what two tensors are spread to."""
-    rank = max(len(left), len(right))
-    pairs = zip((1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right, strict=True)
-    return tuple(spread(a, b) for a, b in pairs)
-
-
-def spread(left: Any, right: Any) -> Any:
-    """The size that two are spread to: one of them is 1, or both are the same."""
-    if isinstance(left, int) and left == 1:
-        return right
-    if isinstance(right, int) and right == 1:
-        return left
-    if isinstance(left - right, int) and left - right == 0:
-        return left
-    if left == 1:
-        return right
-    if right == 1 or left == right:
-        return left
-    raise NotClosed(f"{left} and {right} do not fit")
 
 
 def _broadcast_all(spot: Spot) -> list[Sides]:

@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
-from sizeup.graph import Expression, Number, Shape, largest, quotient, smallest
+from sizeup.graph import Expression, NotClosed, Number, Shape, largest, quotient, smallest
 
 Values: TypeAlias = "Sequence[Array | None]"
 _Rule: TypeAlias = Callable[[Node, list[Array]], Array]
@@ -20,10 +20,6 @@ _WHOLE = frozenset(
     getattr(TensorProto, name) for name in ("INT64", "INT32", "INT16", "INT8", "UINT8", "UINT32", "UINT64")
 )
 _REAL = frozenset(getattr(TensorProto, name) for name in ("FLOAT", "DOUBLE", "FLOAT16"))
-
-
-class NotClosed(Exception):
-    """An operator's result is no closed form of the free dimensions; the message says why."""
 
 
 def is_free(array: Array | None) -> bool:

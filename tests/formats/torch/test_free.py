@@ -1,0 +1,255 @@
+"""Modules with free dimensions: the closed form is the fresh load, at every point, or it says why not."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import sizeup
+from free_points import assert_equal_to_fresh_loads, assert_same_graph
+from sizeup.errors import LoadError, SizeupError, UnboundDimension
+from sizeup.graph import FreeGraph
+
+PICTURE = {"batch": (0, 0), "height": (0, 2), "width": (0, 3)}
+
+
+class Windows(nn.Module):
+    """Pads what its windows do not divide, as shifted windows do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        below, right = -x.shape[1] % 4, -x.shape[2] % 4
+        if below or right:
+            x = functional.pad(x, (0, 0, 0, right, 0, below))
+        batch, height, width, channels = x.shape
+        x = x.view(batch, height // 4, 4, width // 4, 4, channels)
+        result: Tensor = self.project(x.permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, channels))
+        return result
+
+
+class Specialised(nn.Module):
+    """Python itself wants to know how high the picture is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Conv2d(3, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = [self.inner(x[:, :, row : row + 1]) for row in range(int(x.shape[2]))]
+        return torch.cat(rows, dim=2)
+
+
+class Pieces(nn.Module):
+    """Operators whose shapes and attributes depend on sizes in many ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, stride=2, dilation=2)
+        self.up = nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1)
+        self.head = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = functional.max_pool2d(self.first(x), 3, stride=2, ceil_mode=True)
+        whole = functional.avg_pool2d(x, kernel_size=x.shape[2:])
+        x = functional.interpolate(self.up(x), scale_factor=2.0, mode="bilinear") + 1
+        x = torch.cat([x, x.flip(2)], dim=3)[:, :, 1:, ::2]
+        scores = x.flatten(2).transpose(1, 2)
+        result: Tensor = self.head(scores).softmax(dim=1).mean(dim=1) + whole.mean()
+        return result
+
+
+class Gathered(nn.Module):
+    """What comes out depends on data, whatever the sizes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x > 0] * 2
+
+
+def _points(names: Mapping[str, tuple[int, int]], count: int, seed: int = 0) -> list[dict[str, int]]:
+    random_numbers = random.Random(seed)
+    return [
+        {name: random_numbers.randint(low, high) for name, (low, high) in names.items()} for _ in range(count)
+    ]
+
+
+def _pictures(low: int, high: int, count: int, seed: int = 0) -> list[dict[str, int]]:
+    return _points({"batch": (1, 20), "height": (low, high), "width": (low, high)}, count, seed)
+
+
+def _fresh(module: nn.Module, channels_last: bool = False) -> Callable[[Mapping[str, int]], Any]:
+    def load(point: Mapping[str, int]) -> Any:
+        batch, height, width = point["batch"], point["height"], point["width"]
+        shape = (batch, height, width, 8) if channels_last else (batch, 3, height, width)
+        return sizeup.load(module, inputs=(shape,))
+
+    return load
+
+
+def test_every_kind_of_shape_is_that_of_a_fresh_load() -> None:
+    module = Pieces().eval()
+    free = sizeup.load(module, inputs=((1, 3, 64, 80),), free=PICTURE)
+    assert_equal_to_fresh_loads(free, _fresh(module), _pictures(15, 90, 20))
+    assert all(piece.reason is None for piece in free.pieces)
+
+
+def test_a_model_that_pads_what_does_not_divide_has_a_closed_form_for_each_case() -> None:
+    module = Windows()
+    free = sizeup.load(
+        module, inputs=((2, 16, 16, 8),), free={"batch": (0, 0), "height": (0, 1), "width": (0, 2)}
+    )
+    points = [*_pictures(1, 60, 20), {"batch": 1, "height": 8, "width": 12}]
+    assert_equal_to_fresh_loads(free, _fresh(module, channels_last=True), points)
+    assert len(free.pieces) > 1
+    asked = [where for piece in free.pieces for where in piece.origins.values()]
+    assert any("the model" in where for where in asked)
+
+
+def test_who_specialised_a_dimension_is_named_and_other_points_are_exact() -> None:
+    module = Specialised()
+    free = sizeup.load(module, inputs=((2, 3, 5, 7),), free=PICTURE)
+    fixed = {str(each): where for each, where in free.pieces[0].origins.items() if each.relation == "=="}
+    assert list(fixed) == ["height == 5"]
+    assert "in the model" in fixed["height == 5"]
+    assert_equal_to_fresh_loads(free, _fresh(module), _pictures(1, 6, 8))
+
+
+def test_dimensions_that_data_decides_stay_unknown() -> None:
+    free = sizeup.load(Gathered(), inputs=((4, 6),), free={"batch": (0, 0)})
+    counts = sizeup.count(free).at(batch=[1, 5])
+    assert counts.is_known.tolist() == [False, False]
+    fresh = sizeup.load(Gathered(), inputs=((5, 6),))
+    assert_same_graph(free.at(batch=5), fresh)
+
+
+def test_one_name_may_stand_for_several_places() -> None:
+    class Joined(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return x @ y
+
+    shapes = ((3, 4, 5), (3, 5, 6))
+    free = sizeup.load(Joined(), inputs=shapes, free={"batch": [(0, 0), ("y", 0)], "inner": [(0, 2), (1, 1)]})
+    counts = sizeup.count(free).at(batch=np.array([1, 7]), inner=np.array([[5], [9]]))
+    assert counts.macs.tolist() == [[4 * 5 * 6, 7 * 4 * 5 * 6], [4 * 9 * 6, 7 * 4 * 9 * 6]]
+    assert counts.macs.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("free", "message"),
+    [
+        ({"batch": (3, 0)}, "has no input 3"),
+        ({"batch": ("z", 0)}, "has no input 'z'"),
+        ({"batch": (0, 7)}, "no axis 7"),
+        ({"side": [(0, 2), (0, 3)]}, "one name has one size"),
+        ({"batch": 0}, "given as \\(input, axis\\)"),
+        (["depth"], "say where it is"),
+    ],
+)
+def test_places_that_are_not_there_are_refused(free: Any, message: str) -> None:
+    with pytest.raises(LoadError, match=message):
+        sizeup.load(Windows(), inputs=((1, 3, 8, 9),), free=free)
+
+
+def test_sizes_that_the_model_refuses_are_refused_with_its_own_words() -> None:
+    class Fixed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            assert x.shape[2] == 8, "pictures are 8 high"
+            return x * 2
+
+    free = sizeup.load(Fixed(), inputs=((2, 3, 8, 8),), free=PICTURE)
+    assert sizeup.count(free).at(batch=3, height=8, width=5).elementwise_ops == 3 * 3 * 8 * 5
+    with pytest.raises(LoadError, match="pictures are 8 high"):
+        free.at(batch=3, height=9, width=5)
+
+
+def test_a_free_graph_has_to_be_bound_for_what_needs_sizes() -> None:
+    free = sizeup.load(Pieces().eval(), inputs=((1, 3, 64, 80),), free=["batch"])
+    with pytest.raises(UnboundDimension, match="batch"):
+        sizeup.analyze(free)
+    with pytest.raises(SizeupError, match="sizes are missing"):
+        free.at()
+    bound = sizeup.analyze(free, bind={"batch": 3})
+    fresh = sizeup.analyze(Pieces().eval(), inputs=((3, 3, 64, 80),))
+    assert bound.totals == fresh.totals
+    assert bound.memory is not None
+    assert fresh.memory is not None
+    assert bound.memory.peak_bytes == fresh.memory.peak_bytes
+
+
+def test_the_model_and_torch_are_left_as_they_were() -> None:
+    module = Pieces().eval()
+    before = {name: id(value) for name, value in vars(module).items()}
+    chosen = torch._C._select_conv_backend
+    sizeup.load(module, inputs=((1, 3, 64, 80),), free=PICTURE)
+    assert torch._C._select_conv_backend is chosen
+    assert {name: id(value) for name, value in vars(module).items()} == before
+
+
+def test_times_at_points_are_those_of_fresh_loads() -> None:
+    module = Pieces().eval()
+    free = sizeup.load(module, inputs=((1, 3, 64, 80),), free=PICTURE)
+    times = sizeup.estimate(free, "rpi5/ort").at(batch=[1, 4], height=65, width=[[70], [33]])
+    for row, width in enumerate((70, 33)):
+        for column, batch in enumerate((1, 4)):
+            fresh = sizeup.estimate(module, "rpi5/ort", inputs=((batch, 3, 65, width),))
+            assert times.seconds[row, column] == pytest.approx(fresh.seconds, rel=1e-12)
+            assert times.low[row, column] == pytest.approx(fresh.low, rel=1e-12)
+
+
+_WIDTHS = {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 56,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+_GROUPED = {**_WIDTHS, "num_key_value_heads": 2, "torch_dtype": "bfloat16"}
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "bert": {"model_type": "bert", **_WIDTHS},
+    "llama": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **_GROUPED},
+    "mixtral": {
+        "model_type": "mixtral",
+        "architectures": ["MixtralForCausalLM"],
+        "num_local_experts": 4,
+        **_GROUPED,
+    },
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_transformers_equal_fresh_loads(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps(CONFIGURATIONS[name]))
+    free = sizeup.load(f"hf:{path}", free=["batch", "seq"])
+    points = [
+        *_points({"batch": (1, 20), "seq": (1, 300)}, 5),
+        {"batch": 1, "seq": 1},
+        {"batch": 3, "seq": 1},
+    ]
+    cost = assert_equal_to_fresh_loads(free, lambda point: sizeup.load(f"hf:{path}", bind=point), points)
+    assert all(piece.reason is None for piece in free.pieces)
+    assert "seq**2" in str(sum(cost.forms[0].macs))
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "convnext_tiny"])
+def test_image_models_equal_fresh_loads(name: str) -> None:
+    source = f"torchvision:{name}"
+
+    def load(point: Mapping[str, int]) -> Any:
+        return sizeup.load(source, inputs=((point["batch"], 3, point["height"], point["width"]),))
+
+    free = sizeup.load(source, free=["batch", "height", "width"])
+    assert isinstance(free, FreeGraph)
+    assert_equal_to_fresh_loads(free, load, _pictures(65, 330, 4))
+    assert all(piece.reason is None for piece in free.pieces)
