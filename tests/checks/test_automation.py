@@ -84,7 +84,7 @@ def test_the_action_fails_on_a_budget_and_writes_a_summary(workspace: Path) -> N
     assert "::error file=" in done.stdout
     assert "mlperf_kws_int8" in done.stdout
     summary = (workspace / "summary.md").read_text("utf-8")
-    assert summary.startswith("## NO: 1 of 2 models fit, 1 do not")
+    assert summary.startswith("## NO: 1 of 2 models fit, 1 does not")
     assert "| MACs (models/*.tflite) | 2.66 M | 1.00 M |" in summary
 
 

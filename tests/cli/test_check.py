@@ -46,6 +46,15 @@ def test_what_does_not_fit_says_no_by_how_much_and_ends_with_1(run: Run, keyword
     assert "at the peak" in ended.out
 
 
+def test_where_nothing_helps_that_is_said(run: Run, keywords: Path) -> None:
+    # The input of a file is fixed, and neither its order nor its types change MACs.
+    asked = ("check", keywords, "--macs", "1M")
+    assert "Nothing that sizeup can try on this model brings its need down." in run(*asked).out
+    assert "Nothing that sizeup can try" in run(*asked, "--markdown").out
+    assert "Nothing that sizeup can try" not in run(*asked, "--no-remedies").out
+    assert "Nothing that sizeup can try" not in run("check", keywords, "--macs", "1G").out
+
+
 def test_what_nobody_can_tell_ends_with_3(run: Run, keywords: Path) -> None:
     ended = run("check", keywords, "-d", "rp2040/tflm")
     assert ended.code == 3
@@ -132,7 +141,7 @@ def test_budgets_are_judged_and_summed_up(run: Run, keywords: Path, tmp_path: Pa
     (tmp_path / "again.tflite").write_bytes(keywords.read_bytes())
     ended = run("check", "--budget", budget)
     assert ended.code == 1
-    assert ended.out.startswith("NO: 0 of 2 models fit, 2 do not\n")
+    assert ended.out.startswith("NO: 0 of 2 models fit, 2 do not (again, kws)\n")
     text = " ".join(ended.out.split())
     assert "MACs: 2.66 M, 1.66 M (166 %) more than the 1.00 M of *.tflite; largest:" in text
-    assert "macs of layer 'conv': 512 k" in text
+    assert "MACs of layer 'conv': 512 k" in text
