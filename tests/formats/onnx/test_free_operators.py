@@ -43,8 +43,10 @@ MODELS: dict[str, tuple[str, str, str]] = {
     ),
     "a negative quotient": (
         "float[h] x",
-        "s = Shape(x) n = Neg(s) c = Constant<value = int64[1] {2}>() r = Div(n, c) q = Neg(r)"
-        " y = ConstantOfShape(q)",
+        (
+            "s = Shape(x) n = Neg(s) c = Constant<value = int64[1] {2}>() r = Div(n, c) q = Neg(r)"
+            " y = ConstantOfShape(q)"
+        ),
         "float[p] y",
     ),
     "the largest of a shape": (
@@ -85,17 +87,21 @@ MODELS: dict[str, tuple[str, str, str]] = {
     ),
     "a loop that reads what is outside": (
         "float[h] x",
-        "n = Constant<value = int64 {4}>() c = Constant<value = bool {1}>()"
-        " i = Constant<value = float[1] {1}>()"
-        " r, v = Loop(n, c, i)<body = b (int64 it, bool ci, float[1] acc)"
-        " => (bool co, float[1] ao, float[p] s)"
-        " {co = Identity(ci) ao = Identity(acc) s = Relu(x)}> z = Exp(v)",
+        (
+            "n = Constant<value = int64 {4}>() c = Constant<value = bool {1}>()"
+            " i = Constant<value = float[1] {1}>()"
+            " r, v = Loop(n, c, i)<body = b (int64 it, bool ci, float[1] acc)"
+            " => (bool co, float[1] ao, float[p] s)"
+            " {co = Identity(ci) ao = Identity(acc) s = Relu(x)}> z = Exp(v)"
+        ),
         "float[1] r, float[p,q] z",
     ),
     "steps that begin at a half": (
         "float[h] x",
-        "s = Shape(x) f = Cast<to = 1>(s) q = Squeeze(f) a = Constant<value_float = 0.5>()"
-        " t = Constant<value_float = 1.0>() r = Range(a, q, t)",
+        (
+            "s = Shape(x) f = Cast<to = 1>(s) q = Squeeze(f) a = Constant<value_float = 0.5>()"
+            " t = Constant<value_float = 1.0>() r = Range(a, q, t)"
+        ),
         "float[p] r",
     ),
 }
