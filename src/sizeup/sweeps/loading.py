@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from sizeup import formats
@@ -31,7 +29,7 @@ class Loading:
 
     def __call__(self, sizes: Sizes, shapes: Shapes) -> Graph:
         """The graph with these sizes and shapes."""
-        if not sizes or shapes or not _is_code(self._source):
+        if not sizes or shapes:
             return self._exact(sizes, shapes)
         if self._is_worth_it:
             try:
@@ -41,7 +39,7 @@ class Loading:
                 return self._exact(sizes, shapes)
         try:
             return self._exact(sizes, shapes)
-        except LoadError as error:  # names that only closed forms know, such as the height of an image
+        except LoadError as error:  # what only closed forms know: the height of an image, the batch of a file
             return self._otherwise(sizes, error)
 
     def _otherwise(self, sizes: Sizes, error: LoadError) -> Graph:
@@ -67,13 +65,6 @@ class Loading:
 def _has_inputs(source: Any) -> bool:
     """Whether a factory made a model and what it runs on."""
     return isinstance(source, tuple) and len(source) == 2
-
-
-def _is_code(source: Any) -> bool:
-    """Whether it is PyTorch code, which can be recorded with free dimensions."""
-    if isinstance(source, str | os.PathLike):
-        return ":" in os.fspath(source) and not Path(source).exists()
-    return hasattr(source, "forward")
 
 
 def _with_batch(inputs: Any, batch: int) -> Any:
