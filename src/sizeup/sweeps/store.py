@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,8 @@ from sizeup.sweeps.schema import arrow_schema
 SHARDS, TABLE, LOG = "shards", "table", "log"
 CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
 _LOCK = ".lock"
+# What others put beside the shards is none of them.
+_SHARD = re.compile(rf"{SHARDS}/\w\w/\w\w/\w+-\w+\.parquet")
 _DIGITS = 16  # of digests that only have to tell few things apart
 
 
@@ -46,7 +49,7 @@ class Store:
 
     def shards(self) -> list[str]:
         """The names of all shards."""
-        return [name for name in self.place.names(SHARDS) if name.endswith(".parquet")]
+        return [name for name in self.place.names(SHARDS) if _SHARD.fullmatch(name)]
 
     def shards_of(self, model: str) -> list[str]:
         """The names of the shards of one model."""
