@@ -173,6 +173,12 @@ def test_a_table_that_others_put_beside_the_shards_is_not_counted(tmp_path: Path
     assert compact(Store(tmp_path)) == before[0][0]
 
 
+def test_a_place_that_cannot_be_written_to_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(SizeupError, match="cannot be written to: Not a directory"):
+        sizeup.sweep(SPEC, tmp_path / "file" / "out", trusted=True)
+
+
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     sizeup.sweep(SPEC, tmp_path, trusted=True)
     shard = Path(Store(tmp_path).paths()[0])
