@@ -246,7 +246,8 @@ HOSTILE = [
     "SELECT * FROM hidden",
     "EXPLAIN ANALYZE COPY (SELECT 1) TO '{outside}'",
     "EXPLAIN ANALYZE COPY (SELECT 1) TO '{inside}'",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{shard}'",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{shard}' (FORMAT csv, USE_TMP_FILE false)",
+    "EXPLAIN (ANALYZE, FORMAT json) COPY (SELECT 1) TO '{shard}' (FORMAT csv, USE_TMP_FILE false)",
     "",
     "-- nothing",
 ]

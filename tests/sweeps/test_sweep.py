@@ -233,6 +233,14 @@ def test_a_generator_makes_models(folder: Path) -> None:
     assert sizeup.sweep(spec, folder / "out").rows == 0
 
 
+def test_a_generator_that_fails_midway_is_told_as_its_own_fault(folder: Path) -> None:
+    (folder / "failing.py").write_text(GENERATOR + '    raise RuntimeError("no more ideas")\n')
+    spec = {"generate": "failing:candidates", "targets": ["rpi5/ort"]}
+    with pytest.raises(SizeupError, match="generate 'failing:candidates': RuntimeError: no more ideas"):
+        sizeup.sweep(spec, folder / "out", trusted=True)
+    assert {row["model"] for row in rows_of(folder / "out")} >= {"w4d1", "w8d2"}
+
+
 def test_closed_forms_say_what_loading_anew_says(folder: Path) -> None:
     (folder / "search.py").write_text(GENERATOR)
     batches = [1, 2, 3, 5, 8, 13]

@@ -75,6 +75,16 @@ MODELS: dict[str, tuple[str, str, str]] = {
         "a, b, c = Split<axis = 1, num_outputs = 3>(x)",
         "float[p,q] a, float[p,r] b, float[p,s] c",
     ),
+    "borders that are turned over": (
+        "float[h] x",
+        (
+            "s = Shape(x) five = Constant<value = int64[1] {5}>() m = Mod(s, five) z = Sub(five, m)"
+            " nought = Constant<value = int64[1] {0}>() c = Concat<axis = 0>(z, nought)"
+            " two = Constant<value = int64[2] {1, 2}>() r = Reshape(c, two) t = Transpose<perm = [1, 0]>(r)"
+            " flat = Constant<value = int64[1] {-1}>() p = Reshape(t, flat) y = Pad(x, p)"
+        ),
+        "float[p] y",
+    ),
     "the ten largest": (
         "float[batch,h] x",
         "k = Constant<value = int64[1] {10}>() a, b = TopK(x, k)",

@@ -237,6 +237,7 @@ _RULES: dict[str, _Rule] = {
     "Unsqueeze": _unsqueezed,
     "Squeeze": _squeezed,
     "Reshape": _reshaped,
+    "Transpose": lambda node, inputs: np.transpose(inputs[0], node.integers("perm") or None),
     "Concat": lambda node, inputs: np.concatenate(inputs, axis=node.integer("axis")),
     "ConstantOfShape": _filled,
     "Expand": _spread,
