@@ -118,8 +118,10 @@ def forms_text(forms: ClosedForms) -> str:
 def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = LABELS) -> None:
     """Print a text beside its label, wrapped so that the labels stand alone in their column."""
     room = max(console.width - width, _LEAST_ROOM)
-    lines = textwrap.wrap(plain(text), room, subsequent_indent="  ", break_on_hyphens=False) or [""]
-    for index, line in enumerate(lines):
+    kept = _HARD.join(map(plain, text.split(_HARD)))
+    lines = textwrap.wrap(kept, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
+    # A hard space has kept its line together by now; a formula that is copied needs common ones.
+    for index, line in enumerate(each.replace(_HARD, " ") for each in lines):
         start = f"  {label if index == 0 else ''}".ljust(width)
         console.print(Text.assemble((start, "cyan"), (line, style)), soft_wrap=True)
 
