@@ -279,6 +279,28 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
     assert all(row["status"] == "error" and "seq" in row["error"] for row in others)
 
 
+def test_a_tflite_file_has_other_batches_than_its_own(folder: Path, shared: Path) -> None:
+    for name in ("mlperf_kws_int8", "tflm_mobilenetv2_224"):
+        (folder / f"{name}.tflite").symlink_to(shared / "models" / f"{name}.tflite")
+    spec = {"models": ["*.tflite"], "targets": ["rpi5/litert"], "batch": [1, 3]}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    rows = {(row["model"].partition(".")[0], row["batch"]): row for row in rows_of(folder / "out")}
+    one, three = (rows["mlperf_kws_int8", batch] for batch in (1, 3))
+    assert (one["macs"], three["macs"]) == (2_656_768, 3 * 2_656_768)
+    # No plan of activations alone needs less at three times the sizes; weights are read once.
+    assert (three["peak_bytes"], three["weight_bytes"]) == (3 * one["peak_bytes"], one["weight_bytes"])
+    assert rows["tflm_mobilenetv2_224", 1]["status"] == "ok"
+    assert "RESHAPE" in rows["tflm_mobilenetv2_224", 3]["error"]
+
+
+def test_what_nobody_could_count_takes_no_zero_milliseconds(folder: Path, shared: Path) -> None:
+    (folder / "vela.tflite").symlink_to(shared / "models" / "tflm_person_detect_vela.tflite")
+    spec = {"models": ["vela.tflite"], "targets": ["stm32f746", "pixel-8"]}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    assert [row["ms"] for row in rows_of(folder / "out")] == [None, None]
+    assert all("could not be counted" in row["latency_missing"] for row in rows_of(folder / "out"))
+
+
 def test_shapes_of_inputs_are_given_by_name(folder: Path) -> None:
     write_free(folder / "free.onnx")
     spec = {"models": ["free.onnx"], "targets": ["rpi5/ort"], "shapes": [{"x": "3x4x8"}, {"x": [3, 4, 8]}]}

@@ -29,7 +29,7 @@ def query(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="summary, fits, misfits, fastest, pareto, unknown, errors or regressions.",
+            help="points, summary, fits, misfits, fastest, pareto, unknown, errors or regressions.",
             show_default="summary",
         ),
     ] = None,
@@ -88,6 +88,8 @@ def query(
 
     for path in output or ():
         asked.check_path(path)
+    if under is not None and under.strip().isdecimal():
+        raise typer.BadParameter(f"name its unit, as {under.strip()}ms", param_hint="--under")
     with terminal.busy(f"asking {folder}"):
         answer = api.query(
             folder,

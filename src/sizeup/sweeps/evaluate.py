@@ -22,6 +22,7 @@ Row: TypeAlias = dict[str, Any]
 OUT_OF_MEMORY = "OutOfMemory"
 _FLOPS_PER_MAC = 2
 _LONGEST_REASON = 500
+_NOTHING_TIMED = "all that takes time in it are operators that could not be counted"
 
 
 def evaluate(
@@ -124,6 +125,8 @@ class _Answers:
         except TargetError as error:
             reason = str(error)
             return {"latency_missing": reason, "energy_missing": reason}
+        if not found.seconds and self.cost.reasons:
+            return {"latency_missing": _NOTHING_TIMED, "energy_missing": _NOTHING_TIMED}
         return {**_times(found), **_energy(found)}
 
     def _kernels(self, point: Point, target: Target) -> Executed:

@@ -31,9 +31,9 @@ class Loading:
 
     def __call__(self, sizes: Sizes, shapes: Shapes) -> Graph:
         """The graph with these sizes and shapes."""
-        if not sizes or shapes or not _is_code(self._source):
+        if not sizes or shapes:
             return self._exact(sizes, shapes)
-        if self._is_worth_it:
+        if self._is_worth_it and _is_code(self._source):
             try:
                 return self._bound(sizes)
             # Whatever keeps a model from having closed forms keeps it from no more than that.
@@ -41,13 +41,16 @@ class Loading:
                 return self._exact(sizes, shapes)
         try:
             return self._exact(sizes, shapes)
-        except LoadError as error:  # names that only closed forms know, such as the height of an image
+        except LoadError as error:  # what only closed forms know: the height of an image, the batch of a file
             return self._otherwise(sizes, error)
 
     def _otherwise(self, sizes: Sizes, error: LoadError) -> Graph:
         try:
             return self._bound(sizes)
-        except Exception:
+        except Exception as other:
+            # The second reason for no other batch of a TFLite file is better: it names the operator.
+            if isinstance(other, LoadError) and sizes.keys() == {"batch"} and _is_tflite(self._source):
+                raise
             raise error from error.__cause__
 
     def _bound(self, sizes: Sizes) -> Graph:
@@ -74,6 +77,10 @@ def _is_code(source: Any) -> bool:
     if isinstance(source, str | os.PathLike):
         return ":" in os.fspath(source) and not Path(source).exists()
     return hasattr(source, "forward")
+
+
+def _is_tflite(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(".tflite")
 
 
 def _with_batch(inputs: Any, batch: int) -> Any:

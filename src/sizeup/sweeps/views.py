@@ -118,11 +118,11 @@ _PLAIN = (
         "summary",
         "of each target and precision how many points there are, fit, and are timed",
         """
-        SELECT target, precision, count(DISTINCT model) AS models, count(*) AS points,
-            count(*) FILTER (status <> 'ok') AS errors,
+        SELECT target, precision, count(DISTINCT model) AS models,
             count(*) FILTER (status = 'ok' AND fits) AS fit,
             count(*) FILTER (status = 'ok' AND NOT fits) AS too_large,
             count(*) FILTER (status = 'ok' AND fits IS NULL) AS fit_unknown,
+            count(*) FILTER (status <> 'ok') AS errors, count(*) AS points,
             count(ms) AS timed, median(ms) AS median_ms
         FROM points GROUP BY target, precision
         """,
