@@ -77,14 +77,6 @@ def test_the_summary_has_room_for_what_cannot_be_told(run: Run, folder: Path) ->
     assert {"fit", "too_large", "fit_unknown", "errors"} <= set(out.splitlines()[2].split())
 
 
-def test_a_latency_without_a_range_is_said_to_be_the_least(run: Run, tmp_path: Path) -> None:
-    least = "ms without a range is the least that it can take, from the data sheet alone"
-    known = answers.write(tmp_path / "known", [point(1, "a.onnx", ms=0.5)])
-    unknown = answers.write(tmp_path / "unknown", [point(1, "a.onnx", ms=9.0)])
-    assert least not in run(known, "--view", "fits")[1].splitlines()
-    assert least in run(unknown, "--view", "fits")[1].splitlines()
-
-
 def test_a_latency_needs_its_unit(run: Run, folder: Path) -> None:
     code, _, err = run(folder, "--view", "fits", "--under", "20")
     assert code == 2

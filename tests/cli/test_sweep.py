@@ -39,7 +39,7 @@ def test_a_sweep_says_what_it_did(folder: Path, capsys: pytest.CaptureFixture[st
     assert ended("sweep", "sweep.toml", "-o", "out", "--trusted") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("3 models at 1 point each, in processes of this machine, in ")
-    assert lines[1] == f"3 rows written to out, 1 of them errors"
+    assert lines[1] == "3 rows written to out, 1 of them errors"
     assert lines[2].startswith("  CorruptModel: 1 row, such as nets/bad.onnx: ")
     assert lines[3] == "--retry-errors tries them again"
     assert lines[4:] == ["$ sizeup query out"]

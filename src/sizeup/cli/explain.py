@@ -9,7 +9,7 @@ import typer
 from sizeup.cli.exits import verb
 from sizeup.cli.options import Bind, Convention, Inputs, Model, Precision, Rules, bindings, model_inputs
 
-EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1"
+EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1, or --free batch,height,width"
 
 
 @verb
@@ -41,10 +41,12 @@ def explain(
     """Show the formula behind an operator's numbers, and why another tool may show others."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report.console import render_explanation, render_forms
+    from sizeup.errors import SizeupError
+    from sizeup.report import formulas
+    from sizeup.report.console import render_explanation
 
     if (op is None) == (free is None):
-        raise typer.BadParameter("give either an operator or --free with names of dimensions")
+        raise SizeupError("give either an operator, or --free with names of dimensions")
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {terminal.name_of(model)}"):
@@ -58,6 +60,6 @@ def explain(
                 model, op, **arguments, bind=bound, precision=precision, convention=convention
             )
     if op is None:
-        render_forms(forms, terminal.output())
+        formulas.render(forms, terminal.output())
     else:
         render_explanation(explanation, terminal.output())

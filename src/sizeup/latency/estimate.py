@@ -219,9 +219,8 @@ class _Estimator:
         origin = f"data sheet of {self.target.device.title}"
         if times is None or self._is_lost_in_starting(fastest * times.times):
             if times is not None:
-                self.notes.append(
-                    f"what {self.target.runtime.name} takes to start a kernel is not known, and most of it here"
-                )
+                runtime = self.target.runtime.name
+                self.notes.append(f"what {runtime} takes to start a kernel is not known, and most of it here")
             self.notes.append("no measurement tells how much longer it takes: this is the least")
             return self._estimate("roofline", fastest, None, None, 0.0, found, origin)
         origin += f", x {times.times:.3g} as {times.measurements:,} networks on {_devices(times)} took"

@@ -142,20 +142,10 @@ def _remarks(question: Question, found: Glimpse, left_out: Sequence[str]) -> Ite
     if found.unknown:
         points, them = ("point is", "it") if found.unknown == 1 else ("points are", "them")
         yield f"{found.unknown:,} {points} left out: not enough is known of {them} (--view unknown)"
-    if _has_times_without_range(found):
-        yield "ms without a range is the least that it can take, from the data sheet alone"
     if left_out:
         rest = len(left_out) - _TOLD
         told = ", ".join(left_out[:_TOLD]) + (f" and {rest} more" if rest > 0 else "")
         yield f"no room for {told} (-o FILE.csv keeps all)"
-
-
-def _has_times_without_range(found: Glimpse) -> bool:
-    """Whether an estimate in these rows rests on no measurement that would tell how far it is off."""
-    if not {"ms", "low_ms"} <= set(found.columns):
-        return False
-    ms, low = found.columns.index("ms"), found.columns.index("low_ms")
-    return any(row[ms] is not None and row[low] is None for row in found.rows)
 
 
 def _print(found: Glimpse, console: Console) -> list[str]:

@@ -41,7 +41,7 @@ def junit(checks: Sequence[Check]) -> str:
     for check in checks:
         suite = ElementTree.SubElement(root, "testsuite", {"name": _writable(check.model)})
         for limit in check.limits:
-            _case(suite, check, title(limit), _verdict_of(limit), ", ".join(cells(limit)[1:]))
+            _case(suite, check, title(limit), _verdict_of(limit), _told(limit))
         if check.refused:
             _case(suite, check, "runs", ("failure", check.refused), headline(check))
         if check.strict:
@@ -51,6 +51,13 @@ def junit(checks: Sequence[Check]) -> str:
     _count(root)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
+
+
+def _told(limit: Limit) -> str:
+    """Every amount under its name, for a log without a table."""
+    found = cells(limit)
+    amounts = {"need": found.need, "limit": found.limit, "headroom": found.headroom}
+    return f"{', '.join(f'{name} {text}' for name, text in amounts.items() if text)}: {found.kept}"
 
 
 def _verdict_of(limit: Limit) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from sizeup.cost import Forms, FreeCost
 from sizeup.cost.forms import sum_of
 from sizeup.dtypes import DType
 from sizeup.graph import Number, Shape, name_of
+from sizeup.graph.free import told
 from sizeup.graph.written import least_sizes, substituted, written
 
 
@@ -36,9 +37,9 @@ class ClosedForms:
     ops: tuple[OpForms, ...]
 
     def __str__(self) -> str:
-        from sizeup.report import console
+        from sizeup.report import formulas
 
-        return console.forms_text(self)
+        return formulas.text_of(self)
 
 
 def closed_forms(cost: FreeCost, precision: DType | None = None) -> ClosedForms:
@@ -64,6 +65,10 @@ def _totals(forms: Forms, precision: DType | None) -> Iterator[tuple[str, Number
 def _where(cost: FreeCost, forms: Forms) -> Iterator[tuple[str, str]]:
     """From which sizes on the forms hold, and who asked for what else."""
     names = cost.graph.names
+    if forms.piece.reason is not None:
+        yield "holds at", told(forms.piece.example)
+        yield "point by point", f"other sizes are read anew: {forms.piece.reason}"
+        return
     least, others = least_sizes(forms.conditions, names)
     fixed = {name for each in others if each.relation == "==" for name in each.names()}
     for name in names:
@@ -73,8 +78,6 @@ def _where(cost: FreeCost, forms: Forms) -> Iterator[tuple[str, str]]:
     for condition in others:
         label = "specialised" if condition.relation == "==" else "holds where"
         yield label, f"{condition}: asked by {forms.origins[condition]}"
-    if forms.piece.reason:
-        yield "point by point", forms.piece.reason
     if not forms.known.all():
         unknown = len(forms.known) - int(forms.known.sum())
         yield "not counted", f"{unknown:,} of {len(forms.known):,} operators"

@@ -17,15 +17,11 @@ from sizeup.report.text import headline, plain, receipt, title
 from sizeup.report.view import By, View, view
 
 if TYPE_CHECKING:
-    from sizeup.report.closed import ClosedForms
     from sizeup.report.explain import Explanation
     from sizeup.report.summary import Report
 
-_LEAST_ROOM = 16
+LEAST_ROOM = 16
 LABELS = 14
-_WIDE_LABELS = 25
-_INDEX = 8
-_HARD = "\N{NO-BREAK SPACE}"
 _BOLD = ("MACs", "FLOPs", "parameters", "latency")
 
 
@@ -76,52 +72,18 @@ def explanation_text(explanation: Explanation) -> str:
     return buffer.getvalue()
 
 
-def render_forms(forms: ClosedForms, console: Console, *, ops: bool = True) -> None:
-    """Print closed forms: totals, where they hold, then operators with products or all others in order."""
-    console.print(Text(plain(forms.title), style="bold"))
-    for label, text in forms.totals:
-        formula = _by_terms(f"= {text}")
-        print_labelled(console, label, formula, "bold" if label == "MACs" else "", _WIDE_LABELS)
-    previous = ""
-    for label, text in forms.holds:
-        style = "" if label.startswith("holds") else "yellow"
-        print_labelled(console, "" if label == previous else label, text, style, _WIDE_LABELS)
-        previous = label
-    if ops:
-        console.print()
-        for op in forms.ops:
-            if op.macs == "0" and op.elementwise == "0":
-                continue
-            what = f"MACs = {op.macs}" if op.macs != "0" else f"elementwise = {op.elementwise}"
-            made = op.output.replace(" ", _HARD).replace(f",{_HARD}", ", ")
-            print_labelled(console, f"{op.index}", f"{op.kind} {op.name} {made}", "cyan", _INDEX)
-            print_labelled(console, "", _by_terms(what), "", _INDEX + 2)
-
-
-def _by_terms(formula: str) -> str:
-    """A formula whose lines end between terms only, not within one."""
-    depth, made = 0, []
-    for place, sign in enumerate(formula):
-        depth += (sign == "(") - (sign == ")")
-        joins = sign == " " and formula[place + 1 : place + 2] in ("+", "-") and depth <= 1
-        made.append(_HARD if sign == " " and not joins else sign)
-    return "".join(made)
-
-
-def forms_text(forms: ClosedForms) -> str:
-    """Closed forms as plain text of 80 columns."""
-    buffer = io.StringIO()
-    render_forms(forms, Console(file=buffer, width=80, color_system=None))
-    return buffer.getvalue()
-
-
 def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = LABELS) -> None:
     """Print a text beside its label, wrapped so that the labels stand alone in their column."""
-    room = max(console.width - width, _LEAST_ROOM)
-    kept = _HARD.join(map(plain, text.split(_HARD)))
-    lines = textwrap.wrap(kept, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
-    # A hard space has kept its line together by now; a formula that is copied needs common ones.
-    for index, line in enumerate(each.replace(_HARD, " ") for each in lines):
+    room = max(console.width - width, LEAST_ROOM)
+    lines = textwrap.wrap(plain(text), room, subsequent_indent="  ", break_on_hyphens=False) or [""]
+    print_lines(console, label, lines, style, width)
+
+
+def print_lines(
+    console: Console, label: str, lines: Sequence[str], style: str = "", width: int = LABELS
+) -> None:
+    """Print lines beside their label."""
+    for index, line in enumerate(lines):
         start = f"  {label if index == 0 else ''}".ljust(width)
         console.print(Text.assemble((start, "cyan"), (line, style)), soft_wrap=True)
 
@@ -141,7 +103,7 @@ def print_table(console: Console, shown: View) -> None:
 def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Figures to the right, then names in the room that is left, cut in their middle."""
     widths = [max(cell_len(row[place]) for row in (titles, *rows)) for place in range(len(titles) - 1)]
-    room = max(console.width - sum(widths) - 2 * len(widths) - 2, _LEAST_ROOM)
+    room = max(console.width - sum(widths) - 2 * len(widths) - 2, LEAST_ROOM)
     dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
     names = shortened([plain(row[-1]) for row in rows], room, dots)
     for row, name, style in [

@@ -55,7 +55,8 @@ def _reshape(spot: Spot) -> list[Sides]:
 @shapes("Flatten")
 def _flatten(spot: Spot) -> list[Sides]:
     data = spot.shape()
-    axis = spot.node.integer("axis", 1) % (len(data) + 1) if data else 0
+    axis = spot.node.integer("axis", 1)
+    axis = axis + len(data) if axis < 0 else axis
     return [(math.prod(data[:axis]), math.prod(data[axis:]))]
 
 
