@@ -56,7 +56,7 @@ class Loading:
             raise self._clearer(sizes, error, refusal) from error.__cause__
 
     def _clearer(self, sizes: Sizes, error: LoadError, refusal: Exception) -> LoadError:
-        """Why neither way leads there: of a TFLite file closed forms name the operator that keeps its batch."""
+        """Why neither way leads there; of a TFLite file closed forms name the operator that keeps a batch."""
         is_file = isinstance(self._source, str | os.PathLike)
         is_tflite = is_file and os.fspath(self._source).lower().endswith(".tflite")
         if is_tflite and sizes.keys() == {"batch"} and isinstance(refusal, LoadError):
