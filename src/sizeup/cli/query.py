@@ -29,7 +29,7 @@ def query(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="points, summary, fits, misfits, fastest, pareto, unknown, errors or regressions.",
+            help="summary, fits, misfits, fastest, pareto, unknown, errors or regressions.",
             show_default="summary",
         ),
     ] = None,
