@@ -90,7 +90,7 @@ def view_named(name: str, known: Mapping[str, View]) -> View:
     if name == _REGRESSIONS.name and name not in known:
         raise SizeupError("regressions are between two sweeps: name the earlier one with --against DIR")
     if name == "points":
-        raise SizeupError("points are all rows, and what SQL selects from: ask \"SELECT * FROM points\"")
+        raise SizeupError('points are all rows, and what SQL selects from: ask "SELECT * FROM points"')
     if name not in known:
         near = suggestion(name, known)
         raise SizeupError(f"no view is called {name!r}{near or f'; there are {chr(44).join(known)}'}")
