@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import sizeup
-from sizeup.cost import FreeCost
+from sizeup.cost.closed import FreeCost
 from sizeup.dtypes import precision
 from sizeup.graph import FreeGraph, Graph
 

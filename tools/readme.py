@@ -29,6 +29,7 @@ PAGES = (
     "docs/checking.md",
     "docs/cli.md",
     "docs/comparing.md",
+    "docs/free-dimensions.md",
     "docs/json.md",
     "docs/latency.md",
     "docs/memory.md",

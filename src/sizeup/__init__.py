@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     )
     from sizeup.calibration import Calibrated
     from sizeup.cost import Cost
+    from sizeup.cost.closed import FreeCost
     from sizeup.errors import Incomplete, LoadError, SizeupError
-    from sizeup.graph import Dim, Graph, GraphBuilder
+    from sizeup.graph import Dim, FreeGraph, Graph, GraphBuilder
     from sizeup.latency import Estimate
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
@@ -72,6 +73,8 @@ _HOMES = {
     "Estimate": "latency",
     "Explanation": "report.explain",
     "Fitting": "report.fitting",
+    "FreeCost": "cost.closed",
+    "FreeGraph": "graph",
     "Front": "report.front",
     "Graph": "graph",
     "GraphBuilder": "graph",
@@ -125,6 +128,8 @@ __all__ = [
     "Estimate",
     "Explanation",
     "Fitting",
+    "FreeCost",
+    "FreeGraph",
     "Front",
     "Graph",
     "GraphBuilder",

@@ -14,6 +14,7 @@ from torch.nn import Conv2d, Linear, Module, Sequential
 
 import sizeup
 from sizeup.cli import main
+from sizeup.runtimes import RUNTIMES
 
 pytestmark = pytest.mark.extras
 Json = dict[str, Any]
@@ -55,6 +56,20 @@ _CASES = {
     "code-books": ("mlperf_resnet8_int8.tflite", "-d", "stm32f746/tflm", "--flash", "220KiB"),
     "less time": ("mlperf_kws_fp32.tflite", "-d", "rpi5/litert", "--latency", "300us", "--expected"),
 }
+
+
+def test_a_remedy_is_told_where_the_runtime_that_verifies_it_is_not_installed(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = shared / "models" / "mlperf_kws_int8.tflite"
+    with_it = sizeup.check(model, "stm32f401/tflm", ram="18 KiB")
+    monkeypatch.setitem(RUNTIMES, "tflm", RUNTIMES["tflm"]._replace(module="there_is_no_such_module"))
+    without = sizeup.check(model, "stm32f401/tflm", ram="18 KiB")
+    assert [each.what for each in without.remedies] == [each.what for each in with_it.remedies]
+    assert [each.changes for each in without.remedies] == [each.changes for each in with_it.remedies]
+    note = "computed, not run here: the command verifies it, which needs tflite-micro: pip install"
+    assert without.remedies[0].notes[0].startswith(note)
+    assert not with_it.remedies[0].notes[0].startswith("computed")
 
 
 @pytest.mark.slow

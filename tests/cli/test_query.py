@@ -72,6 +72,17 @@ def test_without_a_question_it_tells_what_there_is(run: Run, folder: Path) -> No
     assert "stm32f746/tflm" in out
 
 
+def test_the_summary_has_room_for_what_cannot_be_told(run: Run, folder: Path) -> None:
+    _, out, _ = run(folder)
+    assert {"fit", "too_large", "fit_unknown", "errors"} <= set(out.splitlines()[2].split())
+
+
+def test_a_latency_needs_its_unit(run: Run, folder: Path) -> None:
+    code, _, err = run(folder, "--view", "fits", "--under", "20")
+    assert code == 2
+    assert "name its unit, as 20ms" in err
+
+
 def test_sql_is_printed_as_it_is_asked(run: Run, folder: Path) -> None:
     _, out, _ = run(folder, "SELECT count(*) AS n, sum(weight_bytes) AS all_bytes FROM points")
     assert [line.split() for line in out.splitlines()] == [
@@ -112,6 +123,7 @@ def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> 
     [
         (("SELECT modle FROM points",), '"modle" not found in FROM clause; points has key, model'),
         (("--view", "fastst"), "no view is called 'fastst'; nearest: fastest"),
+        (("--view", "points"), 'ask "SELECT * FROM points"'),
         (("-o", "answer.txt"), "answer.txt: an answer is written as .csv or .parquet or .json or .html"),
         (("-o", "nowhere/answer.csv"), "nowhere/answer.csv: there is no such folder"),
         (("COPY points TO 'x'",), "a question only reads"),

@@ -290,6 +290,31 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
     assert all(row["status"] == "error" and "seq" in row["error"] for row in others)
 
 
+@pytest.mark.parametrize("batches", [[1, 3], [1, 2, 3, 4]], ids=["few", "many"])
+def test_a_tflite_file_has_other_batches_or_says_what_keeps_its_own(
+    folder: Path, shared: Path, batches: list[int]
+) -> None:
+    for name in ("mlperf_kws_int8", "tflm_mobilenetv2_224"):
+        (folder / f"{name}.tflite").symlink_to(shared / "models" / f"{name}.tflite")
+    spec = {"models": ["*.tflite"], "targets": ["rpi5/litert"], "batch": batches}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    rows = {(row["model"].partition(".")[0], row["batch"]): row for row in rows_of(folder / "out")}
+    one, three = (rows["mlperf_kws_int8", batch] for batch in (1, 3))
+    assert (one["macs"], three["macs"]) == (2_656_768, 3 * 2_656_768)
+    # No plan of activations alone needs less at three times the sizes; weights are read once.
+    assert (three["peak_bytes"], three["weight_bytes"]) == (3 * one["peak_bytes"], one["weight_bytes"])
+    assert rows["tflm_mobilenetv2_224", 1]["status"] == "ok"
+    assert "RESHAPE" in rows["tflm_mobilenetv2_224", 3]["error"]
+
+
+def test_what_nobody_could_count_takes_no_zero_milliseconds(folder: Path, shared: Path) -> None:
+    (folder / "vela.tflite").symlink_to(shared / "models" / "tflm_person_detect_vela.tflite")
+    spec = {"models": ["vela.tflite"], "targets": ["stm32f746", "pixel-8"]}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    assert [row["ms"] for row in rows_of(folder / "out")] == [None, None]
+    assert all(row["latency_missing"] for row in rows_of(folder / "out"))
+
+
 def test_many_sizes_of_a_file_are_what_loading_it_anew_says(folder: Path) -> None:
     write_free(folder / "free.onnx")
     spec = {"models": ["free.onnx"], "targets": ["rpi5/ort", "rtx4090"], "precisions": ["stored", "int8"]}

@@ -138,7 +138,8 @@ def _checked(
 
     limits = judged(subject)
     helps = () if origin is None else helping(Case(subject, limits, origin, judged), time_limit)
-    return Check(model.typed, subject, limits, helps, budgets, model.file is not None, strict)
+    is_file, sought = model.file is not None, origin is not None
+    return Check(model.typed, subject, limits, helps, budgets, is_file, strict, sought)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from sizeup import cost, formats
-from sizeup.cost import Cost, FreeCost
+from sizeup.cost import Cost
 from sizeup.errors import RuleError, SizeupError
 from sizeup.formats import Free, Inputs
 from sizeup.graph import FreeGraph, Graph
+
+if TYPE_CHECKING:
+    from sizeup.cost.closed import FreeCost
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
@@ -95,10 +98,16 @@ def count(
     With free dimensions these are closed forms, and `.at(batch=8, height=heights)` evaluates them.
     """
     if isinstance(source, FreeGraph) and not bind:
-        return cost.closed(source)
+        return _closed(source)
     if free is None or free is False:
         return cost.count(load(source, inputs=inputs, kwargs=kwargs, bind=bind))
-    return cost.closed(load(source, inputs=inputs, kwargs=kwargs, bind=bind, free=free))
+    return _closed(load(source, inputs=inputs, kwargs=kwargs, bind=bind, free=free))
+
+
+def _closed(graph: FreeGraph) -> FreeCost:
+    from sizeup.cost.closed import closed
+
+    return closed(graph)
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from sizeup import cost, dtypes
-from sizeup.api.models import Source, load
-from sizeup.cost import Cost, FreeCost
+from sizeup.api.models import Source, count, load
+from sizeup.cost import Cost
 from sizeup.errors import Incomplete, SizeupError, TargetError
 from sizeup.formats import Free, Inputs
 from sizeup.graph import FreeGraph
@@ -19,6 +19,7 @@ from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
 
 if TYPE_CHECKING:
+    from sizeup.cost.closed import FreeCost
     from sizeup.latency import Basis, Estimate
     from sizeup.latency.free import FreeEstimate
     from sizeup.precision.mixing import Wish
@@ -126,7 +127,7 @@ def estimate(
 
     check_precision(precision)
     named = target_of(target)
-    if isinstance(source, FreeCost) or (isinstance(source, FreeGraph) and not bind):
+    if _is_free(source) and not bind:
         return _free_estimate(source, named, precision, basis, coefficients)
     if isinstance(source, Cost) and not is_mapping(precision):
         asked = None if precision is None else dtypes.precision(str(precision))
@@ -203,7 +204,7 @@ def _free_estimate(
     def estimated(counted: Cost) -> Estimate:
         return estimate(counted, target, precision=precision, basis=basis, coefficients=coefficients)
 
-    return FreeEstimate(cost.closed(source) if isinstance(source, FreeGraph) else source, estimated)
+    return FreeEstimate(count(source) if isinstance(source, FreeGraph) else source, estimated)
 
 
 def _closed_forms(
@@ -221,13 +222,16 @@ def _closed_forms(
     if is_mapping(precision):
         raise SizeupError("closed forms are given at one precision, not layer by layer")
     asked = None if precision is None else dtypes.precision(str(precision))
-    if isinstance(source, FreeCost):
-        return closed_forms(source, asked)
-    if not isinstance(source, FreeGraph):
+    if not _is_free(source):
         if not free:
             raise SizeupError("name an operator to explain, or free dimensions for formulas")
         source = load(source, inputs=inputs, kwargs=kwargs, bind=bind, free=free)
-    return closed_forms(cost.closed(source), asked)
+    return closed_forms(count(source) if isinstance(source, FreeGraph) else source, asked)
+
+
+def _is_free(source: Source) -> bool:
+    """Whether it is a graph with free dimensions, or the cost of one."""
+    return isinstance(source, FreeGraph) or isinstance(getattr(source, "graph", None), FreeGraph)
 
 
 def check_precision(wish: Wish) -> None:

@@ -40,11 +40,13 @@ def points_of(names: tuple[str, ...], sizes: Sizes) -> tuple[dict[str, Values], 
 
 def _whole(name: str, given: Any) -> Values:
     array = np.asarray(given)
+    if not array.size:
+        return array.astype(np.int64)
     if array.dtype == object and all(type(each) is int for each in array.ravel().tolist()):
         raise SizeupError(f"{name}: sizes of 2^63 and more are not sizes")
     if array.dtype.kind not in "iu":
         raise SizeupError(f"{name}: sizes are whole numbers, not {array.dtype}")
-    if array.size and (int(array.min()) < 1 or int(array.max()) >= _LARGEST):
+    if int(array.min()) < 1 or int(array.max()) >= _LARGEST:
         raise SizeupError(f"{name}: sizes are at least 1, and below 2^62")
     return array.astype(np.int64)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sizeup.cost import Cost, FreeCost
+from sizeup.cost import Cost
+from sizeup.cost.closed import FreeCost
 from sizeup.graph import grid_of
 from sizeup.latency.estimate import Estimate
 

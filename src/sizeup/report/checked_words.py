@@ -44,10 +44,14 @@ class Cells(NamedTuple):
 
 
 def all_of(checks: Sequence[Check]) -> str:
-    """The answer of several checks in one line."""
+    """The answer of several checks in one line, with the first that do not fit."""
     counts = {answer: sum(each.fits is answer for each in checks) for answer in (True, False, None)}
     parts = [f"{counts[True]:,} of {len(checks):,} models fit"]
-    parts += [f"{counts[False]:,} do{'es' * (counts[False] == 1)} not"] if counts[False] else []
+    over = [check.name for check in checks if check.fits is False]
+    if over:
+        more = f" and {len(over) - _MOST_NAMED:,} more" if len(over) > _MOST_NAMED else ""
+        which = f"{', '.join(map(plain, over[:_MOST_NAMED]))}{more}"
+        parts.append(f"{len(over):,} do{'es' * (len(over) == 1)} not ({which})")
     parts += [f"of {counts[None]:,} nobody can tell"] if counts[None] else []
     return f"{WORDS[fits(checks)]}: {', '.join(parts)}"
 
@@ -82,9 +86,8 @@ def title(limit: Limit) -> str:
 
 
 def _title(name: str) -> str:
-    """What people call a quantity, or the growth of one."""
-    *before, last = name.split(" ")
-    return " ".join((*before, _TITLES.get(last, last)))
+    """What people call a quantity, the growth of one, or one of a layer, whose name is quoted."""
+    return " ".join(_TITLES.get(word, word) for word in name.split(" "))
 
 
 def over(limit: Limit) -> str:

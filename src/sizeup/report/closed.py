@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sizeup import dtypes
-from sizeup.cost import Forms, FreeCost
-from sizeup.cost.forms import sum_of
+from sizeup.cost.closed import FreeCost
+from sizeup.cost.forms import Forms, sum_of
 from sizeup.dtypes import DType
 from sizeup.graph import Number, Shape, name_of
 from sizeup.graph.free import told
@@ -67,7 +67,7 @@ def _where(cost: FreeCost, forms: Forms) -> Iterator[tuple[str, str]]:
     names = cost.graph.names
     if forms.piece.reason is not None:
         yield "holds at", told(forms.piece.example)
-        yield "point by point", f"other sizes are read anew: {forms.piece.reason}"
+        yield "point by point", f"other sizes need a reading of their own: {forms.piece.reason}"
         return
     least, others = least_sizes(forms.conditions, names)
     fixed = {name for each in others if each.relation == "==" for name in each.names()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -35,18 +36,32 @@ class Loading:
             try:
                 return self._bound(sizes)
             # Whatever keeps a model from having closed forms keeps it from no more than that.
-            except Exception:
-                return self._exact(sizes, shapes)
+            except Exception as refusal:
+                return self._one_by_one(sizes, refusal)
         try:
             return self._exact(sizes, shapes)
         except LoadError as error:  # what only closed forms know: the height of an image, the batch of a file
             return self._otherwise(sizes, error)
 
+    def _one_by_one(self, sizes: Sizes, refusal: Exception) -> Graph:
+        try:
+            return self._exact(sizes, {})
+        except LoadError as error:
+            raise self._clearer(sizes, error, refusal) from error.__cause__
+
     def _otherwise(self, sizes: Sizes, error: LoadError) -> Graph:
         try:
             return self._bound(sizes)
-        except Exception:
-            raise error from error.__cause__
+        except Exception as refusal:
+            raise self._clearer(sizes, error, refusal) from error.__cause__
+
+    def _clearer(self, sizes: Sizes, error: LoadError, refusal: Exception) -> LoadError:
+        """Why neither way leads there; of a TFLite file closed forms name the operator that keeps a batch."""
+        is_file = isinstance(self._source, str | os.PathLike)
+        is_tflite = is_file and os.fspath(self._source).lower().endswith(".tflite")
+        if is_tflite and sizes.keys() == {"batch"} and isinstance(refusal, LoadError):
+            return refusal
+        return error
 
     def _bound(self, sizes: Sizes) -> Graph:
         names = tuple(sorted(sizes))
