@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch", reason="models of PyTorch are made to fit")
+
 from torch import Tensor, relu
 from torch.nn import Conv2d, Linear, Module, Sequential
 

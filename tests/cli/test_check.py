@@ -8,9 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from cli import test_cli
 from cli.test_cli import Run
@@ -153,7 +151,7 @@ def test_budgets_are_judged_and_summed_up(run: Run, keywords: Path, tmp_path: Pa
 
 def test_github_takes_nothing_that_is_printed_for_people_as_a_command(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
-    onnx.save(_named("::add-mask::" + "s" * 28), path)
+    _save_named("::add-mask::" + "s" * 28, path)
     lines = run("check", path, "--macs", "1", "--no-remedies", "--github").out.splitlines()
     found = re.fullmatch("::stop-commands::([0-9a-f]{32})", lines[0])
     assert found is not None
@@ -162,10 +160,14 @@ def test_github_takes_nothing_that_is_printed_for_people_as_a_command(run: Run, 
     assert [line[:8] for line in lines[ended + 1 :]] == ["::error "]
 
 
-def _named(name: str) -> onnx.ModelProto:
+def _save_named(name: str, path: Path) -> None:
     """A product of a layer that is called so."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
     sizes = {"x": (1, 64), "w": (64, 64), "y": (1, 64)}
     ports = {key: helper.make_tensor_value_info(key, TensorProto.FLOAT, each) for key, each in sizes.items()}
     weight = numpy_helper.from_array(np.zeros(sizes["w"], np.float32), "w")
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name=name)
-    return helper.make_model(helper.make_graph([node], "net", [ports["x"]], [ports["y"]], [weight]))
+    graph = helper.make_graph([node], "net", [ports["x"]], [ports["y"]], [weight])
+    onnx.save(helper.make_model(graph), path)

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+pytest.importorskip("onnx", reason="the door of ONNX reads its names")
+
 from comparison.edited import FLOAT
 from sizeup.comparison.names import own_names, paths
 from sizeup.formats.onnx.scopes import from_name
