@@ -73,6 +73,7 @@ def test_biases_stay_at_32_bits_beside_quantised_weights() -> None:
     cost = count(perceptron())
     weights, biases = 12 + 16, 12
     assert cost.bytes_at(precision("int8")).weights == weights + 4 * biases
+    assert cost.bytes_at(precision("int16")).weights == 2 * weights + 4 * biases
     assert cost.bytes_at(precision("int4")).weights == weights // 2 + 4 * biases
     assert cost.bytes_at(precision("fp16")).weights == 2 * (weights + biases)
 
@@ -255,7 +256,7 @@ def naive_bits(tensor: Tensor, asked: DType | None) -> int:
     if asked is None or not follows:
         return tensor.dtype.bits
     is_bias = tensor.data is not None and tensor.data.role == "parameter" and len(tensor.shape or ()) < 2
-    if is_bias and asked.name in ("int8", "int4", "int2"):
+    if is_bias and asked.name in ("int16", "int8", "int4", "int2"):
         return 32
     return asked.bits
 

@@ -9,6 +9,9 @@ from sizeup.errors import SizeupError
 
 Family = Literal["float", "int", "bool", "complex", "opaque"]
 
+# Integers of at most this width are quantised: runtimes keep biases and scales beside them at 32 bits.
+_QUANTISED_BITS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class DType:
@@ -20,6 +23,11 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether numbers of this type are quantised, so that biases beside them are not."""
+        return self.family == "int" and self.bits <= _QUANTISED_BITS
 
 
 def _table() -> dict[str, DType]:
@@ -52,6 +60,8 @@ def _table() -> dict[str, DType]:
 
 
 DTYPES: dict[str, DType] = _table()
+# What biases and scales beside quantised weights are kept in.
+BIAS = DTYPES["int32"]
 
 # What a user asks for on the command line, and what it stands for.
 PRECISIONS: dict[str, DType] = {

@@ -97,11 +97,16 @@ def test_a_row_of_markdown_keeps_its_cells(name: str) -> None:
     assert "<" not in text
 
 
+def test_amounts_of_a_case_have_names_in_the_log_of_a_test(tmp_path: Path) -> None:
+    save([_check("b", "b", [_KEPT])], tmp_path / "one.xml")
+    assert "<system-out>need 5, limit 10, headroom 5 (50 %): ok<" in (tmp_path / "one.xml").read_text("utf-8")
+
+
 def test_several_checks_share_a_file(tmp_path: Path) -> None:
     checks = [_check("a", "a", [_OVER]), _check("b", "b", [_KEPT])]
     for ending in ("json", "md", "xml"):
         save(checks, tmp_path / f"all.{ending}")
-    assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fit, 1 do not")
+    assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fit, 1 does not (a)\n")
     assert '"fits": false' in (tmp_path / "all.json").read_text("utf-8")
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor, relu
+from torch.nn import Conv2d, Linear, Module, Sequential
 
 import sizeup
 from sizeup.cli import main
+from sizeup.runtimes import RUNTIMES
 
 pytestmark = pytest.mark.extras
 Json = dict[str, Any]
@@ -53,6 +56,20 @@ _CASES = {
     "code-books": ("mlperf_resnet8_int8.tflite", "-d", "stm32f746/tflm", "--flash", "220KiB"),
     "less time": ("mlperf_kws_fp32.tflite", "-d", "rpi5/litert", "--latency", "300us", "--expected"),
 }
+
+
+def test_a_remedy_is_told_where_the_runtime_that_verifies_it_is_not_installed(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = shared / "models" / "mlperf_kws_int8.tflite"
+    with_it = sizeup.check(model, "stm32f401/tflm", ram="18 KiB")
+    monkeypatch.setitem(RUNTIMES, "tflm", RUNTIMES["tflm"]._replace(module="there_is_no_such_module"))
+    without = sizeup.check(model, "stm32f401/tflm", ram="18 KiB")
+    assert [each.what for each in without.remedies] == [each.what for each in with_it.remedies]
+    assert [each.changes for each in without.remedies] == [each.changes for each in with_it.remedies]
+    note = "computed, not run here: the command verifies it, which needs tflite-micro: pip install"
+    assert without.remedies[0].notes[0].startswith(note)
+    assert not with_it.remedies[0].notes[0].startswith("computed")
 
 
 @pytest.mark.slow
@@ -135,3 +152,68 @@ def test_what_fits_by_a_hair_is_told_what_would_help(shared: Path) -> None:
     assert found.fits is True
     assert found.remedies[0].fits is True
     assert found.remedies[0].changes[0].after < exact
+
+
+class _Wide(Module):
+    """Two inputs, one of which has no size of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = Conv2d(3, 16, 3, padding=1)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return relu(self.conv(x)) + y
+
+
+def wide() -> Module:
+    """A factory, as the command line names it."""
+    return _Wide().eval()
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        ("1x3x96x96", "1x16x1x1"),
+        ("x:1x3x96x96", "y:1x16x1x1"),
+        ("1x3x96x96", "y:1x16x1x1"),
+    ],
+)
+def test_a_command_repeats_the_inputs_and_how_times_are_judged(
+    inputs: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-d", "rpi5/ort", "--latency", "10us", "--expected"]
+    options += [word for each in inputs for word in ("--input", each)]
+    checked = ["tests.checks.test_remedies:wide", *options]
+    before = _run(capfd, "check", *checked)
+    remedies = [each for each in before["remedies"] if each["command"].startswith("sizeup check")]
+    assert {"int8" in each["what"] for each in remedies} == {True, False}
+    for remedy in remedies:
+        after = _carried_out(capfd, remedy, checked)
+        assert after["fits"] is remedy["fits"]
+        for change in remedy["changes"]:
+            assert _needs(after)[change["name"]] == pytest.approx(change["after"], rel=1e-9)
+
+
+def test_what_helps_against_budgets_can_be_typed(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(shared / "models" / "mlperf_resnet8_fp32.tflite", tmp_path / "net.tflite")
+    monkeypatch.chdir(tmp_path)
+    limits = ('arena = "20 KiB"', 'arena = "50 KiB"\nmacs = "1 M"')
+    text = "".join(f'[[budget]]\nmodels = "*"\n{each}\n' for each in limits)
+    Path("budgets.toml").write_text(text.replace('"*"', '"net.tflite"'))
+    before = _run(capfd, "check", "--budget", "budgets.toml", "--remedies")
+    (narrow,) = [each for each in before["remedies"] if "int8" in each["what"]]
+    assert narrow["command"] == "sizeup check net.tflite --arena 20480 --macs 1000000 --precision int8"
+    after = _carried_out(capfd, narrow, [])
+    assert _needs(after)["arena"] == narrow["changes"][0]["after"]
+    Path("budgets.toml").write_text('[[budget]]\nmodels = "net.tflite"\nweights = "10 KiB"')
+    before = _run(capfd, "check", "--budget", "budgets.toml", "--remedies")
+    (narrow,) = [each for each in before["remedies"] if "int8" in each["what"]]
+    report = _run(capfd, *shlex.split(narrow["command"])[1:])
+    assert report["totals"]["weight_bytes"] == narrow["changes"][0]["after"]
+
+
+def test_an_input_of_one_number_has_no_smaller_one() -> None:
+    found = sizeup.check(Sequential(Linear(1, 64), Linear(64, 1)).eval(), None, ((1, 1),), macs=100)
+    assert (found.fits, found.remedies) == (False, ())

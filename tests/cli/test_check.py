@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from cli import test_cli
 from cli.test_cli import Run
@@ -44,6 +48,15 @@ def test_what_does_not_fit_says_no_by_how_much_and_ends_with_1(run: Run, keyword
     assert ended.out.startswith("NO: mlperf_kws_int8 (tflite) does not fit on stm32f746/tflm\n")
     assert "RAM: 22.3 KiB, 2.27 KiB (11.3 %) more than the 20.0 KiB" in " ".join(ended.out.split())
     assert "at the peak" in ended.out
+
+
+def test_where_nothing_helps_that_is_said(run: Run, keywords: Path) -> None:
+    # The input of a file is fixed, and neither its order nor its types change MACs.
+    asked = ("check", keywords, "--macs", "1M")
+    assert "Nothing that sizeup can try on this model brings its need down." in run(*asked).out
+    assert "Nothing that sizeup can try" in run(*asked, "--markdown").out
+    assert "Nothing that sizeup can try" not in run(*asked, "--no-remedies").out
+    assert "Nothing that sizeup can try" not in run("check", keywords, "--macs", "1G").out
 
 
 def test_what_nobody_can_tell_ends_with_3(run: Run, keywords: Path) -> None:
@@ -132,7 +145,27 @@ def test_budgets_are_judged_and_summed_up(run: Run, keywords: Path, tmp_path: Pa
     (tmp_path / "again.tflite").write_bytes(keywords.read_bytes())
     ended = run("check", "--budget", budget)
     assert ended.code == 1
-    assert ended.out.startswith("NO: 0 of 2 models fit, 2 do not\n")
+    assert ended.out.startswith("NO: 0 of 2 models fit, 2 do not (again, kws)\n")
     text = " ".join(ended.out.split())
     assert "MACs: 2.66 M, 1.66 M (166 %) more than the 1.00 M of *.tflite; largest:" in text
-    assert "macs of layer 'conv': 512 k" in text
+    assert "MACs of layer 'conv': 512 k" in text
+
+
+def test_github_takes_nothing_that_is_printed_for_people_as_a_command(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(_named("::add-mask::" + "s" * 28), path)
+    lines = run("check", path, "--macs", "1", "--no-remedies", "--github").out.splitlines()
+    found = re.fullmatch("::stop-commands::([0-9a-f]{32})", lines[0])
+    assert found is not None
+    ended = lines.index(f"::{found[1]}::")
+    assert any("::add-mask::" in line for line in lines[:ended])
+    assert [line[:8] for line in lines[ended + 1 :]] == ["::error "]
+
+
+def _named(name: str) -> onnx.ModelProto:
+    """A product of a layer that is called so."""
+    sizes = {"x": (1, 64), "w": (64, 64), "y": (1, 64)}
+    ports = {key: helper.make_tensor_value_info(key, TensorProto.FLOAT, each) for key, each in sizes.items()}
+    weight = numpy_helper.from_array(np.zeros(sizes["w"], np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name=name)
+    return helper.make_model(helper.make_graph([node], "net", [ports["x"]], [ports["y"]], [weight]))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import sizeup
 from sizeup.cli import main
 
 pytestmark = pytest.mark.extras
@@ -56,7 +57,7 @@ def test_two_files_give_a_page_of_80_columns(run: Run, models: Path) -> None:
     assert lines[:2] == ["A  mlperf_kws_fp32 (tflite)", "B  mlperf_kws_int8 (tflite)"]
     assert lines[2].startswith("B has the same MACs and parameters")
     assert "0 unexplained" in done.out
-    assert "no difference that the estimate can tell" in " ".join(done.out.split())
+    assert "one time rests on a data sheet, the other on a fit to measurements" in " ".join(done.out.split())
 
 
 def test_json_is_alone_on_stdout_and_files_are_written(run: Run, models: Path, tmp_path: Path) -> None:
@@ -68,6 +69,13 @@ def test_json_is_alone_on_stdout_and_files_are_written(run: Run, models: Path, t
     assert told["macs"]["unexplained"] == 0
     explained = sum(told["macs"]["explained"].values())
     assert explained == told["macs"]["difference"] == told["totals"]["macs"]["difference"] > 0
+
+
+def test_arena_is_what_a_check_holds_against_its_limit(run: Run, models: Path) -> None:
+    files = [models / f"mlperf_kws_{each}.tflite" for each in ("fp32", "int8")]
+    total = json.loads(run(*files, "--json").out)["totals"]["arena_needed_bytes"]
+    needs = [sizeup.check(each, arena="1 MiB", remedies=False).limits[0].need for each in files]
+    assert [total["a"], total["b"]] == needs
 
 
 def test_markdown_is_for_pull_requests(run: Run, models: Path) -> None:

@@ -39,9 +39,21 @@ def test_a_sweep_says_what_it_did(folder: Path, capsys: pytest.CaptureFixture[st
     assert ended("sweep", "sweep.toml", "-o", "out", "--trusted") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("3 models at 1 point each, in processes of this machine, in ")
-    assert lines[1] == f"3 rows written to {folder / 'out'}, 1 of them errors"
+    assert lines[1] == "3 rows written to out, 1 of them errors"
     assert lines[2].startswith("  CorruptModel: 1 row, such as nets/bad.onnx: ")
     assert lines[3] == "--retry-errors tries them again"
+    assert lines[4:] == ["$ sizeup query out"]
+
+
+def test_a_sweep_that_is_stopped_says_that_it_can_go_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "stop.py").write_text(
+        "def all():\n    yield 'nets/00000.tflite'\n    raise KeyboardInterrupt\n"
+    )
+    (folder / "sweep.toml").write_text('generate = "stop:all"\ntargets = ["rpi5/litert"]\n')
+    assert ended("sweep", "sweep.toml", "-o", "out", "--trusted") == 130
+    assert capsys.readouterr().err.endswith("the same command goes on from there\n")
 
 
 def test_json_is_alone_on_stdout(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from comparison.edited import FLOAT
@@ -59,3 +61,13 @@ def test_a_module_around_all_others_does_not_count() -> None:
 )
 def test_kind_and_counter_are_no_name(name: str, own: str) -> None:
     assert own_names(graph_of("onnx", ("", name))) == [own]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.A" + "_" * 60_000 + "!", "1" * 60_000 + "!", "a.A_" * 20_000, "/" * 60_000]
+)
+def test_no_name_takes_long(name: str) -> None:
+    graph, began = graph_of("onnx", (name, name)), time.process_time()
+    paths(graph)
+    own_names(graph)
+    assert time.process_time() - began < 1

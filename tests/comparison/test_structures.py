@@ -124,6 +124,24 @@ def test_norm_and_activation_are_fused_where_the_other_format_has_them_inside() 
     ]
 
 
+def test_norm_after_a_product_of_another_size_is_gone_and_not_folded() -> None:
+    before = [Layer(0, "conv", 4, 8, 3), Layer(1, "batch_norm", 8, 8)]
+    after = [Layer(0, "conv", 4, 12, 3)]
+    found = differences(chain(before), chain(after, format="tflite"))
+    check_whole(found)
+    assert not [row.why for row in found.rows if "folded" in row.why]
+    assert [row.kinds_a for row in found.rows if row.status == "removed"] == [("batch_norm",)]
+
+
+def test_norm_is_not_folded_into_a_product_with_a_norm_of_its_own() -> None:
+    twice = [Layer(0, "conv"), Layer(1, "batch_norm"), Layer(2, "batch_norm"), Layer(3, "relu")]
+    once = [Layer(0, "conv"), Layer(1, "batch_norm"), Layer(3, "relu")]
+    found = differences(chain(twice), chain(once, format="tflite"))
+    check_whole(found)
+    assert not [row.why for row in found.rows if "folded" in row.why]
+    assert [row.a for row in found.rows if row.status == "removed"] == [(2,)]
+
+
 def test_activation_that_nobody_has_is_removed_and_not_fused() -> None:
     bare = [Layer(0, "conv"), Layer(3, "conv")]
     found = differences(chain(NORMED), chain(bare))

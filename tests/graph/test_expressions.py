@@ -114,6 +114,19 @@ def test_what_is_large_on_the_way_only_is_exact_too() -> None:
     assert values.tolist() == [((3 * 10**9) ** 3 + 1) // ((3 * 10**9) ** 2 + 1)]
 
 
+def test_one_and_two_taken_away_are_kept_apart_though_python_hashes_them_alike() -> None:
+    side = size("side")
+    grid = Grid({"side": np.array([3, 7], np.int64)})
+    (values,) = grid.values([largest([-side, 4 - 2 * side]) + largest([-2 * side, side - 40])])
+    assert values.tolist() == [-8, -21]
+    heard = Assumptions({"side": 3})
+    with assuming(heard):
+        assert side * side - side >= 2
+        assert side * side - 2 * side >= 2
+    assert [str(each) for each in heard.conditions] == ["side**2 >= side + 2", "side**2 >= 2*side + 2"]
+    assert {-side: "once", -2 * side: "twice"}[-2 * side] == "twice"
+
+
 def test_a_comparison_that_sizes_decide_is_an_error_where_nobody_listens() -> None:
     with pytest.raises(TypeError, match="a free dimension was compared"):
         _ = size("batch") == 1

@@ -449,4 +449,4 @@ def test_what_is_too_large_for_a_microcontroller_is_told(
     console = Console(file=io.StringIO(), width=100)
     render(sizeup.analyze(chain(), target="slate/plain"), console)
     # Three values of 512 B at the sum.
-    assert "it needs 1.50 KiB of memory; Slate has 1.00 KiB" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "it needs 1.50 KiB of RAM; Slate has 1.00 KiB" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -125,21 +125,50 @@ def test_data_frame_has_one_line_a_row(found: Comparison) -> None:
     assert (frame["b_macs"] - frame["a_macs"]).sum() == AFTER - BEFORE
 
 
-def test_overlapping_ranges_tell_no_difference() -> None:
-    a, b = (sizeup.analyze(chain(each), target="rpi5/ort") for each in (WIDE, LESS))
+def timed(layers: list[Layer]) -> sizeup.Report:
+    """A report whose time has a wide range, which networks as small as these may not have by themselves."""
+    report = sizeup.analyze(chain(layers), target="rpi5/ort")
+    assert report.latency is not None
+    seconds = report.latency.seconds
+    return replace(report, latency=replace(report.latency, low=seconds / 3, high=3 * seconds))
+
+
+def test_overlapping_ranges_on_one_basis_tell_the_estimated_difference() -> None:
+    a, b = map(timed, (WIDE, LESS))
     found = sizeup.compare(a, b)
     assert a.latency is not None
     assert b.latency is not None
     assert (a.latency.low or 0) <= (b.latency.high or 0)
-    assert found.verdict == "no difference"
-    assert "with no difference in time that the estimate can tell" in found.headline
+    percent = 100 * (1 - b.latency.seconds / a.latency.seconds)
+    assert percent > 0
+    assert found.verdict == "perhaps faster"
+    assert f", and takes an estimated {percent:.1f} % less time, though the ranges overlap." in found.headline
+    assert any("errors of two models on one target" in line for line in printed(found, 200))
+    assert sizeup.compare(b, a).verdict == "perhaps slower"
     rows = [row.seconds for row in found.rows if row.seconds is not None]
     run = b.latency.run_seconds - a.latency.run_seconds
     assert sum(rows) + run == pytest.approx(b.latency.seconds - a.latency.seconds)
 
 
+def test_overlapping_ranges_on_two_bases_cannot_be_compared() -> None:
+    a, b = map(timed, (WIDE, LESS))
+    assert a.latency is not None
+    assert b.latency is not None
+    one, other = replace(a.latency, basis="calibrated"), replace(b.latency, basis="roofline")
+    found = sizeup.compare(replace(a, latency=one), replace(b, latency=other))
+    assert found.verdict == "cannot tell"
+    assert "cannot be told, for one time rests on a fit to measurements, the other" in found.headline
+
+
+def test_equal_estimates_of_models_that_differ_take_the_same_time() -> None:
+    a, b = map(timed, (WIDE, LESS))
+    found = sizeup.compare(a, replace(b, latency=a.latency))
+    assert found.verdict == "no difference"
+    assert "is estimated to take the same time" in found.headline
+
+
 def test_ranges_apart_tell_which_is_faster() -> None:
-    a = sizeup.analyze(chain(WIDE), target="rpi5/ort")
+    a = timed(WIDE)
     assert a.latency is not None
     slower = replace(a.latency, seconds=1.0, low=0.9, high=1.1)
     found = sizeup.compare(a, replace(a, latency=slower))
@@ -156,7 +185,17 @@ def test_without_a_range_nothing_is_told_of_time() -> None:
     found = sizeup.compare(a, replace(b, latency=replace(b.latency, low=None, high=None)))
     assert found.verdict == "cannot tell"
     assert "whether it is faster cannot be told" in found.headline
-    assert any("no range is known for at least one of them" in line for line in printed(found, width=200))
+    assert any("whether they differ: a range is not known" in line for line in printed(found, width=200))
+
+
+def test_what_differs_between_two_runs_of_one_model_is_in_its_line() -> None:
+    a, b = (sizeup.analyze(chain(WIDE), target=each) for each in ("rpi5/ort", "rpi4/ort"))
+    assert printed(sizeup.compare(a, b), width=80)[:2] == [
+        "A  chain (torch) on rpi5/ort",
+        "B  chain (torch) on rpi4/ort",
+    ]
+    a, b = (sizeup.analyze(chain(WIDE), precision=each) for each in (None, "int8"))
+    assert printed(sizeup.compare(a, b), width=80)[:2] == ["A  chain (torch)", "B  chain (torch) at int8"]
 
 
 def test_two_precisions_of_one_model_are_compared() -> None:

@@ -187,6 +187,13 @@ def test_a_joined_table_gives_points_more_columns(folder: Path, tmp_path: Path) 
     assert asked(folder, "FROM accuracy ORDER BY model", join=table)[0] == {"model": "a", "accuracy": 0.9}
 
 
+@pytest.mark.parametrize("name", ["points", "Fits", "considered", "before"])
+def test_a_joined_table_may_be_called_as_a_view_is(folder: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.csv").write_text("model,accuracy\na,0.5\n", "utf-8")
+    sql = "SELECT DISTINCT accuracy FROM points, (SELECT count(*) FROM fits) WHERE model = 'a'"
+    assert asked(folder, sql, join=tmp_path / f"{name}.csv") == [{"accuracy": 0.5}]
+
+
 def test_names_of_digits_are_names(tmp_path: Path) -> None:
     folder = answers.write(tmp_path / "s", [point("007", number=1), point("7", number=2)])
     table = tmp_path / "accuracy.csv"
@@ -200,6 +207,7 @@ def test_names_of_digits_are_names(tmp_path: Path) -> None:
     [
         ("model,accuracy\na,1\na,2\n", "more than one row for model a"),
         ("model,ms\na,1\n", "points have a column 'ms' of their own"),
+        ("model,MS\na,1\n", "points have a column 'MS' of their own"),
         ("name,accuracy\na,1\n", "none of its columns says which points it is about"),
     ],
 )
@@ -246,7 +254,8 @@ HOSTILE = [
     "SELECT * FROM hidden",
     "EXPLAIN ANALYZE COPY (SELECT 1) TO '{outside}'",
     "EXPLAIN ANALYZE COPY (SELECT 1) TO '{inside}'",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{shard}'",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{shard}' (FORMAT csv, USE_TMP_FILE false)",
+    "EXPLAIN (ANALYZE, FORMAT json) COPY (SELECT 1) TO '{shard}' (FORMAT csv, USE_TMP_FILE false)",
     "",
     "-- nothing",
 ]

@@ -159,6 +159,21 @@ def test_without_an_address_ray_is_started_and_ended(tmp_path: Path) -> None:
     assert list(own.iterdir()) == []  # Ray leaves a token in the home folder, unless it is given another
 
 
+def test_a_limit_that_no_worker_can_keep_is_told_in_one_line(cluster: Served, tmp_path: Path) -> None:
+    write_models(tmp_path / "nets", 1)
+    (tmp_path / "sweep.toml").write_text('models = ["nets/*"]\ntargets = ["rpi5/ort"]\n')
+    done = subprocess.run(
+        [*SWEEP, "--address", cluster.address, "--memory", "20MiB"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "a process with 20.0 MiB of memory does not start" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
     write_models(tmp_path / "nets", 1)
     (tmp_path / "sweep.toml").write_text('models = ["nets/*"]\ntargets = ["rpi5/ort"]\n')

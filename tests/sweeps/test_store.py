@@ -165,6 +165,20 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     assert unfinished(tmp_path) == []
 
 
+def test_a_table_that_others_put_beside_the_shards_is_not_counted(tmp_path: Path) -> None:
+    sizeup.sweep(SPEC, tmp_path, trusted=True)
+    before = sizeup.query(tmp_path, "SELECT count(*) FROM points").rows
+    parquet.write_table(pa.table({"key": ["mine"], "model": [None]}), tmp_path / "shards" / "mine.parquet")
+    assert sizeup.query(tmp_path, "SELECT count(*) FROM points").rows == before
+    assert compact(Store(tmp_path)) == before[0][0]
+
+
+def test_a_place_that_cannot_be_written_to_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(SizeupError, match="cannot be written to: Not a directory"):
+        sizeup.sweep(SPEC, tmp_path / "file" / "out", trusted=True)
+
+
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     sizeup.sweep(SPEC, tmp_path, trusted=True)
     shard = Path(Store(tmp_path).paths()[0])

@@ -55,6 +55,9 @@ def test_every_number_of_a_row_is_what_analyze_says(folder: Path) -> None:
         if report.latency is None:
             assert row["ms"] is None
             assert row["latency_missing"] == report.no_latency
+        elif report.latency.low is None:
+            assert (row["ms"], row["low_ms"], row["high_ms"]) == (None, told["latency"]["ms"], None)
+            assert row["latency_missing"] == "only the least time that it takes is known: low_ms"
         else:
             for name in ("ms", "low_ms", "high_ms", "basis"):
                 assert row[name] == told["latency"][name], name
@@ -230,6 +233,14 @@ def test_a_generator_makes_models(folder: Path) -> None:
     assert sizeup.sweep(spec, folder / "out").rows == 0
 
 
+def test_a_generator_that_fails_midway_is_told_as_its_own_fault(folder: Path) -> None:
+    (folder / "failing.py").write_text(GENERATOR + '    raise RuntimeError("no more ideas")\n')
+    spec = {"generate": "failing:candidates", "targets": ["rpi5/ort"]}
+    with pytest.raises(SizeupError, match="generate 'failing:candidates': RuntimeError: no more ideas"):
+        sizeup.sweep(spec, folder / "out", trusted=True)
+    assert {row["model"] for row in rows_of(folder / "out")} >= {"w4d1", "w8d2"}
+
+
 def test_closed_forms_say_what_loading_anew_says(folder: Path) -> None:
     (folder / "search.py").write_text(GENERATOR)
     batches = [1, 2, 3, 5, 8, 13]
@@ -277,6 +288,52 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
     others = [row for row in rows if row["model"] != "free.onnx"]
     assert len(others) == 4
     assert all(row["status"] == "error" and "seq" in row["error"] for row in others)
+
+
+@pytest.mark.parametrize("batches", [[1, 3], [1, 2, 3, 4]], ids=["few", "many"])
+def test_a_tflite_file_has_other_batches_or_says_what_keeps_its_own(
+    folder: Path, shared: Path, batches: list[int]
+) -> None:
+    for name in ("mlperf_kws_int8", "tflm_mobilenetv2_224"):
+        (folder / f"{name}.tflite").symlink_to(shared / "models" / f"{name}.tflite")
+    spec = {"models": ["*.tflite"], "targets": ["rpi5/litert"], "batch": batches}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    rows = {(row["model"].partition(".")[0], row["batch"]): row for row in rows_of(folder / "out")}
+    one, three = (rows["mlperf_kws_int8", batch] for batch in (1, 3))
+    assert (one["macs"], three["macs"]) == (2_656_768, 3 * 2_656_768)
+    # No plan of activations alone needs less at three times the sizes; weights are read once.
+    assert (three["peak_bytes"], three["weight_bytes"]) == (3 * one["peak_bytes"], one["weight_bytes"])
+    assert rows["tflm_mobilenetv2_224", 1]["status"] == "ok"
+    assert "RESHAPE" in rows["tflm_mobilenetv2_224", 3]["error"]
+
+
+def test_what_nobody_could_count_takes_no_zero_milliseconds(folder: Path, shared: Path) -> None:
+    (folder / "vela.tflite").symlink_to(shared / "models" / "tflm_person_detect_vela.tflite")
+    spec = {"models": ["vela.tflite"], "targets": ["stm32f746", "pixel-8"]}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    assert [row["ms"] for row in rows_of(folder / "out")] == [None, None]
+    assert all(row["latency_missing"] for row in rows_of(folder / "out"))
+
+
+def test_many_sizes_of_a_file_are_what_loading_it_anew_says(folder: Path) -> None:
+    write_free(folder / "free.onnx")
+    spec = {"models": ["free.onnx"], "targets": ["rpi5/ort", "rtx4090"], "precisions": ["stored", "int8"]}
+    sizes = [(batch, {"seq": seq}) for batch in (1, 2, 7) for seq in (1, 16, 33)]
+    for batch, shapes in sizes:
+        sizeup.sweep({**spec, "batch": [batch], "shapes": [shapes]}, folder / "one", trusted=True)
+    grid = {"batch": [1, 2, 7], "shapes": [{"seq": 1}, {"seq": 16}, {"seq": 33}]}
+    sizeup.sweep({**spec, **grid}, folder / "many", trusted=True)
+    assert table_of(folder / "many") == table_of(folder / "one")
+    assert len(rows_of(folder / "many")) == 36
+
+
+def test_a_tflite_file_has_batches_by_closed_forms(folder: Path) -> None:
+    """Its file has a batch of one; every product is done for each of the others as well."""
+    spec = {"models": ["nets/00002.tflite"], "targets": ["rpi5/litert-xnnpack"], "batch": [1, 2, 6]}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    macs = {row["batch"]: row["macs"] for row in rows_of(folder / "out")}
+    alone = sizeup.count(folder / "nets" / "00002.tflite").total_macs
+    assert macs == {1: alone, 2: 2 * alone, 6: 6 * alone}
 
 
 def test_shapes_of_inputs_are_given_by_name(folder: Path) -> None:
@@ -411,3 +468,11 @@ def test_a_driver_killed_while_it_writes_leaves_a_store_that_goes_on(folder: Pat
 def test_two_sweeps_do_not_write_to_one_store(folder: Path) -> None:
     with Store(folder / "out").alone(), pytest.raises(SizeupError, match="another sweep is writing there"):
         sizeup.sweep(SPEC, folder / "out")
+
+
+def test_a_model_of_which_nothing_is_known_takes_no_zero_time(shared: Path, tmp_path: Path) -> None:
+    spec = {"models": [str(shared / "models" / "tflm_audio_preproc_int8.tflite")], "targets": ["stm32f746"]}
+    sizeup.sweep(spec, tmp_path / "out", trusted=True)
+    (row,) = rows_of(tmp_path / "out")
+    assert (row["macs"], row["ms"]) == (None, None)
+    assert row["latency_missing"] == "nothing known of it takes time on this basis"

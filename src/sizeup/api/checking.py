@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sizeup import cost
+from sizeup import cost, units
 from sizeup.api.models import Source, load
 from sizeup.api.reports import check_precision, target_of
 from sizeup.errors import SizeupError
@@ -65,10 +65,7 @@ def check(
     model = _Model(source, inputs, kwargs, bind, precision)
     subject = Subject(model.needs(), named, _whole(limits, "ram"), _whole(limits, "flash"))
     wanted = Wanted(limits, expected=expected)
-    texts = {
-        name: value for name, value in {**given, "macs": macs, "params": params}.items() if value is not None
-    }
-    origin = model.origin(" ".join(f"--{name} {_typed(value)}" for name, value in texts.items()))
+    origin = model.origin(_options({name: _typed(value) for name, value in given.items()}, expected))
     return _checked(model, subject, [wanted], origin if remedies else None, time_limit, strict=strict)
 
 
@@ -115,7 +112,7 @@ def _by_budget(model: str, found: Sequence[Budget], budgets: Budgets, remedies: 
         wanted.append(Wanted(budget.limits, budget.growth, budget.layers, kept, budget.name, budget.expected))
     names = tuple(budget.name for budget in found)
     strict = any(budget.strict for budget in found)
-    origin = read.origin("") if remedies else None
+    origin = read.origin(_budget_options(found)) if remedies else None
     return _checked(read, subject, wanted, origin, _SECONDS, strict=strict, budgets=names)
 
 
@@ -141,7 +138,8 @@ def _checked(
 
     limits = judged(subject)
     helps = () if origin is None else helping(Case(subject, limits, origin, judged), time_limit)
-    return Check(model.typed, subject, limits, helps, budgets, model.file is not None, strict)
+    is_file, sought = model.file is not None, origin is not None
+    return Check(model.typed, subject, limits, helps, budgets, is_file, strict, sought)
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,9 @@ class _Model:
         wish = self.precision if isinstance(self.precision, str | os.PathLike) else "mixed.json"
         if self.precision is not None:
             limits = f"{limits} --precision {shlex.quote(os.fspath(wish))}".strip()
-        return Origin(shlex.quote(self.typed), self.file, self.load, self._at(), self.bind, binding, limits)
+        shapes = tuple(_shapes(self.inputs, self.kwargs))
+        typed, at = shlex.quote(self.typed), self._at()
+        return Origin(typed, self.file, self.load, at, self.bind, binding, limits, shapes)
 
     def _at(self) -> Any:
         """How to read it at another shape of its first input; None where that cannot be asked for."""
@@ -198,13 +198,12 @@ class _Model:
             return None
 
         def load_at(shape: Shape) -> Graph:
-            usual = self.load()
-            if usual.format != "onnx":
-                return self.load(inputs=(shape, *list(self.inputs or ())[1:]))
+            usual, named = self.load(), isinstance(self.inputs, Mapping)
+            if usual.format != "onnx" and not named:
+                others = () if _is_shape(self.inputs) else list(self.inputs or ())[1:]
+                return self.load(inputs=(shape, *others))
             first = usual.tensors[usual.inputs[0]].name
-            return self.load(
-                inputs={**(self.inputs if isinstance(self.inputs, Mapping) else {}), first: shape}
-            )
+            return self.load(inputs={**(dict(self.inputs or ()) if named else {}), first: shape})
 
         return load_at
 
@@ -224,3 +223,41 @@ def _whole(limits: Mapping[str, float], name: str) -> int | None:
 
 def _typed(value: Any) -> str:
     return shlex.quote(str(value).replace(" ", ""))
+
+
+def _shapes(inputs: Inputs, kwargs: Mapping[str, Any] | None) -> Iterator[str]:
+    """Inputs as the command line takes them; values that are more than a shape have no such text."""
+    if isinstance(inputs, Mapping):
+        named = {**inputs, **(kwargs or {})}
+    else:
+        yield from map(_shape, (inputs,) if _is_shape(inputs) else inputs or ())
+        named = dict(kwargs or {})
+    yield from (f"{name}:{_shape(value)}" for name, value in named.items())
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[1], str):
+        return f"{_shape(value[0])}:{value[1]}"
+    return units.shape(tuple(getattr(value, "shape", value)))
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple | list) and bool(value) and all(type(size) is int for size in value)
+
+
+def _options(limits: Mapping[str, str], expected: bool) -> str:
+    texts = [f"--{name} {value}" for name, value in limits.items()]
+    return " ".join([*texts, *(["--expected"] if expected else [])])
+
+
+def _budget_options(budgets: Sequence[Budget]) -> str:
+    """The strictest of their limits, those that the command line has an option for."""
+    from sizeup.checks.measures import MEASURES
+
+    texts = {}
+    for name in ("ram", "flash", "arena", "latency", "energy", "macs", "params"):
+        amounts = [budget.limits[name] for budget in budgets if name in budget.limits]
+        if amounts:
+            unit = {"seconds": "s", "joules": "J"}.get(MEASURES[name].unit, "")
+            texts[name] = f"{min(amounts):.12f}".rstrip("0") + f"0{unit}" if unit else str(int(min(amounts)))
+    return _options(texts, any(budget.expected for budget in budgets))

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sizeup.targets import quantities
-
 if TYPE_CHECKING:
     from sizeup.report.asked import Answer
 
@@ -36,6 +34,7 @@ def query(
     from sizeup.report.asked import Answer
     from sizeup.sweeps.query import Question, columns_of
     from sizeup.sweeps.views import axes_of
+    from sizeup.targets import quantities
 
     seconds = quantities.asked(under, quantities.TIME)
     question = Question(

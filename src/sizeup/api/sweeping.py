@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sizeup.api.precision import whole
-from sizeup.targets import quantities
 
 if TYPE_CHECKING:
     from sizeup.sweeps import Engine, Limits, Progress, Swept
@@ -58,6 +57,8 @@ def compact(out: str | os.PathLike[str]) -> int:
 
 def _limited(given: Limits, seconds: float | None, memory: int | str | None, tries: int | None) -> Limits:
     """The limits of a spec, but for what is asked for beside it."""
+    from sizeup.targets import quantities
+
     size = whole(quantities.asked(memory, quantities.SIZE))
     return replace(
         given,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
 from sizeup.checks.limits import Unit
@@ -47,9 +48,10 @@ def amount_in(given: Any, unit: Unit, where: str) -> float:
 def share_in(given: Any, where: str) -> float:
     """How much more is allowed, from a text such as "5%"."""
     match = _PERCENT.fullmatch(given.strip()) if isinstance(given, str) else None
-    if match is None:
+    if match is None or len(match[1]) > _LONGEST:
         raise BudgetError(f"{where} is {_short(given)}, not a share such as '5%'")
-    return float(match[1]) / 100
+    # Rounded once, as a growth is: what grew by precisely so much is allowed.
+    return float(Fraction(match[1]) / 100)
 
 
 def _short(given: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,12 @@ class Origin:
     bind: Mapping[str, int] | None = None
     binding: str = ""  # the same as options of the command line
     limits: str = ""  # what is asked for beside the target, as such options
+    shapes: tuple[str, ...] = ()  # the inputs that were asked for, as [NAME:]SHAPE[:TYPE]
+
+
+def as_options(shapes: Sequence[str]) -> list[str]:
+    """Inputs as the command line takes them."""
+    return [f"--input {shlex.quote(each)}" for each in shapes]
 
 
 Judge = Callable[[Subject], tuple[Limit, ...]]
@@ -105,6 +112,11 @@ class Case:
     @property
     def check(self) -> list[str]:
         """The command that does this check again."""
-        subject = self.subject
+        return self.check_with(self.origin.shapes)
+
+    def check_with(self, shapes: Sequence[str]) -> list[str]:
+        """The same with other inputs; a report where what is limited is no option of a check."""
+        subject, origin = self.subject, self.origin
         target = "" if subject.target is None else f"-d {subject.target.name}"
-        return ["sizeup check", self.origin.typed, target, self.origin.limits, self.origin.binding]
+        verb = "sizeup check" if target or origin.limits else "sizeup analyze"
+        return [verb, origin.typed, target, origin.limits, origin.binding, *as_options(shapes)]

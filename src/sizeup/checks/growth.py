@@ -15,6 +15,7 @@ from sizeup.dtypes import precision_name
 from sizeup.errors import BudgetError
 
 SCHEMA_VERSIONS = (1,)
+_LEAST, _MOST = 1e-30, 1e30  # of whatever a model has, in any unit
 
 
 def read_baseline(path: Path, model: str) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def _grown(measure: Measure, subject: Subject, baseline: Mapping[str, Any], most
     if before == 0 and low > 0:
         why = f"the baseline has none, and now there are {amount(measure.unit, low)}"
         return Limit(name, "share", most, math.inf, None, None, of, (why,))
-    share = [None if each is None else each / (before or 1) - bool(before) for each in (low, high)]
+    # The difference first: it is exact, and the quotient then rounds as that of a budget does.
+    share = [None if each is None else (each - before) / (before or 1) for each in (low, high)]
     unknown = (found.why,) if share[1] is None else ()
     return Limit(name, "share", most, share[0], share[1], None, of, unknown, largest=())
 
@@ -63,9 +65,14 @@ def _before(measure: Measure, subject: Subject, baseline: Mapping[str, Any]) -> 
     found: Any = baseline
     for key in measure.baseline:
         found = found.get(key) if isinstance(found, Mapping) else None
-    if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+    if isinstance(found, bool) or not isinstance(found, int | float) or not _is_amount(found):
         return None, f"the baseline does not tell its {measure.name}"
     return found * measure.scale, ""
+
+
+def _is_amount(found: float) -> bool:
+    """Whether a report may hold it: JSON as Python reads it has infinities and integers beyond floats."""
+    return found == 0 or _LEAST <= found <= _MOST
 
 
 def _differs(measure: Measure, subject: Subject, baseline: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sizeup.checks.case import MEMORY, STORED, TIMED, Case, Remedy
+from sizeup.checks.case import MEMORY, STORED, TIMED, Case, Remedy, as_options
 from sizeup.checks.limits import verdict
 from sizeup.checks.needs import Needs
 from sizeup.checks.subject import Subject
@@ -177,7 +177,7 @@ def _told(
     target = "" if case.subject.target is None else f"-d {case.subject.target.name}"
     types = f"--precisions {','.join(map(precision_name, offered))}"
     command = ["sizeup precision", case.origin.typed, target, *limits, types, case.origin.binding]
-    command.append("-o mixed.json")
+    command += [*as_options(case.origin.shapes), "-o mixed.json"]
     return case.tried(what, command, subject, (_UNMEASURED,))
 
 

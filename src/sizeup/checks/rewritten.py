@@ -12,6 +12,8 @@ from sizeup.checks.case import MEMORY, STORED, Case, Remedy
 from sizeup.checks.subject import Subject
 from sizeup.errors import SizeupError
 from sizeup.rewrite import Optimized, Wishes, optimize
+from sizeup.runtimes import RUNTIMES
+from sizeup.runtimes.process import Library
 
 _MOST_MACS = 50_000_000
 
@@ -21,9 +23,10 @@ def rewritten(case: Case, time_limit: float) -> Iterator[Remedy]:
     file, subject = case.origin.file, case.subject
     if file is None or subject.needs.is_converted or file.suffix.lower() not in (".tflite", ".onnx"):
         return
-    # The reference kernels of TFLite Micro take a second or two for so many MACs.
-    usual = Wishes(time_limit=time_limit, verify=subject.cost.total_macs <= _MOST_MACS)
     is_tflite = file.suffix.lower() == ".tflite"
+    # The reference kernels of TFLite Micro take a second or two for so many MACs.
+    verify = subject.cost.total_macs <= _MOST_MACS and _runtime(file).is_installed
+    usual = Wishes(time_limit=time_limit, verify=verify)
     if case.wants(MEMORY):
         yield from _in_less_memory(case, usual, file, is_tflite)
     if case.wants(STORED) and is_tflite and (subject.target is None or subject.target.runtime.micro):
@@ -45,6 +48,11 @@ def _in_less_memory(case: Case, usual: Wishes, file: Path, is_tflite: bool) -> I
         yield overlapped
 
 
+def _runtime(file: Path) -> Library:
+    """The runtime that a rewritten file is run in."""
+    return RUNTIMES["tflm" if file.suffix.lower() == ".tflite" else "ort"]
+
+
 def _has_reference_kernels(subject: Subject) -> bool:
     return subject.target is None or subject.target.runtime.micro == "reference"
 
@@ -62,7 +70,7 @@ def _optimized(case: Case, file: Path, wishes: Wishes, options: str) -> Remedy |
             return None  # what cannot be rewritten has no such remedy
         written = shlex.quote(f"{file.stem}.smaller{file.suffix}")
         command = ["sizeup optimize", case.origin.typed, options, case.origin.binding, f"-o {written}"]
-        return case.tried(_words(done), command, changed, _notes(done))
+        return case.tried(_words(done), command, changed, _notes(done, _runtime(file)))
 
 
 def _words(done: Optimized) -> str:
@@ -80,8 +88,10 @@ def _words(done: Optimized) -> str:
     return " and ".join(words) or "rewrite the file"
 
 
-def _notes(done: Optimized) -> list[str]:
+def _notes(done: Optimized, runtime: Library) -> list[str]:
     notes = [] if done.verification is not None else ["computed, not run here: the command verifies it"]
+    if notes and not runtime.is_installed:
+        notes = [f"{notes[0]}, which needs {runtime.package}: pip install 'sizeup[{runtime.extra}]'"]
     if done.overlaps:
         notes.append("holds for TFLite Micro's reference kernels only")
     if done.clustered_weights:

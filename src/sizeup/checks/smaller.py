@@ -31,11 +31,17 @@ def shrunk(case: Case) -> Iterator[Remedy]:
     shape, subject = found
     graph = case.subject.graph
     name = graph.tensors[graph.inputs[0]].name
-    named = f"{name}:" if graph.format in ("onnx", "tflite") else ""
-    wish = f"--input {named}{units.shape(shape)}"
+    asked = case.origin.shapes
+    is_named = graph.format in ("onnx", "tflite") or any(each.startswith(f"{name}:") for each in asked)
+    named = f"{name}:" if is_named else ""
+    wish = f"{named}{units.shape(shape)}"
+    # The first input is asked for anew, by its name or, where inputs have none, by its place.
+    others = [each for each in asked if not each.startswith(named)] if named else asked[1:]
     before = units.shape(graph.tensors[graph.inputs[0]].shape)
     what = f"give it {units.shape(shape)} instead of {before} as input"
-    remedy = case.tried(what, [*case.check, wish], subject, ("what that costs in accuracy is not known",))
+    remedy = case.tried(
+        what, case.check_with([wish, *others]), subject, ("what that costs in accuracy is not known",)
+    )
     if remedy is not None:
         yield remedy
 
@@ -47,7 +53,7 @@ def _sizes(case: Case) -> list[int]:
     if shape is None or len(shape) not in (2, 4):
         raise SizeupError("the first input has no one size")
     size = shape[2] if len(shape) == 4 else shape[1]
-    step = next(each for each in _STEPS if size % each == 0 and size > each)
+    step = next((each for each in _STEPS if size % each == 0 and size > each), 1)
     return list(range(step * math.ceil(size / _SMALLEST / step), size, step))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,9 +140,10 @@ def _print(found: list[Check], *, as_json: bool, as_markdown: bool, annotated: b
         content = found[0].to_dict() if len(found) == 1 else checked.to_dict(found)
         sys.stdout.write(json_text.dumps(content, indent=2, allow_nan=False) + "\n")
         return
-    if as_markdown:
-        sys.stdout.writelines(checked_pages.markdown(found))
-    else:
-        checked_pages.render(found, terminal.output())
+    with checked_ci.without_commands(sys.stdout) if annotated else nullcontext():
+        if as_markdown:
+            sys.stdout.writelines(checked_pages.markdown(found))
+        else:
+            checked_pages.render(found, terminal.output())
     if annotated:
         sys.stdout.writelines(checked_ci.annotated(found))

@@ -88,6 +88,8 @@ def query(
 
     for path in output or ():
         asked.check_path(path)
+    if under is not None and under.strip().isdecimal():
+        raise typer.BadParameter(f"name its unit, as {under.strip()}ms", param_hint="--under")
     with terminal.busy(f"asking {folder}"):
         answer = api.query(
             folder,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +61,9 @@ def sweep(
     compact: Annotated[
         bool, typer.Option("--compact", help="Sort all rows by device, precision and model at the end.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit code 3 where rows are errors.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit code 3 where rows written now are errors.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Evaluate many models at many points, and keep the rows as Parquet. Run again, it goes on."""
@@ -76,7 +80,7 @@ def sweep(
             rows = api.compact(output)
         terminal.output().print(f"{rows:,} rows of {output} sorted by device, precision and model")
         return
-    with terminal.sweeping(str(spec)) as progress:
+    with _told_how_to_go_on(), terminal.sweeping(f"starting {spec}") as progress:
         done = api.sweep(
             spec,
             output,
@@ -97,3 +101,15 @@ def sweep(
         terminal.output().print(swept.text(done), soft_wrap=True)
     if strict and done.errors:
         raise typer.Exit(INCOMPLETE)
+
+
+@contextmanager
+def _told_how_to_go_on() -> Iterator[None]:
+    """Whoever stops a sweep need not fear for what it has done."""
+    from sizeup.cli import terminal
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        terminal.remark("stopped; what is done is kept, and the same command goes on from there")
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from string import digits
 from typing import TypeAlias
 
 from sizeup.graph import Graph, Op, name_of
@@ -11,9 +12,9 @@ Path: TypeAlias = tuple[str, ...]
 
 _SEPARATORS = re.compile(r"[/.]")
 # LiteRT's converter writes the class of a module before its name: torch.nn.modules.conv.Conv2d_0.
-_WITH_CLASS = re.compile(r"(?:\w+\.)+[A-Z]\w*?_(\w+)")
+# The patterns leave one way to read a text, so that no name, however long, takes long.
+_WITH_CLASS = re.compile(r"(?:\w+\.)+[A-Z][^\W_]*_(\w+)")
 _CLASS_ALONE = re.compile(r"(?:\w+\.)+[A-Z]\w*")
-_COUNTER = re.compile(r"_?\d*$")
 _SHORTEST = 3  # letters: `n4` is no name that anybody gave
 
 
@@ -29,7 +30,7 @@ def paths(graph: Graph) -> list[Path]:
 
 def _path(scope: str) -> Path:
     parts: list[str] = []
-    for part in scope.split("/"):
+    for part in filter(None, scope.split("/")):
         with_class = _WITH_CLASS.fullmatch(part)
         if with_class:
             parts.append(with_class[1])
@@ -54,6 +55,6 @@ def own_names(graph: Graph) -> list[str]:
 
 
 def _own_name(op: Op, name: str) -> str:
-    base = _COUNTER.sub("", name.removeprefix("node_")).strip("_/").lower()
+    base = name.removeprefix("node_").rstrip(digits).strip("_/").lower()
     kinds = {op.kind.lower(), op.source.rpartition(".")[2].lower()}
     return "" if len(base) < _SHORTEST or base in kinds else name

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import islice
 
-from sizeup.comparison.facts import Facts, class_of, is_activation, is_product
+from sizeup.comparison.facts import Facts, class_of, dims, is_activation, is_product
 from sizeup.comparison.matching import Matched
 from sizeup.comparison.names import Path
 from sizeup.graph import ABSENT
@@ -117,9 +118,7 @@ class _Side:
         op = self.facts.graph.ops[index]
         own, partner = self.facts.graph.ops[core[self.place]], self.other.graph.ops[core[1 - self.place]]
         gains_bias = _has_bias(partner.inputs) > _has_bias(own.inputs)
-        # A converter folds norms; within one format the bias that is left of a norm is the sign of it.
-        converted = self.facts.graph.format != self.other.graph.format
-        if op.kind == "batch_norm" and is_product(own.kind) and (gains_bias or converted):
+        if op.kind == "batch_norm" and is_product(own.kind) and self._may_hold_norm(core, gains_bias):
             return "batch_norm folded into the weights"
         inside = [class_of(each.attrs.get("activation") or "") for each in (own, partner)]
         if is_activation(op.kind) and inside[0] != class_of(op.kind) == inside[1]:
@@ -127,6 +126,22 @@ class _Side:
         if op.kind == "add" and is_product(own.kind) and gains_bias:
             return "add as its bias"
         return ""
+
+    def _may_hold_norm(self, core: tuple[int, int], gains_bias: bool) -> bool:
+        """Whether the partner can be the same product with a norm folded in, which alters no size."""
+        own, partner = core[self.place], core[1 - self.place]
+        # A converter folds norms; within one format the bias that is left of a norm is the sign of it.
+        converted = self.facts.graph.format != self.other.graph.format
+        if not gains_bias and not converted:
+            return False
+        readers = self.other.readers_of(partner)
+        if any(self.other.graph.ops[each].kind == "batch_norm" for each in readers):
+            return False
+        made = [
+            math.prod(dims(side.graph.tensors[side.graph.ops[index].outputs[0]].shape) or ())
+            for side, index in ((self.facts, own), (self.other, partner))
+        ]
+        return made[0] == made[1] and self.facts.cost.macs[own] == self.other.cost.macs[partner]
 
     def _absorb_prepared(self, index: int, groups: list[Group]) -> None:
         """What is computed from constants alone goes with the one group that needs it."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sizeup.dtypes import DTYPES, DType
+from sizeup.dtypes import BIAS, DTYPES, DType
 from sizeup.errors import RuleError
 from sizeup.graph import ABSENT, Body, Graph, Op, Tensor, without_collection
 from sizeup.ops import Call, OpRule, UnknownShape, call_of, rule_of
@@ -17,9 +17,6 @@ from sizeup.ops import Call, OpRule, UnknownShape, call_of, rule_of
 Column: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-# Precisions of at most this width hold quantised integers, beside which biases stay at 32 bits.
-_QUANTISED_BITS = 8
-BIAS_BITS = 32
 # One row beyond this would not fit its column: Python counts on, numpy does not.
 _LARGEST = 2**62
 _HANDLE = DTYPES["resource"]
@@ -46,8 +43,8 @@ class Accesses:
             bits = self.bits
         else:
             bits = np.where(self.priced, np.int64(precision.bits), self.bits)
-            if is_quantised(precision):
-                np.putmask(bits, self.bias, BIAS_BITS)
+            if precision.is_quantised:
+                np.putmask(bits, self.bias, BIAS.bits)
         # Eight numbers take exactly `bits` bytes: whole eights first, so that no number is counted in bits.
         # Few columns, because a fresh one of a large graph costs more than the arithmetic on it.
         moved = self.eights * bits
@@ -114,11 +111,6 @@ class Cost:
             self.writes.by_op(self.writes.bytes_at(precision)),
             self.stored_bytes if precision is None else total(self.parameters.bytes_at(precision)),
         )
-
-
-def is_quantised(precision: DType) -> bool:
-    """Whether numbers of that type are quantised, so that biases beside them are not."""
-    return precision.family == "int" and precision.bits <= _QUANTISED_BITS
 
 
 def total(column: Column) -> int:

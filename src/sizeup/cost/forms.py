@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sizeup.cost.columns import BIAS_BITS, Cost, Flags, count, is_quantised, row_of
-from sizeup.dtypes import DType
+from sizeup.cost.columns import Cost, Flags, count, row_of
+from sizeup.dtypes import BIAS, DType
 from sizeup.graph import (
     Assumptions,
     Condition,
@@ -76,7 +76,7 @@ def _bits(tensor: Tensor, precision: DType | None) -> int:
     if precision is None or not tensor.follows_precision:
         return tensor.dtype.bits
     small = tensor.is_parameter and len(tensor.shape or ()) <= 1
-    return BIAS_BITS if small and is_quantised(precision) else precision.bits
+    return BIAS.bits if small and precision.is_quantised else precision.bits
 
 
 def _in_bytes(elements: Number, times: Number, bits: int) -> Number:

@@ -92,7 +92,8 @@ class Expression:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(frozenset(self.terms.items()))
+            # The widths tell -1 from -2, which have one hash in Python; what has another is never compared.
+            self._hash = hash(frozenset((m, c, c.bit_length()) for m, c in self.terms.items()))
         return self._hash
 
     def __str__(self) -> str:

@@ -24,6 +24,9 @@ Basis = Literal["calibrated", "roofline", "coefficients"]
 BASES: tuple[Basis, ...] = ("calibrated", "roofline", "coefficients")
 _FILES = ("tflite", "onnx")
 _TRACE = 0.01  # of all MACs, in number types that a fit has not met
+# No runtime on an operating system starts a kernel in less: where kernels take less, starting them is most of
+# the time, and no multiple of a data sheet tells of it.
+_LEAST_START = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -214,7 +217,10 @@ class _Estimator:
         times = current().reach(self.target) if is_whole else None
         fastest = float(self.work.totals(found.seconds)[0])
         origin = f"data sheet of {self.target.device.title}"
-        if times is None:
+        if times is None or self._is_lost_in_starting(fastest * times.times):
+            if times is not None:
+                runtime = self.target.runtime.name
+                self.notes.append(f"what {runtime} takes to start a kernel is not known, and most of it here")
             self.notes.append("no measurement tells how much longer it takes: this is the least")
             return self._estimate("roofline", fastest, None, None, 0.0, found, origin)
         origin += f", x {times.times:.3g} as {times.measurements:,} networks on {_devices(times)} took"
@@ -228,6 +234,12 @@ class _Estimator:
             Kernels(*(part * times.times for part in parts)),
             origin,
         )
+
+    def _is_lost_in_starting(self, total: float) -> bool:
+        """Whether kernels are so short that a start of unknown length takes longer."""
+        if self.target.overhead_seconds is not None or self.target.device.kind == "microcontroller":
+            return False
+        return total < _LEAST_START * float(self.work.totals(np.ones(len(self.work)))[0])
 
     def _estimate(
         self,

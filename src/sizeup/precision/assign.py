@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from sizeup.dtypes import DTYPES, DType, precision_name
+from sizeup.dtypes import BIAS, DType, precision_name
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
 from sizeup.ops import rule_of
 from sizeup.precision.layers import layers
 
-# Beside integers of at most this width biases and scales stay at 32 bits.
-_QUANTISED_BITS = 16
-_WIDE = DTYPES["int32"]
 CONVERSIONS = frozenset({"quantize", "dequantize", "cast", "dynamic_quantize"})
 
 
@@ -148,9 +145,8 @@ class _Assigned:
         return self._converted(identity, wanted, op)
 
     def _constant(self, identity: int, tensor: Tensor, dtype: DType) -> int:
-        quantised = dtype.family == "int" and dtype.bits <= _QUANTISED_BITS
-        if quantised and tensor.is_parameter and len(tensor.shape or ()) <= 1:
-            dtype = _WIDE
+        if dtype.is_quantised and tensor.is_parameter and len(tensor.shape or ()) <= 1:
+            dtype = BIAS
         if dtype.bits == tensor.dtype.bits and dtype.family == tensor.dtype.family:
             dtype = tensor.dtype
         key = (identity, dtype.name)

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -116,6 +117,7 @@ def _head(answer: Answer) -> dict[str, Any]:
 
 
 def _plain_row(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    # JSON knows no number that is none.
     values = (None if isinstance(each, float) and not math.isfinite(each) else each for each in row)
     return dict(zip(columns, values, strict=True))
 
@@ -138,7 +140,8 @@ def _remarks(question: Question, found: Glimpse, left_out: Sequence[str]) -> Ite
     else:
         yield f"{found.total:,} row{'s' * (found.total != 1)}"
     if found.unknown:
-        yield f"{found.unknown:,} points are left out: not enough is known of them (--view unknown)"
+        points, them = ("point is", "it") if found.unknown == 1 else ("points are", "them")
+        yield f"{found.unknown:,} {points} left out: not enough is known of {them} (--view unknown)"
     if left_out:
         rest = len(left_out) - _TOLD
         told = ", ".join(left_out[:_TOLD]) + (f" and {rest} more" if rest > 0 else "")
@@ -225,6 +228,8 @@ def _written(name: str, value: Any) -> str:
         return NOTHING if name in _OPTIONAL or value == "" else UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Decimal):  # sums of whole numbers
+        value = int(value) if value == int(value) else float(value)
     if isinstance(value, int | float) and math.isfinite(value):
         return _number(name.removesuffix("_before"), value)
     return str(value)

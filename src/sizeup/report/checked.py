@@ -32,6 +32,7 @@ class Check:
     budgets: tuple[str, ...] = ()  # the names of those that asked
     is_file: bool = False
     strict: bool = False  # whether an operator that is not counted leaves the answer open
+    sought: bool = False  # whether remedies were looked for
 
     @property
     def refused(self) -> str | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 from xml.etree import ElementTree
 
 from sizeup.checks.limits import Limit
@@ -15,6 +18,17 @@ from sizeup.report.text import plain
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+@contextmanager
+def without_commands(log: TextIO) -> Iterator[None]:
+    """Have GitHub Actions read what is printed meanwhile as text: a line may begin with a layer's name."""
+    token = secrets.token_hex(16)
+    log.write(f"::stop-commands::{token}\n")
+    try:
+        yield
+    finally:
+        log.write(f"::{token}::\n")
+
+
 def annotated(checks: Sequence[Check]) -> Iterator[str]:
     """A line for everything that is over or cannot be told, as GitHub Actions reads it from a log."""
     for check in checks:
@@ -22,7 +36,7 @@ def annotated(checks: Sequence[Check]) -> Iterator[str]:
             if label == "coverage" and not check.strict:
                 continue
             properties = [f"file={_property(check.model)}"] if check.is_file else []
-            properties.append(f"title={_property(f'{check.name}: {label}')}")
+            properties.append(f"title={_property(plain(f'{check.name}: {label}'))}")
             yield f"::{level} {','.join(properties)}::{_message(plain(text))}\n"
 
 
@@ -41,7 +55,7 @@ def junit(checks: Sequence[Check]) -> str:
     for check in checks:
         suite = ElementTree.SubElement(root, "testsuite", {"name": _writable(check.model)})
         for limit in check.limits:
-            _case(suite, check, title(limit), _verdict_of(limit), ", ".join(cells(limit)[1:]))
+            _case(suite, check, title(limit), _verdict_of(limit), _told(limit))
         if check.refused:
             _case(suite, check, "runs", ("failure", check.refused), headline(check))
         if check.strict:
@@ -51,6 +65,13 @@ def junit(checks: Sequence[Check]) -> str:
     _count(root)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
+
+
+def _told(limit: Limit) -> str:
+    """Every amount under its name, for a log without a table."""
+    found = cells(limit)
+    amounts = {"need": found.need, "limit": found.limit, "headroom": found.headroom}
+    return f"{', '.join(f'{name} {text}' for name, text in amounts.items() if text)}: {found.kept}"
 
 
 def _verdict_of(limit: Limit) -> tuple[str, str] | None:

@@ -26,6 +26,7 @@ from sizeup.report.text import plain
 _STYLES = {True: "bold green", False: "bold red", None: "bold yellow"}
 _LEVELS = {"error": "red", "warning": "yellow", "": ""}
 _HEADING = "What would help, each carried out and checked again:"
+_NOTHING = "Nothing that sizeup can try on this model brings its need down."
 
 
 def render(checks: Sequence[Check], console: Console) -> None:
@@ -51,9 +52,10 @@ def _render(check: Check, console: Console) -> None:
         console.print()
     for label, text, _ in found:
         print_labelled(console, label, text, "dim" if label == "assumed" else "")
-    if check.remedies:
+    heading = _help(check)
+    if heading:
         console.print()
-        console.print(Text(_HEADING, style="bold"))
+        console.print(Text(heading, style="bold"))
     for remedy in check.remedies:
         style = {True: "green", False: "", None: "yellow"}[remedy.fits]
         print_labelled(console, HELPS[remedy.fits], f"{remedy.what}: {effect(remedy)}", style)
@@ -61,6 +63,14 @@ def _render(check: Check, console: Console) -> None:
             print_labelled(console, "", note, "dim")
         # In one piece, however long: it is there to be copied.
         console.print(Text(plain(f"    $ {remedy.command}"), style="bold"), soft_wrap=True)
+
+
+def _help(check: Check) -> str:
+    """What stands above the remedies, or that there are none where some were looked for."""
+    if check.remedies:
+        return _HEADING
+    is_over = any(limit.fits is False for limit in check.limits)
+    return _NOTHING if check.sought and is_over else ""
 
 
 def markdown(checks: Sequence[Check]) -> Iterator[str]:
@@ -83,8 +93,9 @@ def markdown(checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _helps(check: Check) -> Iterator[str]:
-    if check.remedies:
-        yield f"\n{_HEADING}\n\n"
+    heading = _help(check)
+    if heading:
+        yield f"\n{heading}\n\n"
     for remedy in check.remedies:
         notes = "".join(f" ({cell(note)})" for note in remedy.notes)
         command = plain(remedy.command).replace("`", "'")

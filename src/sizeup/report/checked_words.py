@@ -44,10 +44,14 @@ class Cells(NamedTuple):
 
 
 def all_of(checks: Sequence[Check]) -> str:
-    """The answer of several checks in one line."""
+    """The answer of several checks in one line, with the first that do not fit."""
     counts = {answer: sum(each.fits is answer for each in checks) for answer in (True, False, None)}
     parts = [f"{counts[True]:,} of {len(checks):,} models fit"]
-    parts += [f"{counts[False]:,} do not"] if counts[False] else []
+    over = [check.name for check in checks if check.fits is False]
+    if over:
+        more = f" and {len(over) - _MOST_NAMED:,} more" if len(over) > _MOST_NAMED else ""
+        which = f"{', '.join(map(plain, over[:_MOST_NAMED]))}{more}"
+        parts.append(f"{len(over):,} do{'es' * (len(over) == 1)} not ({which})")
     parts += [f"of {counts[None]:,} nobody can tell"] if counts[None] else []
     return f"{WORDS[fits(checks)]}: {', '.join(parts)}"
 
@@ -78,7 +82,12 @@ def reasons(check: Check) -> Iterator[Finding]:
 
 def title(limit: Limit) -> str:
     """What people call a limit."""
-    return _TITLES.get(limit.name, limit.name)
+    return _title(limit.name)
+
+
+def _title(name: str) -> str:
+    """What people call a quantity, the growth of one, or one of a layer, whose name is quoted."""
+    return " ".join(_TITLES.get(word, word) for word in name.split(" "))
 
 
 def over(limit: Limit) -> str:
@@ -91,15 +100,19 @@ def over(limit: Limit) -> str:
         return f"{title(limit)}: {grew}, where {100 * limit.most:.3g} % is allowed{by}{_largest(limit)}"
     excess = limit.least_need - limit.most
     least = "at least " if limit.most_need != limit.least_need else ""
-    share = f" ({_part_of(excess, limit.most)})" if limit.most else ""
-    more = f"{limit.say(excess)}{share} more than the {limit.say(limit.most)}"
     of = f" of {limit.of}" if limit.of else " allowed"
-    return f"{title(limit)}: {least}{limit.say(limit.least_need)}, {more}{of}{_largest(limit)}"
+    more = f"{_excess(limit, excess)} the {limit.say(limit.most)}{of}"
+    return f"{title(limit)}: {least}{limit.say(limit.least_need)}, {more}{_largest(limit)}"
 
 
-def _part_of(excess: float, most: float) -> str:
-    """A part of a limit in percent, or where that is many hundreds, how many times as much there is."""
-    return f"{100 * excess / most:.3g} %" if excess < 5 * most else f"{excess / most + 1:.3g} times as much"
+def _excess(limit: Limit, excess: float) -> str:
+    """How much more than a limit, with its share in percent, or how many times the limit where it is many."""
+    assert limit.most is not None
+    if not limit.most:
+        return f"{limit.say(excess)} more than"
+    if excess < 5 * limit.most:
+        return f"{limit.say(excess)} ({100 * excess / limit.most:.3g} %) more than"
+    return f"{excess / limit.most + 1:.3g} times"
 
 
 def open_question(limit: Limit) -> str:
@@ -114,7 +127,10 @@ def open_question(limit: Limit) -> str:
         left = limit.say(limit.most - limit.reserve)
         return f"{title(limit)}: it needs {limit.say(most)}, and what else runs may leave only {left}"
     between = f"{limit.say(least)} to {limit.say(most)}"
-    return f"{title(limit)}: it needs {between}, and the limit of {limit.say(limit.most)} lies between"
+    text = f"{title(limit)}: it needs {between}, and the limit of {limit.say(limit.most)} lies between"
+    if limit.expected is None:
+        return text
+    return f"{text}; --expected judges by the {limit.say(limit.expected)} expected"
 
 
 def _largest(limit: Limit) -> str:
@@ -184,5 +200,5 @@ def effect(remedy: Remedy) -> str:
     parts = []
     for each in remedy.changes:
         before, after = amount(each.unit, each.before), amount(each.unit, each.after)
-        parts.append(f"{_TITLES.get(each.name, each.name)} from {before} to {after}")
-    return ", ".join(parts)
+        parts.append(f"{_title(each.name)} from {before} to {after}")
+    return ", ".join(dict.fromkeys(parts))  # several budgets may limit the same

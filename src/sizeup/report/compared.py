@@ -12,7 +12,9 @@ from typing import Any, Literal
 from sizeup.comparison import STATUSES, Differences, Priced, Row, Status, compare
 from sizeup.report.summary import Report
 
-Verdict = Literal["faster", "slower", "no difference", "cannot tell"]
+Verdict = Literal["faster", "slower", "perhaps faster", "perhaps slower", "no difference", "cannot tell"]
+_OFTEN_NONE = ("arena_bytes", "arena_needed_bytes", "latency_seconds")
+_EQUAL = 0.0005  # a smaller share of A's time reads as 0.0 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +86,23 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the estimates tell that B is faster or slower; None where there is none of both."""
+        """Whether B is faster or slower, perhaps so where the ranges overlap; None without two estimates.
+
+        The errors of two estimates on one basis are largely shared, so their difference says something even
+        where the ranges overlap. On two bases it does not.
+        """
         one, other = self.a.latency, self.b.latency
         if one is None or other is None:
             return None
         if one.low is None or one.high is None or other.low is None or other.high is None:
             return "cannot tell"
-        if one.low <= other.high and other.low <= one.high:
+        if one.low > other.high or other.low > one.high:
+            return "faster" if other.seconds < one.seconds else "slower"
+        if one.basis != other.basis:
+            return "cannot tell"
+        if abs(other.seconds - one.seconds) < _EQUAL * one.seconds:
             return "no difference"
-        return "faster" if other.seconds < one.seconds else "slower"
+        return "perhaps faster" if other.seconds < one.seconds else "perhaps slower"
 
     @property
     def headline(self) -> str:
@@ -149,13 +159,13 @@ def _totals(a: Report, b: Report) -> Iterator[Total]:
     """Quantity by quantity; one that neither model has is left out."""
     ours, theirs = _amounts(a), _amounts(b)
     for name, amount in ours.items():
-        if name in ("arena_bytes", "latency_seconds") and amount is None and theirs[name] is None:
+        if name in _OFTEN_NONE and amount is None and theirs[name] is None:
             continue
         yield Total(name, amount, theirs[name])
 
 
 def _amounts(report: Report) -> dict[str, float | None]:
-    totals = report.totals
+    totals, arena = report.totals, report.memory.arena
     return {
         # Where nothing but unknown operators could have some, none is not the same as zero.
         "macs": None if report.unknown and not totals.macs else totals.macs,
@@ -165,6 +175,7 @@ def _amounts(report: Report) -> dict[str, float | None]:
         "traffic_bytes": totals.read_bytes + totals.written_bytes,
         "peak_bytes": report.memory.peak_bytes,
         "arena_bytes": report.memory.arena_bytes,
+        "arena_needed_bytes": None if arena is None else arena.needed_bytes_32,
         "operators": len(report.graph.ops),
         "latency_seconds": None if report.latency is None else report.latency.seconds,
     }

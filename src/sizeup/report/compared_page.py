@@ -13,7 +13,7 @@ from rich.text import Text
 from sizeup.comparison import STATUSES, Row, Status
 from sizeup.report import compared_words as words
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.text import NOTHING, plain, title
+from sizeup.report.text import NOTHING, plain
 
 if TYPE_CHECKING:
     from sizeup.report.compared import Comparison, Pattern, Total
@@ -25,8 +25,8 @@ _STYLES = {"added": "yellow", "removed": "yellow", "changed": "yellow", "replace
 
 def render(found: Comparison, console: Console, *, top: int | None = None, everything: bool = False) -> None:
     """Print the sentence, the totals, what happened, and the rows that differ most, or all of them."""
-    for letter, report in (("A", found.a), ("B", found.b)):
-        console.print(Text(f"{letter}  {title(report)}", style="bold"), soft_wrap=True)
+    for letter, name in zip("AB", words.titles(found), strict=True):
+        console.print(Text(f"{letter}  {name}", style="bold"), soft_wrap=True)
     console.print(Text(plain(found.headline), style="bold green"))
     console.print()
     _print_totals(found, console)
@@ -140,7 +140,7 @@ def _places(ops: tuple[int, ...]) -> str:
 
 def markdown(found: Comparison) -> Iterator[str]:
     """The sentence, the totals and what happened, for a pull request."""
-    yield f"## {_safe(title(found.a))} and {_safe(title(found.b))}\n\n{_safe(found.headline)}\n\n"
+    yield f"## {' and '.join(map(_safe, words.titles(found)))}\n\n{_safe(found.headline)}\n\n"
     yield "| | A | B | difference |\n|---|---:|---:|---:|\n"
     for each in found.totals:
         yield f"| {' | '.join(_total(each))} |\n"
@@ -168,7 +168,7 @@ def html(found: Comparison) -> str:
     happened = "".join(
         f"<li>{status}: {_shown(line)}</li>" for status, texts in _happened(found, None) for line in texts
     )
-    names = f"<b>{_shown(title(found.a))}</b> and <b>{_shown(title(found.b))}</b>"
+    names = " and ".join(f"<b>{_shown(each)}</b>" for each in words.titles(found))
     head = _html_row("", "A", "B", "difference", tag="th")
     return (
         f"<p>{names}</p><p>{_shown(found.headline)}</p><table>{head}{totals}</table>"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.comparison import Change, Row
-from sizeup.report.text import NOTHING, brief, peak_size
+from sizeup.dtypes import precision_name
+from sizeup.report.text import NOTHING, brief, peak_size, title
 from sizeup.report.timing import spoken
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ LABELS = {
     "weight_bytes": "weights",
     "traffic_bytes": "traffic",
     "peak_bytes": "peak",
-    "arena_bytes": "arena",
+    "arena_bytes": "arena head",
+    "arena_needed_bytes": "arena",  # that must be there on a 32-bit chip, as a check has it
     "operators": "operators",
     "latency_seconds": "latency",
 }
@@ -35,6 +37,7 @@ _SAYINGS = {
 }
 _MOST_KINDS = 5
 _MOST_HELD = 3
+_BASES = {"calibrated": "a fit to measurements", "roofline": "a data sheet", "coefficients": "coefficients"}
 _TIMES = 2.0  # from here on a ratio reads better than per cent
 _SIZES = ("input", "output", "weights", "out_channels")
 _SEEN = ("kind", "activation", "macs", "params")  # in the kinds, or in the counts beside
@@ -43,6 +46,23 @@ _SEEN = ("kind", "activation", "macs", "params")  # in the kinds, or in the coun
 def is_equal(found: Comparison) -> bool:
     """Whether nothing differs, in operators or in totals."""
     return set(found.counts) <= {"same"} and all(each.a == each.b for each in found.totals)
+
+
+def titles(found: Comparison) -> tuple[str, str]:
+    """Both models by name, with the precision and the target where A and B differ in them."""
+    reports = (found.a, found.b)
+    precisions = [None if each.precision is None else precision_name(each.precision) for each in reports]
+    targets = [
+        None if each.latency is None or each.latency.target is None else each.latency.target.name
+        for each in reports
+    ]
+    names = [title(each) for each in reports]
+    for word, values in (("at", precisions), ("on", targets)):
+        if values[0] != values[1]:
+            names = [
+                f"{name} {word} {value}" if value else name for name, value in zip(names, values, strict=True)
+            ]
+    return names[0], names[1]
 
 
 def headline(found: Comparison) -> str:
@@ -85,14 +105,30 @@ def _speed(found: Comparison) -> str:
     if found.verdict is None or one is None or other is None:
         return ""
     if found.verdict == "no difference":
-        return ", with no difference in time that the estimate can tell"
+        return ", and is estimated to take the same time"
     if found.verdict == "cannot tell":
-        return "; whether it is faster cannot be told"
+        return f"; whether it is faster cannot be told{_bases(found)}"
+    if found.verdict in ("perhaps faster", "perhaps slower"):
+        return f", and takes an estimated {_time(one.seconds, other.seconds)}, though the ranges overlap"
     slow, fast = sorted((one.seconds, other.seconds), reverse=True)
     if slow >= _TIMES * fast:
         return f", and is {slow / fast:.1f} times {'faster' if fast == other.seconds else 'slower'}"
-    word = "less" if other.seconds < one.seconds else "more"
-    return f", and takes {100 * abs(other.seconds - one.seconds) / one.seconds:.1f} % {word} time"
+    return f", and takes {_time(one.seconds, other.seconds)}"
+
+
+def _time(before: float, after: float) -> str:
+    """How much less or more time B takes, in per cent of A's, or as a ratio where it is a multiple."""
+    if after >= _TIMES * before:
+        return f"{after / before:.2f} times the time"
+    return f"{100 * abs(after - before) / before:.1f} % {'less' if after < before else 'more'} time"
+
+
+def _bases(found: Comparison) -> str:
+    """That the estimates rest on different grounds, where they do."""
+    one, other = found.a.latency, found.b.latency
+    if one is None or other is None or one.basis == other.basis:
+        return ""
+    return f", for one time rests on {_BASES[one.basis]}, the other on {_BASES[other.basis]}"
 
 
 def _incomplete(found: Comparison) -> str:
@@ -173,17 +209,23 @@ def latency(found: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _judged(found: Comparison) -> str:
+    one, other = found.a.latency, found.b.latency
+    assert one is not None
+    assert other is not None
+    between = _time(one.seconds, other.seconds)
+    overlap = f"the estimate is {between}, but the ranges overlap"
+    if one.target == other.target:
+        overlap += "; errors of two models on one target are largely shared"
     words = {
-        "no difference": "no difference that the estimate can tell: the ranges overlap",
-        "cannot tell": "no range is known for at least one of them, so nothing tells whether they differ",
+        "no difference": "the estimates are the same",
+        "cannot tell": "nothing tells whether they differ" + (_bases(found) or ": a range is not known"),
         "faster": "B is faster: the ranges do not overlap",
         "slower": "B is slower: the ranges do not overlap",
+        "perhaps faster": f"B is perhaps faster: {overlap}",
+        "perhaps slower": f"B is perhaps slower: {overlap}",
     }
     text = words[found.verdict or "cannot tell"]
-    one, other = found.a.latency, found.b.latency
-    if one is not None and other is not None and one.basis != other.basis:
-        text += f"; but one rests on {one.basis}, the other on {other.basis}"
-    return text
+    return text + _bases(found).replace(", for", "; but") if found.verdict in ("faster", "slower") else text
 
 
 def what(row: Row) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.report.data import SCHEMA_VERSION
@@ -21,12 +23,14 @@ def text(done: Swept) -> str:
     lines = [f"{asked}, in {duration(done.seconds)}"]
     if done.there:
         lines.append(f"{_several(done.there, 'model')} had all rows there already")
-    lines.append(f"{_several(done.rows, 'row')} written to {done.store}, {done.errors:,} of them errors")
+    store = _short(done.store)
+    lines.append(f"{_several(done.rows, 'row')} written to {store}, {done.errors:,} of them errors")
     for kind, rows in done.kinds.items():
         example = done.examples.get(kind)
         lines.append(f"  {kind}: {_several(rows, 'row')}" + (f", such as {example}" if example else ""))
     if done.errors:
         lines.append("--retry-errors tries them again")
+    lines.append(f"$ sizeup query {shlex.quote(store)}")
     return "\n".join(lines)
 
 
@@ -34,6 +38,12 @@ def to_json(done: Swept) -> str:
     """The same as one JSON object."""
     tool = {"name": "sizeup", "version": version("sizeup")}
     return json.dumps({"schema_version": SCHEMA_VERSION, "tool": tool, "sweep": asdict(done)}, indent=2)
+
+
+def _short(address: str) -> str:
+    """A folder below this one as it is typed here."""
+    path = Path(address)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else address
 
 
 def _several(count: int, what: str) -> str:

@@ -65,7 +65,9 @@ def attained(found: Hardware) -> str:
 def _energy(spent: Spent) -> str:
     text = f"{'at most ' if spent.at_most else ''}{units.joules(spent.joules)}"
     if spent.low is not None and spent.high is not None:
-        text += f" ({units.joules(spent.low)} to {units.joules(spent.high)})"
+        low, high = units.joules(spent.low), units.joules(spent.high)
+        expected = f"at most {high}, {units.joules(spent.joules)} at the expected time"
+        text = expected if spent.at_most else f"{text} ({low} to {high})"
     return f"{text}, from {'the' if spent.basis.endswith('power') else 'picojoules'} {spent.basis}"
 
 

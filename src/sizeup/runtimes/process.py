@@ -31,6 +31,11 @@ class Library(NamedTuple):
     package: str
     extra: str
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether it can be imported here; nothing is."""
+        return importlib.util.find_spec(self.module) is not None
+
 
 RUNTIMES = {
     "tflm": Library("TFLite Micro", "tflite_micro", "tflite-micro", "measure"),
@@ -86,7 +91,7 @@ def run(
     Raises RunFailed where the runtime refuses the model, crashes or takes longer than `timeout` seconds.
     """
     library = RUNTIMES[runtime]
-    if importlib.util.find_spec(library.module) is None:
+    if not library.is_installed:
         raise MissingLibrary(f"running a model in {library.title}", library.package, library.extra)
     with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
         folder = Path(name)

@@ -8,7 +8,7 @@ from typing import Any
 from sizeup.sweeps.query import Question, Session, session
 from sizeup.sweeps.views import DOUBT
 
-MOST_ROWS = 20_000
+MOST_ROWS = 25_000
 """Rows of a page: a few megabytes, which a browser opens at once."""
 MOST_ERRORS = 200
 STANDINGS = ("certain", "may not fit", "not all counted", "no latency", "too large")

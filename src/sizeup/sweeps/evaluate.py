@@ -167,14 +167,14 @@ def _shortage(space: Space) -> str:
 def _counts(cost: Cost) -> Row:
     ops = len(cost.graph.ops)
     known = ops - len(cost.reasons)
-    # Sums over operators none of which is known are sums of nothing: unknown, not zero.
-    none_known = bool(ops) and not known
+    # A sum of nothing beside operators that are not known is unknown, not zero.
+    is_open = bool(cost.reasons)
     return {
         "format": cost.graph.format,
         "ops": ops,
         "known_ops": known,
-        "macs": _unless_zero(cost.total_macs, none_known),
-        "elementwise_ops": _unless_zero(cost.total_elementwise, none_known),
+        "macs": _unless_zero(cost.total_macs, is_open),
+        "elementwise_ops": _unless_zero(cost.total_elementwise, is_open),
         "params": cost.total_params,
         "counts_missing": _missing(cost),
     }
@@ -193,12 +193,12 @@ def _unless_zero(value: int, is_unknown: bool) -> int | None:
 
 def _bytes(cost: Cost, moved: Bytes) -> Row:
     read, written = total(moved.read), total(moved.written)
-    none_known = len(cost.reasons) == len(cost.graph.ops) > 0
+    is_open = bool(cost.reasons)
     is_whole = not cost.reasons and read + written > 0
     return {
         "weight_bytes": moved.weights,
-        "read_bytes": _unless_zero(read, none_known),
-        "written_bytes": _unless_zero(written, none_known),
+        "read_bytes": _unless_zero(read, is_open),
+        "written_bytes": _unless_zero(written, is_open),
         "intensity": _FLOPS_PER_MAC * cost.total_macs / (read + written) if is_whole else None,
     }
 
@@ -219,7 +219,15 @@ def _memory(needs: Needs) -> Row:
     }
 
 
+_LEAST = "only the least time that it takes is known: low_ms"
+
+
 def _times(found: Estimate) -> Row:
+    if not found.seconds:
+        return {"basis": found.basis, "latency_missing": "nothing known of it takes time on this basis"}
+    if found.low is None and found.basis == "roofline":
+        # A bound is no estimate, and would be the fastest wherever estimates are compared.
+        return {"low_ms": found.ms, "basis": found.basis, "latency_missing": _LEAST}
     return {
         "ms": found.ms,
         "low_ms": found.low_ms,

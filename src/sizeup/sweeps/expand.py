@@ -102,21 +102,22 @@ def _zoo(prefix: str, pattern: str) -> list[str]:
 def _generated(spec: Spec, entry: str) -> Iterator[Model]:
     """What a generator yields: a model or its name, (name, model) or (name, factory, arguments)."""
     with importable(spec.folder):
-        items = _items(entry)
         code = code_digest(entry.partition(":")[0])
-        for index, item in enumerate(items):
+        for index, item in enumerate(_items(entry)):
             yield _made(entry, code, index, item)
 
 
 def _items(entry: str) -> Iterator[Any]:
     path, _, attribute = entry.partition(":")
+    advice = "; name it as package.module:function"
     try:
         found: Iterator[Any] = iter(getattr(importlib.import_module(path), attribute)())
+        advice = ""
+        for item in found:
+            yield item
+            advice = "; what it made before is kept"
     except Exception as error:  # it is the user's code: whatever it raises is news about it
-        raise SizeupError(
-            f"generate {entry!r}: {type(error).__name__}: {error}; name it as package.module:function"
-        ) from error
-    return found
+        raise SizeupError(f"generate {entry!r}: {type(error).__name__}: {error}{advice}") from error
 
 
 def _made(entry: str, code: str, index: int, item: Any) -> Model:

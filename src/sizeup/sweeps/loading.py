@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from sizeup import formats
@@ -31,24 +30,38 @@ class Loading:
 
     def __call__(self, sizes: Sizes, shapes: Shapes) -> Graph:
         """The graph with these sizes and shapes."""
-        if not sizes or shapes or not _is_code(self._source):
+        if not sizes or shapes:
             return self._exact(sizes, shapes)
         if self._is_worth_it:
             try:
                 return self._bound(sizes)
             # Whatever keeps a model from having closed forms keeps it from no more than that.
-            except Exception:
-                return self._exact(sizes, shapes)
+            except Exception as refusal:
+                return self._one_by_one(sizes, refusal)
         try:
             return self._exact(sizes, shapes)
-        except LoadError as error:  # names that only closed forms know, such as the height of an image
+        except LoadError as error:  # what only closed forms know: the height of an image, the batch of a file
             return self._otherwise(sizes, error)
+
+    def _one_by_one(self, sizes: Sizes, refusal: Exception) -> Graph:
+        try:
+            return self._exact(sizes, {})
+        except LoadError as error:
+            raise self._clearer(sizes, error, refusal) from error.__cause__
 
     def _otherwise(self, sizes: Sizes, error: LoadError) -> Graph:
         try:
             return self._bound(sizes)
-        except Exception:
-            raise error from error.__cause__
+        except Exception as refusal:
+            raise self._clearer(sizes, error, refusal) from error.__cause__
+
+    def _clearer(self, sizes: Sizes, error: LoadError, refusal: Exception) -> LoadError:
+        """Why neither way leads there; of a TFLite file closed forms name the operator that keeps a batch."""
+        is_file = isinstance(self._source, str | os.PathLike)
+        is_tflite = is_file and os.fspath(self._source).lower().endswith(".tflite")
+        if is_tflite and sizes.keys() == {"batch"} and isinstance(refusal, LoadError):
+            return refusal
+        return error
 
     def _bound(self, sizes: Sizes) -> Graph:
         names = tuple(sorted(sizes))
@@ -67,13 +80,6 @@ class Loading:
 def _has_inputs(source: Any) -> bool:
     """Whether a factory made a model and what it runs on."""
     return isinstance(source, tuple) and len(source) == 2
-
-
-def _is_code(source: Any) -> bool:
-    """Whether it is PyTorch code, which can be recorded with free dimensions."""
-    if isinstance(source, str | os.PathLike):
-        return ":" in os.fspath(source) and not Path(source).exists()
-    return hasattr(source, "forward")
 
 
 def _with_batch(inputs: Any, batch: int) -> Any:

@@ -32,6 +32,7 @@ from sizeup.sweeps.views import (
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
+_EXPLAIN = re.compile(r"\s*explain\b\s*(analyze\b)?\s*(\((analyze|format)\b[^()]*\))?", re.IGNORECASE)
 _ROWS = 50_000  # of a batch: a few megabytes
 # What a front is drawn by where nobody says.
 COSTS = (Axis("ms"), Axis("weight_bytes"))
@@ -201,10 +202,15 @@ def only_reading(connection: DuckDBPyConnection, sql: str) -> str:
         raise complaints.of(error, sql) from error
     if len(found) != 1:
         raise SizeupError(f"a question is one SELECT; there are {len(found)} statements")
-    if found[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+    text = found[0].query.strip().rstrip(";")
+    if found[0].type == duckdb.StatementType.EXPLAIN:
+        # EXPLAIN ANALYZE runs what it explains.
+        explained = _EXPLAIN.match(text)
+        only_reading(connection, text[explained.end() :] if explained else "")
+    elif found[0].type != duckdb.StatementType.SELECT:
         kind = str(found[0].type).rpartition(".")[2]
         raise SizeupError(f"a question only reads: one SELECT, and no {kind}")
-    return found[0].query.strip().rstrip(";")
+    return text
 
 
 def columns_of(question: Question) -> tuple[str, ...]:

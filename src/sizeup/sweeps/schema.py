@@ -68,7 +68,9 @@ FIELDS: tuple[Field, ...] = (
     Field("fits", "bool", "whether both suffice; null: cannot be told"),
     Field("fits_reason", "text", "why it does not fit, or why that cannot be told"),
     Field("ms", "float", "estimated milliseconds of a pass"),
-    Field("low_ms", "float", "the least of the range of the estimate"),
+    Field(
+        "low_ms", "float", "the least of the range of the estimate; without one, what a pass takes at least"
+    ),
     Field("high_ms", "float", "the most of it"),
     Field("level", "float", "the share of measurements that the range is stated for"),
     Field("basis", "text", "what the estimate rests on: calibrated or roofline"),

@@ -13,9 +13,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from sizeup.errors import MissingLibrary, SizeupError
 from sizeup.sweeps.places import Local, Place, place_of
@@ -24,6 +26,8 @@ from sizeup.sweeps.schema import arrow_schema
 SHARDS, TABLE, LOG = "shards", "table", "log"
 CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
 _LOCK = ".lock"
+# What others put beside the shards is none of them.
+_SHARD = re.compile(rf"{SHARDS}/\w\w/\w\w/\w+-\w+\.parquet")
 _DIGITS = 16  # of digests that only have to tell few things apart
 
 
@@ -46,7 +50,7 @@ class Store:
 
     def shards(self) -> list[str]:
         """The names of all shards."""
-        return [name for name in self.place.names(SHARDS) if name.endswith(".parquet")]
+        return [name for name in self.place.names(SHARDS) if _SHARD.fullmatch(name)]
 
     def shards_of(self, model: str) -> list[str]:
         """The names of the shards of one model."""
@@ -130,6 +134,13 @@ class Store:
         """The addresses of the same files."""
         return [self.place.path(name) for name in self.parts()]
 
+    def _opened_lock(self, root: Path) -> IO[str]:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            return (root / _LOCK).open("w")
+        except OSError as error:
+            raise SizeupError(f"{self.place.address}: cannot be written to: {error.strerror}") from error
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Only one writes to a local store at a time; where the system cannot tell, nobody is refused."""
@@ -137,9 +148,7 @@ class Store:
         if not isinstance(self.place, Local) or fcntl is None:
             yield
             return
-        path = self.place.root / _LOCK
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as file:
+        with self._opened_lock(self.place.root) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

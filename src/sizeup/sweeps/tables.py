@@ -13,7 +13,7 @@ from sizeup.sweeps import complaints
 from sizeup.sweeps.places import Remote
 from sizeup.sweeps.schema import FIELDS, NAMES
 from sizeup.sweeps.store import TABLE, Store
-from sizeup.sweeps.views import KEYS, Axis, quoted
+from sizeup.sweeps.views import KEYS, Axis, quoted, views
 from sizeup.targets import names
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sizeup.sweeps.query import Question
 
 _TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
+_OWN = frozenset({"points", "before", "considered", "stored_points", "stored_before"})
 _READERS = {".csv": "read_csv", ".tsv": "read_csv", ".parquet": "read_parquet"}
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
 
@@ -95,6 +96,8 @@ def join(connection: DuckDBPyConnection, path: str) -> Added:
     if not file.is_file():
         raise SizeupError(f"{path}: no such file")
     name = "".join(letter if letter.isalnum() else "_" for letter in file.stem) or "joined"
+    taken = {*_OWN, *views((Axis("ms"), Axis("ms")), compared=True)}
+    name += "_joined" if name.lower() in taken else ""
     try:
         found = _types(connection, f"{reader}({text(path)})")
         fixed = [key for key in KEYS if key in found and key != "batch"]
@@ -129,7 +132,7 @@ def _types(connection: DuckDBPyConnection, source: str) -> dict[str, str]:
 def _check_joined(connection: DuckDBPyConnection, path: str, added: Added) -> None:
     if not added.keys:
         raise SizeupError(f"{path}: none of its columns says which points it is about ({', '.join(KEYS)})")
-    clash = [column for column in added.columns if column in (*NAMES, "certain")]
+    clash = [column for column in added.columns if column.lower() in (*NAMES, "certain")]
     if clash:
         raise SizeupError(f"{path}: points have a column {clash[0]!r} of their own; give it another name")
     keys = ", ".join(map(quoted, added.keys))

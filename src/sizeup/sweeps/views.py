@@ -89,6 +89,8 @@ def view_named(name: str, known: Mapping[str, View]) -> View:
     """The view of that name, or an error that tells what there is."""
     if name == _REGRESSIONS.name and name not in known:
         raise SizeupError("regressions are between two sweeps: name the earlier one with --against DIR")
+    if name == "points":
+        raise SizeupError('points are all rows, and what SQL selects from: ask "SELECT * FROM points"')
     if name not in known:
         near = suggestion(name, known)
         raise SizeupError(f"no view is called {name!r}{near or f'; there are {chr(44).join(known)}'}")
@@ -118,11 +120,11 @@ _PLAIN = (
         "summary",
         "of each target and precision how many points there are, fit, and are timed",
         """
-        SELECT target, precision, count(DISTINCT model) AS models, count(*) AS points,
-            count(*) FILTER (status <> 'ok') AS errors,
+        SELECT target, precision, count(DISTINCT model) AS models,
             count(*) FILTER (status = 'ok' AND fits) AS fit,
             count(*) FILTER (status = 'ok' AND NOT fits) AS too_large,
             count(*) FILTER (status = 'ok' AND fits IS NULL) AS fit_unknown,
+            count(*) FILTER (status <> 'ok') AS errors, count(*) AS points,
             count(ms) AS timed, median(ms) AS median_ms
         FROM points GROUP BY target, precision
         """,
@@ -229,7 +231,8 @@ def _pareto(first: Axis, second: Axis) -> View:
             SELECT *, {", ".join(earlier)} FROM least WINDOW earlier AS (
                 PARTITION BY device, batch ORDER BY axis_a ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
         )
-        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown)}, kept.doubt = 0 AS certain
+        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown[:_HEAD])}, kept.doubt = 0 AS certain,
+            {", ".join(f"kept.{quoted(column)}" for column in shown[_HEAD:])}
         FROM kept JOIN so_far
         ON kept.device = so_far.device AND kept.batch IS NOT DISTINCT FROM so_far.batch
             AND kept.axis_a = so_far.axis_a
@@ -240,6 +243,7 @@ def _pareto(first: Axis, second: Axis) -> View:
     )
 
 
+_HEAD = 7  # columns before the one that says whether a point is certain
 _PARETO_COLUMNS = (
     *("ms", "low_ms", "high_ms", "runtime", "batch", "shapes"),
     *("weight_bytes", "peak_bytes", "params", "macs", "fits"),

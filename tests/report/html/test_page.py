@@ -165,6 +165,35 @@ def test_nothing_overlaps_or_is_cut_off_at_any_width(
     assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_labels_of_the_roofline_cover_no_button_and_no_point(width: int, show: Open, shared: Path) -> None:
+    report = sizeup.analyze(shared / "models" / "mlperf_vww96_int8.tflite", target="rpi5/litert")
+    page = show(report, width=width).page
+    page.hover("#roofline-plot .nsewdrag")
+    labels = "#roofline-plot .annotation-text"
+    assert len(page.query_selector_all(labels)) > 1
+    for others in ("#roofline-plot .modebar-btn", "#roofline-plot .point"):
+        assert len(page.query_selector_all(others)) > 1
+        within = set(overlaps(page, others))  # points may cover points
+        assert [each for each in overlaps(page, f"{labels}, {others}") if each not in within] == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_type_of_a_layer_is_read_in_full(width: int, show: Open, shared: Path) -> None:
+    report = sizeup.analyze(shared / "models" / "mlperf_vww96_int8.tflite", target="stm32f746")
+    page = show(report, width=width).page
+    ends = """() => { const box = document.querySelector(".scroll td select");
+      const text = document.createElement("span");
+      text.style.font = getComputedStyle(box).font;
+      text.textContent = box.selectedOptions[0].textContent;
+      document.body.append(text);
+      return [text.getBoundingClientRect().width + 20, box.getBoundingClientRect().width,
+        box.getBoundingClientRect().right, box.closest(".scroll").getBoundingClientRect().right]; }"""
+    needed, wide, right, edge = page.evaluate(ends)
+    assert needed <= wide
+    assert right <= edge
+
+
 def test_the_verdict_comes_first_and_says_what_fits(show: Open, shared: Path) -> None:
     path = shared / "models" / "mlperf_vww96_int8.tflite"
     arena = 100_684  # bytes that TFLite Micro reports for this file on 32 bits: 73,728 head and 26,956 tail

@@ -134,13 +134,15 @@ def _latency(report: Report) -> Iterator[str]:
     yield _card("Latency", value, detail, bar)
     spent = energy(found)
     if spent is not None:
-        most = "at most " if spent.at_most else ""
-        span = (
-            ""
-            if spent.low is None or spent.high is None
-            else (f"{units.joules(spent.low)} to {units.joules(spent.high)}, ")
-        )
-        yield _card("Energy", f"{most}{units.joules(spent.joules)}", f"{span}from the {spent.basis}")
+        value, span = f"{'at most ' if spent.at_most else ''}{units.joules(spent.joules)}", ""
+        if spent.low is not None and spent.high is not None:
+            span = f"{units.joules(spent.low)} to {units.joules(spent.high)}, "
+        if spent.at_most and spent.high is not None:
+            value, span = (
+                f"at most {units.joules(spent.high)}",
+                f"{units.joules(spent.joules)} at the expected time, ",
+            )
+        yield _card("Energy", value, f"{span}from the {spent.basis}")
 
 
 def _receipt(report: Report) -> str:

@@ -64,7 +64,9 @@ def _outcome(ray: Any, done: Any, model: Model, settings: Settings) -> Outcome:
     """What a task returned; a task that Ray gave up on leaves rows that say so."""
     try:
         found: Outcome = ray.get(done)
-    except ray.exceptions.RayTaskError:
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, SizeupError):  # without the lines of the worker that raised it
+            raise error.cause from None
         raise
     except ray.exceptions.RayError as error:
         return give_up(model, settings, "WorkerLost", f"its worker died ({type(error).__name__})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def free_graph_of(
 class _Reader:
     def __init__(self, source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         self._source, self._inputs, self._sizes = source, dict(inputs), dict(sizes)
-        self._failed = False
+        self._failed = self._succeeded = False
 
     def names(self, free: Mapping[str, Any] | Sequence[str] | bool) -> list[str]:
         """The free dimensions that are meant: those named, or all that have no size yet."""
@@ -86,9 +86,13 @@ class _Reader:
         reason = ""
         if not self._failed:
             try:
-                return self._closed(example)
+                piece = self._closed(example)
             except NotClosed as error:
-                self._failed, reason = True, str(error)
+                # Where there are closed forms elsewhere, another point may have one again.
+                self._failed, reason = not self._succeeded, str(error)
+            else:
+                self._succeeded = True
+                return piece
         graph = graph_of(self._source, self._inputs, {**self._sizes, **example})
         point = [Condition("==", size(name) - value) for name, value in example.items()]
         return Piece(graph, example, dict.fromkeys(point, reason), reason)
@@ -120,6 +124,7 @@ class _Follower:
         self._frame: Frame = inference.frames[id(block)]
         self._solo: Solo = inference.solo
         self._values: dict[str, Array | None] = {}
+        self._lost: dict[str, str] = {}  # made of sizes in ways that no expression tells, and by whom
 
     def start(self, model: ModelProto, names: set[str]) -> None:
         """Give inputs their free dimensions by name."""
@@ -136,16 +141,22 @@ class _Follower:
     def follow(self) -> None:
         """Every operator that a free dimension reaches."""
         for node in self._block.nodes:
-            shapes = [self._frame.type(name).shape if name else None for name in node.inputs]
-            values = [self._value(name) if name else None for name in node.inputs]
-            if self._is_reached(shapes, values):
+            shapes = [self._frame.type(name).shape if name else None for name in node.reads]
+            values = [self._value(name) if name else None for name in node.reads]
+            if self._is_reached(shapes, values) or self._loser(node.reads):
                 try:
                     with asked_by(node.label):
                         self._take(node, shapes, values)
                 except NotClosed as error:
-                    raise NotClosed(f"{node.label}: {error}") from error
+                    who = self._loser(node.reads)
+                    blamed = f", for it depends on {who}" if who else ""
+                    raise NotClosed(f"{node.label}: {error}{blamed}") from error
             elif node.inputs and not node.blocks:
                 self._evaluate(node, values)
+
+    def _loser(self, names: Iterable[str]) -> str | None:
+        """The operator after which one of these no longer is an expression of sizes; None without any."""
+        return next((self._lost[name] for name in names if name in self._lost), None)
 
     def _is_reached(self, shapes: Sequence[Shape | None], values: Sequence[Array | None]) -> bool:
         return any(map(is_free, values)) or any(
@@ -157,7 +168,8 @@ class _Follower:
             raise NotClosed("a free dimension reaches control flow")
         known = [self._frame.type(name) if name else None for name in node.outputs]
         if all(each is None or each.shape is None for each in known):
-            return  # data decides
+            self._leave_open(Spot(node, shapes, values))
+            return
         found = shapes_of(Spot(node, shapes, values))
         for name, shape, at_example in zip(node.outputs, found, known, strict=False):
             if at_example is None:
@@ -169,6 +181,14 @@ class _Follower:
             if name:
                 raise NotClosed(f"the shape of its output {name!r}")
         self._evaluate_free(node, values)
+
+    def _leave_open(self, spot: Spot) -> None:
+        """Data decides, or sizes that do not fit, which is a condition as soon as the rule has asked."""
+        try:
+            shapes_of(spot)
+        except NotClosed:
+            return
+        raise NotClosed("its shape is not known at the example")
 
     def _set(self, name: str, shape: Shape) -> None:
         known = self._frame.type(name)
@@ -195,9 +215,12 @@ class _Follower:
         if node.op in ("Shape", "Size"):
             made: Array | None = self._shape_value(node)
         else:
-            made = evaluated(node, values)
+            made = evaluated(node, values, self._frame.type(node.outputs[0]).element)
         if made is not None and len(node.outputs) == 1:
             self._values[node.outputs[0]] = made
+        elif any(map(is_free, values)) or self._loser(node.inputs):
+            blamed = self._loser(node.inputs) or node.label
+            self._lost.update((name, blamed) for name in node.outputs if name)
 
     def _shape_value(self, node: Node) -> Array | None:
         shape = self._frame.type(node.inputs[0]).shape

@@ -48,7 +48,11 @@ def _reshape(spot: Spot) -> list[Sides]:
     open_places = [place for place, each in enumerate(sides) if isinstance(each, int) and each == -1]
     if open_places:
         rest = math.prod(each for place, each in enumerate(sides) if place not in open_places)
+        if rest == 0:
+            raise NotClosed("a side is open where others are 0")
         sides[open_places[0]] = quotient(math.prod(data), rest)
+        if sides[open_places[0]] * rest != math.prod(data):
+            raise NotClosed("what it reads does not divide into such rows")
     return [tuple(sides)]
 
 
@@ -72,6 +76,11 @@ def _concat(spot: Spot) -> list[Sides]:
     given = [spot.shape(index) for index in range(len(spot.node.inputs))]
     axis = spot.node.integer("axis") % len(given[0])
     made = list(given[0])
+    for shape in given[1:]:
+        if any(
+            one != other for place, (one, other) in enumerate(zip(made, shape, strict=True)) if place != axis
+        ):
+            raise NotClosed("what it joins differs along other axes too")
     made[axis] = sum(shape[axis] for shape in given)
     return [tuple(made)]
 
@@ -87,6 +96,8 @@ def _split(spot: Spot) -> list[Sides]:
     else:
         part = -quotient(-data[axis], count)
         parts = [part] * (count - 1) + [data[axis] - part * (count - 1)]
+    if sum(parts) != data[axis] or parts[-1] < 0:
+        raise NotClosed("its parts are not the whole")
     return [(*data[:axis], part, *data[axis + 1 :]) for part in parts]
 
 
@@ -202,8 +213,11 @@ def _reduced(data: Sides, gone: set[int], kept: bool) -> Sides:
 
 @shapes("TopK")
 def _top(spot: Spot) -> list[Sides]:
-    made = list(spot.shape())
-    made[spot.node.integer("axis", -1)] = spot.numbers(1)[0] if spot.given(1) else spot.node.integer("k")
+    made, axis = list(spot.shape()), spot.node.integer("axis", -1)
+    most = spot.numbers(1)[0] if spot.given(1) else spot.node.integer("k")
+    if most > made[axis]:
+        raise NotClosed("it wants more than there are")
+    made[axis] = most
     return [tuple(made)] * 2
 
 

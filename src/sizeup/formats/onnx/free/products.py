@@ -24,6 +24,8 @@ def _windows(spot: Spot, kernel: Sequence[int]) -> list[Any]:
             found.append(-quotient(-side, stride))
             continue
         padded = side if mode == "VALID" else side + pads[axis] + pads[axis + len(kernel)]
+        if padded < reach:
+            raise NotClosed("its window is larger than what it looks at")
         if not node.integer("ceil_mode"):
             found.append(quotient(padded - reach, stride) + 1)
             continue
@@ -39,6 +41,8 @@ def _conv(spot: Spot) -> list[Sides]:
     place = 3 if spot.node.op == "QLinearConv" else 1
     weight = spot.shape(place)
     kernel = spot.node.integers("kernel_shape") or weight[2:]
+    if spot.shape()[1] != weight[1] * spot.node.integer("group", 1):
+        raise NotClosed("its weights are for other channels")
     return [(spot.shape()[0], weight[0], *_windows(spot, kernel))]
 
 
@@ -84,8 +88,12 @@ def _matmul(spot: Spot) -> list[Sides]:
 
 @shapes("Gemm")
 def _gemm(spot: Spot) -> list[Sides]:
-    left, right, node = spot.shape(), spot.shape(1), spot.node
-    return [(left[1 if node.integer("transA") else 0], right[0 if node.integer("transB") else 1])]
+    left, right = spot.shape(), spot.shape(1)
+    rows, inner = reversed(left) if spot.node.integer("transA") else left
+    shared, columns = reversed(right) if spot.node.integer("transB") else right
+    if inner != shared:
+        raise NotClosed(f"{inner} and {shared} do not fit")
+    return [(rows, columns)]
 
 
 @shapes("Einsum")

@@ -48,9 +48,10 @@ def settled(array: Array) -> Array:
     return array
 
 
-def evaluated(node: Node, inputs: Values) -> Array | None:
+def evaluated(node: Node, inputs: Values, element: int) -> Array | None:
     """What an operator makes of small tensors that hold expressions; None where that is not known."""
-    rule = _RULES.get(node.op)
+    rule = _OF_REALS.get(node.op) if element in _REAL else None
+    rule = rule or _RULES.get(node.op)
     given = [each for each, name in zip(inputs, node.inputs, strict=True) if name]
     if rule is None or any(each is None for each in given):
         return None
@@ -102,6 +103,15 @@ def _divided(left: Any, right: Any) -> Any:
     if left < 0 or right <= 0:
         raise TypeError("a quotient of negative numbers")
     return quotient(left, right)
+
+
+def _shared_out(left: Any, right: Any) -> Any:
+    """A quotient of floats is not rounded down: a whole number at all sizes, or none that we could write."""
+    found = _divided(left, right)
+    rest = found * _whole_float(right) - left
+    if isinstance(rest, Expression) or rest:
+        raise TypeError("a fraction of a free dimension")
+    return found
 
 
 def _chosen(_node: Node, inputs: list[Array]) -> Array:
@@ -227,6 +237,7 @@ _RULES: dict[str, _Rule] = {
     "Unsqueeze": _unsqueezed,
     "Squeeze": _squeezed,
     "Reshape": _reshaped,
+    "Transpose": lambda node, inputs: np.transpose(inputs[0], node.integers("perm") or None),
     "Concat": lambda node, inputs: np.concatenate(inputs, axis=node.integer("axis")),
     "ConstantOfShape": _filled,
     "Expand": _spread,
@@ -239,8 +250,14 @@ _RULES: dict[str, _Rule] = {
 }
 
 
+_OF_REALS: dict[str, _Rule] = {"Div": _arithmetic(_shared_out)}
+
+
 def numbers(array: Array | None, what: str) -> list[Number]:
     """The numbers of a small tensor that decides a shape."""
     if array is None:
         raise NotClosed(f"{what} is not known before the run")
-    return [each if isinstance(each, Expression) else int(each) for each in plain(array).ravel()]
+    found = [_whole_float(each) for each in plain(array).ravel()]
+    if any(isinstance(each, float) for each in found):
+        raise NotClosed(f"{what} is no whole number")
+    return [each if isinstance(each, Expression) else int(each) for each in found]

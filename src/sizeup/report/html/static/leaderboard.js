@@ -178,7 +178,7 @@
     figure("MACs", "macs", words.count, 5.6),
     figure("weights", "weight_bytes", words.size, 6),
     figure("peak", "peak_bytes", words.size, 6, "The most memory in use at once beside the weights"),
-    ...(rows.energy_mj.some((value) => value !== null) ? [figure("energy", "energy_mj", (value) => (value < 1000 ? `${+value.toPrecision(3)} mJ` : `${words.grouped(value / 1000)} J`), 6)] : []),
+    ...(rows.energy_mj.some((value) => value !== null) ? [figure("energy", "energy_mj", (value) => (value < 1000 ? `${+value.toPrecision(3)} mJ` : `${+(value / 1000).toPrecision(3)} J`), 6)] : []),
     { title: "estimate", width: 6.5, value: (row) => text(rows.basis, row), cell: (row) => text(rows.basis, row) ?? "?", hint: "Calibrated: from measurements; roofline: from the data sheet" },
     { title: "because", width: 18, value: because, cell: because, hint: "Why it does not fit, or what is not known" },
   ];

@@ -24,7 +24,7 @@ sizeup.plot = (() => {
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: colour("ink") },
-      margin: { l: 64, r: 16, t: 16, b: 48 },
+      margin: { l: 64, r: 16, t: 36, b: 48 }, // the buttons above lie in the upper one
       hoverlabel: {
         bgcolor: colour("raised"), bordercolor: colour("line"), align: "left",
         font: { color: colour("ink"), size: 12.5, family: getComputedStyle(document.body).fontFamily },

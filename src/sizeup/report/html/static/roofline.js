@@ -82,10 +82,19 @@
       label(right, at, texts.join("; "));
     }
     const top = Math.max(...found.roofs.map((each) => each.macs_per_second), ...points.map((each) => each.y));
+    const uppermost = Math.max(...found.memories.map((each) => each.bytes_per_second));
+    const decade = Math.max(place.clientWidth - 100, 100) / Math.log10(right / left); // in pixels
     for (const memory of found.memories) {
       const end = Math.min(right, top / memory.bytes_per_second);
       line([left, end], [left * memory.bytes_per_second, end * memory.bytes_per_second], memory.bytes_per_second === fastest);
-      label(left, left * memory.bytes_per_second, `${memory.name}: ${words.size(memory.bytes_per_second)}/s`, { xanchor: "left", yanchor: "top" });
+      const text = `${memory.name}: ${words.size(memory.bytes_per_second)}/s`;
+      if (memory.bytes_per_second === uppermost) {
+        // Above the uppermost line there are no points; its label ends at the line, where there is room for it.
+        const at = Math.min(end, left * 10 ** ((7 * text.length + 12) / decade));
+        label(at, at * memory.bytes_per_second, text);
+      } else {
+        label(left, left * memory.bytes_per_second, text, { xanchor: "left", yanchor: "top" });
+      }
     }
     return { lines, labels };
   }

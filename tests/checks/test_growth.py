@@ -1,0 +1,57 @@
+"""Growth against a baseline: the verdict turns where arithmetic with fractions says, whatever JSON holds."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from networks import three_convolutions
+from sizeup.checks import Limit, Needs, Subject
+from sizeup.checks.amounts import share_in
+from sizeup.checks.growth import grown
+from sizeup.cost import count
+from sizeup.errors import BudgetError
+from sizeup.report.checked_words import cells
+
+_SUBJECT = Subject(Needs(three_convolutions(), count(three_convolutions())))
+_MACS = 3_276_800
+
+
+def _grown(before: Any, allowed: str) -> Limit:
+    baseline = {"precision": None, "totals": {"macs": before}}
+    (found,) = grown(_SUBJECT, baseline, {"macs": share_in(allowed, "growth")}, "a budget")
+    return found
+
+
+@given(some.integers(1, 5 * _MACS), some.integers(0, 400_000))
+def test_the_verdict_on_growth_is_that_of_fractions(before: int, thousandths: int) -> None:
+    found = _grown(before, f"{thousandths // 1000}.{thousandths % 1000:03}%")
+    assert found.fits is (before * (1 + Fraction(thousandths, 100_000)) >= _MACS)
+
+
+@pytest.mark.parametrize("allowed", ["2.4%", "0.1%", "28%", "60%", "100%", "156.25%"])
+def test_what_grew_by_precisely_what_is_allowed_is_kept(allowed: str) -> None:
+    before = Fraction(_MACS) / (1 + Fraction(allowed.rstrip("%")) / 100)
+    least, most = int(before), int(before) + 1
+    assert _grown(most, allowed).fits is True
+    assert _grown(least, allowed).fits is (before == least)
+
+
+@pytest.mark.parametrize(
+    "before", [float("inf"), float("nan"), 10**400, 5e-324, -1, -1e-9, True, "5", [], None]
+)
+def test_a_figure_that_no_report_has_is_no_verdict(before: Any) -> None:
+    found = _grown(before, "5%")
+    assert found.fits is None
+    assert found.unknown == ("the baseline does not tell its macs",)
+    assert cells(found).need == "?"
+
+
+@pytest.mark.parametrize("share", ["9" * 400 + "%", "1e3%", "inf%", "nan%", "-5%", "5", "%", 5, 0.05, True])
+def test_a_share_that_is_none_is_refused(share: Any) -> None:
+    with pytest.raises(BudgetError, match="not a share such as '5%'"):
+        share_in(share, "growth")

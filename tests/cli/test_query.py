@@ -1,0 +1,151 @@
+"""`sizeup query` as its users meet it: what is printed where, and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sizeup.cli import main
+from sweeps import answers
+
+pytestmark = pytest.mark.extras
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line in this process, 80 columns wide."""
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def ended(*arguments: str | Path) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main(["query", *map(str, arguments)])
+        captured = capfd.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    return ended
+
+
+def point(number: int, model: str, **figures: Any) -> answers.Row:
+    usual = {"status": "ok", "fits": True, "ops": 4, "known_ops": 4, "ms": 2.0, "weight_bytes": 10240}
+    place = (model, figures.pop("target", "rpi5/ort"), "int8", None, "")
+    return answers.row_at(place, {**usual, "params": 2_500, "macs": 10**6, **figures}, number)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [
+        point(1, "zoo/small.onnx", ms=0.5),
+        point(2, "zoo/large.onnx", ms=31.25, weight_bytes=3 * 2**20),
+        point(3, "zoo/maybe.onnx", fits=None, ms=0.25),
+        point(4, "zoo/\x1b[31mred.onnx", ms=4.0),
+        point(5, "zoo/small.onnx", target="stm32f746/tflm", ms=None),
+    ]
+    return answers.write(tmp_path / "sweep", rows)
+
+
+def test_a_view_is_a_table_of_80_columns_in_words(run: Run, folder: Path) -> None:
+    code, out, err = run(folder, "--view", "fits", "-d", "rpi5", "--under", "20ms")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "fits: points that are known to fit, the fastest first"
+    assert lines[1] == "all rows: target rpi5/ort, precision int8"
+    assert lines[2] == "models of zoo/"
+    assert lines[3].split()[:4] == ["model", "ms", "low_ms", "high_ms"]
+    assert lines[4].split()[:4] == ["small.onnx", "500", "µs", "250"]
+    assert "\x1b" not in out
+    assert lines[6] == "2 rows"
+    assert lines[7] == "1 point is left out: not enough is known of it (--view unknown)"
+    assert max(map(len, lines[:-1])) <= 80
+
+
+def test_without_a_question_it_tells_what_there_is(run: Run, folder: Path) -> None:
+    code, out, _ = run(folder)
+    assert code == 0
+    assert out.splitlines()[0].startswith("summary: ")
+    assert "stm32f746/tflm" in out
+
+
+def test_the_summary_has_room_for_what_cannot_be_told(run: Run, folder: Path) -> None:
+    _, out, _ = run(folder)
+    assert {"fit", "too_large", "fit_unknown", "errors"} <= set(out.splitlines()[2].split())
+
+
+def test_a_latency_needs_its_unit(run: Run, folder: Path) -> None:
+    code, _, err = run(folder, "--view", "fits", "--under", "20")
+    assert code == 2
+    assert "name its unit, as 20ms" in err
+
+
+def test_sql_is_printed_as_it_is_asked(run: Run, folder: Path) -> None:
+    _, out, _ = run(folder, "SELECT count(*) AS n, sum(weight_bytes) AS all_bytes FROM points")
+    assert [line.split() for line in out.splitlines()] == [
+        ["n", "all_bytes"],
+        ["5", "3.04", "MiB"],
+        ["1", "row"],
+    ]
+
+
+def test_what_is_not_known_is_a_question_mark(run: Run, folder: Path) -> None:
+    _, out, _ = run(
+        folder, "SELECT model, ms, fits FROM points WHERE ms IS NULL OR fits IS NULL ORDER BY key"
+    )
+    assert [line.split() for line in out.splitlines()[2:4]] == [
+        ["maybe.onnx", "250", "µs", "?"],
+        ["small.onnx", "?", "yes"],
+    ]
+
+
+def test_json_is_alone_on_stdout(run: Run, folder: Path) -> None:
+    code, out, err = run(folder, "--view", "fastest", "--top", "9", "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert data["rows"][0]["model"] == "zoo/small.onnx"
+    assert [row["place"] for row in data["rows"]] == [1, 2, 3, 4]
+
+
+def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> None:
+    paths = [tmp_path / f"answer.{ending}" for ending in ("csv", "parquet", "json")]
+    code, out, err = run(folder, "--view", "fits", *(part for path in paths for part in ("-o", path)))
+    assert (code, out) == (0, "")
+    assert err.startswith("written: ")
+    assert all(path.stat().st_size > 50 for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("SELECT modle FROM points",), '"modle" not found in FROM clause; points has key, model'),
+        (("--view", "fastst"), "no view is called 'fastst'; nearest: fastest"),
+        (("--view", "points"), 'ask "SELECT * FROM points"'),
+        (("-o", "answer.txt"), "answer.txt: an answer is written as .csv or .parquet or .json or .html"),
+        (("-o", "nowhere/answer.csv"), "nowhere/answer.csv: there is no such folder"),
+        (("COPY points TO 'x'",), "a question only reads"),
+    ],
+)
+def test_slips_end_with_one_line_and_code_2(
+    run: Run, folder: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    code, out, err = run(folder, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_a_folder_that_is_none_is_told(run: Run, tmp_path: Path) -> None:
+    code, _, err = run(tmp_path / "nothing")
+    assert code == 2
+    assert "no results of a sweep are there" in err
+
+
+def test_help_holds_an_example(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "Example: sizeup query results --view fits" in " ".join(out.split())
