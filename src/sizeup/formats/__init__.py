@@ -79,6 +79,8 @@ def load_free(
         return onnx.load_free(source, free, inputs=_by_name(inputs), bind=bind)
     from sizeup.formats import torch
 
+    if name.lower().endswith(".pt2"):
+        source = Path(name)
     return torch.load_free(source, free, inputs=inputs, kwargs=kwargs, bind=bind)
 
 

@@ -5,7 +5,7 @@ from sizeup.graph.check import check
 from sizeup.graph.conditions import Assumptions, Condition, value_at
 from sizeup.graph.deciding import asked_by, assuming
 from sizeup.graph.expressions import Expression, Number, largest, quotient, size, smallest
-from sizeup.graph.free import FreeGraph, Piece, bound, grid_of
+from sizeup.graph.free import FreeGraph, Piece, bound, difference, grid_of
 from sizeup.graph.grids import Grid, Sizes, Values
 from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Run, Shape, Tensor, name_of
 from sizeup.graph.spreading import NotClosed, Sides, broadcast, spread
@@ -39,6 +39,7 @@ __all__ = [
     "bound",
     "broadcast",
     "check",
+    "difference",
     "grid_of",
     "largest",
     "name_of",

@@ -170,3 +170,23 @@ def bound_value(value: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(value, tuple):
         return tuple(bound_value(each, sizes) for each in value)
     return [bound_value(each, sizes) for each in value] if isinstance(value, list) else value
+
+
+def difference(left: Graph, right: Graph) -> str | None:
+    """The first operator, or the run, in which two graphs of one model differ; None where they do not."""
+    for one, other in zip(left.ops, right.ops, strict=False):
+        where = f"{other.source or other.kind} in {other.scope or 'the model'}"
+        facts = [(op.kind, op.source, op.inputs, op.outputs, dict(op.attrs)) for op in (one, other)]
+        shapes = [
+            [graph.tensors[identity].shape for identity in op.outputs]
+            for graph, op in ((left, one), (right, other))
+        ]
+        bodies = zip(one.bodies, other.bodies, strict=False)
+        same_bodies = len(one.bodies) == len(other.bodies) and all(
+            a.runs == b.runs and difference(a.graph, b.graph) is None for a, b in bodies
+        )
+        if facts[0] != facts[1] or shapes[0] != shapes[1] or not same_bodies:
+            return where
+    if len(left.ops) != len(right.ops) or len(left.tensors) != len(right.tensors):
+        return "the end of the model"
+    return None if left.run == right.run else "memory"

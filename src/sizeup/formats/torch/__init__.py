@@ -102,10 +102,14 @@ def load_free(
     import torch
 
     from sizeup.formats.torch.eager import fake_mode, record
-    from sizeup.formats.torch.free import record_free
+    from sizeup.formats.torch.free import record_free, record_free_program
     from sizeup.formats.torch.inputs import arguments
     from sizeup.formats.torch.sources import build
 
+    if isinstance(source, Path):
+        from sizeup.formats.torch.exported import load_program
+
+        return record_free_program(load_program(source), free, inputs=inputs, bind=bind, name=source.stem)
     if isinstance(source, str):
         built = build(source, bind or {})
         taken: tuple[Any, Any] = (inputs, kwargs)
@@ -120,8 +124,12 @@ def load_free(
             return _record_built(built, *given)
 
         return record_free(built.module, arguments(*taken), free, mode, built.name, record_built)
+    if isinstance(source, torch.export.ExportedProgram):
+        return record_free_program(source, free, inputs=inputs, bind=bind)
     if not isinstance(source, torch.nn.Module):
-        raise UnknownFormat(f"cannot read a {type(source).__name__} with free dimensions; give a module")
+        raise UnknownFormat(
+            f"cannot read a {type(source).__name__} with free dimensions; give a module or a program"
+        )
     if bind:
         raise LoadError("a module takes its sizes from its inputs; bind names free dimensions of files")
     return record_free(

@@ -8,6 +8,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sizeup.errors import CorruptModel, LoadError, UnboundDimension
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.inputs import Arguments, empty, is_shape, plain_shape
 from sizeup.formats.torch.record import Recorder
-from sizeup.formats.torch.translate import dtype_of
+from sizeup.formats.torch.translate import dtype_of, shape_of
 from sizeup.graph import Graph, GraphBuilder, Role
 
 _ROLES: dict[InputKind, Role] = {
@@ -36,12 +37,21 @@ def record_program(
     inputs: Any = None,
     bind: Mapping[str, int] | None = None,
     name: str = "",
+    mode: FakeTensorMode | None = None,
+    named: Mapping[tuple[str, int], Any] | None = None,
 ) -> Graph:
-    """The graph of an exported program; free dimensions take their sizes from `inputs` or `bind`."""
+    """The graph of an exported program; free dimensions take their sizes from `inputs` or `bind`.
+
+    Axes of inputs that are `named` have torch's symbols of that mode instead.
+    """
     builder = GraphBuilder(name or "exported", "torch.export")
-    mode = fake_mode()
+    mode = mode or fake_mode()
     recorder = Recorder(builder, mode)
-    arguments = _arguments(program, recorder, mode, _shapes(program, inputs, bind or {}))
+    shapes = {
+        each: tuple((named or {}).get((each, axis), size) for axis, size in enumerate(shape))
+        for each, shape in _shapes(program, inputs, bind or {}).items()
+    }
+    arguments = _arguments(program, recorder, mode, shapes)
     _check_targets(program)
     replay = _Replay(program.graph_module, recorder)
     with torch.inference_mode(), mode, recorder:
@@ -52,6 +62,36 @@ def record_program(
     # A program lets go of a value after its last use; what this replay holds is no measure of that.
     builder.run = recorder.holders.run(len(builder.tensors), deaths=False)
     return builder.freeze()
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A free dimension of a program: a size that it allows, and the axes of inputs that have it."""
+
+    example: int
+    places: tuple[tuple[str, int], ...]
+
+
+def free_symbols(program: ExportedProgram) -> dict[str, Symbol]:
+    """The free dimensions of a program, by the names that its own expressions have for them."""
+    placeholders = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    found: dict[str, Symbol] = {}
+    for name in program.graph_signature.user_inputs:
+        value = placeholders.get(name) if isinstance(name, str) else None
+        sizes: tuple[Any, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+        for axis, size in enumerate(sizes):
+            if type(size) is int or not size.node.expr.is_Symbol:
+                continue
+            known = found.get(str(size), Symbol(_example(program, size), ()))
+            found[str(size)] = Symbol(known.example, (*known.places, (str(name), axis)))
+    return found
+
+
+def _example(program: ExportedProgram, size: Any) -> int:
+    """A size within the limits of a program: the one that it was made with, where it still knows."""
+    limits = program.range_constraints.get(size.node.expr)
+    hint = size.node.hint if size.node.has_hint() else None
+    return int(hint or max(2, int(limits.lower) if limits is not None else 2))
 
 
 def with_arguments(
@@ -118,7 +158,7 @@ def _user_input(
     if not isinstance(value, torch.Tensor):
         return getattr(argument, "value", value)
     tensor = empty(shapes[argument.name], torch.device(value.device.type), value.dtype, mode)
-    identity = recorder.builder.input(argument.name, tuple(tensor.shape), dtype_of(tensor.dtype))
+    identity = recorder.builder.input(argument.name, shape_of(tensor), dtype_of(tensor.dtype))
     recorder.name_tensor(tensor, identity)
     return tensor
 

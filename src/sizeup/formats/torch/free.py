@@ -1,31 +1,25 @@
-"""Modules with free dimensions: run once on sizes that have names, or point by point where that fails."""
+"""Modules and programs with free dimensions: which of their dimensions have which name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from sizeup.errors import LoadError
-from sizeup.formats.torch.eager import attempt, home_of, summary, unwrapped
-from sizeup.formats.torch.indexing import PlainIndexing
+from sizeup.formats.torch.eager import attempt, fake_mode, home_of, unwrapped
+from sizeup.formats.torch.exported import Symbol, free_symbols, record_program
 from sizeup.formats.torch.inputs import Arguments, leaf_test, named_values, plain_shape, retyped
-from sizeup.formats.torch.symbolic import NamedSizes, any_kernel
-from sizeup.graph import Condition, FreeGraph, Graph, Piece, size
+from sizeup.formats.torch.reader import FIRST_EXAMPLE, Reader
+from sizeup.graph import FreeGraph, Graph
 
 Place: TypeAlias = tuple[int | str, int]  # an input, by its number or its name, and one of its axes
 # Places by name; names alone, which then have their usual places; or True for all usual ones.
 Free: TypeAlias = Mapping[str, Place | Sequence[Place]] | Sequence[str] | bool
-
-# At a size of 1 much is decided otherwise (what is broadcast, what is contiguous): no good example.
-_FIRST_EXAMPLE = 2
-_LONGEST = 20.0  # CPU seconds, to look for closed forms of one model
 
 
 def record_free(
@@ -37,64 +31,15 @@ def record_free(
     load: Callable[[Arguments], Graph],
 ) -> FreeGraph:
     """The graphs of a module whose inputs have free dimensions; `load` reads it at sizes."""
-    inputs = FreeInputs(unwrapped(module), given, free)
-    example = {each: max(value, _FIRST_EXAMPLE) for each, value in inputs.sizes.items()}
-    return FreeGraph(tuple(inputs.sizes), example, _Reader(inputs, mode, name, load).read)
+    module = unwrapped(module)
+    inputs = FreeInputs(module, given, free)
 
+    def trace(sizes: Mapping[str, Any]) -> Graph:
+        return attempt(module, inputs.symbolic(mode, sizes), name, mode, inference=True)
 
-class _Reader:
-    """Reads a module around an example: with all its dimensions free, or as many as it can be run with."""
-
-    def __init__(
-        self, inputs: FreeInputs, mode: FakeTensorMode, name: str, load: Callable[[Arguments], Graph]
-    ) -> None:
-        self._inputs, self._mode, self._name, self._load = inputs, mode, name, load
-        self._free = tuple(inputs.sizes)  # those that no reading has failed with
-        self._reasons: dict[str, str] = {}  # why the others have to have values
-
-    def read(self, example: Mapping[str, int]) -> Piece:
-        found = self._closed(example, self._free)
-        if isinstance(found, Piece):
-            return found
-        names = self._free
-        self._free = ()
-        for each in names:
-            one_more = self._closed(example, (*self._free, each))
-            if isinstance(one_more, Piece):
-                self._free, found = (*self._free, each), one_more
-            else:
-                self._reasons[each] = one_more
-        if not isinstance(found, Piece):
-            return self._point(example)
-        return replace(found, origins={**found.origins, **self._fixed(example, self._free)})
-
-    def _closed(self, example: Mapping[str, int], names: tuple[str, ...]) -> Piece | str:
-        """The piece around an example with these dimensions free, or why there is none."""
-        if not names:
-            return self._point(example)
-        # Of models that decide much by their sizes, expressions grow without end.
-        seconds = _LONGEST if names == tuple(example) else _LONGEST / 4
-        sizes = self._mode.shape_env = NamedSizes({name: example[name] for name in names}, seconds)
-        fixed = self._fixed(example, names)
-        try:
-            given = self._inputs.symbolic(self._mode, {**example, **sizes.by_name})
-            with any_kernel(), _uncached(self._mode), PlainIndexing():
-                graph = attempt(self._inputs.module, given, self._name, self._mode, inference=True)
-            asked = sizes.conditions()
-        # A model's code may take offence at a size without a value in any way it likes.
-        except Exception as error:
-            return f"{sizes.where} needs a size that has a value: {summary(error)}"
-        return Piece(graph, example, {**fixed, **asked})
-
-    def _point(self, example: Mapping[str, int]) -> Piece:
-        self._mode.shape_env = ShapeEnv()
-        fixed = self._fixed(example, ())
-        reason = "; ".join(dict.fromkeys(fixed.values()))
-        return Piece(self._load(self._inputs.at(example)), example, fixed, reason)
-
-    def _fixed(self, example: Mapping[str, int], names: tuple[str, ...]) -> dict[Condition, str]:
-        others = [name for name in example if name not in names]
-        return {Condition("==", size(name) - example[name]): self._reasons.get(name, "") for name in others}
+    reader = Reader(tuple(inputs.sizes), mode, trace, lambda sizes: load(inputs.at(sizes)))
+    example = {each: max(value, FIRST_EXAMPLE) for each, value in inputs.sizes.items()}
+    return FreeGraph(tuple(inputs.sizes), example, reader.read)
 
 
 def _placed(free: Free, leaves: list[tuple[str, Any]]) -> Mapping[str, Place | Sequence[Place]]:
@@ -127,22 +72,10 @@ def _size_at(leaves: list[tuple[str, Any]], place: Place) -> int:
     return plain_shape(leaves[int(place[0])][1])[place[1]]
 
 
-@contextmanager
-def _uncached(mode: FakeTensorMode) -> Iterator[None]:
-    """Torch's memory of earlier calls asks for more of the sizes than the calls themselves."""
-    before = mode.cache_enabled
-    mode.cache_enabled = False
-    try:
-        yield
-    finally:
-        mode.cache_enabled = before
-
-
 class FreeInputs:
     """The arguments of a module, and which axes of which of them have which name."""
 
     def __init__(self, module: torch.nn.Module, given: Arguments, free: Free) -> None:
-        self.module = module
         self._given = given
         self._is_leaf = leaf_test(given)
         self._home = home_of(module)
@@ -215,3 +148,49 @@ class FreeInputs:
                 leaves[index] = made(value, shape)
         args, kwargs = pytree.tree_unflatten(leaves, tree)
         return tuple(args), dict(kwargs)
+
+
+def record_free_program(
+    program: ExportedProgram,
+    free: Free,
+    *,
+    inputs: Any = None,
+    bind: Mapping[str, int] | None = None,
+    name: str = "",
+) -> FreeGraph:
+    """The graphs of an exported program whose dimensions of these names are free; `bind` sizes the others."""
+    symbols = free_symbols(program)
+    chosen = _chosen_symbols(free, symbols, bind or {})
+    mode = fake_mode()
+
+    example = {each: max(symbols[symbol].example, FIRST_EXAMPLE) for each, symbol in chosen.items()}
+
+    def load(sizes: Mapping[str, int]) -> Graph:
+        by_symbol = {symbol: sizes[each] for each, symbol in chosen.items()}
+        return record_program(program, inputs=inputs, bind={**(bind or {}), **by_symbol}, name=name)
+
+    def trace(sizes: Mapping[str, Any]) -> Graph:
+        named = {place: sizes[each] for each, symbol in chosen.items() for place in symbols[symbol].places}
+        by_symbol = {symbol: example[each] for each, symbol in chosen.items()}
+        return record_program(
+            program, inputs=inputs, bind={**(bind or {}), **by_symbol}, name=name, mode=mode, named=named
+        )
+
+    reader = Reader(tuple(chosen), mode, trace, load)
+    return FreeGraph(tuple(chosen), example, reader.read)
+
+
+def _chosen_symbols(free: Free, symbols: Mapping[str, Symbol], bound: Mapping[str, int]) -> dict[str, str]:
+    """The program's own symbol behind each name: the name of one, or that at a place."""
+    if isinstance(free, bool):
+        return {each: each for each in symbols if each not in bound}
+    wanted = free if isinstance(free, Mapping) else {each: each for each in free}
+    chosen = {}
+    for name, place in wanted.items():
+        places = place if isinstance(place, list) else [place]
+        found = {each for each, symbol in symbols.items() for one in places if one in (each, *symbol.places)}
+        if len(found) != 1:
+            known = ", ".join(f"{each} at {symbol.places[0]}" for each, symbol in symbols.items()) or "none"
+            raise LoadError(f"{name}: not one free dimension of the program; it has: {known}")
+        chosen[name] = found.pop()
+    return chosen

@@ -6,20 +6,37 @@ the graph would then have operators that a fresh load does not have.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import EllipsisType
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 
-class PlainIndexing(TorchFunctionMode):
-    """Takes indices of several plain parts apart, one dimension after the other."""
+@contextmanager
+def plain_indexing() -> Iterator[None]:
+    """Take indices of several plain parts apart, one dimension after the other.
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.__getitem__ and _is_plain(args[1]) and _has_symbols(args[0]):
-            return _taken(args[0], args[1])
-        return func(*args, **(kwargs or {}))
+    A mode for torch's functions would see indexing too, but some modules take another way under one.
+    """
+    before = torch.Tensor.__getitem__
+    own = "__getitem__" in vars(torch.Tensor)
+
+    def taken(tensor: torch.Tensor, index: Any) -> Any:
+        if _is_plain(index) and _has_symbols(tensor):
+            return _taken(tensor, index)
+        return before(tensor, index)
+
+    tensors: Any = torch.Tensor
+    tensors.__getitem__ = taken
+    try:
+        yield
+    finally:
+        if own:
+            tensors.__getitem__ = before
+        else:  # it was inherited, and is again
+            del tensors.__getitem__
 
 
 def _is_plain(index: Any) -> bool:
