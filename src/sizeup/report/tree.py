@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from sizeup.graph import without_collection
 from sizeup.report.rollup import TOP_LEVEL, Sums, added, module_path, summed, unused
 from sizeup.report.rows import Group
 
@@ -61,13 +62,15 @@ class ModuleTree:
     """The modules of a report, measured once, to be told at any depth."""
 
     def __init__(self, report: Report) -> None:
-        self._root = _measured(report)
+        with without_collection():
+            self._root = _measured(report)
         self._unused = unused(report.cost)
         self.deepest = _deepest(self._root)
 
     def branches(self, depth: int | None = None, top: int | None = None) -> tuple[Branch, ...]:
         """The outermost modules, cut `depth` names deep, `top` of them in each; they add up to the totals."""
-        inside = _Folding(depth, top).inside(self._root, 1)
+        with without_collection():
+            inside = _Folding(depth, top).inside(self._root, 1)
         return (*inside, *(Branch(row.module or "", 1, row, row, ()) for row in self._unused))
 
 
