@@ -125,7 +125,7 @@ def test_poison_on_ray_becomes_rows_and_nothing_else_is_lost(cluster: Served, tm
     assert {row["model"]: row["error_kind"] for row in rows if row["status"] == "error"} == POISONED
     lines = done.stdout.splitlines()
     assert lines[0].startswith("17 models at 1 point each, on Ray, in ")
-    assert len(lines) == 2 + 4 + 1  # four kinds of errors, and nothing that Ray says
+    assert len(lines) == 2 + 4 + 2  # four kinds of errors, how to go on, and nothing that Ray says
 
 
 def test_without_an_address_ray_is_started_and_ended(tmp_path: Path) -> None:
