@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.errors import SizeupError
+from sizeup.formats.digest import sha256_of
 from sizeup.formats.nodes import FileNodes, owners
 from sizeup.report.rows import OpRow
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
-
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +53,10 @@ def source_of(report: Report, what: str) -> Path:
 
 def digest(path: Path) -> str:
     """The SHA-256 of a file, without the files that it refers to."""
-    found = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                found.update(chunk)
+        return sha256_of(path)
     except OSError as error:
         raise SizeupError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return found.hexdigest()
 
 
 def node_rows(report: Report, path: Path) -> tuple[FileNodes, list[NodeRow]]:

@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-_CHUNK = 1 << 20
+from sizeup.formats.digest import sha256_of
+
 _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
 
@@ -90,14 +91,10 @@ def _hash_of(source: str) -> str:
 
 def _of_file(path: Path) -> str:
     """The digest of a file's content; of its name, where it cannot be read."""
-    found = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                found.update(chunk)
+        return sha256_of(path)[:32]
     except OSError as error:
         return digest_of("unreadable", str(path), str(error.errno))
-    return found.hexdigest()[:32]
 
 
 def code_digest(module: str) -> str:
