@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sizeup.latency.sheet import type_of
+from sizeup.report.attained import attained
 from sizeup.report.html.columns import coded, short
 from sizeup.report.text import plain
 
@@ -33,23 +32,16 @@ def roofline(report: Report) -> dict[str, Any] | None:
 
 
 def _points(found: Estimate) -> dict[str, Any]:
-    work, main = found.work, found.executed.main
-    count = len(found.executed.kernel)
-
-    def by_op(column: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.asarray(np.bincount(main, column * work.count, count), np.float64)
-
-    macs, moved, taken = by_op(work.macs), by_op(work.traffic), by_op(found.kernels.seconds)
-    ops = np.flatnonzero((macs > 0) & (moved > 0) & (taken > 0))
-    kinds = dict(zip(main.tolist(), work.kind.tolist(), strict=True))
+    points, work = attained(found), found.work
+    kinds = dict(zip(found.executed.main.tolist(), work.kind.tolist(), strict=True))
     return {
-        "op": ops.tolist(),
-        "macs": [int(each) for each in macs[ops]],
-        "bytes": [short(each) for each in moved[ops].tolist()],
-        "taken": [short(each) for each in taken[ops].tolist()],
-        "type": coded(type_of(work.names[kinds[op]]) for op in ops.tolist()),
-        "others": int(((macs == 0) & (taken > 0)).sum()),
-        "others_seconds": short(float(taken[macs == 0].sum())),
+        "op": points.ops,
+        "macs": [int(each) for each in points.macs],
+        "bytes": [short(each) for each in points.moved.tolist()],
+        "taken": [short(each) for each in points.seconds.tolist()],
+        "type": coded(type_of(work.names[kinds[op]]) for op in points.ops),
+        "others": points.others,
+        "others_seconds": short(points.others_seconds),
     }
 
 

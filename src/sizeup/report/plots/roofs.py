@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +14,13 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from sizeup import units
 from sizeup.errors import SizeupError
 from sizeup.latency.sheet import nearest_peak, type_of
+from sizeup.report.attained import Attained, attained
 from sizeup.report.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas
 from sizeup.report.plots.pictures import write_title
 from sizeup.report.plots.side import ROOM, Item, draw_list
 from sizeup.report.timing import spoken
 
 if TYPE_CHECKING:
-    from sizeup.latency import Estimate
-    from sizeup.latency.work import Floats
     from sizeup.report.summary import Report
     from sizeup.targets import Target
 
@@ -35,56 +33,22 @@ _COLOURS = {"compute": OUTPUTS, "traffic": INPUTS, "launch": WORKSPACE, "nothing
 _WORDS = {"compute": "bound by arithmetic", "traffic": "bound by memory", "launch": "bound by launches"}
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
-    """Operators that name kernels with MACs: MACs for each byte, MACs a second, seconds, and what bounds."""
-
-    ops: list[int]
-    intensity: Floats
-    rate: Floats
-    seconds: Floats
-    bounds: list[str]
-    others: int  # operators that take time and have no MACs
-    others_seconds: float
-
-
-def points_of(found: Estimate) -> Points:
-    """The points of an estimate."""
-    work, main, count = found.work, found.executed.main, len(found.executed.kernel)
-    seconds, bounds = found.by_op()
-
-    def by_op(column: Floats) -> Floats:
-        return np.asarray(np.bincount(main, column * work.count, count), np.float64)
-
-    macs, moved = by_op(work.macs), by_op(work.traffic)
-    ops = np.flatnonzero((macs > 0) & (moved > 0) & (seconds > 0))
-    without = (macs == 0) & (seconds > 0)
-    return Points(
-        ops.tolist(),
-        macs[ops] / moved[ops],
-        macs[ops] / seconds[ops],
-        seconds[ops],
-        [bounds[op] or "nothing" for op in ops.tolist()],
-        int(without.sum()),
-        float(seconds[without].sum()),
-    )
-
-
 def roofline_picture(report: Report) -> Figure:
     """MACs for each byte across, MACs a second up, a mark an operator, larger the longer it takes."""
     found = report.latency
     if found is None or found.target is None:
         raise SizeupError(f"{report.name}: a roofline needs times on a target ({report.no_latency})")
     canvas = Canvas(_HEIGHT)
-    points = points_of(found)
+    points, bounds = attained(found), found.by_op()[1]
+    bound_by = [bounds[op] or "nothing" for op in points.ops]
     sentence = f"{spoken(found)} on {found.target.name}, {found.basis}"
     write_title(canvas, report.name, report.format, sentence, _missing(report))
     axes = canvas.panel(_LEFT, _BELOW, _RIGHT, _TOP)
     roofs = _roofs(found.target, {type_of(name) for name in found.work.names})
     _scale(axes, points, roofs, found.target.device.bandwidth)
     _draw_roofs(axes, roofs, found.target.device.bandwidth)
-    _draw_points(axes, points)
-    _list_longest(canvas, report, points, found)
+    _draw_points(axes, points, bound_by)
+    _list_longest(canvas, report, points, bound_by, found.seconds)
     return canvas.figure
 
 
@@ -105,7 +69,7 @@ def _roofs(target: Target, types: Iterable[str]) -> dict[str, float]:
     return {", ".join(kinds): rate for rate, kinds in rates.items()}
 
 
-def _scale(axes: Axes, points: Points, roofs: dict[str, float], bandwidth: float | None) -> None:
+def _scale(axes: Axes, points: Attained, roofs: dict[str, float], bandwidth: float | None) -> None:
     ridges = [rate / bandwidth for rate in roofs.values()] if bandwidth else []
     across = [*points.intensity.tolist(), *ridges] or [1.0]
     up = [*points.rate.tolist(), *roofs.values()] or [1.0]
@@ -159,11 +123,11 @@ def _write_on_line(axes: Axes, text: str, right: float, rate: float) -> None:
     axes.annotate(text, (right, rate), (-3, 3), textcoords="offset points", ha="right", size=7.5, color=PEAK)
 
 
-def _draw_points(axes: Axes, points: Points) -> None:
+def _draw_points(axes: Axes, points: Attained, bounds: Sequence[str]) -> None:
     sizes = _SMALLEST + (_LARGEST - _SMALLEST) * points.seconds / points.seconds.max(initial=1e-12)
     order = np.argsort(-points.seconds)  # small marks on top of large ones
-    for bound in dict.fromkeys(points.bounds):
-        mine = [int(each) for each in order if points.bounds[each] == bound]
+    for bound in dict.fromkeys(bounds):
+        mine = [int(each) for each in order if bounds[each] == bound]
         axes.scatter(
             points.intensity[mine], points.rate[mine], s=sizes[mine], color=_COLOURS[bound],
             alpha=0.75, edgecolors="white", linewidths=0.5, zorder=3,
@@ -171,7 +135,7 @@ def _draw_points(axes: Axes, points: Points) -> None:
         )  # fmt: skip
     if points.ops:
         legend: Any = axes.legend(
-            loc="lower right", bbox_to_anchor=(1.005, 0.995), ncols=len(set(points.bounds)), frameon=False,
+            loc="lower right", bbox_to_anchor=(1.005, 0.995), ncols=len(set(bounds)), frameon=False,
             fontsize=7.5, handletextpad=0.2, columnspacing=1.4, borderpad=0.2,
         )  # fmt: skip
         for handle in legend.legend_handles:
@@ -182,19 +146,21 @@ def _draw_points(axes: Axes, points: Points) -> None:
         )
 
 
-def _list_longest(canvas: Canvas, report: Report, points: Points, found: Estimate) -> None:
+def _list_longest(
+    canvas: Canvas, report: Report, points: Attained, bounds: Sequence[str], whole: float
+) -> None:
     """The operators that take longest, in the colours of their marks; and those that have no mark."""
     order = np.argsort(-points.seconds)[:_MOST_LISTED].tolist()
     items = []
     for place in order:
         row = report.ops[points.ops[place]]
-        share = units.share(float(points.seconds[place]), found.seconds)
+        share = units.share(float(points.seconds[place]), whole)
         # Without slashes: the parts of a path alone would not say which operator it is.
         words = f"{row.index} {row.kind} {row.scope or row.name}".replace("/", ".")
-        items.append(Item(words, share, _COLOURS[points.bounds[place]]))
+        items.append(Item(words, share, _COLOURS[bounds[place]]))
     rest = ""
     if points.others:
-        share = units.share(points.others_seconds, found.seconds)
+        share = units.share(points.others_seconds, whole)
         one = points.others == 1
         rest = f"{points.others:,} without MACs take{'s' * one} {share}"
     draw_list(canvas, _TOP - 0.07, "Share of the time", items, rest)
