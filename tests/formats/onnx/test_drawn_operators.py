@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from formats.onnx.drawn import layouts, numbers, windows  # noqa: F401 - they register what they draw
+from formats.onnx.drawn import flows, fused, layouts, numbers, plain, windows  # noqa: F401 - they register what they draw
 from formats.onnx.drawn.case import DRAWS, Case
 from formats.onnx.making import BOOL, count, graph, model, node, shapes, value, weight
 from formats.onnx.making import numbers as constant
@@ -21,7 +21,7 @@ from sizeup.formats.onnx import load, load_free
 from sizeup.graph import FreeGraph, Graph
 
 # Of each kind so many are drawn; the seeds are fixed, so that a failure comes again.
-EACH = 12
+EACH = 8
 
 
 def run(case: Case) -> dict[str, tuple[int, ...]] | None:

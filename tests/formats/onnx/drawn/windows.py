@@ -72,7 +72,8 @@ def pool_in_ceil_mode_whose_last_window_is_outside(case: Case) -> None:
 @drawn
 def quantised_pool(case: Case) -> None:
     held = window(case, 2, dilated=False) | {"ceil_mode": case.random.randint(0, 1)}
-    data = case.given((*case.sides(2, 3), *case.sides(2, 13)), np.uint8)
+    # A window larger than the picture ends the runtime's process.
+    data = case.given((*case.sides(2, 3), *case.sides(2, 13, 4)), np.uint8)
     steps = [case.fixed(0.5, np.float32), case.fixed(3, np.uint8)]
     case.op("com.microsoft::QLinearAveragePool", data, *steps, *steps, **held)
 

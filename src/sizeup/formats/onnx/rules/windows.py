@@ -110,9 +110,13 @@ def _unpool(spot: Spot) -> list[Sides]:
     return [(*data[:2], *sides)]
 
 
-@shapes("GlobalAveragePool GlobalMaxPool GlobalLpPool")
+@shapes("GlobalAveragePool GlobalMaxPool GlobalLpPool com.microsoft::QLinearGlobalAveragePool")
 def _global_pool(spot: Spot) -> list[Sides]:
-    return [(*spot.shape()[:2], *[1] * (len(spot.shape()) - 2))]
+    data = spot.shape()
+    places = (1,) * (len(data) - 2)
+    if spot.node.integer("channels_last"):
+        return [(data[0], *places, data[-1])]
+    return [(*data[:2], *places)]
 
 
 @shapes("ConvTranspose")
