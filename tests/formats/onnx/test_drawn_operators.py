@@ -99,6 +99,10 @@ def grid(kind: str) -> onnx.ModelProto:
             if gap == 1 and side >= taps and stride <= taps:  # else the runtime refuses
                 auto = {"kernel_shape": [taps], "strides": [stride], "ceil_mode": taps % 2, "auto_pad": mode}
                 nodes.append(node(kind, inputs[-1].name, f"y{len(nodes)}", **auto))
+    # Steps longer than the window, and gaps: the border at the end is less than nothing.
+    inputs.append(value("long", (1, 1, 12)))
+    held = {"kernel_shape": [2], "strides": [4], "dilations": [3], "auto_pad": "SAME_LOWER"}
+    nodes.append(node(kind, "long", f"y{len(nodes)}", **held))
     return model(nodes, inputs, " ".join(each.output[0] for each in nodes))
 
 

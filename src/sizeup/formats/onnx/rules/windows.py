@@ -76,11 +76,15 @@ def _windows(node: Node, sides: Sides, kernel: Sequence[int]) -> list[Any]:
 
 
 def _same_borders(node: Node, side: Any, taps: int, stride: int) -> tuple[Any, Any]:
-    """So much that a window without gaps has a place every stride; the odd one goes to the named end."""
+    """So much that a window without gaps has a place every stride; the odd one goes to the named end.
+
+    Where steps are longer than the window that is less than nothing, and the runtime takes it off the end.
+    """
     whole = (-quotient(-side, stride) - 1) * stride + taps - side
-    whole = 0 if whole < 0 else whole
-    less = quotient(whole, 2)
-    return (less, whole - less) if node.text("auto_pad") == "SAME_UPPER" else (whole - less, less)
+    before = quotient(whole, 2)
+    before = before if node.text("auto_pad") == "SAME_UPPER" else whole - before
+    before = 0 if whole < 0 else before
+    return before, whole - before
 
 
 def _places(side: Any, before: Any, after: Any, reach: int, stride: int, round_up: int) -> Any:
