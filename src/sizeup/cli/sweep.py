@@ -95,6 +95,8 @@ def sweep(
             compact=compact,
             progress=progress,
         )
+    if done.damaged:
+        terminal.remark(swept.damage(done))
     if json:
         print(swept.to_json(done))
     else:

@@ -34,6 +34,13 @@ def text(done: Swept) -> str:
     return "\n".join(lines)
 
 
+def damage(done: Swept) -> str:
+    """What is said of files that could not be read."""
+    others = f" and {_several(done.damaged - 1, 'other file')}" if done.damaged > 1 else ""
+    verb = "were" if done.damaged > 1 else "was"
+    return f"{_short(done.damaged_file)}{others} could not be read and {verb} replaced"
+
+
 def to_json(done: Swept) -> str:
     """The same as one JSON object."""
     tool = {"name": "sizeup", "version": version("sizeup")}

@@ -27,6 +27,9 @@ class Place(Protocol):
     def has(self, name: str) -> bool:
         """Whether a file is there."""
 
+    def tail(self, name: str, length: int) -> bytes | None:
+        """The last bytes of a file, fewer where it has no more; None where there is no file."""
+
     def writing(self, name: str) -> contextlib.AbstractContextManager[Path]:
         """A local path to write to; when the block ends without an error, the file appears in one step."""
 
@@ -71,6 +74,15 @@ class Local:
     def has(self, name: str) -> bool:
         """Whether a file is there."""
         return (self.root / name).is_file()
+
+    def tail(self, name: str, length: int) -> bytes | None:
+        """The last bytes of a file, fewer where it has no more; None where there is no file."""
+        try:
+            with (self.root / name).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - length))
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[Path]:
@@ -142,6 +154,19 @@ class Remote:
         """Whether a file is there."""
         self.system.invalidate_cache()
         return bool(self.system.isfile(str(self.root / name)))
+
+    def tail(self, name: str, length: int) -> bytes | None:
+        """The last bytes of a file, fewer where it has no more; None where there is no file."""
+        self.system.invalidate_cache()
+        path = str(self.root / name)
+        try:
+            return bytes(self.system.cat_file(path, start=-length))
+        except FileNotFoundError:
+            return None
+        except OSError:  # an object store refuses to give the last bytes of a file that has none
+            if self.system.size(path) == 0:
+                return b""
+            raise
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[Path]:

@@ -65,6 +65,8 @@ class Swept:
     kinds: dict[str, int]  # rows by kind of error
     examples: dict[str, str]
     seconds: float
+    damaged: int = 0  # files that could not be read, and were replaced
+    damaged_file: str = ""  # the first of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,12 @@ class _Tally:
         self.done = self.there = self.rows = self.errors = self.failed = 0
         self.kinds: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
+        self.damaged, self.damaged_file = 0, ""
 
     def add(self, outcome: Outcome) -> None:
         self.done += 1
+        self.damaged += len(outcome.damaged)
+        self.damaged_file = self.damaged_file or next(iter(outcome.damaged), "")
         self.there += outcome.state == "there"
         self.rows += outcome.rows
         if outcome.errors:
@@ -158,6 +163,8 @@ class _Tally:
             dict(self.kinds.most_common()),
             self.examples,
             time.monotonic() - self.start,
+            self.damaged,
+            self.damaged_file,
         )
 
 

@@ -5,7 +5,8 @@
     DIR/table/current.json                  which generation that is, and which shards it holds
     DIR/log/...jsonl                        how long every shard took
 
-Whatever exists is complete and need not be computed again.
+Whatever exists is complete and need not be computed again, unless others cut it off: a shard without the end
+of a Parquet file is as good as none.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ _LOCK = ".lock"
 # What others put beside the shards is none of them.
 _SHARD = re.compile(rf"{SHARDS}/\w\w/\w\w/\w+-\w+\.parquet")
 _DIGITS = 16  # of digests that only have to tell few things apart
+# A Parquet file ends with four bytes that tell the length of what describes it, and these.
+_END, _END_BYTES = b"PAR1", 8
+_CUT = "cut off or no Parquet file"
+
+
+class Damaged(SizeupError):
+    """A file of a store that is no table of a sweep, or not all of one."""
 
 
 class Store:
@@ -55,11 +63,28 @@ class Store:
     def shards_of(self, model: str) -> list[str]:
         """The names of the shards of one model."""
         folder = _folder(model)
-        return [name for name in self.place.names(folder) if name.startswith(f"{folder}/{model}-")]
+        names = (name for name in self.place.names(folder) if name.startswith(f"{folder}/{model}-"))
+        return [name for name in names if _SHARD.fullmatch(name)]
 
     def has(self, name: str) -> bool:
-        """Whether a shard is there, and so complete."""
-        return self.place.has(name)
+        """Whether a shard is there, and complete as far as its end tells."""
+        end = self.place.tail(name, _END_BYTES)
+        return end is not None and len(end) == _END_BYTES and end.endswith(_END)
+
+    def damage(self) -> Damaged | None:
+        """What is wrong with the files that hold the rows, as far as their ends tell; None: nothing."""
+        names = [name for name in self.parts() if not self.has(name)]
+        if not names:
+            return None
+        more = len(names) - 1
+        others = f", like {more:,} other{'s' * (more > 1)}" if more else ""
+        return self._damaged(names[0], f"{_CUT}{others}")
+
+    def _damaged(self, name: str, why: str) -> Damaged:
+        is_sorted = name.startswith(f"{TABLE}/")
+        again = f"sizeup sweep -o {self.place.address} --compact makes it anew"
+        how = again if is_sorted else "its sweep makes it anew when it is run again, or remove it"
+        return Damaged(f"{self.place.path(name)}: not a whole table of a sweep ({why}); {how}")
 
     def write(self, name: str, batches: Iterable[Any]) -> int:
         """Write record batches to a file that appears when all of them are in it; the number of rows."""
@@ -80,14 +105,19 @@ class Store:
         yield from (self._table(name, columns) for name in names)
 
     def _table(self, name: str, columns: list[str] | None) -> Any:
-        from pyarrow import ArrowInvalid, parquet
+        from pyarrow import ArrowException, parquet
 
         try:
             with self.place.reading(name) as file:
-                return parquet.read_table(file, columns=columns)
-        except ArrowInvalid as error:
-            where = self.place.path(name)
-            raise SizeupError(f"{where}: not a table of a sweep ({error}); remove it") from error
+                found = parquet.read_table(file, columns=columns)
+        except (ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # news about this machine
+                raise
+            why = str(error).splitlines()[0] if self.has(name) else _CUT
+            raise self._damaged(name, why) from error
+        if not set(columns or ("key",)) <= set(found.column_names):
+            raise self._damaged(name, "a table of something else")
+        return found
 
     def states(self, names: Iterable[str]) -> dict[str, str]:
         """The state of every row of some shards, by its key."""

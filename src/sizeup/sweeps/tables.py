@@ -66,7 +66,8 @@ def attach(connection: DuckDBPyConnection, name: str, store: Store) -> list[str]
     try:
         there = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     except duckdb.Error as error:
-        raise SizeupError(f"{store.place.address}: {complaints.shortened(error)}") from error
+        said = SizeupError(f"{store.place.address}: {complaints.shortened(error)}")
+        raise store.damage() or said from error
     if not there >= {"key", "model", "target", "status"}:
         raise SizeupError(f"{store.place.address}: its files are no results of a sweep")
     fields = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sizeup.sweeps.evaluate import described
@@ -14,7 +14,7 @@ from sizeup.sweeps.models import Model
 from sizeup.sweeps.points import Questions
 from sizeup.sweeps.rows import error_rows, rows_of
 from sizeup.sweeps.schema import ERROR, batches_of
-from sizeup.sweeps.store import Store
+from sizeup.sweeps.store import CURRENT, Damaged, Store
 
 State = Literal["there", "done"]
 
@@ -43,6 +43,7 @@ class Outcome:
     reason: str = ""
     seconds: float = 0.0
     cpu_seconds: float | None = None  # of loading and evaluating alone
+    damaged: tuple[str, ...] = ()  # files that could not be read, and were replaced
 
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
@@ -50,7 +51,8 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
     start = time.perf_counter()
     task = _Task(model, settings)
     if not task.asked.points:
-        return Outcome(model.name, "there", seconds=time.perf_counter() - start)
+        task.tidy()
+        return Outcome(model.name, "there", seconds=time.perf_counter() - start, damaged=task.damaged)
     try:
         if keeper is None:
             counted = task.write(batches_of(rows_of(model, task.identity, task.asked)))
@@ -64,13 +66,18 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
             raise
         counted = task.fail(*described(error))
     cpu_seconds = None if keeper is None else keeper.cpu_seconds
-    return counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
+    return replace(
+        counted.outcome(model.name),
+        seconds=time.perf_counter() - start,
+        cpu_seconds=cpu_seconds,
+        damaged=task.damaged,
+    )
 
 
 def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
     """Write down that nothing could be found out about a model."""
     task = _Task(model, settings)
-    return task.fail(kind, reason).outcome(model.name)
+    return replace(task.fail(kind, reason).outcome(model.name), damaged=task.damaged)
 
 
 class _Task:
@@ -78,7 +85,9 @@ class _Task:
 
     def __init__(self, model: Model, settings: Settings) -> None:
         self.model, self.identity, self.store = model, model.identity(), Store(settings.store)
-        self.asked, self.failed = _missing(self.store, self.identity.digest, settings)
+        self.asked, self.failed, broken = _missing(self.store, self.identity.digest, settings)
+        self._broken = broken
+        self.damaged = tuple(map(self.store.place.path, broken))
 
     def write(self, batches: Iterable[Any]) -> _Counted:
         """Write a new shard, or rows in place of the errors that they were tried again for."""
@@ -88,27 +97,40 @@ class _Task:
             self.store.replace(name, self.failed, counted(batches))
         else:
             self.store.write(name, counted(batches))
+        self.tidy(name)
         return counted
+
+    def tidy(self, written: str = "") -> None:
+        """Remove files that cannot be read, whose rows are in others now."""
+        if self._broken:
+            self.store.place.remove(CURRENT)  # the sorted table may hold what they held
+        for name in self._broken:
+            if name != written:
+                self.store.place.remove(name)
 
     def fail(self, kind: str, reason: str) -> _Counted:
         """Write rows that say why there are no answers."""
         return self.write(batches_of(error_rows(self.model, self.identity, self.asked, kind, reason)))
 
 
-def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str]]:
-    """The questions without an answer, and the shards that hold errors to be tried again."""
+def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str], list[str]]:
+    """The questions without an answer, shards with errors to be tried again, and shards that are damaged."""
     asked = settings.asked
     if not settings.retry_errors and store.has(store.shard(model, asked.digest)):
-        return asked.only(()), []
+        return asked.only(()), [], []
     known: set[str] = set()
-    failed = []
+    failed, damaged = [], []
     for shard in store.shards_of(model):
-        states = store.states([shard])
+        try:
+            states = store.states([shard])
+        except Damaged:
+            damaged.append(shard)
+            continue
         errors = {key for key, state in states.items() if state == ERROR} if settings.retry_errors else set()
         known |= states.keys() - errors
         failed += [shard] * bool(errors)
     wanted = [point for point in asked.points if asked.key(model, point) not in known]
-    return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed
+    return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed, damaged
 
 
 class _Counted:
@@ -129,5 +151,5 @@ class _Counted:
                 self.reason = batch.column("error")[place].as_py()
             yield batch
 
-    def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
-        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds, cpu_seconds)
+    def outcome(self, model: str) -> Outcome:
+        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason)
