@@ -134,7 +134,8 @@ def session(question: Question) -> Iterator[Session]:
 
 def _set_up(connection: DuckDBPyConnection, question: Question) -> Mapping[str, View]:
     """Make the tables and views of a question, and close the connection to all else; the views."""
-    allowed = tables.attach(connection, "stored_points", Store(question.folder))
+    is_whole = tables.ALL in _words(question)
+    allowed = tables.attach(connection, "stored_points", Store(question.folder), is_whole)
     if question.against is not None:
         allowed += tables.attach(connection, "stored_before", Store(question.against))
     added = [tables.join(connection, path) for path in question.joined]
@@ -167,8 +168,12 @@ def _needed(question: Question, found: Mapping[str, View]) -> Iterator[View]:
     if question.sql is None:
         yield view_named(question.view or DEFAULT, found)
     else:
-        words = set(re.findall(r"\w+", question.sql.lower()))
+        words = _words(question)
         yield from (view for view in found.values() if view.name in words)
+
+
+def _words(question: Question) -> set[str]:
+    return set(re.findall(r"\w+", (question.sql or "").lower()))
 
 
 def _axes(question: Question, added: Iterable[tables.Added]) -> tuple[Axis, Axis]:
@@ -186,7 +191,7 @@ def _check_pairs(connection: DuckDBPyConnection, question: Question) -> None:
         twice = connection.execute(sql).fetchone()
         if twice is not None:
             raise SizeupError(
-                f"{folder}: {twice[0]} on {twice[1]} is there more than once, of several models or versions;"
+                f"{folder}: {twice[0]} on {twice[1]} is there more than once, of several models of that name;"
                 " sweep into a new folder, or compare by model_hash in SQL"
             )
 

@@ -10,15 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
 from sizeup.errors import SizeupError
 from sizeup.sweeps.expand import count_of, importable, models_of
 from sizeup.sweeps.limits import Limits
-from sizeup.sweeps.models import Model
+from sizeup.sweeps.models import Identity, Model
+from sizeup.sweeps.newest import Record
 from sizeup.sweeps.places import Local
+from sizeup.sweeps.prune import Pruned, prune
 from sizeup.sweeps.spec import Spec
 from sizeup.sweeps.store import LOG, Store
 from sizeup.sweeps.task import Outcome, Settings
@@ -67,6 +69,7 @@ class Swept:
     seconds: float
     damaged: int = 0  # files that could not be read, and were replaced
     damaged_file: str = ""  # the first of them
+    pruned: Pruned | None = None  # what was removed, where that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class How:
     limits: Limits | None = None
     retry_errors: bool = False
     trusted: bool = False
+    prune: bool = False
 
 
 def sweep(
@@ -101,13 +105,23 @@ def sweep(
     with store.alone(), importable(spec.folder):
         store.place.clean()
         total = count_of(spec)
+        tally, record, planned = _Tally(total, progress), Record(), set[str]()
         with _log(store) as log, closing(_outcomes(models_of(spec), settings, how, total)) as outcomes:
-            tally = _Tally(total, progress)
-            for outcome in outcomes:
-                tally.add(outcome)
-                log.write(_line(outcome))
+            try:
+                for outcome in outcomes:
+                    tally.add(outcome)
+                    log.write(_line(outcome))
+                    record.add(outcome.model, outcome.digest)
+                    if how.prune:
+                        planned.add(Identity(outcome.model, outcome.digest).digest)
+            finally:  # what was asked about until now counts from now on, whatever ended it
+                record.write(store, spec.asked)
+        pruned = None
+        if planned:  # who plans nothing at all has lost its models, not its interest in them
+            pruned = prune(store, planned, spec.asked)
+            record.write(store, spec.asked, alone=True)
         store.place.clean()
-    return tally.told(store.place.address, how.engine, len(spec.asked.points))
+    return replace(tally.told(store.place.address, how.engine, len(spec.asked.points)), pruned=pruned)
 
 
 def _outcomes(

@@ -3,6 +3,7 @@
     DIR/shards/ab/cd/abcd...-01....parquet   the rows of one model
     DIR/table/GENERATION/device=.../...     the same rows sorted for questions, where they were compacted
     DIR/table/current.json                  which generation that is, and which shards it holds
+    DIR/newest.parquet                      which of the rows count now
     DIR/log/...jsonl                        how long every shard took
 
 Whatever exists is complete and need not be computed again, unless others cut it off: a shard without the end
@@ -28,7 +29,7 @@ SHARDS, TABLE, LOG = "shards", "table", "log"
 CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
 _LOCK = ".lock"
 # What others put beside the shards is none of them.
-_SHARD = re.compile(rf"{SHARDS}/\w\w/\w\w/\w+-\w+\.parquet")
+_SHARD = re.compile(rf"{SHARDS}/[0-9a-f]{{2}}/[0-9a-f]{{2}}/[0-9a-f]{{32}}-[0-9a-f]{{16}}\.parquet")
 _DIGITS = 16  # of digests that only have to tell few things apart
 # A Parquet file ends with four bytes that tell the length of what describes it, and these.
 _END, _END_BYTES = b"PAR1", 8
@@ -86,14 +87,14 @@ class Store:
         how = again if is_sorted else "its sweep makes it anew when it is run again, or remove it"
         return Damaged(f"{self.place.path(name)}: not a whole table of a sweep ({why}); {how}")
 
-    def write(self, name: str, batches: Iterable[Any]) -> int:
+    def write(self, name: str, batches: Iterable[Any], schema: Any = None) -> int:
         """Write record batches to a file that appears when all of them are in it; the number of rows."""
         from pyarrow import parquet
 
         rows = 0
         with (
             self.place.writing(name) as path,
-            parquet.ParquetWriter(path, arrow_schema(), compression="zstd") as writer,
+            parquet.ParquetWriter(path, schema or arrow_schema(), compression="zstd") as writer,
         ):
             for batch in batches:
                 writer.write_batch(batch)
@@ -115,7 +116,7 @@ class Store:
                 raise
             why = str(error).splitlines()[0] if self.has(name) else _CUT
             raise self._damaged(name, why) from error
-        if not set(columns or ("key",)) <= set(found.column_names):
+        if not set(columns or ("model",)) <= set(found.column_names):
             raise self._damaged(name, "a table of something else")
         return found
 
@@ -191,6 +192,11 @@ class Store:
 def _folder(model: str) -> str:
     """So many folders that none of them holds many shards: a task looks through its own."""
     return f"{SHARDS}/{model[:2]}/{model[2:4]}"
+
+
+def model_of(shard: str) -> str:
+    """The digest of the model whose rows a shard holds."""
+    return shard.rpartition("/")[2].partition("-")[0]
 
 
 def digest_of_names(names: Iterable[str]) -> str:

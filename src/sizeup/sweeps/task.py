@@ -44,6 +44,7 @@ class Outcome:
     seconds: float = 0.0
     cpu_seconds: float | None = None  # of loading and evaluating alone
     damaged: tuple[str, ...] = ()  # files that could not be read, and were replaced
+    digest: str = ""  # of the model's content
 
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
@@ -52,7 +53,7 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
     task = _Task(model, settings)
     if not task.asked.points:
         task.tidy()
-        return Outcome(model.name, "there", seconds=time.perf_counter() - start, damaged=task.damaged)
+        return task.told(Outcome(model.name, "there", seconds=time.perf_counter() - start))
     try:
         if keeper is None:
             counted = task.write(batches_of(rows_of(model, task.identity, task.asked)))
@@ -66,18 +67,13 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
             raise
         counted = task.fail(*described(error))
     cpu_seconds = None if keeper is None else keeper.cpu_seconds
-    return replace(
-        counted.outcome(model.name),
-        seconds=time.perf_counter() - start,
-        cpu_seconds=cpu_seconds,
-        damaged=task.damaged,
-    )
+    return task.told(counted.outcome(model.name, time.perf_counter() - start, cpu_seconds))
 
 
 def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
     """Write down that nothing could be found out about a model."""
     task = _Task(model, settings)
-    return replace(task.fail(kind, reason).outcome(model.name), damaged=task.damaged)
+    return task.told(task.fail(kind, reason).outcome(model.name))
 
 
 class _Task:
@@ -99,6 +95,10 @@ class _Task:
             self.store.write(name, counted(batches))
         self.tidy(name)
         return counted
+
+    def told(self, outcome: Outcome) -> Outcome:
+        """How it ended, with what is known of the model and its files."""
+        return replace(outcome, digest=self.identity.hash, damaged=self.damaged)
 
     def tidy(self, written: str = "") -> None:
         """Remove files that cannot be read, whose rows are in others now."""
@@ -151,5 +151,5 @@ class _Counted:
                 self.reason = batch.column("error")[place].as_py()
             yield batch
 
-    def outcome(self, model: str) -> Outcome:
-        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason)
+    def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
+        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds, cpu_seconds)
