@@ -143,29 +143,49 @@ class Remote:
         self.address = address.rstrip("/")
         self.root = PurePosixPath(root)
 
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Whatever a system raises when it is not there or refuses is news about it, in one line."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: Exception) -> SizeupError:
+        return SizeupError(f"{self.address}: {str(error).partition(chr(10))[0] or type(error).__name__}")
+
     def names(self, folder: str) -> list[str]:
         """All finished files below a folder, sorted."""
         self.system.invalidate_cache()
-        found = self.system.find(str(self.root / folder))
+        try:
+            with self._reached():
+                found = self.system.find(str(self.root / folder))
+        except FileNotFoundError as error:  # not the folder, of which nothing is known, but the bucket
+            raise self._refusal(error) from error
         skipped = len(self.root.as_posix().strip("/")) + 1
         return sorted(str(name).strip("/")[skipped:] for name in found)
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""
         self.system.invalidate_cache()
-        return bool(self.system.isfile(str(self.root / name)))
+        with self._reached():
+            return bool(self.system.isfile(str(self.root / name)))
 
     def tail(self, name: str, length: int) -> bytes | None:
         """The last bytes of a file, fewer where it has no more; None where there is no file."""
         self.system.invalidate_cache()
         path = str(self.root / name)
         try:
-            return bytes(self.system.cat_file(path, start=-length))
+            with self._reached():
+                return bytes(self.system.cat_file(path, start=-length))
         except FileNotFoundError:
             return None
-        except OSError:  # an object store refuses to give the last bytes of a file that has none
-            if self.system.size(path) == 0:
-                return b""
+        except SizeupError:  # an object store refuses to give the last bytes of a file that has none
+            with self._reached():
+                if self.system.size(path) == 0:
+                    return b""
             raise
 
     @contextlib.contextmanager
@@ -175,18 +195,27 @@ class Remote:
             path = Path(folder) / "file"
             yield path
             target = self.root / name
-            self.system.makedirs(str(target.parent), exist_ok=True)
-            self.system.put_file(str(path), str(target))
+            try:
+                with self._reached():
+                    # Object stores have no folders, and would make a bucket of a name that was mistyped.
+                    if not self.system.async_impl:
+                        self.system.makedirs(str(target.parent), exist_ok=True)
+                    self.system.put_file(str(path), str(target))
+            except FileNotFoundError as error:
+                raise self._refusal(error) from error
 
     def reading(self, name: str) -> Any:
         """An open file."""
-        return self.system.open(str(self.root / name), "rb")
+        with self._reached():
+            return self.system.open(str(self.root / name), "rb")
 
     def remove(self, folder: str) -> None:
         """Remove a file, or a folder with all that it holds; nothing where there is none."""
         path = str(self.root / folder)
-        if self.system.exists(path):
-            self.system.rm(path, recursive=True)
+        self.system.invalidate_cache()
+        with self._reached(), contextlib.suppress(FileNotFoundError):  # another may have been faster
+            if self.system.exists(path):
+                self.system.rm(path, recursive=True)
 
     def clean(self) -> int:
         """Nothing is ever there half."""
