@@ -7,13 +7,36 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from sizeup.errors import MissingLibrary, SizeupError
 
 UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A file that is not there yet: where it is written, what makes it appear, and what makes it go away."""
+
+    path: Path
+    finish: Callable[[], None]
+    drop: Callable[[], None]
+
+
+@contextlib.contextmanager
+def writing(place: Place, name: str) -> Iterator[Path]:
+    """A local path to write to; when the block ends without an error, the file appears in one step."""
+    draft = place.draft(name)
+    try:
+        yield draft.path
+        draft.finish()
+    except BaseException:
+        draft.drop()
+        raise
 
 
 class Place(Protocol):
@@ -30,8 +53,8 @@ class Place(Protocol):
     def tail(self, name: str, length: int) -> bytes | None:
         """The last bytes of a file, fewer where it has no more; None where there is no file."""
 
-    def writing(self, name: str) -> contextlib.AbstractContextManager[Path]:
-        """A local path to write to; when the block ends without an error, the file appears in one step."""
+    def draft(self, name: str) -> Draft:
+        """A local path to write to, and how the file then appears in one step."""
 
     def reading(self, name: str) -> Any:
         """An open file."""
@@ -84,20 +107,18 @@ class Local:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    @contextlib.contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
+    def draft(self, name: str) -> Draft:
         """Written under another name, brought to the disk, then renamed: a reader sees all or nothing."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.parent / f"{path.name}.{uuid.uuid4().hex}{UNFINISHED}"
-        try:
-            yield unfinished
+
+        def finish() -> None:
             _sync(unfinished)
             unfinished.replace(path)
             _sync(path.parent)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+
+        return Draft(unfinished, finish, partial(unfinished.unlink, missing_ok=True))
 
     def reading(self, name: str) -> Any:
         """An open file."""
@@ -188,21 +209,26 @@ class Remote:
                     return b""
             raise
 
-    @contextlib.contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
+    def draft(self, name: str) -> Draft:
         """Written here, then put there in one step."""
-        with tempfile.TemporaryDirectory(prefix="sizeup-") as folder:
-            path = Path(folder) / "file"
-            yield path
-            target = self.root / name
-            try:
-                with self._reached():
-                    # Object stores have no folders, and would make a bucket of a name that was mistyped.
-                    if not self.system.async_impl:
-                        self.system.makedirs(str(target.parent), exist_ok=True)
-                    self.system.put_file(str(path), str(target))
-            except FileNotFoundError as error:
-                raise self._refusal(error) from error
+        folder = tempfile.TemporaryDirectory(prefix="sizeup-")
+        path = Path(folder.name) / "file"
+
+        def finish() -> None:
+            self._put(path, self.root / name)
+            folder.cleanup()
+
+        return Draft(path, finish, folder.cleanup)
+
+    def _put(self, path: Path, target: PurePosixPath) -> None:
+        try:
+            with self._reached():
+                # Object stores have no folders, and would make a bucket of a name that was mistyped.
+                if not self.system.async_impl:
+                    self.system.makedirs(str(target.parent), exist_ok=True)
+                self.system.put_file(str(path), str(target))
+        except FileNotFoundError as error:
+            raise self._refusal(error) from error
 
     def reading(self, name: str) -> Any:
         """An open file."""

@@ -19,7 +19,7 @@ from sizeup.sweeps.expand import count_of, importable, models_of
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Identity, Model
 from sizeup.sweeps.newest import Record
-from sizeup.sweeps.places import Local
+from sizeup.sweeps.places import Local, writing
 from sizeup.sweeps.prune import Pruned, prune
 from sizeup.sweeps.spec import Spec
 from sizeup.sweeps.store import LOG, Store
@@ -213,5 +213,5 @@ def _log(store: Store) -> Iterator[IO[str]]:
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".jsonl") as file:
         yield file
         file.flush()
-        with store.place.writing(name) as path:
+        with writing(store.place, name) as path:
             path.write_bytes(Path(file.name).read_bytes())

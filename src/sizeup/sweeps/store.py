@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.sweeps.places import Local, Place, place_of
+from sizeup.sweeps.places import Draft, Local, Place, place_of, writing
 from sizeup.sweeps.schema import arrow_schema
 
 SHARDS, TABLE, LOG = "shards", "table", "log"
@@ -89,17 +89,18 @@ class Store:
 
     def write(self, name: str, batches: Iterable[Any], schema: Any = None) -> int:
         """Write record batches to a file that appears when all of them are in it; the number of rows."""
-        from pyarrow import parquet
+        with writing(self.place, name) as path:
+            return _written(path, batches, schema or arrow_schema())
 
-        rows = 0
-        with (
-            self.place.writing(name) as path,
-            parquet.ParquetWriter(path, schema or arrow_schema(), compression="zstd") as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-                rows += batch.num_rows
-        return rows
+    def draft(self, name: str, batches: Iterable[Any]) -> Draft:
+        """The same as a file that is still to appear: bringing it to the disk takes longer than all else."""
+        found = self.place.draft(name)
+        try:
+            _written(found.path, batches, arrow_schema())
+        except BaseException:
+            found.drop()
+            raise
+        return found
 
     def read(self, names: Iterable[str], columns: list[str] | None = None) -> Iterator[Any]:
         """The tables in some files, one by one."""
@@ -187,6 +188,17 @@ class Store:
                     f"{self.place.address}: another sweep is writing there; wait until it has ended"
                 ) from None
             yield
+
+
+def _written(path: Path, batches: Iterable[Any], schema: Any) -> int:
+    from pyarrow import parquet
+
+    rows = 0
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
 
 
 def _folder(model: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from sizeup.sweeps.evaluate import described
 from sizeup.sweeps.keeper import Keeper, Refused
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Model
+from sizeup.sweeps.places import Draft
 from sizeup.sweeps.points import Questions
 from sizeup.sweeps.rows import error_rows, rows_of
 from sizeup.sweeps.schema import ERROR, batches_of
@@ -49,11 +51,41 @@ class Outcome:
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
     """Find out what is missing about a model and write it down; without a keeper in this process."""
+    outcome, finish = _evaluated(model, settings, keeper)
+    finish()
+    return outcome
+
+
+def perform_each(
+    models: Iterable[Model], settings: Settings, keeper: Keeper | None, done: Callable[[Outcome], None]
+) -> None:
+    """The same for one model after the other; `done` hears of each when its rows are safe, in another thread.
+
+    While the rows of one are brought to the disk, the next is evaluated: a disk takes its time.
+    """
+    with ThreadPoolExecutor(1) as writer:
+        last: Future[None] | None = None
+        for model in models:
+            outcome, finish = _evaluated(model, settings, keeper)
+            if last is not None:
+                last.result()  # what went wrong there ends it, and never do two wait
+            last = writer.submit(_finished, outcome, finish, done)
+        if last is not None:
+            last.result()
+
+
+def _finished(outcome: Outcome, finish: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+    finish()
+    done(outcome)
+
+
+def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple[Outcome, Callable[[], None]]:
+    """How a task ends, and what is left to do until it has."""
     start = time.perf_counter()
     task = _Task(model, settings)
     if not task.asked.points:
         task.tidy()
-        return task.told(Outcome(model.name, "there", seconds=time.perf_counter() - start))
+        return task.told(Outcome(model.name, "there", seconds=time.perf_counter() - start)), _nothing
     try:
         if keeper is None:
             counted = task.write(batches_of(rows_of(model, task.identity, task.asked)))
@@ -67,13 +99,20 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
             raise
         counted = task.fail(*described(error))
     cpu_seconds = None if keeper is None else keeper.cpu_seconds
-    return task.told(counted.outcome(model.name, time.perf_counter() - start, cpu_seconds))
+    outcome = counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
+    return task.told(outcome), task.finish
 
 
 def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
     """Write down that nothing could be found out about a model."""
     task = _Task(model, settings)
-    return task.told(task.fail(kind, reason).outcome(model.name))
+    outcome = task.told(task.fail(kind, reason).outcome(model.name))
+    task.finish()
+    return outcome
+
+
+def _nothing() -> None:
+    """All is done already."""
 
 
 class _Task:
@@ -81,20 +120,33 @@ class _Task:
 
     def __init__(self, model: Model, settings: Settings) -> None:
         self.model, self.identity, self.store = model, model.identity(), Store(settings.store)
-        self.asked, self.failed, broken = _missing(self.store, self.identity.digest, settings)
-        self._broken = broken
-        self.damaged = tuple(map(self.store.place.path, broken))
+        self.asked, self.failed, self._broken = _missing(self.store, self.identity.digest, settings)
+        self.damaged = tuple(map(self.store.place.path, self._broken))
+        self._draft: Draft | None = None
 
     def write(self, batches: Iterable[Any]) -> _Counted:
-        """Write a new shard, or rows in place of the errors that they were tried again for."""
+        """Write a shard that is still to be finished, or rows in place of errors that were tried again."""
         counted = _Counted()
         name = self.store.shard(self.identity.digest, self.asked.digest)
         if self.failed:
             self.store.replace(name, self.failed, counted(batches))
         else:
-            self.store.write(name, counted(batches))
-        self.tidy(name)
+            self._draft = self.store.draft(name, counted(batches))
         return counted
+
+    def fail(self, kind: str, reason: str) -> _Counted:
+        """Write rows that say why there are no answers."""
+        return self.write(batches_of(error_rows(self.model, self.identity, self.asked, kind, reason)))
+
+    def finish(self) -> None:
+        """Let the rows appear, and what they replace go away."""
+        if self._draft is not None:
+            try:
+                self._draft.finish()
+            except BaseException:
+                self._draft.drop()
+                raise
+        self.tidy(self.store.shard(self.identity.digest, self.asked.digest))
 
     def told(self, outcome: Outcome) -> Outcome:
         """How it ended, with what is known of the model and its files."""
@@ -107,10 +159,6 @@ class _Task:
         for name in self._broken:
             if name != written:
                 self.store.place.remove(name)
-
-    def fail(self, kind: str, reason: str) -> _Counted:
-        """Write rows that say why there are no answers."""
-        return self.write(batches_of(error_rows(self.model, self.identity, self.asked, kind, reason)))
 
 
 def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str], list[str]]:
