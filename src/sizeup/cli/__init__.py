@@ -24,7 +24,8 @@ from sizeup.cli import (
     sweep,
     tradeoff,
 )
-from sizeup.cli.verbs import Verbs
+from sizeup.cli.exits import BAD_INPUT
+from sizeup.cli.verbs import MISUSE, Verbs, correction
 
 __all__ = ["app", "main"]
 
@@ -100,10 +101,16 @@ def main(arguments: list[str] | None = None) -> None:
         # A name in a model may hold letters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="replace")
     try:
-        app(arguments, prog_name="sizeup")
+        code = app(arguments, prog_name="sizeup", standalone_mode=False)
+    except MISUSE as error:
+        from sizeup.cli.terminal import complain
+
+        complain(*correction(error))
+        sys.exit(BAD_INPUT)
     except Exception:
         traceback.print_exc()
         print(
             "sizeup: this is a fault of sizeup itself; please report it with the lines above", file=sys.stderr
         )
         sys.exit(_CRASHED)
+    sys.exit(code)

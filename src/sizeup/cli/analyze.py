@@ -127,8 +127,8 @@ def analyze(
             report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
-        return
-    from sizeup.report.console import render
+    else:
+        from sizeup.report.console import render
 
-    console = terminal.output()
-    render(report, console, by=by.value if by else None, depth=depth, top=top)
+        render(report, terminal.output(), by=by.value if by else None, depth=depth, top=top)
+    terminal.tell_written([*(output or ()), *(plot or ())])
