@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from sizeup.cli import (
     calibrate,
     check,
     compare,
+    completion,
     devices,
     explain,
     measure,
@@ -113,4 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
             "sizeup: this is a fault of sizeup itself; please report it with the lines above", file=sys.stderr
         )
         sys.exit(_CRASHED)
+    finally:
+        if "--install-completion" in (sys.argv if arguments is None else arguments):
+            completion.answer_at_once(Path.home())
     sys.exit(code)
