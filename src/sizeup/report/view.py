@@ -74,6 +74,11 @@ class View:
     total: Entry
     remark: str = ""  # what the rows do not say themselves
 
+    @property
+    def rows(self) -> tuple[Entry, ...]:
+        """All of them, from the first entry to the total."""
+        return (*self.entries, *((self.rest,) if self.rest else ()), self.total)
+
 
 def view(report: Report, by: By | None = None, depth: int | None = None, top: int | None = None) -> View:
     """The rows asked for; without a wish by operator for small models, by module for large ones."""
