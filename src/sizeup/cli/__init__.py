@@ -49,6 +49,7 @@ sizeup tells what a neural network costs before you deploy it. Try
   sizeup measure model.onnx                      how long it takes here
   sizeup calibrate --runtime ort                 make this machine a target
   sizeup sweep registry.toml -o results          many models on many targets
+  sizeup query results -o board.html             the best of them, as a page
   sizeup explain model.onnx 12                   where a number comes from
 
 sizeup --help lists all verbs, sizeup VERB --help all options of one.
