@@ -199,12 +199,16 @@ def _free_estimate(
     basis: Basis | None,
     coefficients: Coefficients,
 ) -> FreeEstimate:
-    from sizeup.latency.free import FreeEstimate
+    from sizeup.latency.free import Asked, FreeEstimate
+    from sizeup.precision.mixing import is_mapping
 
     def estimated(counted: Cost) -> Estimate:
         return estimate(counted, target, precision=precision, basis=basis, coefficients=coefficients)
 
-    return FreeEstimate(count(source) if isinstance(source, FreeGraph) else source, estimated)
+    asked = None
+    if target is not None and basis != "coefficients" and coefficients is None and not is_mapping(precision):
+        asked = Asked(target, None if precision is None else dtypes.precision(str(precision)), basis)
+    return FreeEstimate(count(source) if isinstance(source, FreeGraph) else source, estimated, asked)
 
 
 def _closed_forms(

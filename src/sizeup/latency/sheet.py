@@ -8,7 +8,7 @@ import numpy as np
 
 from sizeup.errors import TargetError
 from sizeup.latency.model import Kernels
-from sizeup.latency.work import Work
+from sizeup.latency.work import Flags, Work
 from sizeup.targets import Target
 
 # Where the data sheet has no rate for a number type, the kernel runs at that of the next wider one.
@@ -31,9 +31,9 @@ def type_of(name: str) -> str:
     return kind if kind and not kind.startswith("w") else "fp32"
 
 
-def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, bool, list[str]]:
-    """Every kernel at the full rate of its number type or of the memory, after its launch; whether the rates
-    of all its arithmetic are known; and what to know.
+def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]]:
+    """Every kernel at the full rate of its number type or of the memory, after its launch; of every network
+    whether the rates of all its arithmetic are known; and what to know.
 
     Raises TargetError where neither rate is known.
     """
@@ -49,7 +49,7 @@ def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, bool, list[str]]
     compute = work.macs / rates
     traffic = work.traffic / (bandwidth or math.inf)
     launch = np.full(len(work), overhead or 0.0)
-    is_whole = not work.macs[~np.isfinite(rates)].any()
+    is_whole = work.totals(work.macs * ~np.isfinite(rates)) == 0
     return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_whole, notes
 
 
