@@ -7,9 +7,21 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Convention, Inputs, Model, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import (
+    Bind,
+    Convention,
+    Device,
+    Inputs,
+    Model,
+    Precision,
+    Rules,
+    bindings,
+    model_inputs,
+)
 
-EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1, or --free batch,height,width"
+EXAMPLE = (
+    "Example: sizeup explain torchvision:resnet50 layer1.0.conv1, or --free batch,height,width [-d rpi5/ort]"
+)
 
 
 @verb
@@ -32,6 +44,7 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    device: Device = None,
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
@@ -47,6 +60,8 @@ def explain(
 
     if (op is None) == (free is None):
         raise SizeupError("give either an operator, or --free with names of dimensions")
+    if op is not None and device is not None:
+        raise SizeupError("--device goes with --free; sizeup analyze -d tells the time of every operator")
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {terminal.name_of(model)}"):
@@ -54,7 +69,9 @@ def explain(
             api.load_rules(path)
         if op is None:
             names = True if free == "all" else [each for each in (free or "").split(",") if each]
-            forms = api.explain(model, **arguments, bind=bound, precision=precision, free=names)
+            forms = api.explain(
+                model, **arguments, bind=bound, precision=precision, free=names, target=device
+            )
         else:
             explanation = api.explain(
                 model, op, **arguments, bind=bound, precision=precision, convention=convention

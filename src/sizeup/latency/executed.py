@@ -125,7 +125,8 @@ class _Executed:
     def kernels(self) -> Executed:
         main = [self._main(ops) for ops in self.groups]
         shapes = [product_of(self.graph, self.graph.ops[each]) for each in main]
-        length, columns, rows = np.array(shapes, self.type).reshape(-1, 3).T
+        sides: Quantities = np.array(shapes, self.type).reshape(-1, 3)
+        length, columns, rows = sides.T
         (read, weights), (written, prepared) = self._read(), self._written()
         there = self.kernel >= 0
         work = from_columns(
@@ -211,7 +212,7 @@ class _Executed:
         kernel = np.repeat(self.kernel, np.diff(accesses.first))
         known = {id(tensor): index for index, tensor in enumerate(self.graph.tensors)}
         tensor = np.array([known.get(id(each), _FOREIGN) for each in accesses.tensors], np.int64)
-        moved = accesses.bytes_at(self.precision).astype(self.type)
+        moved: Quantities = accesses.bytes_at(self.precision).astype(self.type)
         origin = np.append(self.origin, _FOREIGN)[tensor]
         if self.precision is None and (origin != tensor).any():
             bits = np.array([*(max(each.dtype.bits, 1) for each in self.graph.tensors), 1])
@@ -222,7 +223,7 @@ class _Executed:
         """What of an access is no repetition: a view that repeats numbers shows few of them often."""
         root = np.append(self.root, _FOREIGN)[tensor]
         views = np.flatnonzero(root != tensor)
-        elements = np.array([*(each.elements or 0 for each in self.graph.tensors), 0], self.type)
+        elements: Quantities = np.array([*(each.elements or 0 for each in self.graph.tensors), 0], self.type)
         shown, held = elements[tensor[views]], elements[root[views]]
         repeated = shown > held
         repeated[repeated] = held[repeated] > 0

@@ -122,7 +122,8 @@ class KernelForms:
         for start in range(0, grid.points, step):
             here = slice(start, min(start + step, grid.points))
             values = np.empty((len(numbers), here.stop - start))
-            for row, column in zip(values, grid.take(here).values(numbers), strict=True):
+            points = grid.take(np.arange(start, here.stop))
+            for row, column in zip(values, points.values(numbers), strict=True):
                 row[:] = column
             yield here, self._work(values[tops] / values[bottoms])
 
@@ -131,14 +132,22 @@ class KernelForms:
         points = values.shape[1]
         names = tuple(dict.fromkeys(each.name for each in self.kernels))
         kinds = np.array([names.index(each.name) for each in self.kernels], np.int64)
-        columns = values.reshape(len(self.kernels), len(COLUMNS), points).transpose(1, 0, 2)
+        counts = np.array([each.count for each in self.kernels], np.float64)
+        by_column = values.reshape(len(self.kernels), len(COLUMNS), points).transpose(1, 0, 2)
+        macs, read, made, weights, length, columns, rows = (each.reshape(-1) for each in by_column)
         return Work(
             names,
             points,
             np.tile(np.arange(points), len(self.kernels)),
             np.repeat(kinds, points),
-            *(each.reshape(-1) for each in columns),
-            count=np.repeat(np.array([each.count for each in self.kernels], np.float64), points),
+            macs,
+            read,
+            made,
+            weights,
+            length,
+            columns,
+            rows,
+            np.repeat(counts, points),
         )
 
 

@@ -58,8 +58,8 @@ class FreeEstimate:
     """How long a model with free dimensions takes on a target.
 
     What a runtime merges and what a kernel moves are closed forms under conditions, as counts are. Where none
-    can be had, and on a basis that is not of a target's, every distinct point is bound and estimated by itself
-    (`single`), without reading the model again.
+    can be had, and for a table of coefficients or a precision for each layer, every distinct point is bound
+    and estimated by itself (`single`), without reading the model again.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ Basis = Literal["calibrated", "roofline", "coefficients"]
 _TRACE = 0.01  # of all MACs, in number types that a fit has not met
 # No runtime on an operating system starts a kernel in less: where kernels take less, starting them is most of
 # the time, and no multiple of a data sheet tells of it.
-_LEAST_START = 1e-6
+LEAST_START = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +107,7 @@ def _is_lost_in_starting(work: Work, target: Target, total: Floats) -> Flags:
     """Whether kernels are so short that a start of unknown length takes longer."""
     if target.overhead_seconds is not None or target.device.kind == "microcontroller":
         return np.zeros(work.networks, np.bool_)
-    return total < _LEAST_START * _runs(work)
+    return total < LEAST_START * _runs(work)
 
 
 def not_calibrated(target: Target, fit: Fit | None) -> TargetError:
