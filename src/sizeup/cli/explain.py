@@ -8,6 +8,7 @@ import typer
 
 from sizeup.cli.exits import verb
 from sizeup.cli.options import (
+    Basis,
     Bind,
     Convention,
     Device,
@@ -50,6 +51,7 @@ def explain(
     bind: Bind = None,
     rules: Rules = None,
     convention: Convention = None,
+    basis: Basis = None,
 ) -> None:
     """Show the formula behind an operator's numbers, and why another tool may show others."""
     from sizeup import api
@@ -60,7 +62,7 @@ def explain(
 
     if (op is None) == (free is None):
         raise SizeupError("give either an operator, or --free with names of dimensions")
-    if op is not None and device is not None:
+    if op is not None and (device is not None or basis is not None):
         raise SizeupError("--device goes with --free; sizeup analyze -d tells the time of every operator")
     arguments = model_inputs(input)
     bound = bindings(bind)
@@ -70,7 +72,13 @@ def explain(
         if op is None:
             names = True if free == "all" else [each for each in (free or "").split(",") if each]
             forms = api.explain(
-                model, **arguments, bind=bound, precision=precision, free=names, target=device
+                model,
+                **arguments,
+                bind=bound,
+                precision=precision,
+                free=names,
+                target=device,
+                basis=basis.value if basis else None,
             )
         else:
             explanation = api.explain(

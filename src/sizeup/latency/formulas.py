@@ -14,8 +14,8 @@ from sizeup.latency.free import FreeEstimate
 from sizeup.latency.interval import Band
 from sizeup.latency.model import Rates, rates_from
 from sizeup.latency.sheet import nearest_peak, type_of
-from sizeup.latency.timed import LEAST_START, Basis, by_sheet
-from sizeup.targets import Target
+from sizeup.latency.timed import LEAST_START, Basis, by_fit, by_sheet
+from sizeup.targets import Target, current
 
 Lines = list[tuple[str, str]]  # names and their values, in order
 _E = 2.718281828459045
@@ -79,18 +79,29 @@ def latency_forms(estimate: FreeEstimate) -> LatencyForms | None:
         totals += prices.range(kernels)
     if single.high is None:
         totals = [each for each in totals if each[0] != named("high")]
-    least = _least_seconds(single, sum(each.count for each in forms.kernels))
+    runs = sum(each.count for each in forms.kernels)
     return LatencyForms(
         asked.target,
         single.basis,
         single.origin,
         example,
         forms.origins,
-        least,
+        _least_seconds(single, runs),
         kernels,
         tuple(totals),
-        single.notes,
+        (*single.notes, *_otherwise(single, runs, asked.basis)),
     )
+
+
+def _otherwise(single: Estimate, runs: float, basis: Basis | None) -> Iterable[str]:
+    """Where measurements would tell, if it is a data sheet because kernels are short at the example."""
+    target = single.target
+    if target is None or basis is not None or single.basis != "roofline":
+        return
+    fit = current().fit(target)
+    if fit is not None and by_fit(single.work, target, fit).is_covered[0]:
+        least = (target.overhead_seconds or 0.0) * runs
+        yield f"where the formulas of the basis calibrated give {least:.4g} seconds or more, they hold instead"
 
 
 def _least_seconds(single: Estimate, runs: float) -> float:
@@ -221,7 +232,7 @@ class _ByFit:
     def _traffic(self, byte: float) -> str:
         rates, moved = self.rates, self.named("bytes")
         if rates.cache and rates.far:
-            return f"({_number(byte)} + {_number(rates.far)} * ({moved} > {rates.cache!r})) * {moved}"
+            return f"({_number(byte)} + {_number(rates.far)} * ({moved} > {_exactly(rates.cache)})) * {moved}"
         return f"{_number(byte)} * {moved}" if byte else ""
 
     def total(self, kernels: tuple[KernelFormula, ...]) -> str:
@@ -285,6 +296,10 @@ def _sum(kernels: Iterable[KernelFormula]) -> str:
 
 def _added(terms: Iterable[str]) -> str:
     return " + ".join(each for each in terms if each) or "0"
+
+
+def _exactly(value: float) -> str:
+    return _number(value) if float(_number(value)) == value else repr(value)
 
 
 def _number(value: float) -> str:

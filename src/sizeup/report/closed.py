@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sizeup import dtypes, units
+from sizeup import dtypes
 from sizeup.cost.closed import FreeCost
 from sizeup.cost.forms import Forms, sum_of
 from sizeup.dtypes import DType
@@ -75,9 +75,9 @@ def _with_latency(found: ClosedForms, estimate: FreeEstimate) -> ClosedForms:
         origins = {**forms.origins, **latency.origins}
         holds += _conditions(found.names, origins, lambda name: is_same_at_one(estimate, name))
     if latency.least_seconds:
-        least = units.duration(latency.least_seconds)
+        least = f"seconds >= {latency.least_seconds:.4g}"
         holds.append(
-            ("holds where", f"seconds >= {latency.least_seconds:.4g}: starting kernels takes {least}")
+            ("holds where", f"{least}: below, starting kernels takes longer, and another basis tells")
         )
     return replace(found, latency=latency, latency_holds=tuple(holds))
 
