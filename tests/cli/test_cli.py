@@ -391,3 +391,17 @@ def test_explain_gives_formulas_of_free_dimensions(run: Run, keywords: Path) -> 
     unknown = run("explain", str(keywords), "--free", "height")
     assert unknown.code == 2
     assert "only the batch" in unknown.err
+
+
+def test_explain_gives_formulas_of_the_time_on_a_device(run: Run, keywords: Path) -> None:
+    ended = run("explain", str(keywords), "--free", "batch", "-d", "stm32f746/tflm")
+    assert ended.code == 0
+    assert "seconds                = 4 * k1 + k2 + 4 * k3 + k4" in ended.out
+    by_sheet = run("explain", str(keywords), "--free", "batch", "-d", "stm32f746/tflm", "--basis", "roofline")
+    assert "basis                  roofline" in by_sheet.out
+    assert by_sheet.out != ended.out
+    one = run("explain", str(keywords), "0", "-d", "stm32f746/tflm")
+    assert (one.code, one.out) == (2, "")
+    assert "--device goes with --free" in one.err
+    nowhere = run("explain", str(keywords), "--free", "batch", "-d", "stm32f746/nothing")
+    assert nowhere.code == 2

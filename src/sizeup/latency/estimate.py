@@ -15,7 +15,7 @@ from sizeup.latency.executed import executed as kernels_of
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.model import Kernels, rates_from
 from sizeup.latency.roofline import BOUNDS, Bound
-from sizeup.latency.timed import Basis, Fitted, Sheet, by_fit, by_sheet, not_calibrated
+from sizeup.latency.timed import Basis, Fitted, Sheet, by_fit, by_sheet, is_covered, not_calibrated
 from sizeup.latency.work import Floats, Work
 from sizeup.targets import Fit, Reach, Target, current
 
@@ -145,15 +145,15 @@ class _Estimator:
 
     def by(self, basis: Basis | None) -> Estimate:
         fit = None if basis == "roofline" else current().fit(self.target)
-        fitted = None if fit is None else by_fit(self.work, self.target, fit)
-        if fitted is not None and fitted.is_trusted(basis)[0]:
-            return self._calibrated(fitted)
-        if basis == "calibrated":
-            raise not_calibrated(self.target, fit)
-        if fitted is not None and fitted.is_covered[0]:
+        if fit is not None and is_covered(self.work, fit)[0]:
+            fitted = by_fit(self.work, self.target, fit)
+            if basis == "calibrated" or not fitted.waits_for_launches[0]:
+                return self._calibrated(fitted)
             self.notes.append(
                 f"{self.target.name} was fitted to networks that keep it busy, which this one does not"
             )
+        elif basis == "calibrated":
+            raise not_calibrated(self.target, fit)
         elif fit is not None:
             self.notes.append(
                 f"the fit of {self.target.name} was measured at {', '.join(fit.precisions)} only"

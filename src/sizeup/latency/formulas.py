@@ -14,7 +14,7 @@ from sizeup.latency.free import FreeEstimate
 from sizeup.latency.interval import Band
 from sizeup.latency.model import Rates, rates_from
 from sizeup.latency.sheet import nearest_peak, type_of
-from sizeup.latency.timed import LEAST_START, Basis, by_fit, by_sheet
+from sizeup.latency.timed import LEAST_START, Basis, by_sheet, is_covered
 from sizeup.targets import Target, current
 
 Lines = list[tuple[str, str]]  # names and their values, in order
@@ -99,9 +99,9 @@ def _otherwise(single: Estimate, runs: float, basis: Basis | None) -> Iterable[s
     if target is None or basis is not None or single.basis != "roofline":
         return
     fit = current().fit(target)
-    if fit is not None and by_fit(single.work, target, fit).is_covered[0]:
+    if fit is not None and is_covered(single.work, fit)[0]:
         least = (target.overhead_seconds or 0.0) * runs
-        yield f"where the formulas of the basis calibrated give {least:.4g} seconds or more, they hold instead"
+        yield f"where formulas of the basis calibrated give {least:.4g} seconds or more, they hold instead"
 
 
 def _least_seconds(single: Estimate, runs: float) -> float:

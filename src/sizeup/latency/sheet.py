@@ -39,17 +39,20 @@ def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]
     """
     notes: list[str] = []
     known = [_peak(target, type_of(name), notes) or math.inf for name in work.names]
-    rates = np.array(known, np.float64)[work.kind]
+    by_class = np.array(known, np.float64)
+    rates, is_told = by_class[work.kind], np.isfinite(by_class)
     device, overhead = target.device, target.overhead_seconds
     bandwidth = device.bandwidth
-    if bandwidth is None and not np.isfinite(rates).any():
+    if bandwidth is None and not is_told[work.kind].any():
         raise TargetError(f"{device.name}: neither its arithmetic nor its memory has a known rate")
     if bandwidth is None:
         notes.append(f"the bandwidth of {device.name} is not known: traffic takes no time here")
     compute = work.macs / rates
     traffic = work.traffic / (bandwidth or math.inf)
     launch = np.full(len(work), overhead or 0.0)
-    is_whole = work.totals(work.macs * ~np.isfinite(rates)) == 0
+    is_whole = np.ones(work.networks, np.bool_)
+    if not is_told.all():
+        is_whole = work.totals(work.macs * ~is_told[work.kind]) == 0
     return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_whole, notes
 
 

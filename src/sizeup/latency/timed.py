@@ -24,8 +24,8 @@ LEAST_START = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """What a fit says of every network, and whether it may: `share` of the time is in kernels that it has not
-    met, and where launches alone take longer, it was not fitted to such networks."""
+    """What a fit says of every network: `share` of the time is in kernels that it has not met, and where
+    launches alone take longer, it was not fitted to such networks."""
 
     fit: Fit
     kernels: Kernels
@@ -34,12 +34,7 @@ class Fitted:
     low: Floats
     high: Floats
     share: Floats
-    is_covered: Flags  # all but a trace of it is in number types that were measured
     waits_for_launches: Flags
-
-    def is_trusted(self, basis: Basis | None) -> Flags:
-        """Of which networks it is the answer."""
-        return self.is_covered if basis == "calibrated" else self.is_covered & ~self.waits_for_launches
 
 
 def by_fit(work: Work, target: Target, fit: Fit) -> Fitted:
@@ -50,10 +45,11 @@ def by_fit(work: Work, target: Target, fit: Fit) -> Fitted:
     share = unseen_share(rates, work, found.seconds)
     low, high = Band(**fit.band).around(total, share)
     waits = total < (target.overhead_seconds or 0.0) * _runs(work)
-    return Fitted(fit, found, rates.run, total, low, high, share, _is_covered(work, fit), waits)
+    return Fitted(fit, found, rates.run, total, low, high, share, waits)
 
 
-def _is_covered(work: Work, fit: Fit) -> Flags:
+def is_covered(work: Work, fit: Fit) -> Flags:
+    """Whether all but a trace of each network is in number types that were measured."""
     foreign = np.array([type_of(name) not in fit.precisions for name in work.names], np.bool_)
     if not foreign.any():
         return np.ones(work.networks, np.bool_)
@@ -95,11 +91,9 @@ def by_sheet(work: Work, target: Target) -> Sheet:
         return Sheet(found, None, once, fastest, unknown, unknown, lost, tuple(notes))
     # What a data sheet leaves out is not a multiple of what it tells.
     lost = is_whole & _is_lost_in_starting(work, target, fastest * reach.times)
-    is_told = is_whole & ~lost
-    times, low, high = (
-        np.where(is_told, told, other)
-        for told, other in ((reach.times, 1.0), (reach.low, np.nan), (reach.high, np.nan))
-    )
+    times, low, high = (np.full(work.networks, each) for each in (reach.times, reach.low, reach.high))
+    is_least = lost | ~is_whole
+    times[is_least], low[is_least], high[is_least] = 1.0, np.nan, np.nan
     return Sheet(found, reach, times, fastest * times, fastest * low, fastest * high, lost, tuple(notes))
 
 
@@ -129,13 +123,15 @@ class Seconds:
 def times_of(work: Work, target: Target, basis: Basis | None, is_whole: bool = True) -> Seconds:
     """What networks take on a target; `is_whole` says that no operator of theirs is unknown."""
     fit = None if basis == "roofline" else current().fit(target)
-    fitted = None if fit is None else by_fit(work, target, fit)
-    if basis == "calibrated" and (fitted is None or not fitted.is_covered.all()):
+    trusted = np.zeros(work.networks, np.bool_) if fit is None else is_covered(work, fit)
+    if basis == "calibrated" and not trusted.all():
         raise not_calibrated(target, fit)
-    trusted = np.zeros(work.networks, np.bool_) if fitted is None else fitted.is_trusted(basis)
     columns = np.empty((3, work.networks))
-    if fitted is not None:
+    if fit is not None and trusted.any():
+        fitted = by_fit(work, target, fit)
         columns[:] = fitted.seconds, fitted.low, fitted.high
+        if basis != "calibrated":
+            trusted &= ~fitted.waits_for_launches
     rest = np.flatnonzero(~trusted)
     if len(rest):
         sheet = by_sheet(work if len(rest) == work.networks else work.of(rest), target)
