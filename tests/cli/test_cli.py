@@ -378,30 +378,3 @@ def test_explaining_a_name_that_is_not_there_exits_2_with_the_nearest(run: Run, 
     ended = run("explain", keywords, "functional_1/activaton_3")
     assert (ended.code, ended.out) == (2, "")
     assert "functional_1/activation_3" in ended.err
-
-
-def test_explain_gives_formulas_of_free_dimensions(run: Run, keywords: Path) -> None:
-    ended = run("explain", str(keywords), "--free", "batch")
-    assert ended.code == 0
-    assert "MACs                   = 2656768 * batch" in ended.out
-    assert "holds from             batch 1" in ended.out
-    neither = run("explain", str(keywords))
-    assert (neither.code, neither.out) == (2, "")
-    assert "either an operator, or --free" in neither.err
-    unknown = run("explain", str(keywords), "--free", "height")
-    assert unknown.code == 2
-    assert "only the batch" in unknown.err
-
-
-def test_explain_gives_formulas_of_the_time_on_a_device(run: Run, keywords: Path) -> None:
-    ended = run("explain", str(keywords), "--free", "batch", "-d", "stm32f746/tflm")
-    assert ended.code == 0
-    assert "seconds                = 4 * k1 + k2 + 4 * k3 + k4" in ended.out
-    by_sheet = run("explain", str(keywords), "--free", "batch", "-d", "stm32f746/tflm", "--basis", "roofline")
-    assert "basis                  roofline" in by_sheet.out
-    assert by_sheet.out != ended.out
-    one = run("explain", str(keywords), "0", "-d", "stm32f746/tflm")
-    assert (one.code, one.out) == (2, "")
-    assert "--device goes with --free" in one.err
-    nowhere = run("explain", str(keywords), "--free", "batch", "-d", "stm32f746/nothing")
-    assert nowhere.code == 2

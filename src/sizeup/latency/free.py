@@ -69,7 +69,7 @@ class FreeEstimate:
             check_types(asked.target, asked.precision)
         self.cost, self.asked = cost, asked
         self._single = single
-        self._known: dict[tuple[int, ...], Estimate] = {}
+        self._known: dict[tuple[int, ...], tuple[float | None, ...]] = {}
         self._forms: dict[int, list[KernelForms | _OneByOne]] = {}
 
     def at(self, **sizes: Any) -> Times:
@@ -112,9 +112,8 @@ class FreeEstimate:
     def _times(self, forms: KernelForms | _OneByOne, grid: Grid) -> Iterable[tuple[slice, Any, Any]]:
         """Seconds, low and high of some points after the other, and what they rest on."""
         if self.asked is None or isinstance(forms, _OneByOne):
-            made = [self.single(grid.point(place)) for place in range(grid.points)]
-            rows = np.array([(each.seconds, each.low, each.high) for each in made], np.float64)
-            yield slice(grid.points), rows.T, [BASES.index(each.basis) for each in made]
+            rows = np.array([self._alone(grid.point(place)) for place in range(grid.points)], np.float64)
+            yield slice(grid.points), rows[:, :3].T, rows[:, 3]
             return
         is_whole = not forms.forms.example.reasons
         for some, work in forms.works(grid):
@@ -122,9 +121,13 @@ class FreeEstimate:
             rests = np.where(found.is_calibrated, BASES.index("calibrated"), BASES.index("roofline"))
             yield some, (found.seconds, found.low, found.high), rests
 
-    def single(self, sizes: Mapping[str, int]) -> Estimate:
-        """The whole estimate at one point."""
+    def _alone(self, sizes: Mapping[str, int]) -> tuple[float | None, ...]:
         point = tuple(sizes[name] for name in self.cost.graph.names)
         if point not in self._known:
-            self._known[point] = self._single(self.cost.cost_at(**sizes))
+            made = self.single(sizes)
+            self._known[point] = (made.seconds, made.low, made.high, BASES.index(made.basis))
         return self._known[point]
+
+    def single(self, sizes: Mapping[str, int]) -> Estimate:
+        """The whole estimate at one point."""
+        return self._single(self.cost.cost_at(**sizes))
