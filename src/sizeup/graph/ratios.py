@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -76,8 +75,7 @@ def as_ratio(number: Any) -> Ratio:
         return number
     if isinstance(number, int | Expression):
         return Ratio(number)
-    exactly = Fraction(number)
-    return Ratio(exactly.numerator, exactly.denominator)
+    return Ratio(*float(number).as_integer_ratio())
 
 
 def divided(left: Number, right: Number) -> Any:
