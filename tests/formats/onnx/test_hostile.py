@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from formats.onnx.making import BOOL, INT64, graph, model, node, numbers, value, weight
 from sizeup import cost
+from sizeup.cli import main
 from sizeup.errors import CorruptModel, LoadError, SizeupError
 from sizeup.formats.onnx import load
 
@@ -180,3 +183,102 @@ def test_einsum_that_onnx_would_never_finish_is_refused(equation: str) -> None:
     content = model([made], [value("x", (4, 8))], "y", [weight("w", 8, 8)]).SerializeToString()
     with pytest.raises(CorruptModel, match="no einsum equation"):
         load(content)
+
+
+def nested(depth: int) -> onnx.ModelProto:
+    """Loops within loops, each with a state that grows, so that each wants to be followed twice."""
+    body: onnx.GraphProto | None = None
+    for level in range(depth):
+        inner: list[onnx.NodeProto] = (
+            [] if body is None else [node("Loop", "trips - x", f"m{level}", body=body)]
+        )
+        grown = node("Concat", f"s{level} s{level}", f"n{level}", axis=0)
+        takes = [value(f"i{level}", (), INT64), value(f"c{level}", (), BOOL), value(f"s{level}")]
+        gives = [value("go", (), BOOL), value(f"n{level}")]
+        body = graph([node("Identity", f"c{level}", "go"), *inner, grown], takes, gives)
+    outer = node("Loop", "trips - x", "y", body=body)
+    return model([outer], [value("x", (4, 4))], "y", [numbers("trips", 2**62)])
+
+
+def test_loops_within_loops_do_not_multiply_the_time_of_reading() -> None:
+    """Without a limit 28 of them would be followed 2^28 times."""
+    started = time.process_time()
+    found = load(nested(28))
+    assert time.process_time() - started < 20
+    assert next(each for each in found.tensors if each.name == "y").shape is None
+
+
+def external(**place: object) -> onnx.ModelProto:
+    """A model whose weights lie in another file."""
+    held = weight("w", 4, 4)
+    held.ClearField("raw_data")
+    held.data_location = onnx.TensorProto.EXTERNAL
+    for key, entry in place.items():
+        held.external_data.add(key=key, value=str(entry))
+    return model([node("MatMul", "x w", "y")], [value("x", (2, 4))], "y", [held])
+
+
+def shaped(*sides: int) -> onnx.ModelProto:
+    """A model whose weights say that they have these sides."""
+    held = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=sides, raw_data=bytes(16))
+    return model([node("MatMul", "x w", "y")], [value("x", (2, 4))], "y", [held])
+
+
+def bomb(op: str, *constants: Any, **attributes: Any) -> onnx.ModelProto:
+    """One operator whose constants or attributes ask for more than there is, or make no sense."""
+    held = [numbers(f"k{place}", content) for place, content in enumerate(constants)]
+    made = node(op, " ".join(["x", *(each.name for each in held)]), "y", **attributes)
+    return model([made], [value("x", (1, 1, 4, 4))], "y", held)
+
+
+HOSTILE = {
+    "a path upwards": (external(location="../../etc/passwd"), "points outside"),
+    "a path from the root": (external(location="/etc/passwd"), "points outside"),
+    "a place before the file": (external(location="w.bin", offset=-5), "does not say where"),
+    "a negative side": (shaped(-1, 4), "impossible shape"),
+    "sides without measure": (shaped(2**62, 2**62), "impossible shape"),
+    "a cycle": (
+        model([node("Add", "x b", "a"), node("Relu", "a", "b")], [value("x", (2,))], "b"),
+        "cycle",
+    ),
+    "a name made twice": (
+        model([node("Relu", "x", "y"), node("Exp", "x", "y")], [value("x", (2,))]),
+        "already",
+    ),
+    "an input given twice": (model([node("Relu", "x", "y")], [value("x", (2,)), value("x", (3,))]), "twice"),
+    "a loop without end": (nested(1), None),
+    "copies without measure": (bomb("Tile", [1, 1, 2**40, 2**40]), "fits no machine"),
+    "borders without measure": (bomb("Pad", [2**61] * 8), "fits no machine"),
+    "a window that does not move": (bomb("MaxPool", kernel_shape=[2, 2], strides=[0, 0]), None),
+    "a window of less than nothing": (bomb("MaxPool", kernel_shape=[-2, 2], pads=[-9, 0, 0, 0]), None),
+    "a window without steps": (bomb("MaxPool", kernel_shape=[2, 2], strides=[1], pads=[0]), None),
+    "a slice that stands still": (bomb("Slice", [0], [4], [3], [0]), None),
+    "a slice of an axis that is not there": (bomb("Slice", [0], [4], [9], [-1]), None),
+    "places of less than nothing": (
+        bomb("MaxUnpool", np.zeros((1, 1, 4, 4)), [-1, 2**62, 2**62, 5], kernel_shape=[2, 2]),
+        None,
+    ),
+    "a list that is no shape": (
+        model([node("Add", "x x", "y")], [value("x", (2**50,))]),
+        None,
+    ),
+    "an empty graph": (model([], [], ""), None),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_command_line_tells_a_hostile_file_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    made, complaint = HOSTILE[name]
+    path = tmp_path / "net.onnx"
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(SystemExit) as stopped:
+        main(["analyze", str(path)])
+    status, told = stopped.value.code, capsys.readouterr()
+    assert "Traceback" not in told.out + told.err
+    if complaint is None:
+        assert status in (0, 2)
+    else:
+        assert status == 2
+        assert complaint in " ".join(told.err.split())

@@ -17,6 +17,7 @@ from sizeup.graph import NotClosed, Sides
 
 _Doubt: TypeAlias = Callable[[Node, Frame], bool]
 
+_MOST = 2**62
 _WHOLE = frozenset({TensorProto.INT16, TensorProto.INT32, TensorProto.INT64})
 
 
@@ -84,6 +85,8 @@ def ruled(node: Node, frame: Frame) -> list[Sides] | None:
     shapes = [frame.type(name).shape if name else None for name in node.inputs]
     values = [frame.value(name) if name else None for name in node.inputs]
     try:
-        return shapes_of(Spot(node, shapes, values))
+        found = shapes_of(Spot(node, shapes, values))
     except (NotClosed, ValueError, LookupError, ArithmeticError, TypeError):
         return None
+    # Numbers from a file that lies make sides that nothing has.
+    return found if all(0 <= side < _MOST for shape in found for side in shape) else None

@@ -16,7 +16,7 @@ from sizeup.formats.onnx.value_types import Dims, ValueType, joined, make, unkno
 
 _TRUE = np.array(True)
 # Shapes that still change after so many rounds are taken as unknown.
-_ROUNDS = 4
+ROUNDS = 4
 
 
 class InferBlock(Protocol):
@@ -37,14 +37,15 @@ class Flow:
     runs: list[tuple[str, Block, int | None]]
 
 
-def follow(node: Node, frame: Frame, opset: int, infer: InferBlock) -> Flow:
-    """Follow an operator that runs blocks."""
+def follow(node: Node, frame: Frame, opset: int, infer: InferBlock, rounds: int) -> Flow:
+    """Follow an operator that runs blocks, a loop for so many rounds until its shapes settle."""
     if node.op == "If" and {"then_branch", "else_branch"} <= node.blocks.keys():
         return _if(node, frame, infer)
     if node.op == "Loop" and "body" in node.blocks:
-        return _loop(node, frame, infer)
+        return _loop(node, frame, infer, rounds)
     if node.op == "Scan" and "body" in node.blocks:
-        return _batched_scan(node, frame, infer) if opset < 9 else _scan(node, frame, infer)
+        scanned = _batched_scan if opset < 9 else _scan
+        return scanned(node, frame, infer, rounds)
     runs: list[tuple[str, Block, int | None]] = []
     for name, block in node.blocks.items():
         infer(block, [], frame, {})
@@ -72,7 +73,7 @@ def _if(node: Node, frame: Frame, infer: InferBlock) -> Flow:
     return Flow(types, [(name, node.blocks[name], 1) for name in names])
 
 
-def _loop(node: Node, frame: Frame, infer: InferBlock) -> Flow:
+def _loop(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
     """Inputs: trip count, condition, states. The body gets iteration, condition, states, and gives back
     condition, states, and one slice of each stacked output."""
     body = node.blocks["body"]
@@ -80,7 +81,9 @@ def _loop(node: Node, frame: Frame, infer: InferBlock) -> Flow:
     fixed = [make(TensorProto.INT64, ()), make(TensorProto.BOOL, ())]
     # Whenever the body runs its condition holds, so what it computes from that is certain too.
     certain = {body.inputs[1]: _TRUE} if len(body.inputs) > 1 else {}
-    inner, types = _settle(body, fixed, [frame.type(each) for each in states], 1, frame, certain, infer)
+    inner, types = _settle(
+        body, fixed, [frame.type(each) for each in states], 1, frame, certain, infer, rounds
+    )
     goes_on = _truth(inner, body.outputs[0]) if body.outputs else None
     runs = _trip_count(frame, trips, condition, goes_on)
     slices = [inner.type(each) for each in body.outputs[1 + len(states) :]]
@@ -98,7 +101,7 @@ def _trip_count(frame: Frame, trips: str, condition: str, goes_on: bool | None) 
     return most if goes_on else 1
 
 
-def _scan(node: Node, frame: Frame, infer: InferBlock) -> Flow:
+def _scan(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
     """Inputs: states, then sequences; the body gets states and one slice of each sequence."""
     body = node.blocks["body"]
     count = len(node.inputs) - node.integer("num_scan_inputs")
@@ -107,14 +110,16 @@ def _scan(node: Node, frame: Frame, infer: InferBlock) -> Flow:
     types = [frame.type(each) for each in sequences]
     runs = _length(zip(types, axes, strict=False))
     slices = [_without(each, axis) for each, axis in zip(types, axes, strict=False)]
-    inner, final = _settle(body, [], [frame.type(each) for each in states], 0, frame, {}, infer, slices)
+    inner, final = _settle(
+        body, [], [frame.type(each) for each in states], 0, frame, {}, infer, rounds, slices
+    )
     stacks = [inner.type(each) for each in body.outputs[count:]]
     places = node.integers("scan_output_axes") or (0,) * len(stacks)
     stacked = [_stacked(each, place, runs) for each, place in zip(stacks, places, strict=False)]
     return Flow(final + stacked, [("body", body, runs)])
 
 
-def _batched_scan(node: Node, frame: Frame, infer: InferBlock) -> Flow:
+def _batched_scan(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
     """The Scan of operator set 8: sequence lengths first, and a batch axis before all others."""
     body = node.blocks["body"]
     count = len(node.inputs) - node.integer("num_scan_inputs")
@@ -122,7 +127,9 @@ def _batched_scan(node: Node, frame: Frame, infer: InferBlock) -> Flow:
     sequences = [frame.type(each) for each in node.inputs[count:]]
     batch, steps = _length((each, 0) for each in sequences), _length((each, 1) for each in sequences)
     slices = [_without(_without(each, 0), 0) for each in sequences]
-    inner, final = _settle(body, [], [_without(each, 0) for each in states], 0, frame, {}, infer, slices)
+    inner, final = _settle(
+        body, [], [_without(each, 0) for each in states], 0, frame, {}, infer, rounds, slices
+    )
     stacks = [inner.type(each) for each in body.outputs[len(states) :]]
     runs = None if batch is None or steps is None else batch * steps
     types = [_stacked(each, 0, batch) for each in final]
@@ -138,10 +145,11 @@ def _settle(
     frame: Frame,
     certain: Mapping[str, Array],
     infer: InferBlock,
+    rounds: int,
     after: list[ValueType] | None = None,
 ) -> tuple[Frame, list[ValueType]]:
     """Types of states that hold in every round: a dimension that the body changes is not known."""
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         inner = infer(body, [*before, *states, *(after or [])], frame, certain)
         results = [inner.type(each) for each in body.outputs[first : first + len(states)]]
         results += [unknown()] * (len(states) - len(results))

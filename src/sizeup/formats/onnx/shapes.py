@@ -19,7 +19,7 @@ from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.doubts import is_doubtful, ruled
-from sizeup.formats.onnx.flow import Flow, follow
+from sizeup.formats.onnx.flow import ROUNDS, Flow, follow
 from sizeup.formats.onnx.foreign import stand_in_for
 from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
@@ -27,6 +27,9 @@ from sizeup.formats.onnx.value_types import ValueType, make, read, refined, unkn
 
 # Operators older than this set often have no inference; their shapes are those of the set's own.
 _FIRST_WITH_SHAPES = 7
+# Loops within loops multiply their rounds. Beyond so many of each block, states are taken as unknown at once.
+_MOST_PASSES = 16
+_ALWAYS = 500
 # A reader needs the first reasons, not all of them.
 _MOST_NOTES = 10
 
@@ -38,6 +41,7 @@ class Inference:
         self.frames: dict[int, Frame] = {}  # by the identity of the block
         self.flows: dict[int, Flow] = {}  # by the identity of the operator
         self.notes: list[str] = []
+        self._passes = 0  # how often a block was inferred
         self._model = model
         self.solo = Solo(model.ir_version, model.opset_import)
         self._elder = Solo(model.ir_version, [OperatorSetIdProto(domain="", version=_FIRST_WITH_SHAPES)])
@@ -54,6 +58,7 @@ class Inference:
         self, block: Block, inputs: list[ValueType], outer: Frame, values: Mapping[str, Array]
     ) -> Frame:
         frame = self.frames[id(block)] = Frame(block, outer)
+        self._passes += 1
         for index, name in enumerate(block.inputs):
             given = inputs[index] if index < len(inputs) else unknown()
             # What the loop really passes is certain; what the file declares need not hold in every round.
@@ -73,13 +78,16 @@ class Inference:
                 for name in node.outputs:
                     frame.types.pop(name, None)
             if node.blocks:
-                flow = follow(node, frame, self.solo.opset, self._block)
+                flow = follow(node, frame, self.solo.opset, self._block, self._rounds())
                 self.flows[id(node)] = flow
                 self._learn(node, flow.types, frame)
             else:
                 if not _known(node, frame):
                     self._learn(node, self._types(node, frame), frame)
                 self._evaluate(node, frame)
+
+    def _rounds(self) -> int:
+        return ROUNDS if self._passes < _ALWAYS + _MOST_PASSES * len(self.frames) else 0
 
     def _learn(self, node: Node, found: list[ValueType], frame: Frame) -> None:
         """Keep what was inferred, and where that is open what the file declares."""
@@ -166,6 +174,9 @@ def _at_once(model: ModelProto, block: Block) -> dict[str, ValueType]:
 
     Shapes that the file declares are left out: where they contradict the inputs (a changed batch, say)
     ONNX would keep the stale ones. What it leaves open is taken from them afterwards.
+
+    Nor does it propagate values: for each number of every list it would keep a message of 100 bytes, also of
+    lists that are no shapes. The second pass has values anyway.
     """
     graph = model.graph
     del graph.value_info[:]
@@ -177,7 +188,7 @@ def _at_once(model: ModelProto, block: Block) -> dict[str, ValueType]:
         del graph.node[:]
         graph.node.extend(ordered)
     try:
-        inferred = infer_shapes(model, data_prop=True)
+        inferred = infer_shapes(model)
     except Exception as error:  # the library has no one class for what it refuses
         text = " ".join(str(error).split())[:300]
         raise CorruptModel(

@@ -53,7 +53,7 @@ class Solo:
                 graph.output.add(name=name)
         try:
             graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in values.items())
-            inferred = infer_shapes(model, strict_mode=True, data_prop=True)
+            inferred = infer_shapes(model, strict_mode=True)
         except Exception as error:  # the library has no one class for what it refuses
             raise NotInferred(_first_line(error)) from error
         found = {value.name: read(value.type) for value in inferred.graph.output}

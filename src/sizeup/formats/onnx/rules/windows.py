@@ -168,7 +168,8 @@ def _scales(spot: Spot) -> Sequence[float]:
 def _scaled(side: Any, scale: float) -> Any:
     if not isinstance(side, Expression):
         # With the digits that the runtime has: 10 times what comes closest to 0.9 is 9, not a little less.
-        return int(np.float32(side) * np.float32(scale))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return int(np.float32(side) * np.float32(scale))
     ratio = Fraction(scale)
     if ratio.denominator > _FINEST:
         raise NotClosed(f"it scales by {scale}, which is rounded")
