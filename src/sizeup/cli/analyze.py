@@ -11,6 +11,7 @@ import typer
 
 from sizeup.cli.exits import verb
 from sizeup.cli.options import (
+    Basis,
     Bind,
     Convention,
     Device,
@@ -33,14 +34,6 @@ class By(str, Enum):
     tree = "tree"
     kind = "kind"
     precision = "precision"
-
-
-class BasisOf(str, Enum):
-    """What an estimate of latency rests on."""
-
-    calibrated = "calibrated"
-    roofline = "roofline"
-    coefficients = "coefficients"
 
 
 @verb
@@ -78,10 +71,7 @@ def analyze(
     ] = False,
     rules: Rules = None,
     convention: Convention = None,
-    basis: Annotated[
-        BasisOf | None,
-        typer.Option(help="What the latency rests on; by default measurements, else the data sheet."),
-    ] = None,
+    basis: Basis = None,
     coefficients: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A .toml or .json table of ms for 2M MACs by layer and precision."),

@@ -7,46 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sizeup import fuse
-from sizeup.cost import Accesses, Cost
 from sizeup.dtypes import DType, precision_name
-from sizeup.graph import ABSENT, Graph, Op, differ_in_types_alone
-from sizeup.latency.work import Codes, Flags, Floats, Work, class_of, from_columns, product_of, stack
-from sizeup.ops import rule_of
-
-# Of operators without a product, the first class of these says what the kernel is; else its first operator.
-_RANKED = ("layer_norm", "group_norm", "batch_norm", "softmax", "pool", "reduce", "activation")
-_SUMS = frozenset({"mean", "reduce"})
-_NORMS = frozenset({"batch_norm", "layer_norm", "variance"})
-_FOREIGN = -1  # a tensor of a body: no tensor of the graph
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Paths:
-    """What numbers take through the kernels of a runtime, whatever their types: who makes what, and for whom.
-
-    Single places are looked up in lists, which answer sooner than numpy's columns.
-    """
-
-    graph: Graph
-    fuses: frozenset[str]
-    groups: list[tuple[int, ...]]  # the operators of every kernel
-    kernel: Codes
-    origins: list[int]  # of every tensor the one that is passed on in its place
-    maker: Codes  # of every tensor the kernel that makes it, or -1
-    root: Codes  # of every tensor the one whose bytes it shows
-    fixed: Flags  # which tensors no input changes
-    kept: Flags  # which tensors are written: read elsewhere than in their kernel, or by nobody
-    macs: list[int]  # of every operator
-    main: list[int]  # of every kernel the operator that names it
-    names: list[str]  # of every kernel its class, without a number type
-    shapes: Floats  # of every kernel the length, columns and rows of its product
-    runs: list[bool]  # whether a kernel runs at all
-
-    def suit(self, graph: Graph, fuses: Collection[str]) -> bool:
-        """Whether they are those of another graph, too: it has the same operators, at other types perhaps."""
-        same = frozenset(fuses) == self.fuses and self.graph.run is graph.run
-        return same and differ_in_types_alone(self.graph, graph)
+from sizeup.graph import ABSENT, divided
+from sizeup.latency.counted import Counted, Moved, Quantities
+from sizeup.latency.paths import FOREIGN, Paths, paths_of
+from sizeup.latency.work import Codes, Flags, Work, from_columns, stack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,15 +26,17 @@ class Executed:
 
 
 def executed(
-    cost: Cost, precision: DType | None = None, fuses: Collection[str] = (), like: Executed | None = None
+    cost: Counted, precision: DType | None = None, fuses: Collection[str] = (), like: Executed | None = None
 ) -> Executed:
     """The kernels of a runtime that merges so much, at the graph's own number types or at one precision.
 
     Classes carry the number type (`conv`, `conv.int8`). A tensor that stays within a kernel is not moved, and
     what a kernel reads twice is moved once. `like` saves time where the same operators were looked at before.
+    Of a network with free dimensions the columns of the work hold expressions; what was decided by sizes on
+    the way is told to whoever listens (`graph.assuming`).
     """
     known = like is not None and like.paths.suit(cost.graph, fuses)
-    paths = like.paths if like is not None and known else _paths(cost, fuses)
+    paths = like.paths if like is not None and known else paths_of(cost, fuses)
     return _Executed(cost, precision, paths).kernels()
 
 
@@ -80,121 +47,14 @@ def typed(name: str, data: DType, weights: DType | None = None) -> str:
     return name if data.bits >= 32 or not data.bits else f"{name}.{precision_name(data).lstrip('u')}"
 
 
-def _is_view(op: Op) -> bool:
-    rule = rule_of(op.kind)
-    return rule is not None and rule.views
-
-
-def _paths(cost: Cost, fuses: Collection[str]) -> Paths:
-    graph, macs = cost.graph, cost.macs.tolist()
-    groups, alone = fuse.merged(graph, fuses)
-    kernel = [-1] * len(graph.ops)
-    for index, ops in enumerate(groups):
-        for each in ops:
-            kernel[each] = index
-    maker = [-1] * len(graph.tensors)
-    for index, op in enumerate(graph.ops):
-        for identity in op.outputs:
-            maker[identity] = kernel[index]
-    origins = _origins(graph, alone) if "quantise" in fuses else list(range(len(graph.tensors)))
-    root, fixed = _roots(graph, origins)
-    main = [_main(graph, macs, ops) for ops in groups]
-    return Paths(
-        graph,
-        frozenset(fuses),
-        groups,
-        np.array(kernel, np.int64),
-        origins,
-        np.array(maker, np.int64),
-        np.array(root, np.int64),
-        np.array(fixed, np.bool_),
-        np.array(_kept(graph, kernel, maker, root), np.bool_),
-        macs,
-        main,
-        [_class(graph, macs, fixed, ops, each) for ops, each in zip(groups, main, strict=True)],
-        np.array([product_of(graph, graph.ops[each]) for each in main], np.float64).reshape(-1, 3),
-        [not _is_passed_on(graph, origins, ops) for ops in groups],
-    )
-
-
-def _origins(graph: Graph, alone: Collection[int]) -> list[int]:
-    """Where conversions are merged, kernels pass quantised numbers on, not what they stand for."""
-    origins, wanted = list(range(len(graph.tensors))), set(graph.outputs)
-    for index, op in enumerate(graph.ops):
-        if op.kind == "dequantize" and op.outputs[0] not in wanted and index not in alone:
-            origins[op.outputs[0]] = op.inputs[0]
-    return origins
-
-
-def _roots(graph: Graph, origins: list[int]) -> tuple[list[int], list[bool]]:
-    """Of every tensor the one whose bytes it shows, and whether no input changes it."""
-    root = origins.copy()
-    fixed = [each.data is not None for each in graph.tensors]
-    for op in graph.ops:
-        inputs = [each for each in op.inputs if each != ABSENT]
-        if _is_view(op):
-            for identity in op.outputs:
-                root[identity] = root[inputs[0]]
-        if all([fixed[each] for each in inputs]):  # noqa: C419 - a list is made sooner than a generator
-            for identity in op.outputs:
-                fixed[identity] = True
-    return root, fixed
-
-
-def _kept(graph: Graph, kernel: list[int], maker: list[int], root: list[int]) -> list[bool]:
-    """Which tensors are written to memory, the last place for those of bodies: what is read outside the
-    kernel that makes it, and what nobody reads."""
-    used, leaving = [False] * (len(root) + 1), [False] * (len(root) + 1)
-    leaving[_FOREIGN] = True
-    for identity in graph.outputs:
-        leaving[root[identity]] = True
-    for index, op in enumerate(graph.ops):
-        if _is_view(op):
-            continue
-        for identity in op.inputs:
-            if identity != ABSENT:
-                source = root[identity]
-                used[source] = True
-                if maker[source] != kernel[index]:
-                    leaving[source] = True
-    return [left or not read for left, read in zip(leaving, used, strict=True)]
-
-
-def _is_passed_on(graph: Graph, origins: list[int], ops: tuple[int, ...]) -> bool:
-    """Whether nothing runs, because readers take the quantised numbers themselves."""
-    made = [identity for index in ops for identity in graph.ops[index].outputs]
-    return bool(made) and all(origins[identity] != identity for identity in made)
-
-
-def _main(graph: Graph, macs: list[int], ops: tuple[int, ...]) -> int:
-    """The operator with the most MACs; without any, the one whose class ranks first."""
-    best = max(ops, key=macs.__getitem__)
-    if macs[best]:
-        return best
-    classes = {class_of(graph, graph.ops[index]): index for index in reversed(ops)}
-    return next((classes[name] for name in _RANKED if name in classes), ops[0])
-
-
-def _class(graph: Graph, macs: list[int], fixed: list[bool], ops: tuple[int, ...], main: int) -> str:
-    """The class of a kernel, without its number type."""
-    kinds = {graph.ops[index].kind for index in ops}
-    name = class_of(graph, graph.ops[main])
-    if macs[main]:
-        return "attention" if "softmax" in kinds else name
-    if all(fixed[graph.ops[each].outputs[0]] for each in ops):
-        return "weight_norm" if kinds & _NORMS else "weights"
-    if "sqrt" in kinds and kinds & _SUMS:
-        return "layer_norm"
-    return "activation" if "erf" in kinds or {"sigmoid", "mul"} <= kinds else name
-
-
 class _Executed:
-    def __init__(self, cost: Cost, precision: DType | None, paths: Paths) -> None:
+    def __init__(self, cost: Counted, precision: DType | None, paths: Paths) -> None:
         self.cost, self.graph, self.precision, self.paths = cost, cost.graph, precision, paths
         self.groups, self.origins, self.kernel = paths.groups, paths.origins, paths.kernel
         self.maker, self.root, self.fixed = paths.maker, paths.root, paths.fixed
         self.origin = np.array(paths.origins, np.int64)
         self.macs = paths.macs
+        self.type: type = object if cost.macs.dtype == object else np.float64
 
     def kernels(self) -> Executed:
         main = self.paths.main
@@ -230,15 +90,19 @@ class _Executed:
         return [(each, i) for each, i in found if self._is_product(int(self.maker[self.root[i]]), main)]
 
     def _is_product(self, kernel: int, main: list[int]) -> bool:
-        return kernel >= 0 and bool(self.macs[main[kernel]])
+        return kernel >= 0 and self.macs[main[kernel]] > 0
 
     def _copies(self, copied: list[tuple[int, int]]) -> Work:
-        bits = [self._dtype(i).bits * (self.graph.tensors[i].elements or 0) / 8 for _, i in copied]
+        bits = [divided(self._dtype(i).bits * (self.graph.tensors[i].elements or 0), 8) for _, i in copied]
         names = [typed("copy_strided", self._dtype(i)) for _, i in copied]
         return from_columns(names, 1, np.zeros(len(bits), np.int64), read=bits, written=bits)
 
-    def _totals(self, kernel: Codes, column: Codes | Floats) -> Floats:
-        return np.asarray(np.bincount(kernel, column, len(self.groups)), np.float64)
+    def _totals(self, kernel: Codes, column: Quantities) -> Quantities:
+        if self.type is not object:
+            return np.asarray(np.bincount(kernel, column, len(self.groups)), np.float64)
+        found = np.full(len(self.groups), 0, object)
+        np.add.at(found, kernel, column)
+        return found
 
     def _class(self, name: str, main: int) -> str:
         """The class of a kernel at the number type of what it computes with."""
@@ -248,48 +112,53 @@ class _Executed:
             return name
         if name == "pool" and "max" in op.source.lower() and self._dtype(places[0]).bits < 16:
             name = "max_pool"  # quantised, a maximum and a mean have little in common
-        product = self.macs[main] and len(op.inputs) > 1 and op.inputs[1] != ABSENT
-        return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if product else None)
+        has_weights = self.macs[main] > 0 and len(op.inputs) > 1 and op.inputs[1] != ABSENT
+        return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if has_weights else None)
 
     def _dtype(self, identity: int) -> DType:
         tensor = self.graph.tensors[self.origins[identity]]
         return self.precision if self.precision is not None and tensor.follows_precision else tensor.dtype
 
-    def _moved(self, accesses: Accesses) -> tuple[Codes, Codes, Floats, Flags]:
+    def _moved(self, accesses: Moved) -> tuple[Codes, Codes, Quantities, Flags]:
         """Of every access its kernel, the tensor that moves, its bytes, and whether the operator names it."""
         kernel = np.repeat(self.kernel, np.diff(accesses.first))
         known = {id(tensor): index for index, tensor in enumerate(self.graph.tensors)}
-        tensor = np.array([known.get(id(each), _FOREIGN) for each in accesses.tensors], np.int64)
-        moved = accesses.bytes_at(self.precision).astype(np.float64)
-        origin = np.append(self.origin, _FOREIGN)[tensor]
+        tensor = np.array([known.get(id(each), FOREIGN) for each in accesses.tensors], np.int64)
+        moved: Quantities = accesses.bytes_at(self.precision).astype(self.type)
+        origin = np.append(self.origin, FOREIGN)[tensor]
         if self.precision is None and (origin != tensor).any():
             bits = np.array([*(max(each.dtype.bits, 1) for each in self.graph.tensors), 1])
             moved = moved * bits[origin] / bits[tensor]
-        return kernel, origin, moved * self._distinct(tensor), origin == tensor
+        return kernel, origin, self._distinct(tensor, moved), origin == tensor
 
-    def _distinct(self, tensor: Codes) -> Floats:
-        """Which part of an access is no repetition: a view that repeats numbers shows few of them often."""
-        elements = np.array([float(each.elements or 0) for each in self.graph.tensors] + [0.0])
-        shown, held = elements[tensor], elements[np.append(self.root, _FOREIGN)[tensor]]
-        return np.where((shown > held) & (held > 0), held / np.maximum(shown, 1), 1.0)
+    def _distinct(self, tensor: Codes, moved: Quantities) -> Quantities:
+        """What of an access is no repetition: a view that repeats numbers shows few of them often."""
+        root = np.append(self.root, FOREIGN)[tensor]
+        views = np.flatnonzero(root != tensor)
+        elements: Quantities = np.array([*(each.elements or 0 for each in self.graph.tensors), 0], self.type)
+        shown, held = elements[tensor[views]], elements[root[views]]
+        repeated = shown > held
+        repeated[repeated] = held[repeated] > 0
+        places = views[repeated]
+        moved[places] = moved[places] * held[repeated] / shown[repeated]
+        return moved
 
-    def _read(self) -> tuple[Floats, Floats]:
+    def _read(self) -> tuple[Quantities, Quantities]:
         """Bytes that every kernel reads of activations and of weights: each tensor once, none of its own."""
         kernel, origin, moved, _ = self._moved(self.cost.reads)
-        root = np.append(self.root, _FOREIGN)[origin]
-        inside = (root != _FOREIGN) & (np.append(self.maker, -1)[root] == kernel)
+        root = np.append(self.root, FOREIGN)[origin]
+        inside = (root != FOREIGN) & (np.append(self.maker, -1)[root] == kernel)
         kept = np.flatnonzero((kernel >= 0) & ~inside)
+        order = kept[np.lexsort((origin[kept], kernel[kept]))]
+        kernel, origin = kernel[order], origin[order]
+        same = (kernel[1:] == kernel[:-1]) & (origin[1:] == origin[:-1]) & (origin[1:] != FOREIGN)
+        first = np.flatnonzero(np.append(len(order) > 0, ~same)[: len(order)])
         # The largest access of a tensor by a kernel stands for all of them.
-        order = kept[np.lexsort((moved[kept], origin[kept], kernel[kept]))]
-        last = np.ones(len(order), np.bool_)
-        same = (kernel[order][1:] == kernel[order][:-1]) & (origin[order][1:] == origin[order][:-1])
-        last[:-1] = ~same | (origin[order][:-1] == _FOREIGN)
-        order = order[last]
-        weight = self.cost.reads.weight[order] | np.append(self.fixed, False)[origin[order]]
-        kernel, moved = kernel[order], moved[order]
+        kernel, moved = kernel[first], np.maximum.reduceat(moved[order], first) if len(first) else moved[:0]
+        weight = self.cost.reads.weight[order[first]] | np.append(self.fixed, False)[origin[first]]
         return self._totals(kernel, moved * ~weight), self._totals(kernel, moved * weight)
 
-    def _written(self) -> tuple[Floats, Floats]:
+    def _written(self) -> tuple[Quantities, Quantities]:
         """Bytes that every kernel writes of activations and, as if they were weights, of what no input
         changes; but for what nobody else reads."""
         kernel, origin, moved, itself = self._moved(self.cost.writes)
