@@ -73,7 +73,7 @@ print(json.dumps(sum(after[pid][1] - before.get(pid, ["", 0.0])[1] for pid in af
 
 
 def cpu_seconds() -> dict[str, tuple[str, float, float]]:
-    """Of this process and of all below it by id: the command, CPU seconds, and seconds of waiting for a core."""
+    """Of this process and of all below it, by id: command, CPU seconds, seconds of waiting for a core."""
     parents, found = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
