@@ -4,8 +4,8 @@
 
 Times begin when every worker has traced its first model: importing PyTorch is no part of the work. Run it on
 a quiet machine; the bar is that two take at most 1 / 1.7 of the time of one. Beside the clock stand the CPU
-seconds of all models, which tell on any machine whether two workers are in each other's way, and the most that
-one model takes: no number of workers is faster than that.
+seconds of all models, which tell on any machine whether two workers are in each other's way, and the most
+that one model takes: no number of workers is faster than that.
 """
 
 from __future__ import annotations
