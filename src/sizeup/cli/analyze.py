@@ -77,7 +77,7 @@ def analyze(
         typer.Option(metavar="FILE", help="A .toml or .json table of ms for 2M MACs by layer and precision."),
     ] = None,
 ) -> None:
-    """Count a model's MACs, parameters and bytes, say what was not counted, and how long a pass takes."""
+    """Count MACs, parameters and bytes of a model, say what was not counted, and how long a pass takes."""
     if depth is not None and by not in (None, By.module, By.tree):
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
@@ -117,8 +117,8 @@ def analyze(
             report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
-        return
-    from sizeup.report.console import render
+    else:
+        from sizeup.report.console import render
 
-    console = terminal.output()
-    render(report, console, by=by.value if by else None, depth=depth, top=top)
+        render(report, terminal.output(), by=by.value if by else None, depth=depth, top=top)
+    terminal.tell_written([*(output or ()), *(plot or ())])

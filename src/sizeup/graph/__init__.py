@@ -1,5 +1,6 @@
 """The graph: what it is, how it is made, and what always holds of it."""
 
+from sizeup.graph.alike import differ_in_types_alone
 from sizeup.graph.builder import GraphBuilder, without_collection
 from sizeup.graph.check import check
 from sizeup.graph.conditions import Assumptions, Condition, value_at
@@ -42,6 +43,7 @@ __all__ = [
     "bound",
     "broadcast",
     "check",
+    "differ_in_types_alone",
     "difference",
     "divided",
     "grid_of",

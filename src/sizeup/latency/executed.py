@@ -10,7 +10,7 @@ import numpy as np
 
 from sizeup import fuse
 from sizeup.dtypes import DType, precision_name
-from sizeup.graph import ABSENT, Graph, Op, Tensor, divided
+from sizeup.graph import ABSENT, Graph, Op, Tensor, differ_in_types_alone, divided
 from sizeup.latency.work import Codes, Flags, Work, class_of, from_columns, product_of, stack
 from sizeup.ops import rule_of
 
@@ -64,6 +64,34 @@ class Counted(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """What numbers take through the kernels of a runtime, whatever their types: who makes what, and for whom.
+
+    Single places are looked up in lists, which answer sooner than numpy's columns.
+    """
+
+    graph: Graph
+    fuses: frozenset[str]
+    groups: list[tuple[int, ...]]  # the operators of every kernel
+    kernel: Codes
+    origins: list[int]  # of every tensor the one that is passed on in its place
+    maker: Codes  # of every tensor the kernel that makes it, or -1
+    root: Codes  # of every tensor the one whose bytes it shows
+    fixed: Flags  # which tensors no input changes
+    kept: Flags  # which tensors are written: read elsewhere than in their kernel, or by nobody
+    macs: list[Any]  # of every operator
+    main: list[int]  # of every kernel the operator that names it
+    names: list[str]  # of every kernel its class, without a number type
+    shapes: Quantities  # of every kernel the length, columns and rows of its product
+    runs: list[bool]  # whether a kernel runs at all
+
+    def suit(self, graph: Graph, fuses: Collection[str]) -> bool:
+        """Whether they are those of another graph, too: it has the same operators, at other types perhaps."""
+        same = frozenset(fuses) == self.fuses and self.graph.run is graph.run
+        return same and differ_in_types_alone(self.graph, graph)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Executed:
     """One row of work a kernel; of every operator its kernel (-1: none runs for it), and of every kernel the
     operator that names it. Copies that a product asks for come last, under the product's name."""
@@ -71,16 +99,22 @@ class Executed:
     work: Work
     kernel: Codes
     main: Codes
+    paths: Paths
 
 
-def executed(cost: Counted, precision: DType | None = None, fuses: Collection[str] = ()) -> Executed:
+def executed(
+    cost: Counted, precision: DType | None = None, fuses: Collection[str] = (), like: Executed | None = None
+) -> Executed:
     """The kernels of a runtime that merges so much, at the graph's own number types or at one precision.
 
     Classes carry the number type (`conv`, `conv.int8`). A tensor that stays within a kernel is not moved, and
-    what a kernel reads twice is moved once. Of a network with free dimensions the columns of the work hold
-    expressions; what was decided by sizes on the way is told to whoever listens (`graph.assuming`).
+    what a kernel reads twice is moved once. `like` saves time where the same operators were looked at before.
+    Of a network with free dimensions the columns of the work hold expressions; what was decided by sizes on
+    the way is told to whoever listens (`graph.assuming`).
     """
-    return _Executed(cost, precision, fuses).kernels()
+    known = like is not None and like.paths.suit(cost.graph, fuses)
+    paths = like.paths if like is not None and known else _paths(cost, fuses)
+    return _Executed(cost, precision, paths).kernels()
 
 
 def typed(name: str, data: DType, weights: DType | None = None) -> str:
@@ -95,42 +129,129 @@ def _is_view(op: Op) -> bool:
     return rule is not None and rule.views
 
 
+def _type(cost: Counted) -> type:
+    """What its quantities are."""
+    return object if cost.macs.dtype == object else np.float64
+
+
+def _paths(cost: Counted, fuses: Collection[str]) -> Paths:
+    graph, macs = cost.graph, cost.macs.tolist()
+    groups, alone = fuse.merged(graph, fuses)
+    kernel = [-1] * len(graph.ops)
+    for index, ops in enumerate(groups):
+        for each in ops:
+            kernel[each] = index
+    maker = [-1] * len(graph.tensors)
+    for index, op in enumerate(graph.ops):
+        for identity in op.outputs:
+            maker[identity] = kernel[index]
+    origins = _origins(graph, alone) if "quantise" in fuses else list(range(len(graph.tensors)))
+    root, fixed = _roots(graph, origins)
+    main = [_main(graph, macs, ops) for ops in groups]
+    return Paths(
+        graph,
+        frozenset(fuses),
+        groups,
+        np.array(kernel, np.int64),
+        origins,
+        np.array(maker, np.int64),
+        np.array(root, np.int64),
+        np.array(fixed, np.bool_),
+        np.array(_kept(graph, kernel, maker, root), np.bool_),
+        macs,
+        main,
+        [_class(graph, macs, fixed, ops, each) for ops, each in zip(groups, main, strict=True)],
+        np.array([product_of(graph, graph.ops[each]) for each in main], _type(cost)).reshape(-1, 3),
+        [not _is_passed_on(graph, origins, ops) for ops in groups],
+    )
+
+
+def _origins(graph: Graph, alone: Collection[int]) -> list[int]:
+    """Where conversions are merged, kernels pass quantised numbers on, not what they stand for."""
+    origins, wanted = list(range(len(graph.tensors))), set(graph.outputs)
+    for index, op in enumerate(graph.ops):
+        if op.kind == "dequantize" and op.outputs[0] not in wanted and index not in alone:
+            origins[op.outputs[0]] = op.inputs[0]
+    return origins
+
+
+def _roots(graph: Graph, origins: list[int]) -> tuple[list[int], list[bool]]:
+    """Of every tensor the one whose bytes it shows, and whether no input changes it."""
+    root = origins.copy()
+    fixed = [each.data is not None for each in graph.tensors]
+    for op in graph.ops:
+        inputs = [each for each in op.inputs if each != ABSENT]
+        if _is_view(op):
+            for identity in op.outputs:
+                root[identity] = root[inputs[0]]
+        if all([fixed[each] for each in inputs]):  # noqa: C419 - a list is made sooner than a generator
+            for identity in op.outputs:
+                fixed[identity] = True
+    return root, fixed
+
+
+def _kept(graph: Graph, kernel: list[int], maker: list[int], root: list[int]) -> list[bool]:
+    """Which tensors are written to memory, the last place for those of bodies: what is read outside the
+    kernel that makes it, and what nobody reads."""
+    used, leaving = [False] * (len(root) + 1), [False] * (len(root) + 1)
+    leaving[_FOREIGN] = True
+    for identity in graph.outputs:
+        leaving[root[identity]] = True
+    for index, op in enumerate(graph.ops):
+        if _is_view(op):
+            continue
+        for identity in op.inputs:
+            if identity != ABSENT:
+                source = root[identity]
+                used[source] = True
+                if maker[source] != kernel[index]:
+                    leaving[source] = True
+    return [left or not read for left, read in zip(leaving, used, strict=True)]
+
+
+def _is_passed_on(graph: Graph, origins: list[int], ops: tuple[int, ...]) -> bool:
+    """Whether nothing runs, because readers take the quantised numbers themselves."""
+    made = [identity for index in ops for identity in graph.ops[index].outputs]
+    return bool(made) and all(origins[identity] != identity for identity in made)
+
+
+def _main(graph: Graph, macs: list[Any], ops: tuple[int, ...]) -> int:
+    """The operator with the most MACs; without any, the one whose class ranks first."""
+    best = max(ops, key=macs.__getitem__)
+    if macs[best] > 0:
+        return best
+    classes = {class_of(graph, graph.ops[index]): index for index in reversed(ops)}
+    return next((classes[name] for name in _RANKED if name in classes), ops[0])
+
+
+def _class(graph: Graph, macs: list[Any], fixed: list[bool], ops: tuple[int, ...], main: int) -> str:
+    """The class of a kernel, without its number type."""
+    kinds = {graph.ops[index].kind for index in ops}
+    name = class_of(graph, graph.ops[main])
+    if macs[main] > 0:
+        return "attention" if "softmax" in kinds else name
+    if all(fixed[graph.ops[each].outputs[0]] for each in ops):
+        return "weight_norm" if kinds & _NORMS else "weights"
+    if "sqrt" in kinds and kinds & _SUMS:
+        return "layer_norm"
+    return "activation" if "erf" in kinds or {"sigmoid", "mul"} <= kinds else name
+
+
 class _Executed:
-    def __init__(self, cost: Counted, precision: DType | None, fuses: Collection[str]) -> None:
-        self.cost, self.graph, self.precision, self.fuses = cost, cost.graph, precision, fuses
-        self.macs: list[Any] = cost.macs.tolist()
-        self.type: type = object if cost.macs.dtype == object else np.float64
-        self.groups = fuse.kernels(self.graph, fuses)
-        self.kernel = np.full(len(self.graph.ops), -1, np.int64)
-        for index, ops in enumerate(self.groups):
-            self.kernel[list(ops)] = index
-        # Where conversions are merged, kernels pass quantised numbers on, not what they stand for.
-        self.origin = np.arange(len(self.graph.tensors))
-        if "quantise" in fuses:
-            wanted, alone = set(self.graph.outputs), fuse.lone_conversions(self.graph, fuses)
-            for index, op in enumerate(self.graph.ops):
-                if op.kind == "dequantize" and op.outputs[0] not in wanted and index not in alone:
-                    self.origin[op.outputs[0]] = op.inputs[0]
-        self.maker = np.full(len(self.graph.tensors), -1, np.int64)  # the kernel that makes a tensor
-        self.root = self.origin.copy()  # the tensor whose bytes a view shows
-        self.fixed = np.array([each.data is not None for each in self.graph.tensors], np.bool_)
-        for index, op in enumerate(self.graph.ops):
-            self.maker[list(op.outputs)] = self.kernel[index]
-            inputs = [each for each in op.inputs if each != ABSENT]
-            if _is_view(op):
-                self.root[list(op.outputs)] = self.root[inputs[0]]
-            if self.fixed[inputs].all():
-                self.fixed[list(op.outputs)] = True
+    def __init__(self, cost: Counted, precision: DType | None, paths: Paths) -> None:
+        self.cost, self.graph, self.precision, self.paths = cost, cost.graph, precision, paths
+        self.groups, self.origins, self.kernel = paths.groups, paths.origins, paths.kernel
+        self.maker, self.root, self.fixed = paths.maker, paths.root, paths.fixed
+        self.origin = np.array(paths.origins, np.int64)
+        self.macs, self.type = paths.macs, _type(cost)
 
     def kernels(self) -> Executed:
-        main = [self._main(ops) for ops in self.groups]
-        shapes = [product_of(self.graph, self.graph.ops[each]) for each in main]
-        sides: Quantities = np.array(shapes, self.type).reshape(-1, 3)
-        length, columns, rows = sides.T
+        main = self.paths.main
+        length, columns, rows = self.paths.shapes.T
         (read, weights), (written, prepared) = self._read(), self._written()
         there = self.kernel >= 0
         work = from_columns(
-            [self._class(ops, each) for ops, each in zip(self.groups, main, strict=True)],
+            [self._class(name, each) for name, each in zip(self.paths.names, main, strict=True)],
             1,
             np.zeros(len(self.groups), np.int64),
             macs=self._totals(self.kernel[there], self.cost.macs[there]),
@@ -140,19 +261,20 @@ class _Executed:
             length=length,
             columns=columns,
             rows=rows,
-            count=[float(not self._is_passed_on(ops)) for ops in self.groups],
+            count=[float(each) for each in self.paths.runs],
         )
         copied = self._copied(main)
         both = stack([work, self._copies(copied)])
         together = replace(both, networks=1, network=np.zeros(len(both), np.int64))
-        return Executed(together, self.kernel, np.array([*main, *(each for each, _ in copied)], np.int64))
+        mains = np.array([*main, *(each for each, _ in copied)], np.int64)
+        return Executed(together, self.kernel, mains, self.paths)
 
     def _copied(self, main: list[int]) -> list[tuple[int, int]]:
         """Products and their operands that have to be put in order before; a nest of loops writes them so."""
         layouts = {} if self.graph.run is None else self.graph.run.layouts
         operands = ((each, i) for each in main for i in self.graph.ops[each].inputs[:2])
         found = [(each, i) for each, i in operands if layouts.get(i) == "apart"]
-        if "loop" not in self.fuses:
+        if "loop" not in self.paths.fuses:
             return found
         return [(each, i) for each, i in found if self._is_product(int(self.maker[self.root[i]]), main)]
 
@@ -171,40 +293,19 @@ class _Executed:
         np.add.at(found, kernel, column)
         return found
 
-    def _is_passed_on(self, ops: tuple[int, ...]) -> bool:
-        """Whether nothing runs, because readers take the quantised numbers themselves."""
-        made = [identity for index in ops for identity in self.graph.ops[index].outputs]
-        return bool(made) and all(self.origin[identity] != identity for identity in made)
-
-    def _main(self, ops: tuple[int, ...]) -> int:
-        """The operator with the most MACs; without any, the one whose class ranks first."""
-        best = max(ops, key=self.macs.__getitem__)
-        if self.macs[best] > 0:
-            return best
-        classes = {class_of(self.graph, self.graph.ops[index]): index for index in reversed(ops)}
-        return next((classes[name] for name in _RANKED if name in classes), ops[0])
-
-    def _class(self, ops: tuple[int, ...], main: int) -> str:
-        op, kinds = self.graph.ops[main], {self.graph.ops[index].kind for index in ops}
-        name, is_product = class_of(self.graph, op), self.macs[main] > 0
-        if is_product:
-            name = "attention" if "softmax" in kinds else name
-        elif "sqrt" in kinds and kinds & _SUMS:
-            name = "layer_norm"
-        elif "erf" in kinds or {"sigmoid", "mul"} <= kinds:
-            name = "activation"
-        if not is_product and all(self.fixed[self.graph.ops[each].outputs[0]] for each in ops):
-            name = "weight_norm" if kinds & _NORMS else "weights"
+    def _class(self, name: str, main: int) -> str:
+        """The class of a kernel at the number type of what it computes with."""
+        op = self.graph.ops[main]
         places = [each for each in (*op.inputs, *op.outputs) if each != ABSENT]
         if not places:
             return name
         if name == "pool" and "max" in op.source.lower() and self._dtype(places[0]).bits < 16:
             name = "max_pool"  # quantised, a maximum and a mean have little in common
-        has_weights = is_product and len(op.inputs) > 1 and op.inputs[1] != ABSENT
+        has_weights = self.macs[main] > 0 and len(op.inputs) > 1 and op.inputs[1] != ABSENT
         return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if has_weights else None)
 
     def _dtype(self, identity: int) -> DType:
-        tensor = self.graph.tensors[self.origin[identity]]
+        tensor = self.graph.tensors[self.origins[identity]]
         return self.precision if self.precision is not None and tensor.follows_precision else tensor.dtype
 
     def _moved(self, accesses: Moved) -> tuple[Codes, Codes, Quantities, Flags]:
@@ -250,14 +351,6 @@ class _Executed:
         """Bytes that every kernel writes of activations and, as if they were weights, of what no input
         changes; but for what nobody else reads."""
         kernel, origin, moved, itself = self._moved(self.cost.writes)
-        used, leaving = np.zeros((2, len(self.graph.tensors) + 1), np.bool_)
-        leaving[_FOREIGN] = True
-        leaving[self.root[list(self.graph.outputs)]] = True
-        for index, op in enumerate(self.graph.ops):
-            if not _is_view(op):
-                sources = self.root[[each for each in op.inputs if each != ABSENT]]
-                used[sources] = True
-                leaving[sources] |= self.maker[sources] != self.kernel[index]
-        kept = np.flatnonzero((kernel >= 0) & itself & (leaving | ~used)[origin])
+        kept = np.flatnonzero((kernel >= 0) & itself & self.paths.kept[origin])
         kernel, moved, fixed = kernel[kept], moved[kept], np.append(self.fixed, False)[origin[kept]]
         return self._totals(kernel, moved * ~fixed), self._totals(kernel, moved * fixed)

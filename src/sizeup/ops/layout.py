@@ -83,7 +83,7 @@ layout(
 layout("split", "-", "Split", "SPLIT SPLIT_V UNPACK", summary=_COPIES)
 layout(
     "slice",
-    "aten.slice_copy",
+    "aten.slice_copy aten._pack_padded_sequence",
     "Slice",
     "SLICE STRIDED_SLICE STABLEHLO_SLICE STABLEHLO_DYNAMIC_SLICE",
     reads=reads_what_it_writes(),
@@ -92,7 +92,8 @@ layout(
 layout(
     "pad",
     "aten.pad aten.constant_pad_nd aten.reflection_pad1d aten.reflection_pad2d aten.reflection_pad3d"
-    " aten.replication_pad1d aten.replication_pad2d aten.replication_pad3d aten._pad_circular",
+    " aten.replication_pad1d aten.replication_pad2d aten.replication_pad3d aten._pad_circular"
+    " aten._pad_packed_sequence",
     "Pad CenterCropPad",
     "PAD PADV2 MIRROR_PAD STABLEHLO_PAD DILATE",
     summary="Reads its input, writes it with a border; computes nothing.",

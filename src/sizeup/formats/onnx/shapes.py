@@ -2,8 +2,10 @@
 
 ONNX's inference over a whole graph stops at operators of other domains, at loops, and where a shape is
 computed by more than a few arithmetic operators. The second pass follows the order of the operators and
-knows three things more: the values of small tensors that are certain before the run (a shape, and what is
-computed from it), the shapes of common operators of other domains, and how often blocks run.
+knows four things more: the values of small tensors that are certain before the run (a shape, and what is
+computed from it), the shapes of common operators of other domains, how often blocks run, and which shapes
+runtimes make otherwise than ONNX's inference tells (`doubts`): those, and all that follows from them, are
+found anew.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from onnx.shape_inference import infer_shapes
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Array
+from sizeup.formats.onnx.doubts import is_doubtful, ruled
 from sizeup.formats.onnx.flow import Flow, follow
 from sizeup.formats.onnx.foreign import stand_in_for
 from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
-from sizeup.formats.onnx.value_types import ValueType, read, refined, unknown
+from sizeup.formats.onnx.value_types import ValueType, make, read, refined, unknown
 
 # Operators older than this set often have no inference; their shapes are those of the set's own.
 _FIRST_WITH_SHAPES = 7
@@ -44,7 +47,7 @@ class Inference:
         frame = self.frames[id(block)] = Frame(block)
         frame.types.update(_at_once(self._model, block))
         frame.types.update((name, block.declared[name]) for name in block.inputs)
-        if any(node.blocks or not _known(node, frame) for node in block.nodes):
+        if any(node.blocks or not _known(node, frame) or _is_refuted(node, frame) for node in block.nodes):
             self._complete(frame)
 
     def _block(
@@ -60,8 +63,15 @@ class Inference:
         return frame
 
     def _complete(self, frame: Frame) -> None:
-        """Find what is still open, in the order in which the operators run."""
+        """Find what is still open or wrong, in the order in which the operators run."""
+        stale: set[str] = set()  # what follows from shapes that were wrong
         for node in frame.block.nodes:
+            is_wrong = not stale.isdisjoint(node.reads) or _is_refuted(node, frame)
+            if is_wrong:
+                stale.update(node.outputs)
+                stale.discard("")
+                for name in node.outputs:
+                    frame.types.pop(name, None)
             if node.blocks:
                 flow = follow(node, frame, self.solo.opset, self._block)
                 self.flows[id(node)] = flow
@@ -81,6 +91,30 @@ class Inference:
                 frame.types[name] = known
 
     def _types(self, node: Node, frame: Frame) -> list[ValueType]:
+        """What ONNX's inference tells of one operator, unless our own rule knows better, or more."""
+        found: list[ValueType] = []
+        refusal = ""
+        try:
+            found = self._inferred(node, frame)
+        except NotInferred as error:
+            refusal = str(error)
+        doubtful = is_doubtful(node, frame)
+        if not doubtful and found and all(each.shape is not None for each in found):
+            return found
+        shapes = ruled(node, frame)
+        if shapes is not None and node.inputs:
+            elements = [each.element for each in found] or [frame.type(node.inputs[0]).element]
+            return [make(element, shape) for element, shape in zip(elements, shapes, strict=False)]
+        # Behind an operator that nobody knows, that one is to blame.
+        if refusal and all(frame.type(name).element for name in node.inputs if name):
+            self._note(f"the shape of {node.label} is not known: {refusal}")
+        return [make(each.element, None) for each in found] if doubtful else found
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < _MOST_NOTES:
+            self.notes.append(text)
+
+    def _inferred(self, node: Node, frame: Frame) -> list[ValueType]:
         types = [frame.type(name) if name else unknown() for name in node.inputs]
         found = stand_in_for(node, types)
         if isinstance(found, list):
@@ -88,16 +122,10 @@ class Inference:
         proto: NodeProto = node.proto if found is None else found
         named = {name: known for name, known in zip(node.inputs, types, strict=True) if name in proto.input}
         values = {name: value for name in named if (value := frame.value(name)) is not None}
-        try:
-            types = self.solo.types(proto, named, values)
-            if self.solo.opset < _FIRST_WITH_SHAPES and any(each.shape is None for each in types):
-                return self._elder.types(proto, named, values)
-            return types
-        except NotInferred as error:
-            # Behind an operator that nobody knows, that one is to blame.
-            if all(known.element for known in named.values()) and len(self.notes) < _MOST_NOTES:
-                self.notes.append(f"the shape of {node.label} is not known: {error}")
-            return []
+        types = self.solo.types(proto, named, values)
+        if self.solo.opset < _FIRST_WITH_SHAPES and any(each.shape is None for each in types):
+            return self._elder.types(proto, named, values)
+        return types
 
     def _evaluate(self, node: Node, frame: Frame) -> None:
         if node.op in ("Shape", "Size") and node.inputs and node.outputs:
@@ -121,6 +149,16 @@ def _known(node: Node, frame: Frame) -> bool:
             if known is None or known.dims is None or None in known.dims:
                 return False
     return True
+
+
+def _is_refuted(node: Node, frame: Frame) -> bool:
+    """Whether what was inferred is not what the operator makes by our own rule, or that rule cannot tell."""
+    if not is_doubtful(node, frame):
+        return False
+    found = ruled(node, frame)
+    return found is None or any(
+        frame.type(name).shape != shape for name, shape in zip(node.outputs, found, strict=False) if name
+    )
 
 
 def _at_once(model: ModelProto, block: Block) -> dict[str, ValueType]:

@@ -178,33 +178,55 @@ def _pictures(spot: _Spot) -> list[Sides]:
 
 
 def _fully_connected(spot: _Spot) -> list[Sides]:
-    data, made = spot.shape(), spot.recorded_output()
-    if len(made) == len(data) and made[:-1] == spot.recorded_input()[:-1]:
+    made, is_cut = spot.recorded_output(), spot.op.attrs.get("cut", False)
+    data, weights = (spot.shape(1), spot.shape(0)) if is_cut else (spot.shape(0), spot.shape(1))
+    if not is_cut and any(isinstance(data[axis], Expression) for axis in spot.op.attrs["contracted"]):
+        raise NotClosed("it sums over the batch")
+    if not is_cut and len(made) == len(data) and made[:-1] == spot.recorded_input()[:-1]:
         return [(*data[:-1], made[-1])]
-    return [(quotient(math.prod(data), spot.shape(1)[-1]), made[-1])]
+    return [(_shared_out(math.prod(data), weights[-1]), made[-1])]
+
+
+def _shared_out(whole: Any, part: Any) -> Any:
+    """A quotient without rest."""
+    found = quotient(whole, part)
+    if found * part != whole:
+        raise NotClosed("what it reads does not divide into such rows")
+    return found
 
 
 def _batch_matmul(spot: _Spot) -> list[Sides]:
-    leading = broadcast(spot.shape()[:-2], spot.shape(1)[:-2])
-    return [(*leading, *spot.recorded_output()[-2:])]
+    left, right = spot.shape(), spot.shape(1)
+    first, second = spot.op.attrs["adjoint"]
+    if left[-2 if first else -1] != right[-1 if second else -2]:
+        raise NotClosed("what it multiplies fits for one batch")
+    leading = broadcast(left[:-2], right[:-2])
+    return [(*leading, left[-1 if first else -2], right[-2 if second else -1])]
 
 
 def _reshape(spot: _Spot) -> list[Sides]:
-    if spot.op.source in ("SQUEEZE", "EXPAND_DIMS"):
-        return _renamed(spot)
     data, wanted = spot.shape(), list[Any](spot.numbers(1))
     if -1 not in wanted:
         raise NotClosed(f"the batch is written into the shape {tuple(wanted)} that it is given")
     rest = math.prod(each for each in wanted if each != -1)
-    wanted[wanted.index(-1)] = quotient(math.prod(data), rest)
+    wanted[wanted.index(-1)] = _shared_out(math.prod(data), rest)
     return [tuple(wanted)]
 
 
-def _renamed(spot: _Spot) -> list[Sides]:
-    """Dimensions of one come and go behind the batch."""
-    if math.prod(spot.recorded_input()[1:]) != math.prod(spot.recorded_output()[1:]):
-        raise NotClosed("the batch is no longer in front")
-    return _pictures(spot)
+def _expand(spot: _Spot) -> list[Sides]:
+    data, (axis,) = list(spot.shape()), spot.numbers(1)
+    data.insert(axis if axis >= 0 else axis + len(data) + 1, 1)
+    return [tuple(data)]
+
+
+def _squeeze(spot: _Spot) -> list[Sides]:
+    data = spot.shape()
+    axes = {axis % len(data) for axis in spot.op.attrs["axes"]}
+    if not axes:  # all that are 1, as the batch may be
+        axes = {axis for axis, side in enumerate(data) if side == 1}
+    if any(data[axis] != 1 for axis in axes):
+        raise NotClosed("the batch is taken for an axis of one")
+    return [tuple(side for axis, side in enumerate(data) if axis not in axes)]
 
 
 def _transpose(spot: _Spot) -> list[Sides]:
@@ -230,25 +252,35 @@ def _concat(spot: _Spot) -> list[Sides]:
     if len(axes) != 1:
         raise NotClosed("the axis along which it joins is not known")
     made = list(spot.shape())
-    made[axes[0]] = sum(spot.shape(place)[axes[0]] for place in range(len(spot.op.inputs)))
+    for place in range(1, len(spot.op.inputs)):
+        for axis, side in enumerate(spot.shape(place)):
+            if axis == axes[0]:
+                made[axis] += side
+            elif made[axis] != side:
+                raise NotClosed("what it joins differs along other axes too")
     return [tuple(made)]
 
 
 def _split(spot: _Spot) -> list[Sides]:
-    place = 1 if spot.op.source == "SPLIT" and not _is_free(spot.shape(0)) else 0
-    data = spot.shape(place)
-    before = spot.recorded_input(place)
-    shapes = [spot.recorded_output(each) for each in range(len(spot.op.outputs))]
-    if any(len(each) != len(before) or each[0] != before[0] for each in shapes):
+    """SPLIT has its axis in front of the data; SPLIT_V behind, after the lengths of the parts."""
+    place, where = (1, 0) if spot.op.source == "SPLIT" else (0, 2)
+    data, (axis,) = spot.shape(place), spot.numbers(where)
+    if isinstance(data[axis], Expression) and (place == 0 or len(spot.op.outputs) > 1):
         raise NotClosed("it cuts the batch")
-    return [(data[0], *each[1:]) for each in shapes]
+    axis %= len(data)
+    lengths = [spot.recorded_output(each)[axis] for each in range(len(spot.op.outputs))]
+    if isinstance(data[axis], Expression):
+        return [data]
+    return [(*data[:axis], length, *data[axis + 1 :]) for length in lengths]
 
 
 _NAMES: dict[str, _Rule] = {
     "CONV_2D DEPTHWISE_CONV_2D AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D": _pictures,
     "RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR DEPTH_TO_SPACE SPACE_TO_DEPTH": _pictures,
     "SOFTMAX LOG_SOFTMAX L2_NORMALIZATION LOCAL_RESPONSE_NORMALIZATION QUANTIZE DEQUANTIZE CAST": _like_first,
-    "RESHAPE SQUEEZE EXPAND_DIMS": _reshape,
+    "RESHAPE": _reshape,
+    "SQUEEZE": _squeeze,
+    "EXPAND_DIMS": _expand,
     "PAD PADV2 MIRROR_PAD": _pad,
     "MEAN SUM REDUCE_MAX REDUCE_MIN REDUCE_PROD": _reduce,
     "FULLY_CONNECTED": _fully_connected,

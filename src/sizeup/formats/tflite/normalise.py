@@ -9,6 +9,7 @@ from typing import Any
 
 from sizeup.formats.tflite import control, recurrent, stablehlo
 from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.schema import numbers
 from sizeup.formats.tflite.variables import shared_name
 from sizeup.graph import ABSENT, Constant, Shape, Tensor
 
@@ -130,7 +131,7 @@ def _fully_connected(node: Node) -> None:
     else:
         # The runtime cuts the flat data into rows across axes; the weights give up their own axis then.
         node.inputs[0], node.inputs[1] = node.inputs[1], node.inputs[0]
-        node.attrs["contracted"] = (1,)
+        node.attrs.update(contracted=(1,), cut=True)
 
 
 def _batch_matmul(node: Node) -> None:
@@ -188,6 +189,12 @@ def _reduce_window(node: Node) -> None:
         node.kind = node.source  # the size of the window is not in the file
         return
     node.attrs["taps"] = math.prod(window)
+
+
+def _squeeze(node: Node) -> None:
+    """The axes that it takes away; none means all that are 1."""
+    options = node.options("SqueezeOptions")
+    node.attrs["axes"] = () if options is None else tuple(numbers(options.SqueezeDimsAsNumpy()))
 
 
 def _random(node: Node) -> None:
@@ -253,6 +260,7 @@ _NORMALISERS: dict[str, Callable[[Node], None]] = {
     "RESIZE_NEAREST_NEIGHBOR": _resize_nearest,
     "LOCAL_RESPONSE_NORMALIZATION": _local_response,
     "REDUCE_WINDOW": _reduce_window,
+    "SQUEEZE": _squeeze,
     "ADD": _fused("AddOptions"),
     "SUB": _fused("SubOptions"),
     "MUL": _fused("MulOptions"),

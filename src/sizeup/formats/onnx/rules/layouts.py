@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
-from sizeup.formats.onnx.free.spots import Spot, shapes
+from sizeup.formats.onnx.rules.spots import Spot, shapes
 from sizeup.graph import Expression, NotClosed, Sides, broadcast, largest, quotient
 
-_FINEST = 2**10  # longer denominators of a scale are rounded decimals
+# As the end of a slice these mean "as far as there is something", in whichever direction it walks.
+_UNTIL_THE_END = (2**31 - 1, 2**63 - 1)
 
 
 @shapes(
@@ -117,17 +117,20 @@ def _slice(spot: Spot) -> list[Sides]:
 
 
 def _length(side: Any, start: Any, end: Any, step: int) -> Any:
-    if isinstance(side, int) and isinstance(start, int) and isinstance(end, int):
-        return len(range(*slice(start, end if end > -(2**31) else None, step).indices(side)))
-    if step < 0:
-        raise NotClosed("it walks backwards along a free dimension")
-    first, last = (_inside(each, side) for each in (start, end))
-    return largest([0, -quotient(first - last, step)]) if last < first else -quotient(first - last, step)
+    """As runtimes cut: a start outside is moved to the nearest place, an end to one beyond it."""
+    backwards = step < 0
+    first = _inside(start + side if start < 0 else start, 0, side - 1 if backwards else side)
+    if isinstance(end, int) and end in _UNTIL_THE_END:
+        last = -1 if backwards else side
+    else:
+        last = _inside(end + side if end < 0 else end, -1 if backwards else 0, side)
+    way = first - last if backwards else last - first
+    return -quotient(-way, abs(step)) if way >= 0 else 0
 
 
-def _inside(place: Any, side: Any) -> Any:
-    place = place + side if place < 0 else place
-    return 0 if place < 0 else side if place > side else place
+def _inside(place: Any, least: Any, most: Any) -> Any:
+    place = most if place > most else place
+    return least if place < least else place
 
 
 @shapes("Gather")
@@ -221,34 +224,23 @@ def _top(spot: Spot) -> list[Sides]:
     return [tuple(made)] * 2
 
 
-@shapes("Resize")
-def _resize(spot: Spot) -> list[Sides]:
-    made = list(spot.shape())
-    axes = list(spot.node.integers("axes")) or list(range(len(made)))
-    if spot.node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise NotClosed("it keeps the aspect ratio")
-    if spot.given(3):
-        for axis, side in zip(axes, spot.numbers(3), strict=True):
-            made[axis] = side
-        return [tuple(made)]
-    scales = spot.values[2] if spot.given(2) else None
-    if scales is None or scales.dtype == object or not scales.size:
-        raise NotClosed("its scales are not known before the run")
-    for axis, scale in zip(axes, scales.tolist(), strict=True):
-        ratio = Fraction(scale)
-        if ratio.denominator > _FINEST:
-            raise NotClosed(f"it scales by {scale}, which is rounded")
-        made[axis] = quotient(made[axis] * ratio.numerator, ratio.denominator)
-    return [tuple(made)]
-
-
 @shapes("Range")
 def _range(spot: Spot) -> list[Sides]:
+    if any(each is not None and each.dtype.kind == "f" for each in spot.values):
+        return [(_count_of_floats(spot),)]
     (start,), (limit,), (step,) = spot.numbers(0), spot.numbers(1), spot.plain_numbers(2)
     if step < 0:
         start, limit, step = limit, start, -step
     count = -quotient(start - limit, step)
     return [(largest([0, count]) if limit < start else count,)]
+
+
+def _count_of_floats(spot: Spot) -> int:
+    """The runtime computes with twice the digits, whatever the number type."""
+    if any(each is None or each.dtype == object for each in spot.values):
+        raise NotClosed("its fractions are not known before the run")
+    start, limit, step = (float(each.item()) for each in spot.values if each is not None)
+    return max(0, math.ceil((limit - start) / step))
 
 
 @shapes("ConstantOfShape")

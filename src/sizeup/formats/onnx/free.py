@@ -15,13 +15,12 @@ from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.frames import Frame
-from sizeup.formats.onnx.free import layouts, products  # noqa: F401 - their rules register themselves
-from sizeup.formats.onnx.free.spots import Spot, shapes_of
-from sizeup.formats.onnx.free.values import evaluated, is_free, of_shape
 from sizeup.formats.onnx.functions import inlined
 from sizeup.formats.onnx.model import graph_of
 from sizeup.formats.onnx.read import read
 from sizeup.formats.onnx.roles import Roles
+from sizeup.formats.onnx.rules import Spot, shapes_of
+from sizeup.formats.onnx.rules.values import evaluated, is_free, of_shape
 from sizeup.formats.onnx.shapes import Inference
 from sizeup.formats.onnx.single import Solo
 from sizeup.formats.onnx.value_types import ValueType
@@ -183,10 +182,14 @@ class _Follower:
         self._evaluate_free(node, values)
 
     def _leave_open(self, spot: Spot) -> None:
-        """Data decides, or sizes that do not fit, which is a condition as soon as the rule has asked."""
+        """Data decides, or sizes that do not fit, which is a condition as soon as the rule has asked.
+
+        What is made of it may have a shape again, from sides that are those of the example alone.
+        """
         try:
             shapes_of(spot)
         except NotClosed:
+            self._lost.update((name, spot.node.label) for name in spot.node.outputs if name)
             return
         raise NotClosed("its shape is not known at the example")
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.free.values import numbers
+from sizeup.formats.onnx.rules.values import numbers
 from sizeup.graph import Expression, NotClosed, Sides, broadcast
 from sizeup.ops import kind_of, rule_of
 

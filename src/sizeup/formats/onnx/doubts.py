@@ -1,0 +1,89 @@
+"""Operators of which ONNX's inference tells other shapes than those that runtimes make.
+
+Found by running random operators in ONNX Runtime (tests/formats/onnx/drawn): there our own rules decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from onnx import TensorProto
+
+from sizeup.formats.onnx.blocks import Node
+from sizeup.formats.onnx.frames import Frame
+from sizeup.formats.onnx.rules import RULES, Spot, shapes_of
+from sizeup.graph import NotClosed, Sides
+
+_Doubt: TypeAlias = Callable[[Node, Frame], bool]
+
+_WHOLE = frozenset({TensorProto.INT16, TensorProto.INT32, TensorProto.INT64})
+
+
+def _always(_node: Node, _frame: Frame) -> bool:
+    return True
+
+
+def _walks_backwards(node: Node, frame: Frame) -> bool:
+    """A start or an end outside of what there is, moved to another place than by the runtime."""
+    if len(node.inputs) < 5 or not node.inputs[4]:
+        return False
+    steps = frame.value(node.inputs[4])
+    return steps is None or bool((steps < 0).any())
+
+
+def _has_axes_out_of_order(node: Node, _frame: Frame) -> bool:
+    axes = node.integers("axes")
+    return list(axes) != sorted(axes)
+
+
+def _keeps_the_size(node: Node, _frame: Frame) -> bool:
+    return node.text("auto_pad", "NOTSET").startswith("SAME")
+
+
+def _resizes(node: Node, _frame: Frame) -> bool:
+    """A product with a fraction is rounded by other digits than the runtime's; wanted sizes are right.
+
+    But where they shall keep the aspect ratio of axes counted from the end, ONNX Runtime (1.31) changes
+    nothing, against the standard: whoever runs it decides.
+    """
+    keeps = node.text("keep_aspect_ratio_policy", "stretch") != "stretch"
+    return len(node.inputs) < 4 or not node.inputs[3] or (keeps and min(node.integers("axes"), default=0) < 0)
+
+
+def _counts_fractions(node: Node, frame: Frame) -> bool:
+    return bool(node.inputs) and frame.type(node.inputs[0]).element not in _WHOLE
+
+
+_DOUBTS: dict[str, _Doubt] = {
+    # In ceil mode a last window that starts outside is counted; gaps and windows too large go wrong, too.
+    "MaxPool": _always,
+    "AveragePool": _always,
+    "LpPool": _always,
+    "com.microsoft::QLinearAveragePool": _always,
+    "com.microsoft::NhwcMaxPool": _always,
+    "ConvTranspose": _keeps_the_size,
+    "Resize": _resizes,
+    "Upsample": _always,
+    "Slice": _walks_backwards,
+    "Squeeze": _has_axes_out_of_order,
+    "Range": _counts_fractions,
+}
+
+
+def is_doubtful(node: Node, frame: Frame) -> bool:
+    """Whether ONNX's inference may be wrong about what an operator makes."""
+    doubt = _DOUBTS.get(node.op)
+    return doubt is not None and doubt(node, frame)
+
+
+def ruled(node: Node, frame: Frame) -> list[Sides] | None:
+    """The shapes of what an operator makes by our own rule; None where it has none, or not all is known."""
+    if node.op not in RULES:
+        return None
+    shapes = [frame.type(name).shape if name else None for name in node.inputs]
+    values = [frame.value(name) if name else None for name in node.inputs]
+    try:
+        return shapes_of(Spot(node, shapes, values))
+    except (NotClosed, ValueError, LookupError, ArithmeticError, TypeError):
+        return None
