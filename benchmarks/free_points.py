@@ -1,8 +1,9 @@
-"""Counting a million points of resnet50 (batch, height, width), against one fresh load: CPU seconds."""
+"""A million points of resnet50 (batch, height, width), counted and timed, in CPU seconds."""
 
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import sizeup
 
 _MODEL = "torchvision:resnet50"
+_TARGETS = ("i7-12700h/torch-inductor", "rpi5/ort")  # fitted, and by data sheet
 
 
 def _seconds(work: Callable[[], Any], repeats: int) -> float:
@@ -22,6 +24,26 @@ def _seconds(work: Callable[[], Any], repeats: int) -> float:
         work()
         found.append(time.process_time() - before)
     return min(found)
+
+
+def latency(cost: Any, sizes: dict[str, Any], repeats: int) -> None:
+    """The time at all points, at one after the other, and the memory that all of them took."""
+    points = len(sizes["batch"])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for target in _TARGETS:
+        free = sizeup.estimate(cost, target)
+        free.at(batch=[1, 2], height=225, width=257)
+        every = _seconds(lambda free=free: free.at(**sizes), min(repeats, 2))
+
+        def alone(target: str = target) -> None:
+            for place in range(5):
+                point = {name: int(column[place]) for name, column in sizes.items()}
+                sizeup.estimate(cost.cost_at(**point), target)
+
+        print(f"latency of a million points on {target} {every * 1e6 / points:.3f}")
+        print(f"latency of one point by itself on {target} {_seconds(alone, repeats) / 5:.4f}")
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"MB that latency adds, the points' own columns included {grown:.0f}")
 
 
 def main() -> None:
@@ -61,6 +83,7 @@ def main() -> None:
     print(f"loading with free dimensions, both pieces {load_seconds:.3f}")
     print(f"MACs of a million points {macs * 1e6 / given.points:.3f}")
     print(f"all totals of a million points {every * 1e6 / given.points:.3f}")
+    latency(cost, sizes, given.repeats)
     print(f"fresh loads that a million points would take as long as {macs / one * 1e6 / given.points:.2f}")
 
 

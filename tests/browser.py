@@ -75,3 +75,17 @@ def opened(browser: Browser, path: Path, *, width: int = 1440, height: int = 900
     page.on("request", note)
     page.goto(path.as_uri())
     return found
+
+
+def titles_in_sight(page: Page, table: str) -> list[str]:
+    """The columns of a table that can be read in full before anybody scrolls it."""
+    seen: list[str] = page.evaluate(
+        """selector => {
+          const box = document.querySelector(`${selector} .scroll`);
+          const end = box.getBoundingClientRect().left + box.clientWidth;
+          return [...box.querySelectorAll("thead th")]
+            .filter(each => each.getBoundingClientRect().right <= end + 0.5).map(each => each.textContent);
+        }""",
+        table,
+    )
+    return seen

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,36 @@ def test_python_in_the_readme_gives_what_it_says(tmp_path: Path) -> None:
 def anchors(text: str) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def options() -> dict[str, set[str]]:
+    """Of every verb what may follow it."""
+    from typer.main import get_command
+
+    from sizeup.cli import app
+
+    verbs: Any = get_command(app)
+    taken = {
+        name: {option for each in verb.params for option in (*each.opts, *each.secondary_opts)}
+        for name, verb in verbs.commands.items()
+    }
+    return {name: {*found, "--help"} for name, found in taken.items()}
+
+
+COMMAND = re.compile(r"(?:^|`|\$ )sizeup ([a-z]+)\b([^`\n#|]*)", re.MULTILINE)
+
+
+def test_commands_in_the_pages_have_verbs_and_options_that_there_are() -> None:
+    known = options()
+    seen = set()
+    for page in PAGES:
+        for verb, rest in COMMAND.findall(page.read_text("utf-8")):
+            given = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+|-[a-z])\b", rest))
+            if not given and verb not in known:
+                continue  # a sentence that begins with the name
+            assert given <= known.get(verb, set()), f"{page.name}: sizeup {verb}{rest}"
+            seen.add(verb)
+    assert seen == set(known)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

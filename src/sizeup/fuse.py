@@ -67,12 +67,13 @@ def kernels(graph: Graph, fuses: Collection[str] = ()) -> list[tuple[int, ...]]:
 
     An operator that only renames bytes is in none.
     """
-    return _Fusion(graph, frozenset(fuses)).run()
+    return merged(graph, fuses)[0]
 
 
-def lone_conversions(graph: Graph, fuses: Collection[str] = ()) -> frozenset[int]:
-    """Changes of number type that a runtime with merged ones still runs as kernels of their own."""
-    return _Fusion(graph, frozenset(fuses)).apart
+def merged(graph: Graph, fuses: Collection[str] = ()) -> tuple[list[tuple[int, ...]], frozenset[int]]:
+    """The kernels, and the changes of number type that a runtime with merged ones still runs apart."""
+    fusion = _Fusion(graph, frozenset(fuses))
+    return fusion.run(), fusion.apart
 
 
 class _Fusion:

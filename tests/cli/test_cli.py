@@ -378,16 +378,3 @@ def test_explaining_a_name_that_is_not_there_exits_2_with_the_nearest(run: Run, 
     ended = run("explain", keywords, "functional_1/activaton_3")
     assert (ended.code, ended.out) == (2, "")
     assert "functional_1/activation_3" in ended.err
-
-
-def test_explain_gives_formulas_of_free_dimensions(run: Run, keywords: Path) -> None:
-    ended = run("explain", str(keywords), "--free", "batch")
-    assert ended.code == 0
-    assert "MACs                   = 2656768 * batch" in ended.out
-    assert "holds from             batch 1" in ended.out
-    neither = run("explain", str(keywords))
-    assert (neither.code, neither.out) == (2, "")
-    assert "either an operator, or --free" in neither.err
-    unknown = run("explain", str(keywords), "--free", "height")
-    assert unknown.code == 2
-    assert "only the batch" in unknown.err

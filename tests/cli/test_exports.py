@@ -20,7 +20,8 @@ def test_every_ending_writes_its_file(run: Run, keywords: Path, tmp_path: Path) 
     pictures = [part for name in ("a.roofline.svg", "a.modules.svg") for part in ("--plot", tmp_path / name)]
     ended = run("analyze", keywords, "-d", "rpi4/litert", *files, *pictures)
     assert ended.code == 0
-    assert ended.err == ""
+    written = [line.partition(" written, ")[0] for line in ended.err.splitlines()]
+    assert written == [str(tmp_path / name) for name in (*names, "a.roofline.svg", "a.modules.svg")]
     assert "traceEvents" in json.loads((tmp_path / "a.trace.json").read_text("utf-8"))
     ((_, data),) = json.loads((tmp_path / "a.overlay.json").read_text("utf-8")).items()
     assert data["name"] == "ms on rpi4/litert (sizeup)"

@@ -19,7 +19,7 @@ def resnet(shared: Path) -> Path:
 
 def test_the_choice_comes_first_then_what_it_takes(resnet: Path, tmp_path: Path) -> None:
     mapping = tmp_path / "mixed.json"
-    shown = lines(run("precision", resnet, "--flash", "150KiB", "--arena", "100KiB", "-o", mapping))
+    shown = lines(run("precision", resnet, "--flash", "150KiB", "--arena", "100KiB", "-o", mapping, "-q"))
     assert shown[0] == "mlperf_resnet8_fp32 (tflite)"
     assert shown[1].startswith("choice ")
     text = " ".join(shown)
@@ -53,7 +53,7 @@ def test_a_recipe_is_written_for_the_quantiser_of_the_format(resnet: Path, tmp_p
 def test_a_front_is_listed_between_two_quantities(resnet: Path, tmp_path: Path) -> None:
     table = tmp_path / "front.csv"
     shown = lines(
-        run("precision", resnet, "--front", "loss,flash", "--precisions", "fp32,int8,int4", "-o", table)
+        run("precision", resnet, "--front", "loss,flash", "--precisions", "fp32,int8,int4", "-o", table, "-q")
     )
     assert shown[1].startswith("front ")
     rows = [line.split(",") for line in table.read_text().splitlines()[1:]]

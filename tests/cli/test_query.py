@@ -114,7 +114,7 @@ def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> 
     paths = [tmp_path / f"answer.{ending}" for ending in ("csv", "parquet", "json")]
     code, out, err = run(folder, "--view", "fits", *(part for path in paths for part in ("-o", path)))
     assert (code, out) == (0, "")
-    assert err.startswith("written: ")
+    assert [line.partition(" written, ")[0] for line in err.splitlines()] == [str(path) for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
 
 

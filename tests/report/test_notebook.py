@@ -197,3 +197,27 @@ def test_a_browser_shows_all_words_apart_and_in_the_colour_of_the_page(
                 across = min(one[2], other[2]) - max(one[0], other[0])
                 down = min(one[3], other[3]) - max(one[1], other[1])
                 assert across <= 1 or down <= 2
+
+
+@pytest.mark.extras
+def test_rows_are_one_line_and_fit_a_page_where_notebooks_let_cells_wrap(
+    shared: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ai_edge_litert")
+    report = sizeup.analyze(shared / "models" / "tflm_person_detect.tflite", target="stm32f746/tflm")
+    path = tmp_path / "page.html"
+    style = "td, th { white-space: normal; padding: 4px 8px; font: 13px sans-serif }"  # as Jupyter has it
+    path.write_text(
+        f"<meta charset=utf-8><style>{style}</style><body style='width:900px'>{report._repr_html_()}", "utf-8"
+    )
+    with chromium() as browser:
+        page = opened(browser, path, width=940).page
+        rows = page.locator("div > table tr")
+        heights = rows.evaluate_all("rows => rows.map(each => each.getBoundingClientRect().height)")
+        table = page.locator("div > table").bounding_box()
+        titles = rows.first.locator("th").all_inner_texts()
+    assert len(heights) == 33  # titles, 31 operators, total
+    assert max(heights) < 30
+    assert {"name", "MACs", "time"} <= set(titles)
+    assert table is not None
+    assert table["width"] <= 900

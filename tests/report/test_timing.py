@@ -9,6 +9,7 @@ import pytest
 import sizeup
 from networks import three_convolutions
 from sizeup.report.timing import lines
+from sizeup.report.view import By, view
 
 
 def said(format: str, target: str) -> str:
@@ -38,3 +39,20 @@ def test_fit_says_on_how_many_threads_it_was_measured() -> None:
 )
 def test_file_that_the_runtime_does_not_read_is_remarked(format: str, target: str, remarked: bool) -> None:
     assert (f"does not read .{format} files" in said(format, target)) == remarked
+
+
+@pytest.mark.parametrize("top", [None, 1])
+@pytest.mark.parametrize("by", ["op", "module", "kind", "precision"])
+def test_times_of_the_rows_add_up_to_that_of_a_pass(by: By, top: int | None) -> None:
+    """What a pass takes before its first kernel is a row of its own, and no operator's."""
+    report = sizeup.analyze(three_convolutions(), target="rtx3090", precision="fp16", basis="calibrated")
+    assert report.latency is not None
+    start = report.latency.run_seconds
+    assert start > 0
+    shown = view(report, by, top=top)
+    *rows, total = shown.rows
+    assert sum(row.seconds or 0.0 for row in rows) == pytest.approx(total.seconds, rel=1e-12)
+    assert total.seconds == report.latency.seconds
+    assert [row.seconds for row in rows if row.label == "(start of a run)"] == [start]
+    of_operators = sum(each.ms or 0.0 for each in report.ops) / 1e3
+    assert of_operators + start == pytest.approx(total.seconds)

@@ -82,7 +82,7 @@ def write(folder: Path, rows: Sequence[Row], shards: int = 1) -> Path:
     for number in range(shards):
         part = pa.Table.from_pylist(rows[number::shards], arrow_schema())
         if len(part):
-            store.write(store.shard(f"{number:064x}", "0" * 64), part.to_batches())
+            store.write(store.shard(f"{number:032x}", "0" * 64), part.to_batches())
     return folder
 
 

@@ -142,16 +142,7 @@ def overhead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.mark.alone
 @pytest.mark.slow
 def test_a_task_of_a_second_costs_three_percent_more_at_most(overhead: tuple[str, float]) -> None:
-    engine, share = overhead
-    if engine == "ray" and share > 0.03:
-        pytest.xfail(f"{100 * share:.1f} % beyond the bare work: Ray's own processes share the two cores")
-    assert share <= 0.03
-
-
-@pytest.mark.alone
-@pytest.mark.slow
-def test_no_engine_takes_seven_percent_of_a_task_of_a_second(overhead: tuple[str, float]) -> None:
-    assert overhead[1] <= 0.07
+    assert overhead[1] <= 0.03, overhead
 
 
 def seconds_of_two(folder: Path, each: int) -> float:

@@ -66,7 +66,7 @@ def test_a_store_in_memory_holds_the_same_table(swept: Path, memory: str) -> Non
     assert compact(Store(memory)) == 30
     assert table_of(memory) == table_of(swept)
     names = [path.removeprefix("/sweeps/one/") for path in fsspec.filesystem("memory").find("/sweeps/one")]
-    assert {name.partition("/")[0] for name in names} == {"shards", "table", "log"}
+    assert {name.partition("/")[0] for name in names} == {"shards", "table", "log", "newest.parquet"}
 
 
 def test_processes_write_to_an_address_of_files(swept: Path, tmp_path: Path) -> None:

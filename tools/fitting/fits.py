@@ -268,7 +268,8 @@ def of_timm(folder: Path, models: Path) -> list[Shipped]:
             continue
         alone = found.batches == (1, 1)
         low, high = found.batches
-        busy = f"image models at batches of {low:,} to {high:,}; a launch cannot be told from work there"
+        batches = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        busy = f"image models at batches of {batches}; a launch cannot be told from work there"
         made.append(
             judged(
                 target.name,

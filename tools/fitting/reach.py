@@ -51,7 +51,7 @@ def ratios_of(found: Measured, runtime: str | None = None) -> Ratios | None:
         least, is_whole, _ = by_data_sheet(found.work, found.target)
     except TargetError:
         return None
-    if not is_whole:
+    if not is_whole.all():
         return None
     name = found.target.runtime.name if runtime is None else runtime
     times = found.seconds / found.work.totals(least.seconds)

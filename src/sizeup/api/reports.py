@@ -160,6 +160,8 @@ def explain(
     precision: Wish = None,
     convention: str | None = None,
     free: Free | None = None,
+    target: str | Target | None = None,
+    basis: Basis | None = None,
 ) -> ClosedForms: ...
 def explain(
     source: Source,
@@ -171,14 +173,21 @@ def explain(
     precision: Wish = None,
     convention: str | None = None,
     free: Free | None = None,
+    target: str | Target | None = None,
+    basis: Basis | None = None,
 ) -> Explanation | ClosedForms:
     """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators.
 
     With a convention it also says what that tool counts for the operator, and why. Without an operator, and
-    with free dimensions, it gives the formulas of the whole model: closed forms of those dimensions.
+    with free dimensions, it gives the formulas of the whole model: closed forms of those dimensions; with a
+    target those of the time too.
     """
     if op is None:
-        return _closed_forms(source, inputs, kwargs, bind, precision, free)
+        return _closed_forms(source, inputs, kwargs, bind, precision, free, target, basis)
+    if target is not None:
+        raise SizeupError(
+            "a target goes with formulas in free dimensions; of one operator, analyze tells the time"
+        )
     report = source if isinstance(source, Report) else None
     if report is None:
         report = analyze(
@@ -199,12 +208,16 @@ def _free_estimate(
     basis: Basis | None,
     coefficients: Coefficients,
 ) -> FreeEstimate:
-    from sizeup.latency.free import FreeEstimate
+    from sizeup.latency.free import Asked, FreeEstimate
+    from sizeup.precision.mixing import is_mapping
 
     def estimated(counted: Cost) -> Estimate:
         return estimate(counted, target, precision=precision, basis=basis, coefficients=coefficients)
 
-    return FreeEstimate(count(source) if isinstance(source, FreeGraph) else source, estimated)
+    asked = None
+    if target is not None and basis != "coefficients" and coefficients is None and not is_mapping(precision):
+        asked = Asked(target, None if precision is None else dtypes.precision(str(precision)), basis)
+    return FreeEstimate(count(source) if isinstance(source, FreeGraph) else source, estimated, asked)
 
 
 def _closed_forms(
@@ -214,6 +227,8 @@ def _closed_forms(
     bind: Mapping[str, int] | None,
     precision: Wish,
     free: Free | None,
+    target: str | Target | None,
+    basis: Basis | None,
 ) -> ClosedForms:
     from sizeup.precision.mixing import is_mapping
     from sizeup.report.closed import closed_forms
@@ -221,12 +236,14 @@ def _closed_forms(
     check_precision(precision)
     if is_mapping(precision):
         raise SizeupError("closed forms are given at one precision, not layer by layer")
-    asked = None if precision is None else dtypes.precision(str(precision))
+    asked, named = None if precision is None else dtypes.precision(str(precision)), target_of(target)
     if not _is_free(source):
         if not free:
             raise SizeupError("name an operator to explain, or free dimensions for formulas")
         source = load(source, inputs=inputs, kwargs=kwargs, bind=bind, free=free)
-    return closed_forms(count(source) if isinstance(source, FreeGraph) else source, asked)
+    counted = count(source) if isinstance(source, FreeGraph) else source
+    timed = None if named is None else _free_estimate(counted, named, precision, basis, None)
+    return closed_forms(counted, asked, timed)
 
 
 def _is_free(source: Source) -> bool:

@@ -26,6 +26,7 @@ def sweep(
     retry_errors: bool = False,
     trusted: bool = False,
     compact: bool = False,
+    prune: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Swept:
     """Evaluate every model of a spec at every point, and keep the rows as Parquet in `out`.
@@ -34,14 +35,15 @@ def sweep(
     there already is not computed again, errors only with `retry_errors`. The engine is `here`, processes of
     this machine, or `ray`, on this machine or at an `address`. A model that crashes, hangs or is corrupt
     becomes rows that say so, after so many `tries` of so many `seconds` with so much `memory` ("4 GiB");
-    with `trusted` models are loaded in this process, where they could end it.
+    with `trusted` models are loaded in this process, where they could end it. With `prune` rows that this
+    spec does not plan are removed at the end.
     """
     from sizeup import sweeps
 
     asked = sweeps.read_spec(spec)
     limits = _limited(asked.limits, seconds, memory, tries)
     done = sweeps.sweep(
-        asked, out, sweeps.How(engine, address, workers, limits, retry_errors, trusted), progress
+        asked, out, sweeps.How(engine, address, workers, limits, retry_errors, trusted, prune), progress
     )
     if compact:
         sweeps.compact(sweeps.Store(out))

@@ -42,7 +42,7 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
             raise SizeupError(f"{path}: a table of more than {_MOST_BYTES >> 20} MiB")
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise SizeupError(f"{path}: cannot be read: {error}") from error
+        raise SizeupError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
     names = [each.strip().lower() for each in reader.fieldnames or ()]
     if "model" not in names:

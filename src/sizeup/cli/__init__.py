@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from sizeup.cli import (
     calibrate,
     check,
     compare,
+    completion,
     devices,
     explain,
     measure,
@@ -24,7 +26,8 @@ from sizeup.cli import (
     sweep,
     tradeoff,
 )
-from sizeup.cli.verbs import Verbs
+from sizeup.cli.exits import BAD_INPUT
+from sizeup.cli.verbs import MISUSE, Verbs, correction
 
 __all__ = ["app", "main"]
 
@@ -46,6 +49,7 @@ sizeup tells what a neural network costs before you deploy it. Try
   sizeup measure model.onnx                      how long it takes here
   sizeup calibrate --runtime ort                 make this machine a target
   sizeup sweep registry.toml -o results          many models on many targets
+  sizeup query results -o board.html             the best of them, as a page
   sizeup explain model.onnx 12                   where a number comes from
 
 sizeup --help lists all verbs, sizeup VERB --help all options of one.
@@ -100,10 +104,19 @@ def main(arguments: list[str] | None = None) -> None:
         # A name in a model may hold letters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="replace")
     try:
-        app(arguments, prog_name="sizeup")
+        code = app(arguments, prog_name="sizeup", standalone_mode=False)
+    except MISUSE as error:
+        from sizeup.cli.terminal import complain
+
+        complain(*correction(error))
+        sys.exit(BAD_INPUT)
     except Exception:
         traceback.print_exc()
         print(
             "sizeup: this is a fault of sizeup itself; please report it with the lines above", file=sys.stderr
         )
         sys.exit(_CRASHED)
+    finally:
+        if "--install-completion" in (sys.argv if arguments is None else arguments):
+            completion.answer_at_once(Path.home())
+    sys.exit(code)

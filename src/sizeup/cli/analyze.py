@@ -11,6 +11,7 @@ import typer
 
 from sizeup.cli.exits import verb
 from sizeup.cli.options import (
+    Basis,
     Bind,
     Convention,
     Device,
@@ -33,14 +34,6 @@ class By(str, Enum):
     tree = "tree"
     kind = "kind"
     precision = "precision"
-
-
-class BasisOf(str, Enum):
-    """What an estimate of latency rests on."""
-
-    calibrated = "calibrated"
-    roofline = "roofline"
-    coefficients = "coefficients"
 
 
 @verb
@@ -78,16 +71,13 @@ def analyze(
     ] = False,
     rules: Rules = None,
     convention: Convention = None,
-    basis: Annotated[
-        BasisOf | None,
-        typer.Option(help="What the latency rests on; by default measurements, else the data sheet."),
-    ] = None,
+    basis: Basis = None,
     coefficients: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A .toml or .json table of ms for 2M MACs by layer and precision."),
     ] = None,
 ) -> None:
-    """Count a model's MACs, parameters and bytes, say what was not counted, and how long a pass takes."""
+    """Count MACs, parameters and bytes of a model, say what was not counted, and how long a pass takes."""
     if depth is not None and by not in (None, By.module, By.tree):
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
@@ -127,8 +117,8 @@ def analyze(
             report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
-        return
-    from sizeup.report.console import render
+    else:
+        from sizeup.report.console import render
 
-    console = terminal.output()
-    render(report, console, by=by.value if by else None, depth=depth, top=top)
+        render(report, terminal.output(), by=by.value if by else None, depth=depth, top=top)
+    terminal.tell_written([*(output or ()), *(plot or ())])

@@ -118,6 +118,7 @@ def check(
     for path in written:
         checked.save(found, path)
     _print(found, as_json=json, as_markdown=markdown, annotated=github)
+    terminal.tell_written(written)
     answer = checked.fits(found)
     if answer is not True:
         sys.stdout.flush()

@@ -90,3 +90,4 @@ def compare(
         sys.stdout.writelines(compared_page.markdown(found))
     else:
         compared_page.render(found, terminal.output(), top=top, everything=everything)
+    terminal.tell_written(output or ())

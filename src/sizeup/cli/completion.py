@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
+
+# What zsh loads at the first press of the key must answer it, too; typer's script only registers itself then.
+_REGISTERS = "compdef _sizeup_completion sizeup"
+_ANSWERS = f"""\
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _sizeup_completion "$@"
+fi
+{_REGISTERS}"""
 
 
 def devices(incomplete: str) -> list[str]:
@@ -58,3 +67,10 @@ def one_of(*words: str) -> Callable[[str], list[str]]:
 
 def _beginning(start: str, words: Iterable[str]) -> list[str]:
     return [word for word in words if word.startswith(start)]
+
+
+def answer_at_once(home: Path) -> None:
+    """Let the script that was installed for zsh answer the first press of the key, not only the second."""
+    script = home / ".zfunc" / "_sizeup"
+    if script.is_file() and _ANSWERS not in (text := script.read_text("utf-8")):
+        script.write_text(text.replace(_REGISTERS, _ANSWERS), "utf-8")

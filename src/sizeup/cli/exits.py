@@ -1,12 +1,14 @@
-"""How a verb ends: errors become one line on stderr and an exit code."""
+"""How a verb begins and ends: all take `--quiet`; errors become one line on stderr and an exit code."""
 
 from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import sys
 from collections.abc import Callable
-from typing import ParamSpec
+from contextvars import ContextVar
+from typing import Annotated, Any
 
 import typer
 
@@ -18,14 +20,21 @@ INCOMPLETE = 3
 # As a shell reports a program that a signal ended: SIGINT is 2.
 _INTERRUPTED = 128 + 2
 
-_Parameters = ParamSpec("_Parameters")
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr but errors.")]
+_QUIET = ContextVar("quiet", default=False)
 
 
-def verb(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
+def is_quiet() -> bool:
+    """Whether the verb that runs was asked to say nothing beside its result."""
+    return _QUIET.get()
+
+
+def verb(function: Callable[..., None]) -> Callable[..., None]:
     """Make a function a verb: whatever it raises on purpose ends the program without a traceback."""
 
     @functools.wraps(function)
-    def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
+    def run(*args: Any, quiet: bool = False, **kwargs: Any) -> None:
+        _QUIET.set(quiet)
         try:
             function(*args, **kwargs)
             sys.stdout.flush()
@@ -52,4 +61,13 @@ def verb(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
             complain(f"the report could not be written: {error.strerror}")
             raise typer.Exit(BAD_INPUT) from None
 
+    return _with_quiet(run)
+
+
+def _with_quiet(run: Callable[..., None]) -> Callable[..., None]:
+    """The one option that all verbs share, added to what each takes itself."""
+    signature = inspect.signature(run, eval_str=True)
+    quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Quiet)
+    run.__annotations__ = {**run.__annotations__, "quiet": _Quiet}
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), quiet])  # type: ignore[attr-defined]
     return run

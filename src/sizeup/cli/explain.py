@@ -7,9 +7,22 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Convention, Inputs, Model, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import (
+    Basis,
+    Bind,
+    Convention,
+    Device,
+    Inputs,
+    Model,
+    Precision,
+    Rules,
+    bindings,
+    model_inputs,
+)
 
-EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1, or --free batch,height,width"
+EXAMPLE = (
+    "Example: sizeup explain torchvision:resnet50 layer1.0.conv1, or --free batch,height,width [-d rpi5/ort]"
+)
 
 
 @verb
@@ -32,11 +45,13 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    device: Device = None,
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
     rules: Rules = None,
     convention: Convention = None,
+    basis: Basis = None,
 ) -> None:
     """Show the formula behind an operator's numbers, and why another tool may show others."""
     from sizeup import api
@@ -47,6 +62,8 @@ def explain(
 
     if (op is None) == (free is None):
         raise SizeupError("give either an operator, or --free with names of dimensions")
+    if op is not None and (device is not None or basis is not None):
+        raise SizeupError("--device goes with --free; sizeup analyze -d tells the time of every operator")
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {terminal.name_of(model)}"):
@@ -54,7 +71,15 @@ def explain(
             api.load_rules(path)
         if op is None:
             names = True if free == "all" else [each for each in (free or "").split(",") if each]
-            forms = api.explain(model, **arguments, bind=bound, precision=precision, free=names)
+            forms = api.explain(
+                model,
+                **arguments,
+                bind=bound,
+                precision=precision,
+                free=names,
+                target=device,
+                basis=basis.value if basis else None,
+            )
         else:
             explanation = api.explain(
                 model, op, **arguments, bind=bound, precision=precision, convention=convention

@@ -77,3 +77,4 @@ def measure(
         sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
     else:
         measured.render(found, terminal.output(), top)
+    terminal.tell_written([output])

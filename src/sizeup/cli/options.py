@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,20 @@ Device = Annotated[
         autocompletion=completion.devices,
         show_default=False,
     ),
+]
+
+
+class BasisOf(str, Enum):
+    """What an estimate of latency rests on."""
+
+    calibrated = "calibrated"
+    roofline = "roofline"
+    coefficients = "coefficients"
+
+
+Basis = Annotated[
+    BasisOf | None,
+    typer.Option(help="What the latency rests on; by default measurements, else the data sheet."),
 ]
 Inputs = Annotated[
     list[str] | None,

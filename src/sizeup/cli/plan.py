@@ -66,3 +66,4 @@ def plan(
         sys.stdout.writelines(plan_data.json_lines(found))
     else:
         planning.render(found, terminal.output(), top=top)
+    terminal.tell_written([*(output or ()), *(plot or ())])

@@ -158,3 +158,4 @@ def _show(
         fitting.render(found, terminal.output(), top)
     else:
         fronts.render(found, terminal.output())
+    terminal.tell_written([output, recipe if isinstance(found, chosen.Chosen) else None])

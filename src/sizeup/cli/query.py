@@ -107,7 +107,6 @@ def query(
             answer.save(path)
     if json:
         sys.stdout.writelines(asked.json_lines(answer))
-    elif output:
-        terminal.remark(f"written: {', '.join(map(str, output))}")
-    else:
+    elif not output:
         asked.render(answer, terminal.output())
+    terminal.tell_written(output or ())

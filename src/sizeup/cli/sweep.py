@@ -61,6 +61,9 @@ def sweep(
     compact: Annotated[
         bool, typer.Option("--compact", help="Sort all rows by device, precision and model at the end.")
     ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove rows that this spec does not plan, at the end.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 3 where rows written now are errors.")
     ] = False,
@@ -93,8 +96,11 @@ def sweep(
             retry_errors=retry_errors,
             trusted=trusted,
             compact=compact,
+            prune=prune,
             progress=progress,
         )
+    if done.damaged:
+        terminal.remark(swept.damage(done))
     if json:
         print(swept.to_json(done))
     else:

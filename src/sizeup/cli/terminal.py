@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import PurePath
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from sizeup.cli.exits import is_quiet
 from sizeup.report.text import brief, plain
-from sizeup.units import duration
+from sizeup.units import duration, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -34,15 +35,26 @@ def output() -> Console:
     return _Output(highlight=False, soft_wrap=False)
 
 
-def complain(message: str) -> None:
-    """Say on stderr what is wrong."""
+def complain(message: str, hint: str = "") -> None:
+    """Say on stderr what is wrong, and on a line of its own where to look."""
     text = Text("sizeup: ", style="bold red").append(plain(message))
+    if hint:
+        text.append(f"\n{plain(hint)}")
     Console(stderr=True, highlight=False).print(text, soft_wrap=True)
 
 
 def remark(message: str) -> None:
-    """Say on stderr what a result does not show."""
+    """Say on stderr what a result does not show, unless nobody wants to hear it."""
+    if is_quiet():
+        return
     Console(stderr=True, highlight=False).print(Text(plain(message), style="dim"), soft_wrap=True)
+
+
+def tell_written(paths: Iterable[Path | None]) -> None:
+    """Say on stderr which files there are now, and how large they became; what was no file is passed over."""
+    for path in paths:
+        if path is not None and path.is_file():
+            remark(f"{path} written, {size(path.stat().st_size)}")
 
 
 def name_of(model: object) -> str:
@@ -53,7 +65,7 @@ def name_of(model: object) -> str:
 def _is_watched() -> bool:
     """Whether somebody sees what moves on stderr."""
     # Not Console.is_terminal, which FORCE_COLOR sets: colours may be wanted in a file, a spinner is not.
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return not is_quiet() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextlib.contextmanager
@@ -180,7 +192,7 @@ def sweeping(text: str) -> Iterator[Callable[[Progress], None]]:
 
         def show(progress: Progress) -> None:
             nonlocal told
-            if progress.seconds - told >= _SECONDS_BETWEEN_LINES:
+            if not is_quiet() and progress.seconds - told >= _SECONDS_BETWEEN_LINES:
                 told = progress.seconds
                 print(_how_far(progress), file=sys.stderr, flush=True)
 

@@ -77,6 +77,7 @@ def tradeoff(
         sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
     else:
         words.render(found, terminal.output())
+    terminal.tell_written([*(output or ()), *(plot or ())])
 
 
 def _numbers(text: str, option: str) -> list[int]:

@@ -6,8 +6,11 @@ import difflib
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
+# What the parser of arguments raises; not every version of typer has a public name for it.
+MISUSE: type[Exception] = typer.BadParameter.__bases__[0]
 _MODELS = (".tflite", ".onnx", ".pt2")
 _SCHEMES = ("torchvision:", "timm:", "hf:")
 
@@ -35,3 +38,23 @@ def advice(typed: str, verbs: list[str]) -> str:
     if near:
         return f"there is no verb {typed!r}; did you mean {' or '.join(near)}?"
     return f"there is no verb {typed!r}; there are {', '.join(verbs)}"
+
+
+def correction(error: Any) -> tuple[str, str]:
+    """What is wrong with a command that cannot be understood, and where to look."""
+    message = _said(error)
+    context = error.ctx
+    if context is None:
+        return message, ""
+    if isinstance(context.command, TyperGroup):
+        return message, f"{context.command_path} --help lists all verbs"
+    # Whoever has left something out is helped most by a whole command.
+    example = context.command.epilog if message.startswith("missing ") else None
+    return message, example or f"{context.command_path} --help lists all options"
+
+
+def _said(error: Any) -> str:
+    """The parser's words as ours: no capital, no full stop, and what was perhaps meant."""
+    text: str = error.format_message().partition(" (Possible")[0].replace(": Value error, ", ": ").rstrip(".")
+    near = sorted(getattr(error, "possibilities", None) or ())
+    return text[:1].lower() + text[1:] + (f"; did you mean {' or '.join(near)}?" if near else "")

@@ -1,5 +1,6 @@
 """What every operator costs: columns of a bound graph; `closed` has formulas of one with free dimensions."""
 
 from sizeup.cost.columns import Accesses, Bytes, Column, Cost, Flags, count, total
+from sizeup.cost.retyped import recount
 
-__all__ = ["Accesses", "Bytes", "Column", "Cost", "Flags", "count", "total"]
+__all__ = ["Accesses", "Bytes", "Column", "Cost", "Flags", "count", "recount", "total"]

@@ -34,13 +34,14 @@ class FreeCost:
     def at(self, **sizes: Any) -> Counts:
         """The counts at one point (whole numbers), or at many (arrays that broadcast)."""
         grid, shape = grid_of(self.graph.names, sizes)
-        return Counts(self._parts(grid), grid.points, shape)
+        return Counts(self.parts(grid), grid.points, shape)
 
     def cost_at(self, **sizes: int) -> Cost:
         """The columns at one point, as counting a fresh load gives them."""
         return count(self.graph.at(**sizes))
 
-    def _parts(self, grid: Grid) -> tuple[Part, ...]:
+    def parts(self, grid: Grid) -> tuple[Part, ...]:
+        """The closed forms that cover some points, each with the points that it covers."""
         found = cover(grid, self.forms, lambda forms: forms.conditions, self._more)
         return tuple(
             Part(forms, places, grid if len(places) == grid.points else grid.take(places))

@@ -139,22 +139,28 @@ class _AccessColumns:
         self.first.append(len(self.tensors))
 
     def freeze(self) -> Accesses:
-        tensors = self.tensors
-        priced = np.array([each.follows_precision for each in tensors], np.bool_)
-        small = np.array([each.is_parameter and len(each.shape or ()) <= 1 for each in tensors], np.bool_)
-        elements, times = np.array(self.elements, np.int64), np.array(self.times, np.int64)
-        return Accesses(
-            np.array(self.first, np.int64),
-            elements,
-            times,
-            (elements >> 3) * times,
-            np.flatnonzero(elements & 7),
-            np.array([each.dtype.bits for each in tensors], np.int64),
-            priced,
-            np.array([each.data is not None for each in tensors], np.bool_),
-            priced & small,
-            tuple(tensors),
+        first, elements, times = (
+            np.array(each, np.int64) for each in (self.first, self.elements, self.times)
         )
+        return access_columns(first, elements, times, self.tensors)
+
+
+def access_columns(first: Column, elements: Column, times: Column, tensors: list[Tensor]) -> Accesses:
+    """Accesses to these tensors, with all that prices them."""
+    priced = np.array([each.follows_precision for each in tensors], np.bool_)
+    small = np.array([each.is_parameter and len(each.shape or ()) <= 1 for each in tensors], np.bool_)
+    return Accesses(
+        first,
+        elements,
+        times,
+        (elements >> 3) * times,
+        np.flatnonzero(elements & 7),
+        np.array([each.dtype.bits for each in tensors], np.int64),
+        priced,
+        np.array([each.data is not None for each in tensors], np.bool_),
+        priced & small,
+        tuple(tensors),
+    )
 
 
 class _Row:
@@ -190,36 +196,43 @@ def count(graph: Graph) -> Cost:
 
 
 def _count(graph: Graph) -> Cost:
-    macs, elementwise, params, known = array("q"), array("q"), array("q"), array("b")
-    reads, writes, parameters = _AccessColumns(), _AccessColumns(), _AccessColumns()
+    macs, elementwise, known = array("q"), array("q"), array("b")
+    reads, writes = _AccessColumns(), _AccessColumns()
     reasons: dict[int, str] = {}
-    owners = _Owners()
     for index, op in enumerate(graph.ops):
         row = row_of(graph, op)
         if not row.fits:
             row = _Row("its count does not fit 64 bits")
         macs.append(row.macs)
         elementwise.append(row.elementwise)
-        params.append(owners.parameters_of(graph, op))
         known.append(row.reason is None)
         reads.add(row.reads)
         writes.add(row.writes)
         if row.reason is not None:
             reasons[index] = row.reason
-    parameters.add(_parameters(graph))
-    every_parameter = parameters.freeze()
+    params, parameters, stored_bytes = parameter_columns(graph)
     return Cost(
         graph,
         np.array(macs, np.int64),
         np.array(elementwise, np.int64),
-        np.array(params, np.int64),
+        params,
         np.array(known, np.bool_),
         reasons,
         reads.freeze(),
         writes.freeze(),
-        every_parameter,
-        _stored_bytes(parameters.tensors, every_parameter.bytes_at()),
+        parameters,
+        stored_bytes,
     )
+
+
+def parameter_columns(graph: Graph) -> tuple[Column, Accesses, int]:
+    """Parameters by the operator that takes each first, every one of them once, and the bytes that they
+    are kept in."""
+    owners, parameters = _Owners(), _AccessColumns()
+    params = np.array([owners.parameters_of(graph, op) for op in graph.ops], np.int64)
+    parameters.add(_parameters(graph))
+    every = parameters.freeze()
+    return params, every, _stored_bytes(parameters.tensors, every.bytes_at())
 
 
 def row_of(graph: Graph, op: Op) -> _Row:

@@ -69,7 +69,14 @@ class Forms:
     def row_bytes(self, side: Side, row: int, precision: DType | None = None) -> Number:
         """Bytes that one operator reads, or writes."""
         moved: Moved = getattr(self, side)[row]
-        return sum_of(_in_bytes(elements, times, _bits(each, precision)) for elements, times, each in moved)
+        return sum_of(bytes_of(*each, precision) for each in moved)
+
+
+def bytes_of(elements: Number, times: Number, tensor: Tensor, precision: DType | None = None) -> Number:
+    """Bytes of one access. Two numbers of four bits share a byte; the last one has it alone."""
+    bits = _bits(tensor, precision)
+    whole, rest = divmod(bits, 8)
+    return elements * whole * times if not rest else ((elements * bits + 7) // 8) * times
 
 
 def _bits(tensor: Tensor, precision: DType | None) -> int:
@@ -77,12 +84,6 @@ def _bits(tensor: Tensor, precision: DType | None) -> int:
         return tensor.dtype.bits
     small = tensor.is_parameter and len(tensor.shape or ()) <= 1
     return BIAS.bits if small and precision.is_quantised else precision.bits
-
-
-def _in_bytes(elements: Number, times: Number, bits: int) -> Number:
-    """Two numbers of four bits share a byte; the last one has it alone."""
-    whole, rest = divmod(bits, 8)
-    return elements * whole * times if not rest else ((elements * bits + 7) // 8) * times
 
 
 def sum_of(numbers: Iterable[Number]) -> Number:

@@ -88,12 +88,11 @@ def _load_named(
     source: str, inputs: Inputs, kwargs: Mapping[str, Any] | None, bind: Mapping[str, int] | None
 ) -> Graph:
     path = Path(source)
+    _refuse(source)
     if not path.exists() and ":" in source:
         from sizeup.formats import torch
 
         return torch.load_named(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    if path.is_dir():
-        raise UnknownFormat(f"{source} is a folder; give {_KNOWN}")
     if not path.exists():
         raise LoadError(no_such_file(path, _KNOWN))
     suffix = path.suffix.lower()
@@ -120,6 +119,16 @@ def _load_named(
             " save the model with torch.export.save(...) as .pt2, or name its code as package.module:factory"
         )
     raise UnknownFormat(f"{source}: not a model that sizeup reads; give {_KNOWN}")
+
+
+def _refuse(source: str) -> None:
+    """Say what to give instead of what can be no model."""
+    if not source:
+        raise UnknownFormat(f"an empty name is no model; give {_KNOWN}")
+    if "://" in source:
+        raise UnknownFormat(f"{source}: sizeup asks no network; download the file and name it")
+    if Path(source).is_dir():
+        raise UnknownFormat(f"{source} is a folder; give {_KNOWN}")
 
 
 def no_such_file(path: Path, known: str) -> str:

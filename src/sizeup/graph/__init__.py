@@ -1,5 +1,6 @@
 """The graph: what it is, how it is made, and what always holds of it."""
 
+from sizeup.graph.alike import differ_in_types_alone
 from sizeup.graph.builder import GraphBuilder, without_collection
 from sizeup.graph.check import check
 from sizeup.graph.conditions import Assumptions, Condition, value_at
@@ -8,6 +9,7 @@ from sizeup.graph.expressions import Expression, Number, largest, quotient, size
 from sizeup.graph.free import FreeGraph, Piece, bound, difference, grid_of
 from sizeup.graph.grids import Grid, Sizes, Values
 from sizeup.graph.ir import ABSENT, Body, Constant, Dim, Graph, Op, Quant, Role, Run, Shape, Tensor, name_of
+from sizeup.graph.ratios import Ratio, as_ratio, divided
 from sizeup.graph.spreading import NotClosed, Sides, broadcast, spread
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "Op",
     "Piece",
     "Quant",
+    "Ratio",
     "Role",
     "Run",
     "Shape",
@@ -34,12 +37,15 @@ __all__ = [
     "Sizes",
     "Tensor",
     "Values",
+    "as_ratio",
     "asked_by",
     "assuming",
     "bound",
     "broadcast",
     "check",
+    "differ_in_types_alone",
     "difference",
+    "divided",
     "grid_of",
     "largest",
     "name_of",

@@ -215,10 +215,10 @@ def quotient(left: Number, right: Number) -> Number:
         if right < 0:
             return quotient(-left, -right)
         return _by_number(terms_of(left), right)
-    exact = _exact(left, right)
+    exact = exact_quotient(left, right)
     if exact is not None:
         return exact
-    left, right = _without_common(left, right)
+    left, right = without_common(left, right)
     if isinstance(right, int):
         return quotient(left, right)
     return _atom("//", left, right)
@@ -285,7 +285,7 @@ def _proper(rest: dict[Monomial, int], divisor: int) -> Number:
     return _atom("//", simplest({**rest, _ONE: constant}), divisor)
 
 
-def _exact(left: Number, right: Expression) -> Number | None:
+def exact_quotient(left: Number, right: Expression) -> Number | None:
     """left / right where that is a polynomial for certain: one factor for all terms, or term by term."""
     tops, bottoms = terms_of(left), right.terms
     if len(bottoms) == 1:
@@ -333,7 +333,7 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def _without_common(left: Number, right: Number) -> tuple[Number, Number]:
+def without_common(left: Number, right: Number) -> tuple[Number, Number]:
     """Both without the numbers and atoms that divide every term of each: sizes are positive."""
     every = [*terms_of(left).items(), *terms_of(right).items()]
     if not terms_of(left):

@@ -1,7 +1,7 @@
 """How long it takes: work as columns, and estimators that say how far they may be off."""
 
 from sizeup.latency.coefficients import layer_times, read_table, table_from
-from sizeup.latency.estimate import BASES, Basis, Estimate, estimate
+from sizeup.latency.estimate import BASES, Estimate, estimate
 from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
 from sizeup.latency.hardware import Hardware, Spent, energy, hardware, hardware_of
@@ -9,6 +9,7 @@ from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, u
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
 from sizeup.latency.roofline import Machine, Roofline, roofline
 from sizeup.latency.sheet import by_data_sheet, type_of
+from sizeup.latency.timed import Basis
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
 
 __all__ = [

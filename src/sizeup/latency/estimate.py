@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -13,20 +12,15 @@ from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import coefficients
 from sizeup.latency.executed import Executed
 from sizeup.latency.executed import executed as kernels_of
-from sizeup.latency.interval import LEVEL, Band, unseen_share
-from sizeup.latency.model import Kernels, kernels, rates_from, seconds
+from sizeup.latency.interval import LEVEL
+from sizeup.latency.model import Kernels, rates_from
 from sizeup.latency.roofline import BOUNDS, Bound
-from sizeup.latency.sheet import by_data_sheet, type_of
+from sizeup.latency.timed import Basis, Fitted, Sheet, by_fit, by_sheet, is_covered, not_calibrated
 from sizeup.latency.work import Floats, Work
 from sizeup.targets import Fit, Reach, Target, current
 
-Basis = Literal["calibrated", "roofline", "coefficients"]
 BASES: tuple[Basis, ...] = ("calibrated", "roofline", "coefficients")
 _FILES = ("tflite", "onnx")
-_TRACE = 0.01  # of all MACs, in number types that a fit has not met
-# No runtime on an operating system starts a kernel in less: where kernels take less, starting them is most of
-# the time, and no multiple of a data sheet tells of it.
-_LEAST_START = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -121,6 +115,15 @@ def estimate(
     return _Estimator(cost, target, asked, executed).by(basis)
 
 
+def check_types(target: Target, asked: DType | None) -> None:
+    """Refuse a precision that the runtime of a target has no kernels for."""
+    kinds = target.runtime.dtypes
+    if asked is not None and precision_name(asked) not in kinds:
+        raise TargetError(
+            f"{target.runtime.name} has no kernels for {precision_name(asked)}; it has {', '.join(kinds)}"
+        )
+
+
 class _Estimator:
     def __init__(self, cost: Cost, target: Target, asked: DType | None, ran: Executed | None = None) -> None:
         self.cost, self.target, self.asked = cost, target, asked
@@ -132,7 +135,7 @@ class _Estimator:
         self._check_format(cost.graph.format)
         self.executed = ran or kernels_of(cost, asked, target.runtime.fuses or ())
         self.work = self.executed.work
-        self._check_types()
+        check_types(target, asked)
         missing = len(cost.reasons)
         self.is_whole = not missing
         if missing:
@@ -141,34 +144,21 @@ class _Estimator:
             )
 
     def by(self, basis: Basis | None) -> Estimate:
-        fit = current().fit(self.target)
-        if basis != "roofline" and fit is not None and self._covers(fit):
-            if basis == "calibrated" or not self._waits_for_launches(fit):
-                return self._calibrated(fit)
+        fit = None if basis == "roofline" else current().fit(self.target)
+        if fit is not None and is_covered(self.work, fit)[0]:
+            fitted = by_fit(self.work, self.target, fit)
+            if basis == "calibrated" or not fitted.waits_for_launches[0]:
+                return self._calibrated(fitted)
             self.notes.append(
                 f"{self.target.name} was fitted to networks that keep it busy, which this one does not"
             )
-            return self._roofline()
-        if basis == "calibrated":
-            known = (
-                "nothing was measured on it"
-                if fit is None
-                else f"only {', '.join(fit.precisions)} was measured"
-            )
-            raise TargetError(f"{self.target.name} is not calibrated for this network: {known}")
-        if fit is not None and basis is None:
+        elif basis == "calibrated":
+            raise not_calibrated(self.target, fit)
+        elif fit is not None:
             self.notes.append(
                 f"the fit of {self.target.name} was measured at {', '.join(fit.precisions)} only"
             )
         return self._roofline()
-
-    def _check_types(self) -> None:
-        kinds = self.target.runtime.dtypes
-        if self.asked is not None and precision_name(self.asked) not in kinds:
-            raise TargetError(
-                f"{self.target.runtime.name} has no kernels for {precision_name(self.asked)};"
-                f" it has {', '.join(kinds)}"
-            )
 
     def _check_format(self, format: str) -> None:
         """Code can be exported to anything; a file is what it is."""
@@ -178,92 +168,56 @@ class _Estimator:
                 f"{runtime.name} does not read .{format} files: this is for the same operators there"
             )
 
-    def _types(self) -> list[str]:
-        return [type_of(name) for name in self.work.names]
-
-    def _covers(self, fit: Fit) -> bool:
-        """Whether all of the arithmetic, but for a trace, is in number types that were measured."""
-        measured = np.array([kind in fit.precisions for kind in self._types()], np.bool_)
-        macs = self.work.macs * self.work.count
-        weights = macs if macs.any() else self.work.traffic * self.work.count
-        return not weights.any() or bool(weights[~measured[self.work.kind]].sum() <= _TRACE * weights.sum())
-
-    def _waits_for_launches(self, fit: Fit) -> bool:
-        """Whether the runtime takes longer to start the kernels than the fit says for all of it."""
-        overhead = self.target.overhead_seconds or 0.0
-        least = overhead * float(self.work.totals(np.ones(len(self.work)))[0])
-        return float(seconds(rates_from(fit.rates), self.work)[0]) < least
-
-    def _calibrated(self, fit: Fit) -> Estimate:
-        rates = rates_from(fit.rates)
-        found = kernels(rates, self.work)
-        total = float(self.work.totals(found.seconds)[0]) + rates.run
-        share = float(unseen_share(rates, self.work)[0])
+    def _calibrated(self, found: Fitted) -> Estimate:
+        rates, share = rates_from(found.fit.rates), float(found.share[0])
         unseen = [name for name in self.work.names if not rates.knows(name)]
         if share > 0.01:
             listed = ", ".join(unseen[:4])
             self.notes.append(f"{100 * share:.0f} % of it is in kernels that the fit has not met ({listed})")
-        if fit.note:
-            self.notes.append(f"the fit: {fit.note}")
-        low, high = Band(**fit.band).around(np.array([total]), share)
-        return self._estimate(
-            "calibrated", total, float(low[0]), float(high[0]), rates.run, found, _origin(fit), fit
-        )
+        if found.fit.note:
+            self.notes.append(f"the fit: {found.fit.note}")
+        return self._estimate("calibrated", found, found.run, found.kernels, _origin(found.fit), found.fit)
 
     def _roofline(self) -> Estimate:
-        found, is_whole, notes = by_data_sheet(self.work, self.target)
-        self.notes += notes
-        # What a data sheet leaves out is not a multiple of what it tells.
-        times = current().reach(self.target) if is_whole else None
-        fastest = float(self.work.totals(found.seconds)[0])
+        found = by_sheet(self.work, self.target)
+        self.notes += found.notes
         origin = f"data sheet of {self.target.device.title}"
-        if times is None or self._is_lost_in_starting(fastest * times.times):
-            if times is not None:
+        if np.isnan(found.low[0]):
+            if found.is_lost[0]:
                 runtime = self.target.runtime.name
                 self.notes.append(f"what {runtime} takes to start a kernel is not known, and most of it here")
             self.notes.append("no measurement tells how much longer it takes: this is the least")
-            return self._estimate("roofline", fastest, None, None, 0.0, found, origin)
-        origin += f", x {times.times:.3g} as {times.measurements:,} networks on {_devices(times)} took"
-        parts = (found.compute, found.traffic, found.launch, found.seconds)
-        return self._estimate(
-            "roofline",
-            fastest * times.times,
-            fastest * times.low,
-            fastest * times.high,
-            0.0,
-            Kernels(*(part * times.times for part in parts)),
-            origin,
-        )
-
-    def _is_lost_in_starting(self, total: float) -> bool:
-        """Whether kernels are so short that a start of unknown length takes longer."""
-        if self.target.overhead_seconds is not None or self.target.device.kind == "microcontroller":
-            return False
-        return total < _LEAST_START * float(self.work.totals(np.ones(len(self.work)))[0])
+            return self._estimate("roofline", found, 0.0, found.kernels, origin)
+        if found.reach is not None:
+            origin += f", {_multiple(found.reach)}"
+        least, times = found.kernels, found.times[0]
+        parts = (least.compute, least.traffic, least.launch, least.seconds)
+        return self._estimate("roofline", found, 0.0, Kernels(*(part * times for part in parts)), origin)
 
     def _estimate(
         self,
         basis: Basis,
-        seconds: float,
-        low: float | None,
-        high: float | None,
+        found: Fitted | Sheet,
         run: float,
-        found: Kernels,
+        each: Kernels,
         origin: str,
         fit: Fit | None = None,
     ) -> Estimate:
+        seconds = float(found.seconds[0])
+        low, high = (None if np.isnan(side[0]) else float(side[0]) for side in (found.low, found.high))
         if not seconds:
             self.notes.append("nothing that it runs takes time on this basis")
             low = high = None
         notes = tuple(dict.fromkeys(self.notes))
         high = high if self.is_whole else None
-        return Estimate(self.target, basis, seconds, low, high, run, self.executed, found, origin, notes, fit)
+        return Estimate(self.target, basis, seconds, low, high, run, self.executed, each, origin, notes, fit)
 
 
-def _devices(times: Reach) -> str:
-    """The devices that a multiple was measured on, in words."""
+def _multiple(times: Reach) -> str:
+    """How many times longer than its data sheet says networks took, and where, in words."""
     runtime = times.name.partition("/")[2]
-    return f"{times.devices} such device{'s' * (times.devices != 1)}{f' with {runtime}' * bool(runtime)}"
+    devices = f"{times.devices} such device{'s' * (times.devices != 1)}{f' with {runtime}' * bool(runtime)}"
+    return f"x {times.times:.3g} as {times.measurements:,} networks on {devices} took"
 
 
 def _origin(fit: Fit) -> str:

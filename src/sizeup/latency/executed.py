@@ -7,18 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sizeup import fuse
-from sizeup.cost import Accesses, Cost
 from sizeup.dtypes import DType, precision_name
-from sizeup.graph import ABSENT, Op
-from sizeup.latency.work import Codes, Flags, Floats, Work, class_of, from_columns, product_of, stack
-from sizeup.ops import rule_of
-
-# Of operators without a product, the first class of these says what the kernel is; else its first operator.
-_RANKED = ("layer_norm", "group_norm", "batch_norm", "softmax", "pool", "reduce", "activation")
-_SUMS = frozenset({"mean", "reduce"})
-_NORMS = frozenset({"batch_norm", "layer_norm", "variance"})
-_FOREIGN = -1  # a tensor of a body: no tensor of the graph
+from sizeup.graph import ABSENT, divided
+from sizeup.latency.counted import Counted, Moved, Quantities
+from sizeup.latency.paths import FOREIGN, Paths, paths_of
+from sizeup.latency.work import Codes, Flags, Work, from_columns, stack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,15 +22,22 @@ class Executed:
     work: Work
     kernel: Codes
     main: Codes
+    paths: Paths
 
 
-def executed(cost: Cost, precision: DType | None = None, fuses: Collection[str] = ()) -> Executed:
+def executed(
+    cost: Counted, precision: DType | None = None, fuses: Collection[str] = (), like: Executed | None = None
+) -> Executed:
     """The kernels of a runtime that merges so much, at the graph's own number types or at one precision.
 
     Classes carry the number type (`conv`, `conv.int8`). A tensor that stays within a kernel is not moved, and
-    what a kernel reads twice is moved once.
+    what a kernel reads twice is moved once. `like` saves time where the same operators were looked at before.
+    Of a network with free dimensions the columns of the work hold expressions; what was decided by sizes on
+    the way is told to whoever listens (`graph.assuming`).
     """
-    return _Executed(cost, precision, fuses).kernels()
+    known = like is not None and like.paths.suit(cost.graph, fuses)
+    paths = like.paths if like is not None and known else paths_of(cost, fuses)
+    return _Executed(cost, precision, paths).kernels()
 
 
 def typed(name: str, data: DType, weights: DType | None = None) -> str:
@@ -47,44 +47,22 @@ def typed(name: str, data: DType, weights: DType | None = None) -> str:
     return name if data.bits >= 32 or not data.bits else f"{name}.{precision_name(data).lstrip('u')}"
 
 
-def _is_view(op: Op) -> bool:
-    rule = rule_of(op.kind)
-    return rule is not None and rule.views
-
-
 class _Executed:
-    def __init__(self, cost: Cost, precision: DType | None, fuses: Collection[str]) -> None:
-        self.cost, self.graph, self.precision, self.fuses = cost, cost.graph, precision, fuses
-        self.groups = fuse.kernels(self.graph, fuses)
-        self.kernel = np.full(len(self.graph.ops), -1, np.int64)
-        for index, ops in enumerate(self.groups):
-            self.kernel[list(ops)] = index
-        # Where conversions are merged, kernels pass quantised numbers on, not what they stand for.
-        self.origin = np.arange(len(self.graph.tensors))
-        if "quantise" in fuses:
-            wanted, alone = set(self.graph.outputs), fuse.lone_conversions(self.graph, fuses)
-            for index, op in enumerate(self.graph.ops):
-                if op.kind == "dequantize" and op.outputs[0] not in wanted and index not in alone:
-                    self.origin[op.outputs[0]] = op.inputs[0]
-        self.maker = np.full(len(self.graph.tensors), -1, np.int64)  # the kernel that makes a tensor
-        self.root = self.origin.copy()  # the tensor whose bytes a view shows
-        self.fixed = np.array([each.data is not None for each in self.graph.tensors], np.bool_)
-        for index, op in enumerate(self.graph.ops):
-            self.maker[list(op.outputs)] = self.kernel[index]
-            inputs = [each for each in op.inputs if each != ABSENT]
-            if _is_view(op):
-                self.root[list(op.outputs)] = self.root[inputs[0]]
-            if self.fixed[inputs].all():
-                self.fixed[list(op.outputs)] = True
+    def __init__(self, cost: Counted, precision: DType | None, paths: Paths) -> None:
+        self.cost, self.graph, self.precision, self.paths = cost, cost.graph, precision, paths
+        self.groups, self.origins, self.kernel = paths.groups, paths.origins, paths.kernel
+        self.maker, self.root, self.fixed = paths.maker, paths.root, paths.fixed
+        self.origin = np.array(paths.origins, np.int64)
+        self.macs = paths.macs
+        self.type: type = object if cost.macs.dtype == object else np.float64
 
     def kernels(self) -> Executed:
-        main = [self._main(ops) for ops in self.groups]
-        shapes = [product_of(self.graph, self.graph.ops[each]) for each in main]
-        length, columns, rows = np.array(shapes, np.float64).reshape(-1, 3).T
+        main = self.paths.main
+        length, columns, rows = self.paths.shapes.T
         (read, weights), (written, prepared) = self._read(), self._written()
         there = self.kernel >= 0
         work = from_columns(
-            [self._class(ops, each) for ops, each in zip(self.groups, main, strict=True)],
+            [self._class(name, each) for name, each in zip(self.paths.names, main, strict=True)],
             1,
             np.zeros(len(self.groups), np.int64),
             macs=self._totals(self.kernel[there], self.cost.macs[there]),
@@ -94,115 +72,96 @@ class _Executed:
             length=length,
             columns=columns,
             rows=rows,
-            count=[float(not self._is_passed_on(ops)) for ops in self.groups],
+            count=[float(each) for each in self.paths.runs],
         )
         copied = self._copied(main)
         both = stack([work, self._copies(copied)])
         together = replace(both, networks=1, network=np.zeros(len(both), np.int64))
-        return Executed(together, self.kernel, np.array([*main, *(each for each, _ in copied)], np.int64))
+        mains = np.array([*main, *(each for each, _ in copied)], np.int64)
+        return Executed(together, self.kernel, mains, self.paths)
 
     def _copied(self, main: list[int]) -> list[tuple[int, int]]:
         """Products and their operands that have to be put in order before; a nest of loops writes them so."""
         layouts = {} if self.graph.run is None else self.graph.run.layouts
         operands = ((each, i) for each in main for i in self.graph.ops[each].inputs[:2])
         found = [(each, i) for each, i in operands if layouts.get(i) == "apart"]
-        if "loop" not in self.fuses:
+        if "loop" not in self.paths.fuses:
             return found
         return [(each, i) for each, i in found if self._is_product(int(self.maker[self.root[i]]), main)]
 
     def _is_product(self, kernel: int, main: list[int]) -> bool:
-        return kernel >= 0 and bool(self.cost.macs[main[kernel]])
+        return kernel >= 0 and self.macs[main[kernel]] > 0
 
     def _copies(self, copied: list[tuple[int, int]]) -> Work:
-        bits = [self._dtype(i).bits * (self.graph.tensors[i].elements or 0) / 8 for _, i in copied]
+        bits = [divided(self._dtype(i).bits * (self.graph.tensors[i].elements or 0), 8) for _, i in copied]
         names = [typed("copy_strided", self._dtype(i)) for _, i in copied]
         return from_columns(names, 1, np.zeros(len(bits), np.int64), read=bits, written=bits)
 
-    def _totals(self, kernel: Codes, column: Codes | Floats) -> Floats:
-        return np.asarray(np.bincount(kernel, column, len(self.groups)), np.float64)
+    def _totals(self, kernel: Codes, column: Quantities) -> Quantities:
+        if self.type is not object:
+            return np.asarray(np.bincount(kernel, column, len(self.groups)), np.float64)
+        found = np.full(len(self.groups), 0, object)
+        np.add.at(found, kernel, column)
+        return found
 
-    def _is_passed_on(self, ops: tuple[int, ...]) -> bool:
-        """Whether nothing runs, because readers take the quantised numbers themselves."""
-        made = [identity for index in ops for identity in self.graph.ops[index].outputs]
-        return bool(made) and all(self.origin[identity] != identity for identity in made)
-
-    def _main(self, ops: tuple[int, ...]) -> int:
-        """The operator with the most MACs; without any, the one whose class ranks first."""
-        best = max(ops, key=lambda index: int(self.cost.macs[index]))
-        if self.cost.macs[best]:
-            return best
-        classes = {class_of(self.graph, self.graph.ops[index]): index for index in reversed(ops)}
-        return next((classes[name] for name in _RANKED if name in classes), ops[0])
-
-    def _class(self, ops: tuple[int, ...], main: int) -> str:
-        op, kinds = self.graph.ops[main], {self.graph.ops[index].kind for index in ops}
-        name = class_of(self.graph, op)
-        if self.cost.macs[main]:
-            name = "attention" if "softmax" in kinds else name
-        elif "sqrt" in kinds and kinds & _SUMS:
-            name = "layer_norm"
-        elif "erf" in kinds or {"sigmoid", "mul"} <= kinds:
-            name = "activation"
-        if not self.cost.macs[main] and all(self.fixed[self.graph.ops[each].outputs[0]] for each in ops):
-            name = "weight_norm" if kinds & _NORMS else "weights"
+    def _class(self, name: str, main: int) -> str:
+        """The class of a kernel at the number type of what it computes with."""
+        op = self.graph.ops[main]
         places = [each for each in (*op.inputs, *op.outputs) if each != ABSENT]
         if not places:
             return name
         if name == "pool" and "max" in op.source.lower() and self._dtype(places[0]).bits < 16:
             name = "max_pool"  # quantised, a maximum and a mean have little in common
-        product = self.cost.macs[main] and len(op.inputs) > 1 and op.inputs[1] != ABSENT
-        return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if product else None)
+        has_weights = self.macs[main] > 0 and len(op.inputs) > 1 and op.inputs[1] != ABSENT
+        return typed(name, self._dtype(places[0]), self._dtype(op.inputs[1]) if has_weights else None)
 
     def _dtype(self, identity: int) -> DType:
-        tensor = self.graph.tensors[self.origin[identity]]
+        tensor = self.graph.tensors[self.origins[identity]]
         return self.precision if self.precision is not None and tensor.follows_precision else tensor.dtype
 
-    def _moved(self, accesses: Accesses) -> tuple[Codes, Codes, Floats, Flags]:
+    def _moved(self, accesses: Moved) -> tuple[Codes, Codes, Quantities, Flags]:
         """Of every access its kernel, the tensor that moves, its bytes, and whether the operator names it."""
         kernel = np.repeat(self.kernel, np.diff(accesses.first))
         known = {id(tensor): index for index, tensor in enumerate(self.graph.tensors)}
-        tensor = np.array([known.get(id(each), _FOREIGN) for each in accesses.tensors], np.int64)
-        moved = accesses.bytes_at(self.precision).astype(np.float64)
-        origin = np.append(self.origin, _FOREIGN)[tensor]
+        tensor = np.array([known.get(id(each), FOREIGN) for each in accesses.tensors], np.int64)
+        moved: Quantities = accesses.bytes_at(self.precision).astype(self.type)
+        origin = np.append(self.origin, FOREIGN)[tensor]
         if self.precision is None and (origin != tensor).any():
             bits = np.array([*(max(each.dtype.bits, 1) for each in self.graph.tensors), 1])
             moved = moved * bits[origin] / bits[tensor]
-        return kernel, origin, moved * self._distinct(tensor), origin == tensor
+        return kernel, origin, self._distinct(tensor, moved), origin == tensor
 
-    def _distinct(self, tensor: Codes) -> Floats:
-        """Which part of an access is no repetition: a view that repeats numbers shows few of them often."""
-        elements = np.array([float(each.elements or 0) for each in self.graph.tensors] + [0.0])
-        shown, held = elements[tensor], elements[np.append(self.root, _FOREIGN)[tensor]]
-        return np.where((shown > held) & (held > 0), held / np.maximum(shown, 1), 1.0)
+    def _distinct(self, tensor: Codes, moved: Quantities) -> Quantities:
+        """What of an access is no repetition: a view that repeats numbers shows few of them often."""
+        root = np.append(self.root, FOREIGN)[tensor]
+        views = np.flatnonzero(root != tensor)
+        elements: Quantities = np.array([*(each.elements or 0 for each in self.graph.tensors), 0], self.type)
+        shown, held = elements[tensor[views]], elements[root[views]]
+        repeated = shown > held
+        repeated[repeated] = held[repeated] > 0
+        places = views[repeated]
+        moved[places] = moved[places] * held[repeated] / shown[repeated]
+        return moved
 
-    def _read(self) -> tuple[Floats, Floats]:
+    def _read(self) -> tuple[Quantities, Quantities]:
         """Bytes that every kernel reads of activations and of weights: each tensor once, none of its own."""
         kernel, origin, moved, _ = self._moved(self.cost.reads)
-        root = np.append(self.root, _FOREIGN)[origin]
-        inside = (root != _FOREIGN) & (np.append(self.maker, -1)[root] == kernel)
+        root = np.append(self.root, FOREIGN)[origin]
+        inside = (root != FOREIGN) & (np.append(self.maker, -1)[root] == kernel)
         kept = np.flatnonzero((kernel >= 0) & ~inside)
+        order = kept[np.lexsort((origin[kept], kernel[kept]))]
+        kernel, origin = kernel[order], origin[order]
+        same = (kernel[1:] == kernel[:-1]) & (origin[1:] == origin[:-1]) & (origin[1:] != FOREIGN)
+        first = np.flatnonzero(np.append(len(order) > 0, ~same)[: len(order)])
         # The largest access of a tensor by a kernel stands for all of them.
-        order = kept[np.lexsort((moved[kept], origin[kept], kernel[kept]))]
-        last = np.ones(len(order), np.bool_)
-        same = (kernel[order][1:] == kernel[order][:-1]) & (origin[order][1:] == origin[order][:-1])
-        last[:-1] = ~same | (origin[order][:-1] == _FOREIGN)
-        order = order[last]
-        weight = self.cost.reads.weight[order] | np.append(self.fixed, False)[origin[order]]
-        kernel, moved = kernel[order], moved[order]
+        kernel, moved = kernel[first], np.maximum.reduceat(moved[order], first) if len(first) else moved[:0]
+        weight = self.cost.reads.weight[order[first]] | np.append(self.fixed, False)[origin[first]]
         return self._totals(kernel, moved * ~weight), self._totals(kernel, moved * weight)
 
-    def _written(self) -> tuple[Floats, Floats]:
+    def _written(self) -> tuple[Quantities, Quantities]:
         """Bytes that every kernel writes of activations and, as if they were weights, of what no input
         changes; but for what nobody else reads."""
         kernel, origin, moved, itself = self._moved(self.cost.writes)
-        used, leaving = np.zeros((2, len(self.graph.tensors) + 1), np.bool_)
-        leaving[_FOREIGN] = True
-        leaving[self.root[list(self.graph.outputs)]] = True
-        for index, op in enumerate(self.graph.ops):
-            if not _is_view(op):
-                sources = self.root[[each for each in op.inputs if each != ABSENT]]
-                used[sources] = True
-                leaving[sources] |= self.maker[sources] != self.kernel[index]
-        kept = np.flatnonzero((kernel >= 0) & itself & (leaving | ~used)[origin])
+        kept = np.flatnonzero((kernel >= 0) & itself & self.paths.kept[origin])
         kernel, moved, fixed = kernel[kept], moved[kept], np.append(self.fixed, False)[origin[kept]]
         return self._totals(kernel, moved * ~fixed), self._totals(kernel, moved * fixed)

@@ -110,12 +110,17 @@ def drift(estimated: Floats, measured: Floats, distance: Floats, level: float = 
     return float(np.quantile(off / np.sqrt(np.asarray(distance)), level))
 
 
-def unseen_share(rates: Rates, work: Work) -> Floats:
-    """Which part of every network's estimated time lies in classes that the fit has not met."""
-    foreign = np.array([not rates.knows(name) for name in work.names], np.bool_)[work.kind]
-    taken = kernels(rates, work).seconds
-    total = work.totals(taken)
-    return np.divide(work.totals(taken * foreign), total, out=np.zeros(work.networks), where=total > 0)
+def unseen_share(rates: Rates, work: Work, taken: Floats | None = None) -> Floats:
+    """Which part of every network's estimated time lies in classes that the fit has not met.
+
+    Whoever knows what each kernel takes may hand it over.
+    """
+    foreign = np.array([not rates.knows(name) for name in work.names], np.bool_)
+    if not foreign.any():
+        return np.zeros(work.networks)
+    taken = kernels(rates, work).seconds if taken is None else taken
+    total, unseen = work.totals(taken), work.totals(taken * foreign[work.kind])
+    return np.divide(unseen, total, out=np.zeros(work.networks), where=total > 0)
 
 
 def unseen_spread(rates: Rates, work: Work, level: float = LEVEL) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sizeup.errors import TargetError
 from sizeup.latency.model import Kernels
-from sizeup.latency.work import Work
+from sizeup.latency.work import Flags, Work
 from sizeup.targets import Target
 
 # Where the data sheet has no rate for a number type, the kernel runs at that of the next wider one.
@@ -31,25 +31,28 @@ def type_of(name: str) -> str:
     return kind if kind and not kind.startswith("w") else "fp32"
 
 
-def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, bool, list[str]]:
-    """Every kernel at the full rate of its number type or of the memory, after its launch; whether the rates
-    of all its arithmetic are known; and what to know.
+def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]]:
+    """Every kernel at the full rate of its number type or of the memory, after its launch; of every network
+    whether the rates of all its arithmetic are known; and what to know.
 
     Raises TargetError where neither rate is known.
     """
     notes: list[str] = []
     known = [_peak(target, type_of(name), notes) or math.inf for name in work.names]
-    rates = np.array(known, np.float64)[work.kind]
+    by_class = np.array(known, np.float64)
+    rates, is_told = by_class[work.kind], np.isfinite(by_class)
     device, overhead = target.device, target.overhead_seconds
     bandwidth = device.bandwidth
-    if bandwidth is None and not np.isfinite(rates).any():
+    if bandwidth is None and not is_told[work.kind].any():
         raise TargetError(f"{device.name}: neither its arithmetic nor its memory has a known rate")
     if bandwidth is None:
         notes.append(f"the bandwidth of {device.name} is not known: traffic takes no time here")
     compute = work.macs / rates
     traffic = work.traffic / (bandwidth or math.inf)
     launch = np.full(len(work), overhead or 0.0)
-    is_whole = not work.macs[~np.isfinite(rates)].any()
+    is_whole = np.ones(work.networks, np.bool_)
+    if not is_told.all():
+        is_whole = work.totals(work.macs * ~is_told[work.kind]) == 0
     return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_whole, notes
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
-from sizeup.graph import ABSENT, Graph, Op
+from sizeup.graph import ABSENT, Graph, Op, divided
 from sizeup.ops import rule_of
 from sizeup.ops.rule import names
 
@@ -155,8 +155,14 @@ def from_columns(
         networks,
         np.asarray(network, np.int64),
         np.array([code[each] for each in labels], np.int64),
-        *(np.asarray(given.get(each, empty), np.float64) for each in _COLUMNS[2:]),
+        *(_column(given.get(each, empty)) for each in _COLUMNS[2:]),
     )
+
+
+def _column(given: Any) -> Floats:
+    """Floats, but for expressions of free dimensions, which stay what they are."""
+    values = np.asarray(given)
+    return values if values.dtype == object else values.astype(np.float64, copy=False)
 
 
 def stack(works: Sequence[Work]) -> Work:
@@ -282,22 +288,23 @@ def _elements(graph: Graph, identity: int) -> int:
 
 def _convolution(graph: Graph, op: Op) -> Product:
     channels: int = op.attrs["out_channels"]
-    length = _elements(graph, op.inputs[1]) / max(channels, 1)
-    rows = _elements(graph, op.outputs[0]) / max(channels, 1)
-    return length, channels / op.attrs.get("groups", 1), rows
+    length = divided(_elements(graph, op.inputs[1]), max(channels, 1))
+    rows = divided(_elements(graph, op.outputs[0]), max(channels, 1))
+    return length, divided(channels, op.attrs.get("groups", 1)), rows
 
 
 def _transposed(graph: Graph, op: Op) -> Product:
     channels: int = op.attrs["in_channels"]
-    columns = _elements(graph, op.inputs[1]) / max(channels, 1)
-    return channels / op.attrs.get("groups", 1), columns, _elements(graph, op.inputs[0]) / max(channels, 1)
+    columns = divided(_elements(graph, op.inputs[1]), max(channels, 1))
+    rows = divided(_elements(graph, op.inputs[0]), max(channels, 1))
+    return divided(channels, op.attrs.get("groups", 1)), columns, rows
 
 
 def _matrices(graph: Graph, op: Op) -> Product:
     left, made = graph.tensors[op.inputs[0]].shape or (), graph.tensors[op.outputs[0]].shape or ()
     length = math.prod(left[axis] for axis in op.attrs["contracted"])
     columns = made[-1] if made else 1
-    return length, columns, math.prod(made) / max(columns, 1)
+    return length, columns, divided(math.prod(made), max(columns, 1))
 
 
 def _attention(graph: Graph, op: Op) -> Product:
@@ -305,7 +312,7 @@ def _attention(graph: Graph, op: Op) -> Product:
     if len(query) < 2 or len(keys) < 2:
         return _NO_PRODUCT
     heads: int = op.attrs.get("heads", 1)
-    return query[-1] / heads, keys[-2], math.prod(query[:-1]) * heads
+    return divided(query[-1], heads), keys[-2], math.prod(query[:-1]) * heads
 
 
 _PRODUCTS: dict[str, Callable[[Graph, Op], Product]] = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sizeup.dtypes import BIAS, DType, precision_name
-from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
+from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check, without_collection
 from sizeup.ops import rule_of
 from sizeup.precision.layers import layers
 
@@ -26,7 +26,8 @@ def assign(graph: Graph, chosen: Mapping[int, DType], weights: Mapping[int, DTyp
     neither real nor quantised (indices, masks, shapes) keep theirs. `weights` names the operators whose
     weights, biases apart, are stored at another type than they compute in.
     """
-    return _Assigned(graph, chosen, weights).graph_at()
+    with without_collection():
+        return _Assigned(graph, chosen, weights).graph_at()
 
 
 class _Assigned:
@@ -117,8 +118,8 @@ class _Assigned:
             self.tensors[identity] = replace(tensor, dtype=dtype, quant=None)
 
     def _add(self, op: Op, dtype: DType | None, explicit: bool = False) -> None:
-        inputs = tuple(self._input(identity, dtype, op, explicit) for identity in op.inputs)
-        self.ops.append(replace(op, inputs=inputs))
+        inputs = tuple([self._input(identity, dtype, op, explicit) for identity in op.inputs])
+        self.ops.append(op if inputs == op.inputs else replace(op, inputs=inputs))
         for identity in op.outputs:
             tensor = self.graph.tensors[identity]
             if tensor.data is None and tensor.follows_precision:

@@ -131,7 +131,9 @@ def read_mapping(path: Path) -> dict[str, str]:
     """A mapping from a JSON file: {"features.0": "int8", "classifier*": "fp32"}."""
     try:
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise SizeupError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise SizeupError(f"{path}: not a mapping of layers to precisions: {error}") from error
     if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
         raise SizeupError(f'{path}: a mapping is a JSON object of texts, such as {{"conv1": "int8"}}')

@@ -162,11 +162,12 @@ def render(found: Chosen, console: Console, top: int | None = None) -> None:
     console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
     for label, text in _lines(found):
         print_labelled(console, label, text, "bold" if label == "choice" else "")
+    widest = max((len(layer.kind) for layer in found.options.layers), default=0)
     rows = [
         (
             precision_name(found.choice.chosen[layer.op]),
             f"{found.losses[layer.op]:.3g}",
-            f"{layer.kind}  {layer.name}",
+            f"{layer.kind:<{widest}}  {layer.name}",
         )
         for layer in found.options.layers
     ]

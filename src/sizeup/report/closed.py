@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sizeup import dtypes
 from sizeup.cost.closed import FreeCost
 from sizeup.cost.forms import Forms, sum_of
 from sizeup.dtypes import DType
-from sizeup.graph import Number, Shape, name_of
+from sizeup.graph import Condition, Number, Shape, name_of
 from sizeup.graph.free import told
 from sizeup.graph.written import least_sizes, substituted, written
+
+if TYPE_CHECKING:
+    from sizeup.latency.formulas import LatencyForms
+    from sizeup.latency.free import FreeEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,8 @@ class ClosedForms:
     totals: tuple[tuple[str, str], ...]
     holds: tuple[tuple[str, str], ...]
     ops: tuple[OpForms, ...]
+    latency: LatencyForms | None = None  # on the target that was asked for
+    latency_holds: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         from sizeup.report import formulas
@@ -42,14 +49,37 @@ class ClosedForms:
         return formulas.text_of(self)
 
 
-def closed_forms(cost: FreeCost, precision: DType | None = None) -> ClosedForms:
-    """The closed forms around the example that the model was read with."""
+def closed_forms(
+    cost: FreeCost, precision: DType | None = None, estimate: FreeEstimate | None = None
+) -> ClosedForms:
+    """The closed forms around the example that the model was read with, those of the time too if asked."""
     forms, graph = cost.forms[0], cost.graph
     names = " and ".join([", ".join(graph.names[:-1]), graph.names[-1]] if graph.names[1:] else graph.names)
     title = f"{graph.name} ({graph.format}) with {names} free"
     totals = tuple((label, written(number)) for label, number in _totals(forms, precision))
     holds = tuple(_where(cost, forms))
-    return ClosedForms(title, graph.names, totals, holds, tuple(_ops(forms)))
+    found = ClosedForms(title, graph.names, totals, holds, tuple(_ops(forms)))
+    return found if estimate is None else _with_latency(found, estimate)
+
+
+def _with_latency(found: ClosedForms, estimate: FreeEstimate) -> ClosedForms:
+    from sizeup.latency.formulas import is_same_at_one, latency_forms
+
+    latency = latency_forms(estimate)
+    if latency is None:
+        reason = "no formula tells what runs as one kernel: every point is estimated by itself"
+        return replace(found, latency_holds=(("point by point", reason),))
+    forms = estimate.cost.forms[0]
+    holds: list[tuple[str, str]] = []
+    if forms.piece.reason is None:
+        origins = {**forms.origins, **latency.origins}
+        holds += _conditions(found.names, origins, lambda name: is_same_at_one(estimate, name))
+    if latency.least_seconds:
+        least = f"seconds >= {latency.least_seconds:.4g}"
+        holds.append(
+            ("holds where", f"{least}: below, starting kernels takes longer, and another basis tells")
+        )
+    return replace(found, latency=latency, latency_holds=tuple(holds))
 
 
 def _totals(forms: Forms, precision: DType | None) -> Iterator[tuple[str, Number]]:
@@ -69,18 +99,24 @@ def _where(cost: FreeCost, forms: Forms) -> Iterator[tuple[str, str]]:
         yield "holds at", told(forms.piece.example)
         yield "point by point", f"other sizes need a reading of their own: {forms.piece.reason}"
         return
-    least, others = least_sizes(forms.conditions, names)
-    fixed = {name for each in others if each.relation == "==" for name in each.names()}
-    for name in names:
-        if name not in fixed:
-            low = 1 if least[name][0] == 2 and _also_at_one(cost, forms, name) else least[name][0]
-            yield "holds from", f"{name} {low}"
-    for condition in others:
-        label = "specialised" if condition.relation == "==" else "holds where"
-        yield label, f"{condition}: asked by {forms.origins[condition]}"
+    yield from _conditions(names, forms.origins, lambda name: _also_at_one(cost, forms, name))
     if not forms.known.all():
         unknown = len(forms.known) - int(forms.known.sum())
         yield "not counted", f"{unknown:,} of {len(forms.known):,} operators"
+
+
+def _conditions(
+    names: tuple[str, ...], origins: Mapping[Condition, str], is_same_at_one: Callable[[str], bool]
+) -> Iterator[tuple[str, str]]:
+    least, others = least_sizes(origins, names)
+    fixed = {name for each in others if each.relation == "==" for name in each.names()}
+    for name in names:
+        if name not in fixed:
+            low = 1 if least[name][0] == 2 and is_same_at_one(name) else least[name][0]
+            yield "holds from", f"{name} {low}"
+    for condition in others:
+        label = "specialised" if condition.relation == "==" else "holds where"
+        yield label, f"{condition}: asked by {origins[condition]}"
 
 
 def _also_at_one(cost: FreeCost, forms: Forms, name: str) -> bool:

@@ -84,7 +84,9 @@ def render(found: Fitting, console: Console, top: int | None = None) -> None:
         )
     console.print()
     titles = [*(precision_name(each) for each in found.precisions), "layer"]
-    print_rows(console, titles, [_row(each, found.precisions) for each in found.layers[: top or None]])
+    shown = found.layers[: top or None]
+    widest = max((len(each.layer.kind) for each in shown), default=0)
+    print_rows(console, titles, [_row(each, found.precisions, widest) for each in shown])
     if top is not None and top < len(found.layers):
         console.print(Text(f"  {len(found.layers) - top:,} more: --top N shows them", style="dim"))
 
@@ -100,9 +102,9 @@ def _listed(layers: Sequence[Sizes]) -> str:
     return ", ".join(names) + (f" and {len(layers) - 3:,} more" if len(layers) > 3 else "")
 
 
-def _row(each: Sizes, precisions: Sequence[DType]) -> list[str]:
+def _row(each: Sizes, precisions: Sequence[DType], widest: int) -> list[str]:
     cells = [
         units.size(size) + (" *" if dtype in each.kept else "  ")
         for size, dtype in zip(each.bytes, precisions, strict=True)
     ]
-    return [*cells, f"{each.layer.kind}  {each.layer.name}"]
+    return [*cells, f"{each.layer.kind:<{widest}}  {each.layer.name}"]

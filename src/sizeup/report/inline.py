@@ -78,7 +78,7 @@ def modules(report: Report) -> str:
     whole = (found.total.seconds if timed else found.total.macs) or 0.0
     if not whole:
         return ""
-    every = [*found.entries, *([found.rest] if found.rest else [])]
+    every = found.rows[:-1]
     rows = [row for row in every if _cost(row, timed) > _NOTHING * whole or row.unknown_ops]
     room = _WIDTH - _NAMES - _FIGURES
     longest = max(_cost(row, timed) for row in rows) or 1.0

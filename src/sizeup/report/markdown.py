@@ -33,8 +33,7 @@ def _table(report: Report) -> Iterator[str]:
     columns = columns_of(shown)
     yield _row([column.title for column in columns])
     yield _row(["---:" if column.right else "---" for column in columns])
-    rows = [*shown.entries, *([shown.rest] if shown.rest else []), shown.total]
-    for entry in rows:
+    for entry in shown.rows:
         yield _row([cell(column.text(entry)) for column in columns])
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.report import inline
-from sizeup.report.text import Column, brief, columns_of, headline, named, peak_size, plain, receipt, title
+from sizeup.report.text import Column, brief, headline, named, peak_size, plain, receipt, title
 from sizeup.report.view import Entry, view
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
+
+_WIDTH = 112  # letters of a table, which is as wide as a page of a notebook
 
 
 def text(report: Report) -> str:
@@ -51,17 +53,19 @@ def _latency(report: Report) -> str:
 
 def html(report: Report) -> str:
     """The headline, the usual table and small pictures as plain HTML, without scripts."""
+    from sizeup.report.table import columns_within
+
     shown = view(report)
-    columns = columns_of(shown)
-    rows = [*shown.entries, *([shown.rest] if shown.rest else []), shown.total]
+    columns = columns_within(shown, _WIDTH)
     head = "".join(_row([label, words], "left", "left") for label, words in headline(report))
-    sides = ["right" if column.right else "left" for column in columns]
+    # Notebooks let cells wrap, which makes three lines of a row.
+    sides = [f"{'right' if column.right else 'left'};white-space:nowrap" for column in columns]
     titles = _row([column.title for column in columns], *sides, tag="th")
-    body = "".join(_row([_cell(column, entry) for column in columns], *sides) for entry in rows)
+    body = "".join(_row([_cell(column, entry) for column in columns], *sides) for entry in shown.rows)
     lines = "<br>".join(_escaped(line) for line in receipt(report))
     name = _escaped(named(brief(report.name), report.format))
     pictures = inline.memory(report) + inline.modules(report)
-    table = f'<div style="overflow-x:auto"><table style="white-space:nowrap">{titles}{body}</table></div>'
+    table = f'<div style="overflow-x:auto"><table>{titles}{body}</table></div>'
     return f"<b>{name}</b><table>{head}</table><p>{lines}</p>{pictures}{table}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -30,8 +31,28 @@ def text(done: Swept) -> str:
         lines.append(f"  {kind}: {_several(rows, 'row')}" + (f", such as {example}" if example else ""))
     if done.errors:
         lines.append("--retry-errors tries them again")
+    lines += _pruned(done)
     lines.append(f"$ sizeup query {shlex.quote(store)}")
     return "\n".join(lines)
+
+
+def _pruned(done: Swept) -> Iterator[str]:
+    """What was removed, the first models by name."""
+    if done.pruned is None:
+        return
+    removed = done.pruned
+    files = _several(removed.files, "file")
+    yield f"{_several(removed.rows, 'row')} removed that this spec does not plan, and {files}"
+    yield from (f"  {model}: {_several(rows, 'row')}" for model, rows in removed.examples.items())
+    if removed.models > len(removed.examples):
+        yield f"  and {_several(removed.models - len(removed.examples), 'other model')}"
+
+
+def damage(done: Swept) -> str:
+    """What is said of files that could not be read."""
+    others = f" and {_several(done.damaged - 1, 'other file')}" if done.damaged > 1 else ""
+    verb = "were" if done.damaged > 1 else "was"
+    return f"{_short(done.damaged_file)}{others} could not be read and {verb} replaced"
 
 
 def to_json(done: Swept) -> str:

@@ -29,12 +29,8 @@ _PLAIN_GUIDES = str.maketrans(
 
 def table_text(shown: View, room: int, ascii_only: bool = False) -> Text:
     """A line of titles, the rows, and the total between two rules."""
-    rows = [*shown.entries, *([shown.rest] if shown.rest else []), shown.total]
-    columns = columns_of(shown)
-    guides = [entry.guide.translate(_PLAIN_GUIDES) if ascii_only else entry.guide for entry in rows]
-    cells = {column.title: [plain(column.text(entry)) for entry in rows] for column in columns}
-    natural = {column.title: _width(column, cells[column.title], guides) for column in columns}
-    chosen, widths = _fitted(columns, natural, room)
+    guides = [entry.guide.translate(_PLAIN_GUIDES) if ascii_only else entry.guide for entry in shown.rows]
+    chosen, widths, cells = _laid_out(shown, guides, room)
     dots = "..." if ascii_only else "\N{HORIZONTAL ELLIPSIS}"
     stroke = "-" if ascii_only else "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
     rule = ((" " * _GAP).join(stroke * width for width in widths) + "\n", "dim")
@@ -46,6 +42,21 @@ def table_text(shown: View, room: int, ascii_only: bool = False) -> Text:
     *body, total = (_line(row, chosen, widths) for row in zip(*texts, strict=True))
     lines = [(line + "\n", "yellow" if UNKNOWN in line else "") for line in body]
     return Text.assemble((titles, "bold"), rule, *lines, rule, (total, "bold"))
+
+
+def columns_within(shown: View, room: int) -> list[Column]:
+    """The columns of a table that is so many letters wide, the least important left out."""
+    return _laid_out(shown, [entry.guide for entry in shown.rows], room)[0]
+
+
+def _laid_out(
+    shown: View, guides: Sequence[str], room: int
+) -> tuple[list[Column], list[int], dict[str, list[str]]]:
+    """Columns that fit, their widths, and the texts of all of them by title."""
+    columns = columns_of(shown)
+    cells = {column.title: [plain(column.text(entry)) for entry in shown.rows] for column in columns}
+    natural = {column.title: _width(column, cells[column.title], guides) for column in columns}
+    return *_fitted(columns, natural, room), cells
 
 
 def _width(column: Column, texts: Sequence[str], guides: Sequence[str]) -> int:

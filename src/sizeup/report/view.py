@@ -31,6 +31,7 @@ NEXT, LAST, ALONG = (
     "\N{BOX DRAWINGS LIGHT UP AND RIGHT} ",
     "\N{BOX DRAWINGS LIGHT VERTICAL} ",
 )
+_START = "(start of a run)"
 _SUMMED = ("ops", "unknown_ops", "params", "macs", "elementwise_ops", "read_bytes", "written_bytes")
 
 
@@ -65,7 +66,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The rows to show; `rest` adds up those that were left out, so that all adds up to `total`."""
+    """The rows to show; `rest` adds up those that were left out, and `start` is the time that a pass takes
+    beside its operators, so that all adds up to `total`."""
 
     by: By
     depth: int | None
@@ -73,6 +75,12 @@ class View:
     rest: Entry | None
     total: Entry
     remark: str = ""  # what the rows do not say themselves
+    start: Entry | None = None
+
+    @property
+    def rows(self) -> tuple[Entry, ...]:
+        """All of them, from the first entry to the total."""
+        return (*self.entries, *(each for each in (self.rest, self.start) if each), self.total)
 
 
 def view(report: Report, by: By | None = None, depth: int | None = None, top: int | None = None) -> View:
@@ -83,7 +91,7 @@ def view(report: Report, by: By | None = None, depth: int | None = None, top: in
         by, depth, top = _usual(report, depth, top)
     if by == "tree":
         return _tree(report, depth, top)
-    total = _total(report)
+    total, start = _total(report), _start(report)
     if by == "op":
         entries = [_of_op(report.ops[index]) for index in _chosen_ops(report, top)]
     else:
@@ -91,7 +99,7 @@ def view(report: Report, by: By | None = None, depth: int | None = None, top: in
             depth = usual_depth(report)
         groups = _groups(report, by, depth)
         entries = [_of_group(each) for each in _chosen_groups(groups, top)]
-    return View(by, depth, tuple(entries), _rest(entries, total), total)
+    return View(by, depth, tuple(entries), _rest(entries, total, start), total, start=start)
 
 
 def _tree(report: Report, depth: int | None, top: int | None) -> View:
@@ -105,7 +113,7 @@ def _tree(report: Report, depth: int | None, top: int | None) -> View:
     branches = modules.branches(depth, top)
     entries = tuple(entry for branch in branches for entry in _of_branch(branch, ""))
     remark = f"--depth {depth + 1} shows what is inside these modules" if depth < modules.deepest else ""
-    return View("tree", depth, entries, None, _total(report), remark)
+    return View("tree", depth, entries, None, _total(report), remark, _start(report))
 
 
 def _usual_branches(modules: tree.ModuleTree, top: int | None) -> tuple[int, int | None]:
@@ -260,11 +268,19 @@ def _total(report: Report) -> Entry:
     )
 
 
-def _rest(entries: Iterable[Entry], total: Entry) -> Entry | None:
+def _start(report: Report) -> Entry | None:
+    """What a pass takes beside its operators, where an estimate knows it."""
+    if report.latency is None or not report.latency.run_seconds:
+        return None
+    return _entry(_START, *[0] * len(_SUMMED), report.latency.run_seconds)
+
+
+def _rest(entries: Sequence[Entry], total: Entry, start: Entry | None) -> Entry | None:
     """What the total holds beyond the rows shown; None where they are all there is."""
     left = [getattr(total, name) - sum(getattr(each, name) or 0 for each in entries) for name in _SUMMED]
     if not any(left):
         return None
-    seconds = total.seconds if total.seconds is None else total.seconds - sum(e.seconds or 0 for e in entries)
+    known = [each.seconds or 0 for each in (*entries, *((start,) if start else ()))]
+    seconds = None if total.seconds is None else total.seconds - sum(known)
     label = f"({left[0]:,} more operator{'s' * (left[0] != 1)})" if left[0] else UNUSED_PARAMETERS
     return _entry(label, *left, seconds)

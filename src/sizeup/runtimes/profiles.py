@@ -36,7 +36,7 @@ def read_profile(path: Path) -> Profile:
             raise SizeupError(f"{path}: a profile of more than {_MOST_BYTES >> 20} MiB; profile fewer runs")
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SizeupError(f"{path}: cannot be read: {error}") from error
+        raise SizeupError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         found = _read(text)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

@@ -3,6 +3,7 @@
 from sizeup.sweeps.compact import compact
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.points import Point, Questions, questions
+from sizeup.sweeps.prune import Pruned
 from sizeup.sweeps.run import ENGINES, Engine, How, Progress, Swept, sweep
 from sizeup.sweeps.spec import Spec, read_spec
 from sizeup.sweeps.store import Store
@@ -14,6 +15,7 @@ __all__ = [
     "Limits",
     "Point",
     "Progress",
+    "Pruned",
     "Questions",
     "Spec",
     "Store",

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from sizeup.errors import SizeupError
+from sizeup.sweeps.places import writing
 from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Store, digest_of_names
 
 _CHUNK = 1 << 17  # rows that are sorted at a time
@@ -33,9 +34,9 @@ def compact(store: Store) -> int:
         for chunk in _chunks(_models(store, shards)):
             parts.add(chunk)
         rows = parts.finish()
-        with store.place.writing(f"{TABLE}/{generation}/{MERGED}") as path:
+        with writing(store.place, f"{TABLE}/{generation}/{MERGED}") as path:
             path.write_text("".join(f"{name}\n" for name in shards), "utf-8")
-        with store.place.writing(CURRENT) as path:
+        with writing(store.place, CURRENT) as path:
             path.write_text(json.dumps({"generation": generation, "rows": rows}) + "\n", "utf-8")
         _forget_others(store, generation)
     return rows

@@ -21,6 +21,7 @@ _NAMES = (
     "unknown",
     "errors",
     "regressions",
+    "all_rows",
 )
 
 

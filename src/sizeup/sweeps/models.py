@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from sizeup.formats.digest import sha256_of
+from sizeup.formats.digest import content_digest
 
 _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
@@ -38,7 +38,7 @@ class Model:
     digest: str = ""  # of what a generator made
 
     def identity(self) -> Identity:
-        """What tells it from other models; for a file, its content without files that it refers to."""
+        """What tells it from other models; for a file, its content and that of weights beside it."""
         return Identity(self.name, self.digest or _hash_of(self.source))
 
     @property
@@ -92,7 +92,7 @@ def _hash_of(source: str) -> str:
 def _of_file(path: Path) -> str:
     """The digest of a file's content; of its name, where it cannot be read."""
     try:
-        return sha256_of(path)[:32]
+        return content_digest(path)[:32]
     except OSError as error:
         return digest_of("unreadable", str(path), str(error.errno))
 

@@ -7,13 +7,36 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from sizeup.errors import MissingLibrary, SizeupError
 
 UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A file that is not there yet: where it is written, what makes it appear, and what makes it go away."""
+
+    path: Path
+    finish: Callable[[], None]
+    drop: Callable[[], None]
+
+
+@contextlib.contextmanager
+def writing(place: Place, name: str) -> Iterator[Path]:
+    """A local path to write to; when the block ends without an error, the file appears in one step."""
+    draft = place.draft(name)
+    try:
+        yield draft.path
+        draft.finish()
+    except BaseException:
+        draft.drop()
+        raise
 
 
 class Place(Protocol):
@@ -27,8 +50,11 @@ class Place(Protocol):
     def has(self, name: str) -> bool:
         """Whether a file is there."""
 
-    def writing(self, name: str) -> contextlib.AbstractContextManager[Path]:
-        """A local path to write to; when the block ends without an error, the file appears in one step."""
+    def tail(self, name: str, length: int) -> bytes | None:
+        """The last bytes of a file, fewer where it has no more; None where there is no file."""
+
+    def draft(self, name: str) -> Draft:
+        """A local path to write to, and how the file then appears in one step."""
 
     def reading(self, name: str) -> Any:
         """An open file."""
@@ -72,20 +98,27 @@ class Local:
         """Whether a file is there."""
         return (self.root / name).is_file()
 
-    @contextlib.contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
+    def tail(self, name: str, length: int) -> bytes | None:
+        """The last bytes of a file, fewer where it has no more; None where there is no file."""
+        try:
+            with (self.root / name).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - length))
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def draft(self, name: str) -> Draft:
         """Written under another name, brought to the disk, then renamed: a reader sees all or nothing."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.parent / f"{path.name}.{uuid.uuid4().hex}{UNFINISHED}"
-        try:
-            yield unfinished
+
+        def finish() -> None:
             _sync(unfinished)
             unfinished.replace(path)
             _sync(path.parent)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+
+        return Draft(unfinished, finish, partial(unfinished.unlink, missing_ok=True))
 
     def reading(self, name: str) -> Any:
         """An open file."""
@@ -131,37 +164,84 @@ class Remote:
         self.address = address.rstrip("/")
         self.root = PurePosixPath(root)
 
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Whatever a system raises when it is not there or refuses is news about it, in one line."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: Exception) -> SizeupError:
+        return SizeupError(f"{self.address}: {str(error).partition(chr(10))[0] or type(error).__name__}")
+
     def names(self, folder: str) -> list[str]:
         """All finished files below a folder, sorted."""
         self.system.invalidate_cache()
-        found = self.system.find(str(self.root / folder))
+        try:
+            with self._reached():
+                found = self.system.find(str(self.root / folder))
+        except FileNotFoundError as error:  # not the folder, of which nothing is known, but the bucket
+            raise self._refusal(error) from error
         skipped = len(self.root.as_posix().strip("/")) + 1
         return sorted(str(name).strip("/")[skipped:] for name in found)
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""
         self.system.invalidate_cache()
-        return bool(self.system.isfile(str(self.root / name)))
+        with self._reached():
+            return bool(self.system.isfile(str(self.root / name)))
 
-    @contextlib.contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
+    def tail(self, name: str, length: int) -> bytes | None:
+        """The last bytes of a file, fewer where it has no more; None where there is no file."""
+        self.system.invalidate_cache()
+        path = str(self.root / name)
+        try:
+            with self._reached():
+                return bytes(self.system.cat_file(path, start=-length))
+        except FileNotFoundError:
+            return None
+        except SizeupError:  # an object store refuses to give the last bytes of a file that has none
+            with self._reached():
+                if self.system.size(path) == 0:
+                    return b""
+            raise
+
+    def draft(self, name: str) -> Draft:
         """Written here, then put there in one step."""
-        with tempfile.TemporaryDirectory(prefix="sizeup-") as folder:
-            path = Path(folder) / "file"
-            yield path
-            target = self.root / name
-            self.system.makedirs(str(target.parent), exist_ok=True)
-            self.system.put_file(str(path), str(target))
+        folder = tempfile.TemporaryDirectory(prefix="sizeup-")
+        path = Path(folder.name) / "file"
+
+        def finish() -> None:
+            self._put(path, self.root / name)
+            folder.cleanup()
+
+        return Draft(path, finish, folder.cleanup)
+
+    def _put(self, path: Path, target: PurePosixPath) -> None:
+        try:
+            with self._reached():
+                # Object stores have no folders, and would make a bucket of a name that was mistyped.
+                if not self.system.async_impl:
+                    self.system.makedirs(str(target.parent), exist_ok=True)
+                self.system.put_file(str(path), str(target))
+        except FileNotFoundError as error:
+            raise self._refusal(error) from error
 
     def reading(self, name: str) -> Any:
         """An open file."""
-        return self.system.open(str(self.root / name), "rb")
+        with self._reached():
+            return self.system.open(str(self.root / name), "rb")
 
     def remove(self, folder: str) -> None:
         """Remove a file, or a folder with all that it holds; nothing where there is none."""
         path = str(self.root / folder)
-        if self.system.exists(path):
-            self.system.rm(path, recursive=True)
+        self.system.invalidate_cache()
+        with self._reached(), contextlib.suppress(FileNotFoundError):  # another may have been faster
+            if self.system.exists(path):
+                self.system.rm(path, recursive=True)
 
     def clean(self) -> int:
         """Nothing is ever there half."""

@@ -83,7 +83,7 @@ class Session:
         try:
             yield
         except duckdb.Error as error:
-            raise complaints.of(error, sql, self._columns) from error
+            raise _damage(error, self.question) or complaints.of(error, sql, self._columns) from error
 
     def number(self, sql: str) -> int:
         """The one number that a statement gives."""
@@ -125,24 +125,42 @@ def session(question: Question) -> Iterator[Session]:
         tempfile.TemporaryDirectory(prefix="sizeup-") as scratch,
         duckdb.connect(":memory:", config={**_LOCKED, "temp_directory": scratch}) as connection,
     ):
-        allowed = tables.attach(connection, "stored_points", Store(question.folder))
-        if question.against is not None:
-            allowed += tables.attach(connection, "stored_before", Store(question.against))
-        added = [tables.join(connection, path) for path in question.joined]
-        tables.narrow(connection, "considered", "stored_points", question, added)
-        under = question.under_ms
-        fast = "" if under is None else f" WHERE ms <= {under!r}"
-        connection.execute(f"CREATE VIEW points AS SELECT * FROM considered{fast}")
-        if question.against is not None:
-            tables.narrow(connection, "before", "stored_before", question, added)
-        found = views(_axes(question, added), question.against is not None)
-        tables.check_axes(connection, question.axes or ())
-        if question.view == "regressions" and question.against is not None:
-            _check_pairs(connection, question)
-        for view in _needed(question, found):
-            connection.execute(f"CREATE VIEW {view.name} AS {view.sql}")
-        _lock(connection, allowed)
+        try:
+            found = _set_up(connection, question)
+        except duckdb.Error as error:
+            raise _damage(error, question) or SizeupError(complaints.shortened(error)) from error
         yield Session(connection, found, question)
+
+
+def _set_up(connection: DuckDBPyConnection, question: Question) -> Mapping[str, View]:
+    """Make the tables and views of a question, and close the connection to all else; the views."""
+    is_whole = tables.ALL in _words(question)
+    allowed = tables.attach(connection, "stored_points", Store(question.folder), is_whole)
+    if question.against is not None:
+        allowed += tables.attach(connection, "stored_before", Store(question.against))
+    added = [tables.join(connection, path) for path in question.joined]
+    tables.narrow(connection, "considered", "stored_points", question, added)
+    under = question.under_ms
+    fast = "" if under is None else f" WHERE ms <= {under!r}"
+    connection.execute(f"CREATE VIEW points AS SELECT * FROM considered{fast}")
+    if question.against is not None:
+        tables.narrow(connection, "before", "stored_before", question, added)
+    found = views(_axes(question, added), question.against is not None)
+    tables.check_axes(connection, question.axes or ())
+    if question.view == "regressions" and question.against is not None:
+        _check_pairs(connection, question)
+    for view in _needed(question, found):
+        connection.execute(f"CREATE VIEW {view.name} AS {view.sql}")
+    _lock(connection, allowed)
+    return found
+
+
+def _damage(error: Exception, question: Question) -> SizeupError | None:
+    """What is wrong with the files of a store, where DuckDB complains of one."""
+    if ".parquet" not in str(error):
+        return None
+    folders = (folder for folder in (question.folder, question.against) if folder is not None)
+    return next((found for folder in folders if (found := Store(folder).damage())), None)
 
 
 def _needed(question: Question, found: Mapping[str, View]) -> Iterator[View]:
@@ -150,8 +168,12 @@ def _needed(question: Question, found: Mapping[str, View]) -> Iterator[View]:
     if question.sql is None:
         yield view_named(question.view or DEFAULT, found)
     else:
-        words = set(re.findall(r"\w+", question.sql.lower()))
+        words = _words(question)
         yield from (view for view in found.values() if view.name in words)
+
+
+def _words(question: Question) -> set[str]:
+    return set(re.findall(r"\w+", (question.sql or "").lower()))
 
 
 def _axes(question: Question, added: Iterable[tables.Added]) -> tuple[Axis, Axis]:
@@ -169,7 +191,7 @@ def _check_pairs(connection: DuckDBPyConnection, question: Question) -> None:
         twice = connection.execute(sql).fetchone()
         if twice is not None:
             raise SizeupError(
-                f"{folder}: {twice[0]} on {twice[1]} is there more than once, of several models or versions;"
+                f"{folder}: {twice[0]} on {twice[1]} is there more than once, of several models of that name;"
                 " sweep into a new folder, or compare by model_hash in SQL"
             )
 

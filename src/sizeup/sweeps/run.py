@@ -10,15 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
 from sizeup.errors import SizeupError
 from sizeup.sweeps.expand import count_of, importable, models_of
 from sizeup.sweeps.limits import Limits
-from sizeup.sweeps.models import Model
-from sizeup.sweeps.places import Local
+from sizeup.sweeps.models import Identity, Model
+from sizeup.sweeps.newest import Record
+from sizeup.sweeps.places import Local, writing
+from sizeup.sweeps.prune import Pruned, prune
 from sizeup.sweeps.spec import Spec
 from sizeup.sweeps.store import LOG, Store
 from sizeup.sweeps.task import Outcome, Settings
@@ -65,6 +67,9 @@ class Swept:
     kinds: dict[str, int]  # rows by kind of error
     examples: dict[str, str]
     seconds: float
+    damaged: int = 0  # files that could not be read, and were replaced
+    damaged_file: str = ""  # the first of them
+    pruned: Pruned | None = None  # what was removed, where that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class How:
     limits: Limits | None = None
     retry_errors: bool = False
     trusted: bool = False
+    prune: bool = False
 
 
 def sweep(
@@ -99,13 +105,23 @@ def sweep(
     with store.alone(), importable(spec.folder):
         store.place.clean()
         total = count_of(spec)
+        tally, record, planned = _Tally(total, progress), Record(), set[str]()
         with _log(store) as log, closing(_outcomes(models_of(spec), settings, how, total)) as outcomes:
-            tally = _Tally(total, progress)
-            for outcome in outcomes:
-                tally.add(outcome)
-                log.write(_line(outcome))
+            try:
+                for outcome in outcomes:
+                    tally.add(outcome)
+                    log.write(_line(outcome))
+                    record.add(outcome.model, outcome.digest)
+                    if how.prune:
+                        planned.add(Identity(outcome.model, outcome.digest).digest)
+            finally:  # what was asked about until now counts from now on, whatever ended it
+                record.write(store, spec.asked)
+        pruned = None
+        if planned:  # who plans nothing at all has lost its models, not its interest in them
+            pruned = prune(store, planned, spec.asked)
+            record.write(store, spec.asked, alone=True)
         store.place.clean()
-    return tally.told(store.place.address, how.engine, len(spec.asked.points))
+    return replace(tally.told(store.place.address, how.engine, len(spec.asked.points)), pruned=pruned)
 
 
 def _outcomes(
@@ -130,9 +146,12 @@ class _Tally:
         self.done = self.there = self.rows = self.errors = self.failed = 0
         self.kinds: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
+        self.damaged, self.damaged_file = 0, ""
 
     def add(self, outcome: Outcome) -> None:
         self.done += 1
+        self.damaged += len(outcome.damaged)
+        self.damaged_file = self.damaged_file or next(iter(outcome.damaged), "")
         self.there += outcome.state == "there"
         self.rows += outcome.rows
         if outcome.errors:
@@ -158,6 +177,8 @@ class _Tally:
             dict(self.kinds.most_common()),
             self.examples,
             time.monotonic() - self.start,
+            self.damaged,
+            self.damaged_file,
         )
 
 
@@ -192,5 +213,5 @@ def _log(store: Store) -> Iterator[IO[str]]:
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".jsonl") as file:
         yield file
         file.flush()
-        with store.place.writing(name) as path:
+        with writing(store.place, name) as path:
             path.write_bytes(Path(file.name).read_bytes())

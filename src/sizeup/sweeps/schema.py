@@ -34,7 +34,11 @@ class Field:
 FIELDS: tuple[Field, ...] = (
     Field("key", "text", "digest of all that decides the row, in hexadecimal"),
     Field("model", "text", "the model's name, as the sweep names it"),
-    Field("model_hash", "text", "digest of the file, or of the name and the version of what builds it"),
+    Field(
+        "model_hash",
+        "text",
+        "digest of the file and of weights beside it, or of the name and the version of what builds it",
+    ),
     Field("format", "text", "tflite, onnx, torch or torch.export"),
     Field("target", "text", "device/runtime"),
     Field("target_hash", "text", "digest of all that is known of the target"),

@@ -3,9 +3,11 @@
     DIR/shards/ab/cd/abcd...-01....parquet   the rows of one model
     DIR/table/GENERATION/device=.../...     the same rows sorted for questions, where they were compacted
     DIR/table/current.json                  which generation that is, and which shards it holds
+    DIR/newest.parquet                      which of the rows count now
     DIR/log/...jsonl                        how long every shard took
 
-Whatever exists is complete and need not be computed again.
+Whatever exists is complete and need not be computed again, unless others cut it off: a shard without the end
+of a Parquet file is as good as none.
 """
 
 from __future__ import annotations
@@ -20,15 +22,22 @@ from pathlib import Path
 from typing import IO, Any
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.sweeps.places import Local, Place, place_of
+from sizeup.sweeps.places import Draft, Local, Place, place_of, writing
 from sizeup.sweeps.schema import arrow_schema
 
 SHARDS, TABLE, LOG = "shards", "table", "log"
 CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
 _LOCK = ".lock"
 # What others put beside the shards is none of them.
-_SHARD = re.compile(rf"{SHARDS}/\w\w/\w\w/\w+-\w+\.parquet")
+_SHARD = re.compile(rf"{SHARDS}/[0-9a-f]{{2}}/[0-9a-f]{{2}}/[0-9a-f]{{32}}-[0-9a-f]{{16}}\.parquet")
 _DIGITS = 16  # of digests that only have to tell few things apart
+# A Parquet file ends with four bytes that tell the length of what describes it, and these.
+_END, _END_BYTES = b"PAR1", 8
+_CUT = "cut off or no Parquet file"
+
+
+class Damaged(SizeupError):
+    """A file of a store that is no table of a sweep, or not all of one."""
 
 
 class Store:
@@ -55,39 +64,62 @@ class Store:
     def shards_of(self, model: str) -> list[str]:
         """The names of the shards of one model."""
         folder = _folder(model)
-        return [name for name in self.place.names(folder) if name.startswith(f"{folder}/{model}-")]
+        names = (name for name in self.place.names(folder) if name.startswith(f"{folder}/{model}-"))
+        return [name for name in names if _SHARD.fullmatch(name)]
 
     def has(self, name: str) -> bool:
-        """Whether a shard is there, and so complete."""
-        return self.place.has(name)
+        """Whether a shard is there, and complete as far as its end tells."""
+        end = self.place.tail(name, _END_BYTES)
+        return end is not None and len(end) == _END_BYTES and end.endswith(_END)
 
-    def write(self, name: str, batches: Iterable[Any]) -> int:
+    def damage(self) -> Damaged | None:
+        """What is wrong with the files that hold the rows, as far as their ends tell; None: nothing."""
+        names = [name for name in self.parts() if not self.has(name)]
+        if not names:
+            return None
+        more = len(names) - 1
+        others = f", like {more:,} other{'s' * (more > 1)}" if more else ""
+        return self._damaged(names[0], f"{_CUT}{others}")
+
+    def _damaged(self, name: str, why: str) -> Damaged:
+        is_sorted = name.startswith(f"{TABLE}/")
+        again = f"sizeup sweep -o {self.place.address} --compact makes it anew"
+        how = again if is_sorted else "its sweep makes it anew when it is run again, or remove it"
+        return Damaged(f"{self.place.path(name)}: not a whole table of a sweep ({why}); {how}")
+
+    def write(self, name: str, batches: Iterable[Any], schema: Any = None) -> int:
         """Write record batches to a file that appears when all of them are in it; the number of rows."""
-        from pyarrow import parquet
+        with writing(self.place, name) as path:
+            return _written(path, batches, schema or arrow_schema())
 
-        rows = 0
-        with (
-            self.place.writing(name) as path,
-            parquet.ParquetWriter(path, arrow_schema(), compression="zstd") as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-                rows += batch.num_rows
-        return rows
+    def draft(self, name: str, batches: Iterable[Any]) -> Draft:
+        """The same as a file that is still to appear: bringing it to the disk takes longer than all else."""
+        found = self.place.draft(name)
+        try:
+            _written(found.path, batches, arrow_schema())
+        except BaseException:
+            found.drop()
+            raise
+        return found
 
     def read(self, names: Iterable[str], columns: list[str] | None = None) -> Iterator[Any]:
         """The tables in some files, one by one."""
         yield from (self._table(name, columns) for name in names)
 
     def _table(self, name: str, columns: list[str] | None) -> Any:
-        from pyarrow import ArrowInvalid, parquet
+        from pyarrow import ArrowException, parquet
 
         try:
             with self.place.reading(name) as file:
-                return parquet.read_table(file, columns=columns)
-        except ArrowInvalid as error:
-            where = self.place.path(name)
-            raise SizeupError(f"{where}: not a table of a sweep ({error}); remove it") from error
+                found = parquet.read_table(file, columns=columns)
+        except (ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # news about this machine
+                raise
+            why = str(error).splitlines()[0] if self.has(name) else _CUT
+            raise self._damaged(name, why) from error
+        if not set(columns or ("model",)) <= set(found.column_names):
+            raise self._damaged(name, "a table of something else")
+        return found
 
     def states(self, names: Iterable[str]) -> dict[str, str]:
         """The state of every row of some shards, by its key."""
@@ -158,9 +190,25 @@ class Store:
             yield
 
 
+def _written(path: Path, batches: Iterable[Any], schema: Any) -> int:
+    from pyarrow import parquet
+
+    rows = 0
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
 def _folder(model: str) -> str:
     """So many folders that none of them holds many shards: a task looks through its own."""
     return f"{SHARDS}/{model[:2]}/{model[2:4]}"
+
+
+def model_of(shard: str) -> str:
+    """The digest of the model whose rows a shard holds."""
+    return shard.rpartition("/")[2].partition("-")[0]
 
 
 def digest_of_names(names: Iterable[str]) -> str:

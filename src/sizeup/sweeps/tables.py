@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sizeup import dtypes
 from sizeup.errors import SizeupError
 from sizeup.sweeps import complaints
+from sizeup.sweeps.newest import Newest, newest_of
 from sizeup.sweeps.places import Remote
 from sizeup.sweeps.schema import FIELDS, NAMES
 from sizeup.sweeps.store import TABLE, Store
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from sizeup.sweeps.query import Question
 
 _TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
-_OWN = frozenset({"points", "before", "considered", "stored_points", "stored_before"})
+ALL = "all_rows"
+_OWN = frozenset({"points", "before", "considered", "stored_points", "stored_before", ALL})
 _READERS = {".csv": "read_csv", ".tsv": "read_csv", ".parquet": "read_parquet"}
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
 
@@ -41,8 +43,8 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def attach(connection: DuckDBPyConnection, name: str, store: Store) -> list[str]:
-    """Make a view of all rows of a store; the files that it reads.
+def attach(connection: DuckDBPyConnection, name: str, store: Store, whole: bool = False) -> list[str]:
+    """Make a view of the rows of a store that count now, perhaps one of all rows; the files that it reads.
 
     Columns that an older store does not have are null.
     """
@@ -66,7 +68,8 @@ def attach(connection: DuckDBPyConnection, name: str, store: Store) -> list[str]
     try:
         there = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     except duckdb.Error as error:
-        raise SizeupError(f"{store.place.address}: {complaints.shortened(error)}") from error
+        said = SizeupError(f"{store.place.address}: {complaints.shortened(error)}")
+        raise store.damage() or said from error
     if not there >= {"key", "model", "target", "status"}:
         raise SizeupError(f"{store.place.address}: its files are no results of a sweep")
     fields = [
@@ -75,8 +78,45 @@ def attach(connection: DuckDBPyConnection, name: str, store: Store) -> list[str]
         else f"CAST(NULL AS {_TYPES[each.kind]}) AS {quoted(each.name)}"
         for each in FIELDS
     ]
-    connection.execute(f"CREATE VIEW {name} AS SELECT {', '.join(fields)} FROM {source}")
+    rows = f"SELECT {', '.join(fields)} FROM {source}"
+    connection.execute(f"CREATE VIEW {name} AS {_counting(connection, name, newest_of(store), rows)}")
+    if whole:
+        connection.execute(f"CREATE VIEW {ALL} AS {rows}")
     return allowed
+
+
+def _counting(connection: DuckDBPyConnection, name: str, newest: Newest, rows: str) -> str:
+    """The rows that are not of earlier content of a model, nor of an earlier answer where there is a later.
+
+    Most stores hold no such rows, and pay nothing for it.
+    """
+    if changed := newest.changed:
+        connection.register("given", changed)
+        connection.execute(f"CREATE TABLE {name}_newest AS SELECT * FROM given")
+        connection.unregister("given")
+        rows = f"""
+        SELECT stored.* FROM ({rows}) AS stored
+        LEFT JOIN (SELECT DISTINCT model FROM {name}_newest) AS other ON stored.model = other.model
+        LEFT JOIN {name}_newest AS newest
+        ON stored.model = newest.model AND stored.model_hash = newest.model_hash
+        WHERE other.model IS NULL OR newest.model IS NOT NULL
+        """
+    if newest.is_answered_twice:
+        listed = ", ".join(
+            f"({', '.join(map(text, answer))}, {place})" for place, answer in enumerate(newest.answers)
+        )
+        rows = f"""
+        SELECT stored.* FROM ({rows}) AS stored
+        LEFT JOIN (VALUES {listed}) AS answered(target, target_hash, version, place)
+        ON stored.target = answered.target AND stored.target_hash = answered.target_hash
+            AND stored.version = answered.version
+        QUALIFY row_number() OVER (
+            PARTITION BY stored.device, stored.precision, stored.target, stored.model, stored.model_hash,
+                stored.batch, stored.shapes
+            ORDER BY answered.place DESC NULLS LAST
+        ) = 1
+        """
+    return rows
 
 
 def _reading(paths: Sequence[str], union: str) -> str:

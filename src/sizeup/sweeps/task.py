@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sizeup.sweeps.evaluate import described
 from sizeup.sweeps.keeper import Keeper, Refused
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Model
+from sizeup.sweeps.places import Draft
 from sizeup.sweeps.points import Questions
 from sizeup.sweeps.rows import error_rows, rows_of
 from sizeup.sweeps.schema import ERROR, batches_of
-from sizeup.sweeps.store import Store
+from sizeup.sweeps.store import CURRENT, Damaged, Store
 
 State = Literal["there", "done"]
 
@@ -43,14 +45,47 @@ class Outcome:
     reason: str = ""
     seconds: float = 0.0
     cpu_seconds: float | None = None  # of loading and evaluating alone
+    damaged: tuple[str, ...] = ()  # files that could not be read, and were replaced
+    digest: str = ""  # of the model's content
 
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
     """Find out what is missing about a model and write it down; without a keeper in this process."""
+    outcome, finish = _evaluated(model, settings, keeper)
+    finish()
+    return outcome
+
+
+def perform_each(
+    models: Iterable[Model], settings: Settings, keeper: Keeper | None, done: Callable[[Outcome], None]
+) -> None:
+    """The same for one model after the other; `done` hears of each when its rows are safe, in another thread.
+
+    While the rows of one are brought to the disk, the next is evaluated: a disk takes its time.
+    """
+    with ThreadPoolExecutor(1) as writer:
+        last: Future[None] | None = None
+        for model in models:
+            outcome, finish = _evaluated(model, settings, keeper)
+            if last is not None:
+                last.result()  # what went wrong there ends it, and never do two wait
+            last = writer.submit(_finished, outcome, finish, done)
+        if last is not None:
+            last.result()
+
+
+def _finished(outcome: Outcome, finish: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+    finish()
+    done(outcome)
+
+
+def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple[Outcome, Callable[[], None]]:
+    """How a task ends, and what is left to do until it has."""
     start = time.perf_counter()
     task = _Task(model, settings)
     if not task.asked.points:
-        return Outcome(model.name, "there", seconds=time.perf_counter() - start)
+        task.tidy()
+        return task.told(Outcome(model.name, "there", seconds=time.perf_counter() - start)), _nothing
     try:
         if keeper is None:
             counted = task.write(batches_of(rows_of(model, task.identity, task.asked)))
@@ -64,13 +99,20 @@ def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
             raise
         counted = task.fail(*described(error))
     cpu_seconds = None if keeper is None else keeper.cpu_seconds
-    return counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
+    outcome = counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
+    return task.told(outcome), task.finish
 
 
 def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
     """Write down that nothing could be found out about a model."""
     task = _Task(model, settings)
-    return task.fail(kind, reason).outcome(model.name)
+    outcome = task.told(task.fail(kind, reason).outcome(model.name))
+    task.finish()
+    return outcome
+
+
+def _nothing() -> None:
+    """All is done already."""
 
 
 class _Task:
@@ -78,37 +120,65 @@ class _Task:
 
     def __init__(self, model: Model, settings: Settings) -> None:
         self.model, self.identity, self.store = model, model.identity(), Store(settings.store)
-        self.asked, self.failed = _missing(self.store, self.identity.digest, settings)
+        self.asked, self.failed, self._broken = _missing(self.store, self.identity.digest, settings)
+        self.damaged = tuple(map(self.store.place.path, self._broken))
+        self._draft: Draft | None = None
 
     def write(self, batches: Iterable[Any]) -> _Counted:
-        """Write a new shard, or rows in place of the errors that they were tried again for."""
+        """Write a shard that is still to be finished, or rows in place of errors that were tried again."""
         counted = _Counted()
         name = self.store.shard(self.identity.digest, self.asked.digest)
         if self.failed:
             self.store.replace(name, self.failed, counted(batches))
         else:
-            self.store.write(name, counted(batches))
+            self._draft = self.store.draft(name, counted(batches))
         return counted
 
     def fail(self, kind: str, reason: str) -> _Counted:
         """Write rows that say why there are no answers."""
         return self.write(batches_of(error_rows(self.model, self.identity, self.asked, kind, reason)))
 
+    def finish(self) -> None:
+        """Let the rows appear, and what they replace go away."""
+        if self._draft is not None:
+            try:
+                self._draft.finish()
+            except BaseException:
+                self._draft.drop()
+                raise
+        self.tidy(self.store.shard(self.identity.digest, self.asked.digest))
 
-def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str]]:
-    """The questions without an answer, and the shards that hold errors to be tried again."""
+    def told(self, outcome: Outcome) -> Outcome:
+        """How it ended, with what is known of the model and its files."""
+        return replace(outcome, digest=self.identity.hash, damaged=self.damaged)
+
+    def tidy(self, written: str = "") -> None:
+        """Remove files that cannot be read, whose rows are in others now."""
+        if self._broken:
+            self.store.place.remove(CURRENT)  # the sorted table may hold what they held
+        for name in self._broken:
+            if name != written:
+                self.store.place.remove(name)
+
+
+def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str], list[str]]:
+    """The questions without an answer, shards with errors to be tried again, and shards that are damaged."""
     asked = settings.asked
     if not settings.retry_errors and store.has(store.shard(model, asked.digest)):
-        return asked.only(()), []
+        return asked.only(()), [], []
     known: set[str] = set()
-    failed = []
+    failed, damaged = [], []
     for shard in store.shards_of(model):
-        states = store.states([shard])
+        try:
+            states = store.states([shard])
+        except Damaged:
+            damaged.append(shard)
+            continue
         errors = {key for key, state in states.items() if state == ERROR} if settings.retry_errors else set()
         known |= states.keys() - errors
         failed += [shard] * bool(errors)
     wanted = [point for point in asked.points if asked.key(model, point) not in known]
-    return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed
+    return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed, damaged
 
 
 class _Counted:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -203,11 +205,22 @@ def test_the_model_and_torch_are_left_as_they_were() -> None:
     module = Pieces().eval()
     before = {name: id(value) for name, value in vars(module).items()}
     chosen, indexed = torch._C._select_conv_backend, torch.Tensor.__getitem__
+    told = torch.overrides.has_torch_function
     sizeup.load(module, inputs=((1, 3, 64, 80),), free=PICTURE)
     assert torch._C._select_conv_backend is chosen
     assert torch.Tensor.__getitem__ is indexed
-    assert "__getitem__" not in vars(torch.Tensor)
+    assert torch.overrides.has_torch_function is told
     assert {name: id(value) for name, value in vars(module).items()} == before
+
+
+def test_torch_still_makes_tensors_of_scalars_afterwards() -> None:
+    """It no longer does in a process where anyone has ever replaced how tensors are indexed."""
+    script = """
+import sizeup, torch
+sizeup.load("torchvision:vit_b_16", free=["batch"])
+assert torch.tensor([torch.tensor(-1)]).tolist() == [-1]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_times_at_points_are_those_of_fresh_loads() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sizeup
-from browser import Browser, Opened, chromium, opened
+from browser import Browser, Opened, chromium, opened, titles_in_sight
 from sizeup.errors import SizeupError
 from sweeps import answers
 
@@ -169,6 +169,19 @@ def test_anybody_can_read_it_on_any_screen(browser: Browser, path: Path, width: 
         assert found.complaints == []
     finally:
         found.page.close()
+
+
+def test_telephone_shows_model_latency_and_whether_it_fits_first(browser: Browser, path: Path) -> None:
+    narrow, wide = (opened(browser, path, width=width) for width in (390, 1440))
+    try:
+        assert titles_in_sight(narrow.page, "#table") == ["model", "latency", "fits"]
+        assert titles_in_sight(wide.page, "#table")[:3] == ["place", "model", "latency"]
+        # No column is lost for it.
+        every = [each.page.locator("#table thead th").all_inner_texts() for each in (narrow, wide)]
+        assert sorted(every[0]) == sorted(every[1])
+    finally:
+        narrow.page.close()
+        wide.page.close()
 
 
 def data_in(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sizeup
-from browser import PICTURES, Browser, Opened, Page, chromium, opened
+from browser import PICTURES, Browser, Opened, Page, chromium, opened, titles_in_sight
 from networks import chain, looping, three_convolutions, with_unknown
 from sizeup import units
 from sizeup.dtypes import dtype
@@ -163,6 +163,32 @@ def test_nothing_overlaps_or_is_cut_off_at_any_width(
     )
     dark = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_telephone_shows_names_macs_and_times_first(show: Open, shared: Path) -> None:
+    report = sizeup.analyze(shared / "models" / "mlperf_vww96_int8.tflite", target="stm32f746")
+    page = show(report, width=390).page
+    assert titles_in_sight(page, "#operator-table") == ["#", "name", "MACs", "time"]
+    # Of a name that is too long the end is shown, which tells it from its neighbours.
+    cell = page.locator("#operator-table tr[data-row='1'] th")
+    assert (
+        cell.evaluate("each => each.scrollWidth > each.clientWidth && getComputedStyle(each).direction")
+        == "rtl"
+    )
+    assert cell.inner_text() == report.ops[1].name
+
+
+def test_boxes_of_modules_have_no_label_that_says_nothing(show: Open, shared: Path) -> None:
+    report = sizeup.analyze(shared / "models" / "mp_hand_landmark_full.tflite", target="rpi5/litert")
+    for width in (1440, 390):
+        page = show(report, width=width).page
+        rooms = page.evaluate(
+            """() => [...document.querySelectorAll("#icicle .box span")].filter(each => each.textContent)
+              .map(each => [each.textContent.length, each.scrollWidth, each.clientWidth])"""
+        )
+        assert len(rooms) > 1
+        for letters, wanted, there in rooms:
+            assert there * letters >= min(letters, 3) * wanted, (letters, wanted, there)
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -35,7 +35,10 @@ def load(
         path = Path(source)
         name, folder, content = path.name, path.parent, _mapped(path)
     if bytes(content[4:8]) != _MAGIC:
-        raise CorruptModel(f"{name}: not a TFLite file: bytes 4 to 8 are not {_MAGIC.decode()!r}")
+        raise CorruptModel(
+            f"{name}: not a TFLite file: bytes 4 to 8 are not {_MAGIC.decode()!r};"
+            " convert or download it again"
+        )
     try:
         return _read(Model(content, name, folder), inputs or {}, bind or {})
     except BROKEN as error:
@@ -47,7 +50,7 @@ def _mapped(path: Path) -> memoryview:
     try:
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
-                raise CorruptModel(f"{path.name}: the file is empty")
+                raise CorruptModel(f"{path.name}: the file is empty; convert or download it again")
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise LoadError(f"{path}: cannot be read: {error.strerror}") from error

@@ -7,36 +7,47 @@ the graph would then have operators that a fresh load does not have.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import EllipsisType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
+
+
+class _PlainIndexing(TorchFunctionMode):
+    """Takes indices of several plain parts apart, one dimension after the other."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function is torch.Tensor.__getitem__ and _is_plain(args[1]) and _has_symbols(args[0]):
+            return _taken(*args)
+        return function(*args, **(kwargs or {}))
 
 
 @contextmanager
 def plain_indexing() -> Iterator[None]:
-    """Take indices of several plain parts apart, one dimension after the other.
+    """Index in the block as with plain sizes.
 
-    A mode for torch's functions would see indexing too, but some modules take another way under one.
+    `Tensor.__getitem__` itself must not be replaced: from then on, and for good, Python takes tensors for
+    sequences, and torch can no longer make one of a list of scalars.
     """
-    before = torch.Tensor.__getitem__
-    own = "__getitem__" in vars(torch.Tensor)
+    overrides: Any = torch.overrides
+    before = overrides.has_torch_function
 
-    def taken(tensor: torch.Tensor, index: Any) -> Any:
-        if _is_plain(index) and _has_symbols(tensor):
-            return _taken(tensor, index)
-        return before(tensor, index)
+    def told(arguments: Any) -> bool:
+        """What modules ask before they take their fast way, which this mode does not stand in."""
+        ours = _get_current_function_mode() is mode  # type: ignore[no-untyped-call]
+        with _pop_mode_temporarily() if ours else nullcontext():
+            return bool(before(arguments))
 
-    tensors: Any = torch.Tensor
-    tensors.__getitem__ = taken
-    try:
-        yield
-    finally:
-        if own:
-            tensors.__getitem__ = before
-        else:  # it was inherited, and is again
-            del tensors.__getitem__
+    with _PlainIndexing() as mode:
+        overrides.has_torch_function = told
+        try:
+            yield
+        finally:
+            overrides.has_torch_function = before
 
 
 def _is_plain(index: Any) -> bool:

@@ -128,7 +128,10 @@ def _factory(source: str) -> Built:
             target: Any = importlib.import_module(path)
         except ModuleNotFoundError as error:
             if error.name and (path == error.name or path.startswith(f"{error.name}.")):
-                raise LoadError(f"{source}: there is no file of that name and no module {path!r}") from error
+                raise LoadError(
+                    f"{source}: there is no file of that name and no module {path!r};"
+                    " start sizeup where Python finds it, or name its folder in PYTHONPATH"
+                ) from error
             raise LoadError(f"{source}: importing {path} failed: {error}") from error
         except Exception as error:
             raise LoadError(f"{source}: importing {path} failed: {type(error).__name__}: {error}") from error

@@ -176,8 +176,8 @@ def _targets(found: Board, folder: str) -> str:
     """The groups, and the first of each."""
     best = {_group(row): row for row in reversed(found.rows) if row["standing"] == 0}
     batched = any(group["batch"] is not None for group in found.groups)
-    titles = ["target", "precision", *(["batch"] if batched else []), "fit", "too large", "cannot be told"]
-    titles += ["failed", "fastest that fits", "latency"]
+    titles = ["target", "precision", *(["batch"] if batched else []), "fit", "fastest that fits"]
+    titles += ["latency", "too large", "cannot be told", "failed"]
     shown = found.groups[:_MOST_TARGETS]
     body = "".join(_target(group, best.get(_group(group)), batched, folder) for group in shown)
     rest = len(found.groups) - _MOST_TARGETS
@@ -190,9 +190,10 @@ def _target(group: dict[str, Any], best: dict[str, Any] | None, batched: bool, f
     cells = [
         str(group["precision"]),
         *([_optional(group["batch"])] if batched else []),
-        *(f"{group[name]:,}" for name in ("fit", "too_large", "fit_unknown", "errors")),
+        f"{group['fit']:,}",
         "none is known to" if best is None else best["model"].removeprefix(folder),
         latency,
+        *(f"{group[name]:,}" for name in ("too_large", "fit_unknown", "errors")),
     ]
     return _row(str(group["target"]), cells)
 

@@ -48,7 +48,7 @@ def what_if(report: Report) -> dict[str, Any] | None:
         "layers": [each.op for each in found],
         "own": [_own_type(graph, graph.ops[each.op], codes) for each in found],
         "tensors": _tensors(graph, codes),
-        "ops": _ops(graph),
+        "ops": _ops(graph, {each.op for each in found}),
         "reads": _accesses(graph, report.cost.reads),
         "writes": _accesses(graph, report.cost.writes),
         "weights": _weights(graph),
@@ -105,11 +105,10 @@ def _flags(tensor: Tensor) -> int:
     )
 
 
-def _ops(graph: Graph) -> dict[str, Any]:
+def _ops(graph: Graph, layer: set[int]) -> dict[str, Any]:
     """What every operator is, and of constants that are unpacked before the first run, from which."""
     flags = []
     unpacked: dict[str, int] = {}
-    layer = {each.op for each in layers(graph)}
     for index, op in enumerate(graph.ops):
         rule = rule_of(op.kind)
         converts = op.kind in CONVERSIONS

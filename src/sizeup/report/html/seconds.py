@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sizeup.cost import count
+from sizeup.cost import Cost, recount
 from sizeup.dtypes import PRECISIONS, DType, precision_name
 from sizeup.errors import TargetError
 from sizeup.graph import Graph
-from sizeup.latency import Basis, Estimate, estimate, rates_from, typed
+from sizeup.latency import Basis, Estimate, estimate, executed, rates_from, typed
 from sizeup.precision import Layer, assign
 from sizeup.report.html.columns import short
 from sizeup.report.rows import NO_TARGET
@@ -27,30 +27,39 @@ def seconds_by_type(report: Report, found: Sequence[Layer], offered: Sequence[DT
     if latency.basis == "coefficients":
         return {"unavailable": "a table of coefficients knows no types of single layers"}
     graphs = {each: assign(report.graph, {layer.op: each for layer in found}) for each in offered}
+    costs = {each: recount(report.cost, graph) for each, graph in graphs.items()}
     try:
-        return _on_one_basis(report, latency.target, graphs)
+        return _on_one_basis(report, latency.target, costs)
     except TargetError as error:
         return {"unavailable": str(error)}
 
 
-def _on_one_basis(report: Report, target: Target, graphs: dict[DType, Graph]) -> dict[str, Any]:
+def _on_one_basis(report: Report, target: Target, costs: dict[DType, Cost]) -> dict[str, Any]:
     """Measurements where they cover every type, else the data sheet: two bases cannot be compared."""
-    asked = report.latency.basis if report.latency is not None else None
-    basis: Basis | None = None if asked == "calibrated" else "roofline"
-    own = estimate(report.cost, target, basis=basis)
-    estimates = {kind: estimate(count(graph), target, basis=basis) for kind, graph in graphs.items()}
+    assert report.latency is not None
+    basis: Basis | None = None if report.latency.basis == "calibrated" else "roofline"
+    fuses = target.runtime.fuses or ()
+    # The kernels of a graph are the same on every basis, and what merges into them at every type.
+    ran = last = executed(report.cost, None, fuses, like=report.latency.executed)
+    runs = {kind: (last := executed(cost, None, fuses, like=last)) for kind, cost in costs.items()}
+
+    def estimated(on: Basis | None) -> tuple[Estimate, dict[DType, Estimate]]:
+        each = {kind: estimate(cost, target, basis=on, executed=runs[kind]) for kind, cost in costs.items()}
+        return estimate(report.cost, target, basis=on, executed=ran), each
+
+    own, estimates = estimated(basis)
     if {own.basis, *(each.basis for each in estimates.values())} != {own.basis}:
-        own = estimate(report.cost, target, basis="roofline")
-        estimates = {kind: estimate(count(graph), target, basis="roofline") for kind, graph in graphs.items()}
+        own, estimates = estimated("roofline")
+    base = executed(report.cost, report.precision, fuses, like=ran)
     return {
         "basis": own.basis,
         "target": target.name,
         "merges": "quantise" in (target.runtime.fuses or ()),
         "run": own.run_seconds,
-        "base": _whole(estimate(report.cost, target, report.precision, basis=own.basis)),
+        "base": _whole(estimate(report.cost, target, report.precision, basis=own.basis, executed=base)),
         "own": _column(own, report.graph, report.graph),
         "types": {
-            precision_name(kind): _column(found, graphs[kind], report.graph)
+            precision_name(kind): _column(found, costs[kind].graph, report.graph)
             for kind, found in estimates.items()
         },
         "conversion": _conversion(own, target),

@@ -75,7 +75,7 @@ def verdict_html(found: Verdict) -> str:
 def _space(space: Space) -> str:
     style = {True: "", False: ' class="short"', None: ' class="open"'}[space.fits]
     parts = escape(plain("; ".join(_parts(space))))
-    words = f"<b>{escape(space.words)}</b>: {escape(needed(space))}"
+    words = f"<b>{escape(space.words)}</b>: {escape(needed(space)).replace(' %', '&nbsp;%')}"
     return f"<li{style}>{words}{_gauge(space)}<small>{parts}</small></li>"
 
 

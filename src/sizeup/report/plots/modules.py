@@ -58,7 +58,7 @@ def modules_picture(report: Report) -> Figure:
     """Modules down in the order of first use, quantities across."""
     found = rows_of(report)
     columns = _COLUMNS if found.total.seconds is None else (_TIME, *_COLUMNS)
-    rows = [*found.entries, *([found.rest] if found.rest else [])]
+    rows = list(found.rows[:-1])
     canvas = Canvas(_TOP + _ROW * max(len(rows), 1) + _BELOW)
     _write_head(canvas, report, found)
     names = Names(canvas, [legible(row.label) for row in rows])

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from sizeup.sweeps.keeper import Keeper
 from sizeup.sweeps.models import Model
-from sizeup.sweeps.task import Outcome, Settings, perform
+from sizeup.sweeps.task import Outcome, Settings, perform, perform_each
 
 
 def run(models: Iterator[Model], settings: Settings, workers: int) -> Generator[Outcome, None, None]:
@@ -43,8 +43,7 @@ class _Crew:
         keeper = Keeper(self._settings.limits, self._settings.folders)
         self._keepers.append(keeper)
         try:
-            while (model := self._next()) is not None:
-                self._put(perform(model, self._settings, keeper))
+            perform_each(iter(self._next, None), self._settings, keeper, self._put)
         # Whatever ends a thread must end the sweep: it is raised where outcomes are read.
         except BaseException as error:
             self._put(error)

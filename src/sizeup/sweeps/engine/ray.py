@@ -1,8 +1,9 @@
 """Tasks on Ray: of this machine, or of the cluster at an address.
 
-Few tasks wait at any time, so the driver holds no more for a million models than for a hundred. A worker or a
-node that dies takes tasks along that Ray runs again elsewhere: a task writes its shard in one step, so that
-doing it twice does no harm.
+Few tasks wait at any time, so the driver holds no more for a million models than for a hundred. Models that
+take a second or less go several to a task: what Ray takes for one is then shared, and rows are brought to the
+disk while the next model is evaluated. A worker or a node that dies takes tasks along that Ray runs again
+elsewhere: a task writes its shards in one step each, so that doing it twice does no harm.
 """
 
 from __future__ import annotations
@@ -12,19 +13,33 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sizeup.errors import MissingLibrary, SizeupError
 from sizeup.sweeps.keeper import Keeper
 from sizeup.sweeps.models import Model
-from sizeup.sweeps.task import Outcome, Settings, give_up, perform
+from sizeup.sweeps.portions import Portion, Portions
+from sizeup.sweeps.task import Outcome, Settings, give_up, perform_each
 
 _WAITING = 2  # tasks for each core: one that runs, and one that is ready when it ends
 _SHARE = 16
 _RETRIES = 5  # of a task whose worker or node died
 _PATIENCE = 10.0  # seconds in which a cluster is to answer
+# What a Ray of our own does beside the work, on the same cores: every second it looks at memory and tells how
+# much is free, not several times, and keeps no account of itself. All of it together was 1.5 % of two cores.
+_CALM = {
+    "RAY_memory_monitor_refresh_ms": "1000",
+    "RAY_raylet_report_resources_period_milliseconds": "1000",
+    "RAY_object_manager_timer_freq_ms": "1000",
+    "RAY_gcs_pull_resource_loads_period_milliseconds": "5000",
+    "RAY_io_context_monitor_probe_interval_ms": "10000",
+    "RAY_io_context_event_loop_lag_collection_interval_ms": "10000",
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_event_stats": "0",
+}
 _LONGEST_FOLDER = 40  # the system's sockets have short names, and Ray makes them longer
 
 # The keeper of this worker process, which outlives tasks: starting its child takes longer than most of them.
@@ -39,37 +54,49 @@ def run(
     with _connected(ray, address, workers):
         remote = ray.remote(num_cpus=1, max_retries=_RETRIES, scheduling_strategy="SPREAD")(_perform)
         shared = ray.put(settings)
-        waiting: dict[Any, Model] = {}
-        most = max(2, _WAITING * int(ray.cluster_resources().get("CPU", 1)))
+        waiting: dict[Any, Portion] = {}
+        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        portions = Portions(models, cores)
         while True:
-            while len(waiting) < most and (model := next(models, None)) is not None:
-                waiting[remote.remote(model, shared)] = model
+            while len(waiting) < _WAITING * cores and (portion := portions.take()):
+                waiting[remote.remote(portion, shared)] = portion
             if not waiting:
+                portions.close()
                 return
             # A share of those that wait at a time: looking at all of them for each would be quadratic.
             done, _ = ray.wait(list(waiting), num_returns=1 + len(waiting) // _SHARE, timeout=1.0)
             for each in done:
-                yield _outcome(ray, each, waiting.pop(each), settings)
+                for outcome in _outcomes(ray, each, waiting.pop(each), portions, settings):
+                    portions.heard(outcome.seconds)
+                    yield outcome
 
 
-def _perform(model: Model, settings: Settings) -> Outcome:
+def _perform(portion: Portion, settings: Settings) -> list[Outcome]:
+    found: list[Outcome] = []
     if settings.trusted:
-        return perform(model, settings, None)
+        perform_each(portion, settings, None, found.append)
+        return found
     if not _keeper:
         _keeper.append(Keeper(settings.limits, settings.folders))
-    return perform(model, settings, _keeper[0])
+    perform_each(portion, settings, _keeper[0], found.append)
+    return found
 
 
-def _outcome(ray: Any, done: Any, model: Model, settings: Settings) -> Outcome:
-    """What a task returned; a task that Ray gave up on leaves rows that say so."""
+def _outcomes(
+    ray: Any, done: Any, portion: Portion, portions: Portions, settings: Settings
+) -> Sequence[Outcome]:
+    """What a task returned; a model that Ray gave up on leaves rows that say so, several are tried apart."""
     try:
-        found: Outcome = ray.get(done)
+        found: list[Outcome] = ray.get(done)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, SizeupError):  # without the lines of the worker that raised it
             raise error.cause from None
         raise
     except ray.exceptions.RayError as error:
-        return give_up(model, settings, "WorkerLost", f"its worker died ({type(error).__name__})")
+        if len(portion) > 1:
+            portions.give_back(portion)
+            return ()
+        return [give_up(portion[0], settings, "WorkerLost", f"its worker died ({type(error).__name__})")]
     return found
 
 
@@ -94,16 +121,36 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[N
         else:
             options |= {"address": address}
             _check_reachable(address)
-        with _silent():
+        with _silent(), _surroundings({} if address else _CALM):
             try:
                 ray.init(**options)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise SizeupError(f"Ray does not start: {error}") from error
+            if address is None:
+                _without_listener(ray)
         try:
             yield
         finally:
             with _silent():
                 ray.shutdown()
+
+
+def _without_listener(ray: Any) -> None:
+    """End the process that passes on what workers print: nobody hears it, and it reads all day."""
+    with contextlib.suppress(AttributeError):  # it has no public name, and may have another one day
+        ray._private.worker._global_node.kill_log_monitor()
+
+
+@contextlib.contextmanager
+def _surroundings(given: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment while the block lasts; what the user has set goes before."""
+    added = {name: value for name, value in given.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _check_reachable(address: str) -> None:

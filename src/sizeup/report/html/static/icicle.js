@@ -5,6 +5,7 @@
   const place = document.getElementById("icicle");
   if (!place) return;
   const DEPTHS = 6;
+  const [LETTERS, LETTER, PADDING] = [5, 8, 12]; // letters that a name is known by, pixels of one and around them
   const NARROWEST = 0.0015; // of the whole width, below which boxes are drawn together
   const { ops } = data;
   const MEASURES = {
@@ -85,12 +86,17 @@
     trail.querySelector("[aria-current]").focus();
   }
 
+  /** Whether there is room for a name, or for so much of it that it tells something. */
+  function readable(name, width) {
+    return width * picture.clientWidth > PADDING + LETTER * Math.min(name.length, LETTERS);
+  }
+
   function box(each, left, width, depth) {
     const kind = each.op !== null ? "leaf" : each.children.size ? "" : "rest";
     return make("button", {
       type: "button", class: `box d${depth % 4} ${kind}`, title: told(each), "aria-label": told(each),
       style: `left:${100 * left}%;width:${100 * width}%;top:${depth * 2}rem`, onclick: () => open(each),
-    }, make("span", { text: width > 0.015 ? each.name : "" }));
+    }, make("span", { text: readable(each.name, width) ? each.name : "" }));
   }
 
   /** Boxes of one level and all below; slivers side by side become one box that nobody can open. */
@@ -140,5 +146,6 @@
   picture.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && state.at.parent) open(state.at.parent);
   });
+  addEventListener("resize", draw);
   draw();
 })();

@@ -162,18 +162,18 @@
       + "A click shows a point in the table.";
   }
 
-  const figure = (title, key, write, width = 6.5, hint = null) => ({
-    title, number: true, width, hint, value: (row) => rows[key][row], cell: (row) => known(rows[key][row], write),
+  const figure = (title, key, write, width = 6.5, hint = null, more = {}) => ({
+    title, number: true, width, hint, ...more, value: (row) => rows[key][row], cell: (row) => known(rows[key][row], write),
   });
   const standing = (row) => data.standings[rows.standing[row]];
   const because = (row) => text(rows.fits_reason, row) ?? text(rows.latency_missing, row) ?? "";
   const columns = [
     { title: "place", number: true, width: 4.2, value: (row) => -rows.place[row], cell: (row) => words.grouped(rows.place[row]) },
-    { title: "model", width: 15, value: modelOf, cell: modelOf, header: true },
+    { title: "model", width: 15, early: true, narrow: 9, value: modelOf, cell: modelOf, header: true },
     ...(has("shapes") ? [{ title: "shapes", width: 8, value: (row) => text(rows.shapes, row), cell: (row) => text(rows.shapes, row) || "as given" }] : []),
-    figure("latency", "ms", time, 6.2),
+    figure("latency", "ms", time, 6.2, null, { early: true, narrow: 5.2 }),
     { title: "range", width: 10, value: (row) => rows.high_ms[row], cell: (row) => (rows.ms[row] === null ? "?" : range(row)), hint: "Nine of ten measurements fall into it" },
-    { title: "standing", width: 6.8, value: (row) => -rows.standing[row], cell: standing, hint: "Certain: known to fit, every operator counted" },
+    { title: "fits", width: 6.8, early: true, narrow: 5.8, value: (row) => -rows.standing[row], cell: standing, hint: "Certain: known to fit, every operator counted" },
     figure("params", "params", words.count, 5.6),
     figure("MACs", "macs", words.count, 5.6),
     figure("weights", "weight_bytes", words.size, 6),

@@ -20,17 +20,17 @@
   const flowing = (identities) => identities.filter((each) => !data.tensors.constant[each]);
   const hasModules = data.ops.scope.values.some(Boolean);
   const timed = ops.seconds ? [
-    { title: "time", number: true, width: 5.5, value: (row) => ops.seconds[row], cell: (row) => (ops.seconds[row] ? words.duration(ops.seconds[row]) : "-") },
+    { title: "time", number: true, width: 5.5, early: true, narrow: 5, value: (row) => ops.seconds[row], cell: (row) => (ops.seconds[row] ? words.duration(ops.seconds[row]) : "-") },
     { title: "share", number: true, width: 4.5, value: (row) => ops.seconds[row], cell: (row) => (ops.seconds[row] ? words.share(ops.seconds[row], total) : "-"), hint: "Share of the time of a pass" },
     { title: "bound by", width: 6.2, value: model.bound, cell: model.bound },
   ] : [];
   const columns = [
-    { title: "#", number: true, width: 3.5, value: (row) => row, cell: (row) => String(row), hint: "Sort by the order in which they run" },
+    { title: "#", number: true, width: 3.5, early: true, narrow: 2.8, value: (row) => row, cell: (row) => String(row), hint: "Sort by the order in which they run" },
     { title: "operator", width: 7.2, value: model.kind, cell: model.kind },
-    { title: "name", width: hasModules ? 9 : 18, value: model.name, cell: model.name, header: true },
-    ...(hasModules ? [{ title: "module", width: 10.5, value: model.scope, cell: model.scope }] : []),
+    { title: "name", width: hasModules ? 9 : 18, early: true, narrow: 8.6, tail: true, value: model.name, cell: model.name, header: true },
+    ...(hasModules ? [{ title: "module", width: 10.5, tail: true, value: model.scope, cell: model.scope }] : []),
     { title: "params", number: true, width: 5.5, value: (row) => ops.params[row], cell: count(ops.params) },
-    { title: "MACs", number: true, width: 5, value: (row) => ops.macs[row], cell: count(ops.macs) },
+    { title: "MACs", number: true, width: 5, early: true, value: (row) => ops.macs[row], cell: count(ops.macs) },
     ...timed,
     { title: "read", number: true, width: 5.5, value: (row) => ops.read[row], cell: size(ops.read), hint: "Bytes that it reads" },
     { title: "written", number: true, width: 5.5, value: (row) => ops.written[row], cell: size(ops.written), hint: "Bytes that it writes" },

@@ -13,14 +13,20 @@ sizeup.table = (() => {
   }
 
   function classes(column, more = "") {
-    return [column.number ? "number" : "", column.extra ? "extra" : "", more].filter(Boolean).join(" ") || null;
+    const own = [column.number ? "number" : "", column.extra ? "extra" : "", column.tail ? "tail" : ""];
+    return [...own, more].filter(Boolean).join(" ") || null;
   }
 
   /**
-   * Columns are {title, value(row), cell(row), number, width, hint, header, extra}: `value` is what sorts (null goes
-   * last), `cell` the text or element to show; an `extra` column is not printed. Rows are numbers from 0. `find(row)` is the text that a filter looks in.
+   * Columns are {title, value(row), cell(row), number, width, hint, header, extra, tail, early, narrow}: `value` is
+   * what sorts (null goes last), `cell` the text or element to show; an `extra` column is not printed; of a `tail` the
+   * end is shown where there is no room for all. On a telephone `early` columns come first, `narrow` rem wide. Rows
+   * are numbers from 0. `find(row)` is the text that a filter looks in.
    */
-  function table(place, { label, columns, rows, find, noun = "row", marks = null, limit = null }) {
+  function table(place, { label, columns: given, rows, find, noun = "row", marks = null, limit = null }) {
+    const narrow = matchMedia("(max-width: 40rem)").matches;
+    const columns = narrow ? [...given.filter((each) => each.early), ...given.filter((each) => !each.early)] : given;
+    const width = (column) => (narrow && column.narrow) || column.width;
     const state = { order: Array.from({ length: rows }, (_, row) => row), by: null, down: false, words: [], keep: null };
     const texts = find ? Array.from({ length: rows }, (_, row) => find(row).toLowerCase()) : null;
     const count = make("span", { class: "table-count", role: "status" });
@@ -33,11 +39,11 @@ sizeup.table = (() => {
     });
     const heads = columns.map((column, index) => head(column, index));
     const body = make("tbody");
-    const wide = columns.reduce((sum, column) => sum + column.width, 0);
+    const wide = columns.reduce((sum, column) => sum + width(column), 0);
     const printed = columns.reduce((sum, column) => sum + (column.extra ? 0 : column.width), 0);
     const grid = make("table", { "aria-label": label, "aria-rowcount": rows + 1, style: `min-width:${wide}rem` },
       make("colgroup", {}, ...columns.map((column) => make("col", {
-        class: column.extra ? "extra" : null, style: `width:${column.width}rem;--printed:${(100 * column.width) / printed}%`,
+        class: column.extra ? "extra" : null, style: `width:${width(column)}rem;--printed:${(100 * column.width) / printed}%`,
       }))),
       make("thead", {}, make("tr", { "aria-rowindex": 1 }, ...heads)), body);
     const scroll = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${label}, scrolls` }, grid);
@@ -105,7 +111,7 @@ sizeup.table = (() => {
           title: text && text.length > 12 ? text : null,
         };
         if (column.header) attributes.scope = "row";
-        return make(column.header ? "th" : "td", attributes, shown);
+        return make(column.header ? "th" : "td", attributes, column.tail && text ? make("bdi", { text }) : shown);
       });
       return make("tr", { "aria-rowindex": place + 2, "data-row": row, class: marks ? marks(row) : null }, ...cells);
     }

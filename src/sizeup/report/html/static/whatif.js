@@ -41,7 +41,7 @@
     find: (row) => `${model.kind(given.layers[row])} ${model.name(given.layers[row])} ${model.scope(given.layers[row])}`,
     columns: [
       { title: "#", number: true, width: 3.2, value: (row) => given.layers[row], cell: (row) => String(given.layers[row]) },
-      { title: "layer", width: 10, value: layerName, cell: layerName, header: true },
+      { title: "layer", width: 10, tail: true, value: layerName, cell: layerName, header: true },
       { title: "type", width: 8.8, value: (row) => chosen.get(given.layers[row]) ?? -1, cell: select },
       { title: "operator", width: 9, value: (row) => model.kind(given.layers[row]), cell: (row) => model.kind(given.layers[row]) },
       { title: "params", number: true, width: 7, value: (row) => weightsOf[row], cell: (row) => model.number(weightsOf[row]) },

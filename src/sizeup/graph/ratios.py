@@ -1,0 +1,101 @@
+"""Quotients of numbers that may be free, exact: where shares and averages are not rounded."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any, TypeAlias
+
+from sizeup.graph.deciding import decide
+from sizeup.graph.expressions import Expression, Number, exact_quotient, simplest, terms_of, without_common
+
+# A plain number, or one that depends on free dimensions.
+Quantity: TypeAlias = "Number | float | Ratio"
+
+
+class Ratio:
+    """A number divided by a positive one, in lowest terms as far as that can be seen.
+
+    It is added, multiplied, divided and compared as plain numbers are; a comparison that depends on sizes is
+    decided as one of expressions is.
+    """
+
+    __slots__ = ("bottom", "top")
+
+    def __init__(self, top: Number, bottom: Number = 1) -> None:
+        self.top, self.bottom = _lowest(top, bottom)
+
+    def __repr__(self) -> str:
+        return f"<{self.top} / {self.bottom}>"
+
+    def __hash__(self) -> int:
+        return hash((self.top, self.bottom))
+
+    def __add__(self, other: Any) -> Ratio:
+        right = as_ratio(other)
+        if _is_same(self.bottom, right.bottom):
+            return Ratio(self.top + right.top, self.bottom)
+        return Ratio(self.top * right.bottom + right.top * self.bottom, self.bottom * right.bottom)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> Ratio:
+        right = as_ratio(other)
+        return Ratio(self.top * right.top, self.bottom * right.bottom)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Ratio:
+        right = as_ratio(other)
+        return Ratio(self.top * right.bottom, self.bottom * right.top)
+
+    def _difference(self, other: Any) -> Number:
+        """Something of the sign of the difference: what divides is positive."""
+        right = as_ratio(other)
+        return self.top * right.bottom - right.top * self.bottom
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int | float | Expression | Ratio) and decide("==", self._difference(other))
+
+    def __ge__(self, other: Any) -> bool:
+        return decide(">=", self._difference(other))
+
+    def __gt__(self, other: Any) -> bool:
+        return decide(">=", self._difference(other) - 1)
+
+    def __le__(self, other: Any) -> bool:
+        return decide(">=", -self._difference(other))
+
+    def __lt__(self, other: Any) -> bool:
+        return decide(">=", -self._difference(other) - 1)
+
+
+def as_ratio(number: Any) -> Ratio:
+    """A whole or broken number as a quotient."""
+    if isinstance(number, Ratio):
+        return number
+    if isinstance(number, int | Expression):
+        return Ratio(number)
+    return Ratio(*float(number).as_integer_ratio())
+
+
+def divided(left: Number, right: Number) -> Any:
+    """left / right: a float of plain numbers, an exact quotient where one of them is free."""
+    if isinstance(left, Expression) or isinstance(right, Expression):
+        return Ratio(left, right)
+    return left / right
+
+
+def _is_same(left: Number, right: Number) -> bool:
+    return left.same(right) if isinstance(left, Expression) else isinstance(right, int) and left == right
+
+
+def _lowest(top: Number, bottom: Number) -> tuple[Number, Number]:
+    if isinstance(bottom, int):
+        if bottom == 1:
+            return top, bottom
+        if bottom <= 0:
+            raise ZeroDivisionError("a quotient is of a positive number")
+        shared = gcd(bottom, *terms_of(top).values())
+        return simplest({each: times // shared for each, times in terms_of(top).items()}), bottom // shared
+    whole = exact_quotient(top, bottom)
+    return (whole, 1) if whole is not None else without_common(top, bottom)

@@ -1,0 +1,252 @@
+"""What is said on stderr: files that were written, and one or two lines on whatever went wrong."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sizeup.cli import main
+
+Ended = tuple[int, str, str]
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the command line in an empty folder, without a terminal: exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def ended(*arguments: str | Path) -> Ended:
+        with pytest.raises(SystemExit) as left:
+            main([str(each) for each in arguments])
+        captured = capfd.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    return ended
+
+
+@pytest.fixture
+def keywords(shared: Path) -> Path:
+    """A small real model."""
+    pytest.importorskip("ai_edge_litert")
+    return shared / "models" / "mlperf_kws_int8.tflite"
+
+
+WRITING = (
+    ("analyze MODEL -o report.html", ["report.html"]),
+    (
+        "analyze MODEL -o report.json -o report.csv --plot report.svg",
+        ["report.json", "report.csv", "report.svg"],
+    ),
+    ("analyze MODEL --json -o report.md", ["report.md"]),
+    ("check MODEL -d stm32f746 --no-remedies -o check.md --junit check.xml", ["check.md", "check.xml"]),
+    ("compare MODEL MODEL -o both.csv", ["both.csv"]),
+    ("plan MODEL --no-reorder --time-limit 1 -o plan.csv --plot plan.svg", ["plan.csv", "plan.svg"]),
+    ("precision MODEL --flash 24KiB -o choice.json", ["choice.json"]),
+    ("tradeoff MODEL --precisions int8 -o points.csv --plot points.svg", ["points.csv", "points.svg"]),
+    ("measure MODEL --runtime litert --seconds 0.1 --no-profile -o times.json", ["times.json"]),
+)
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(("command", "files"), WRITING, ids=[each for each, _ in WRITING])
+def test_verb_says_what_it_has_written(
+    run: Run, keywords: Path, tmp_path: Path, command: str, files: list[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    code, out, err = run(*(keywords if each == "MODEL" else each for each in command.split()))
+    assert code == 0
+    assert out
+    lines = err.splitlines()
+    assert [line.partition(" written, ")[0] for line in lines] == files
+    for file, line in zip(files, lines, strict=True):
+        amount, unit = line.rpartition(", ")[2].split()
+        told = float(amount.replace(",", "")) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
+        assert told == pytest.approx((tmp_path / file).stat().st_size, rel=0.005)
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("word", ["-q", "--quiet"])
+def test_quiet_verb_writes_and_says_nothing_of_it(
+    run: Run, keywords: Path, tmp_path: Path, word: str
+) -> None:
+    code, out, err = run("analyze", keywords, "-o", "report.html", word)
+    assert (code, err) == (0, "")
+    assert "13 of 13 operators counted" in out
+    assert (tmp_path / "report.html").is_file()
+    # The wish holds for one verb, and errors are told all the same.
+    assert run("analyze", keywords, "-o", "report.html")[2].startswith("report.html written, ")
+    assert run("analyze", "nowhere.onnx", word)[2].startswith("sizeup: nowhere.onnx: no such file")
+
+
+MISUSE = (
+    ("anlyze x.onnx", "there is no verb 'anlyze'; did you mean analyze?", "sizeup --help lists all verbs"),
+    ("x.onnx", "'x.onnx' is a model; say what to do with it: sizeup analyze x.onnx", "sizeup --help"),
+    ("--verson", "did you mean --version?", "sizeup --help lists all verbs"),
+    ("analyze x.onnx --devise rpi5", "--devise; did you mean --device?", "sizeup analyze --help"),
+    ("analyze x.onnx --by colour", "'colour' is not one of 'op', 'module'", "sizeup analyze --help"),
+    ("analyze x.onnx --top 0", "--top", "sizeup analyze --help lists all options"),
+    ("analyze x.onnx y.onnx", "y.onnx", "sizeup analyze --help lists all options"),
+    ("analyze", "missing argument 'MODEL'", "Example: sizeup analyze model.onnx"),
+    ("compare a.onnx", "missing argument 'B'", "Example: sizeup compare "),
+    ("optimize a.onnx", "missing option '--output'", "Example: sizeup optimize model.tflite -o "),
+    ("sweep", "name a folder for the results", "sizeup sweep --help"),
+)
+
+
+@pytest.mark.parametrize(("command", "what", "where"), MISUSE, ids=[each for each, _, _ in MISUSE])
+def test_command_that_cannot_be_understood_is_answered_in_two_lines(
+    run: Run, command: str, what: str, where: str
+) -> None:
+    code, out, err = run(*command.split())
+    assert (code, out) == (2, "")
+    said, look = err.splitlines()
+    assert said.startswith("sizeup: ")
+    assert what in said
+    assert look.startswith(where)
+
+
+def test_option_without_its_value_is_named(run: Run) -> None:
+    code, out, err = run("analyze", "x.onnx", "-d")
+    assert (code, out) == (2, "")
+    assert err.startswith("sizeup: option '-d' requires an argument")
+
+
+BAD = (
+    ("analyze https://example.org/model.onnx", "download the file and name it"),
+    ("analyze folder", "folder is a folder; give a .tflite, .onnx"),
+    ("analyze weights.pt", "save the model with torch.export.save(...)"),
+    ("analyze nowhere.onnx", "no such file; give a .tflite, .onnx"),
+    ("analyze notes.txt", "not a model that sizeup reads; give a .tflite, .onnx"),
+    ("devices stm32f476", "nearest: stm32l476"),
+    ("analyze weights.pt --precision int9", "unknown precision 'int9'; known are fp64, fp32"),
+    ("calibrate --csv times.csv --device x", "times.csv: cannot be read: No such file"),
+    ("check weights.pt", "a check needs a target (-d), a limit such as --arena 64KiB, or --budget FILE"),
+)
+BAD_MODELS = (
+    ("empty.tflite", "the file is empty; convert or download it again"),
+    ("text.tflite", "not a TFLite file"),
+    ("empty.onnx", "save it again with onnx.save"),
+    ("text.onnx", "save it again with onnx.save"),
+    ("torchvision:resnet5O", "did you mean resnet50"),
+    ("good.onnx --precision types.json", "types.json: cannot be read: No such file"),
+    ("no.such.package:net", "name its folder in PYTHONPATH"),
+)
+
+
+def assert_one_line(ended: Ended, message: str) -> None:
+    code, out, err = ended
+    assert (code, out) == (2, "")
+    assert err.startswith("sizeup: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.fixture
+def things(tmp_path: Path) -> None:
+    """What people name by mistake."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "weights.pt").write_bytes(pickle.dumps({"weight": 1}))
+    for name in ("notes.txt", "text.tflite", "text.onnx"):
+        (tmp_path / name).write_text("no model at all, but long enough to hold one\n")
+    for name in ("empty.tflite", "empty.onnx"):
+        (tmp_path / name).touch()
+
+
+@pytest.mark.parametrize(("command", "message"), BAD, ids=[each for each, _ in BAD])
+def test_bad_input_is_answered_in_one_line_that_says_what_to_do(
+    run: Run, things: None, tmp_path: Path, command: str, message: str
+) -> None:
+    if "nowhere" in command:  # files of like names would be offered instead
+        for name in ("empty.onnx", "text.onnx"):
+            (tmp_path / name).unlink()
+    assert_one_line(run(*command.split()), message)
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(("model", "message"), BAD_MODELS, ids=[each for each, _ in BAD_MODELS])
+def test_bad_model_is_answered_in_one_line_that_says_what_to_do(
+    run: Run, things: None, model: str, message: str
+) -> None:
+    for name in ("torch", "onnx", "ai_edge_litert"):
+        pytest.importorskip(name)
+    if model.startswith("torchvision:"):
+        pytest.importorskip("PIL")
+    if model.startswith("good.onnx"):
+        write_onnx(Path("good.onnx"))
+    assert_one_line(run("analyze", *model.split()), message)
+
+
+def write_onnx(path: Path) -> None:
+    """A model of one operator."""
+    from onnx import TensorProto, helper, save
+
+    given, made = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [1, 4]) for each in "xy")
+    save(
+        helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [given], [made])),
+        path,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are other things there")
+def test_file_without_rights_is_named() -> None:
+    """Somebody who may read everything is made nobody for it, once all that is needed has been imported."""
+    code = (
+        "import os, sys\n"
+        "from sizeup.cli import main\n"
+        "def run(name):\n"
+        "    try:\n        main(['analyze', name])\n"
+        "    except SystemExit as left:\n        return left.code\n"
+        "run('nowhere.onnx')\n"
+        "os.geteuid() or os.seteuid(65534)\n"
+        "sys.exit(run('secret.onnx'))\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        model = Path(folder) / "secret.onnx"
+        model.write_bytes(b"no matter")
+        model.chmod(0)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[1:] == ["sizeup: secret.onnx: cannot be read: Permission denied"]
+
+
+MISSING = (
+    ("model.tflite", "ai_edge_litert", "pip install 'sizeup[tflite]'"),
+    ("model.onnx", "onnx", "pip install 'sizeup[onnx]'"),
+    ("model.pt2", "torch", "pip install 'sizeup[torch]'"),
+    ("torchvision:resnet50", "torch", "pip install 'sizeup[torch]'"),
+)
+
+
+@pytest.mark.parametrize(("model", "package", "line"), MISSING, ids=[each for each, _, _ in MISSING])
+def test_extra_that_is_missing_is_named_as_it_is_installed(
+    tmp_path: Path, model: str, package: str, line: str
+) -> None:
+    (tmp_path / model).write_bytes(b"no matter")
+    code = (
+        f"import sys\nsys.modules[{package!r}] = None\n"
+        f"from sizeup.cli import main\nmain(['analyze', {model!r}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path if ":" not in model else tmp_path.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("sizeup: reading ")
+    assert done.stderr.endswith(f"{line}\n")
+    assert done.stderr.count("\n") == 1
