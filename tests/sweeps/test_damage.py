@@ -92,7 +92,7 @@ def test_a_shard_that_no_sweep_plans_any_more_is_said_to_stay(folder: Path) -> N
     (stray,) = {Path(each).name for each in before} - {Path(each).name for each in Store(planned).paths()}
     shard = cut(next(each for each in before if each.endswith(stray)), CUTS["half"])
     for _ in range(2):  # its sweep mends nothing
-        with pytest.raises(SizeupError, match="a sweep that still plans its model.*; else remove it"):
+        with pytest.raises(SizeupError, match=r"a sweep that still plans its model.*; else remove it"):
             sizeup.query(folder / "out")
         sizeup.sweep(SPEC, folder / "out", trusted=True)
     shard.unlink()
