@@ -64,5 +64,8 @@ def test_explain_gives_formulas_of_the_time_on_a_device(run: Run, shared: Path) 
     one = run("explain", shared / KEYWORDS, "0", "-d", "stm32f746/tflm")
     assert (one.code, one.out) == (2, "")
     assert "--device goes with --free" in one.err
+    alone = run("explain", shared / KEYWORDS, "--free", "batch", "--basis", "roofline")
+    assert alone.code == 2
+    assert "name a target with --device" in alone.err
     nowhere = run("explain", shared / KEYWORDS, "--free", "batch", "-d", "stm32f746/nothing")
     assert nowhere.code == 2

@@ -172,11 +172,19 @@ def test_conditions_on_one_dimension_tell_from_which_size_on_they_hold() -> None
         ({"batch": 0, "height": 2}, "at least 1"),
         ({"batch": 1.5, "height": 2}, "whole numbers"),
         ({"batch": [1, 2], "height": [1, 2, 3]}, "do not fit each other"),
+        ({"batch": [[1], [2, 3]], "height": 2}, "whose rows are alike"),
+        ({"batch": [1, 2**70], "height": 2}, "below 2\\^62"),
+        ({"batch": np.array([1, None]), "height": 2}, "whole numbers"),
     ],
 )
 def test_sizes_that_make_no_points_are_refused(sizes: dict[str, Any], message: str) -> None:
     with pytest.raises(SizeupError, match=message):
         points_of(("batch", "height"), sizes)
+
+
+def test_numbers_of_python_in_a_column_are_sizes() -> None:
+    columns, shape = points_of(("batch",), {"batch": np.array([1, 2**61], object)})
+    assert (columns["batch"].tolist(), columns["batch"].dtype, shape) == ([1, 2**61], np.int64, (2,))
 
 
 def test_an_expression_stays_an_expression_under_numbers_of_numpy() -> None:

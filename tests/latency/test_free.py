@@ -56,6 +56,16 @@ runtimes = ["plain", "started", "softly"]
 units = [{ name = "unit", peak = { fp32 = "2 MFLOPS", int8 = "8 MOPS" } }]
 memories = [{ name = "RAM", role = "ram", size = "1 MiB", bandwidth = "1 MB/s" }]
 
+[[device]]
+name = "swift"
+title = "A hundred thousand slates"
+kind = "npu"
+maker = "Nobody"
+source = "bench"
+runtimes = ["plain"]
+units = [{ name = "unit", peak = { fp32 = "200 GFLOPS" } }]
+memories = [{ name = "RAM", role = "ram", size = "1 MiB", bandwidth = "100 GB/s" }]
+
 [[reach]]
 name = "npu"
 times = 3.0
@@ -183,6 +193,36 @@ def test_formulas_tell_from_which_time_on_they_hold(model: FreeGraph) -> None:
     assert forms.latency.least_seconds == pytest.approx(2e-3)
     assert any(text.startswith("seconds >= 0.002") for _, text in forms.latency_holds)
     assert "k1 = " in str(forms)
+
+
+@pytest.mark.parametrize("example", [10, 1000])
+def test_formulas_tell_where_starting_the_kernels_takes_longer(example: int) -> None:
+    # Three kernels, at least a microsecond each: three times the data sheet is less up to 155 rows.
+    graph = FreeGraph(("rows",), {"rows": example}, _read)
+    forms = sizeup.explain(graph, target="swift/plain")
+    told = forms.latency
+    assert told is not None
+    assert any(text.startswith("seconds ") for _, text in forms.latency_holds)
+    for rows in (9, 100, 155, 156, 500):
+        names: dict[str, float] = {"rows": rows}
+        exec(told.program, names)
+        is_short = 3 * _sheet(rows) * 1e-5 < 3e-6
+        assert is_short == (rows < 156)
+        assert (told.least_seconds <= names["seconds"] < told.most_seconds) == (is_short == (example == 10))
+        if is_short == (example == 10):
+            expected = _sheet(rows) * 1e-5 * (1 if is_short else 3)
+            assert names["seconds"] == pytest.approx(expected, rel=1e-9)
+            assert sizeup.estimate(graph, "swift/plain").at(rows=rows).seconds == pytest.approx(expected)
+
+
+def test_a_basis_that_was_asked_for_holds_however_short_kernels_are(model: FreeGraph) -> None:
+    forms = sizeup.explain(model, target="slate/started", basis="calibrated")
+    assert forms.latency is not None
+    assert forms.latency.least_seconds == 0
+    names: dict[str, float] = {"rows": 3}  # of which the data sheet tells, unless asked
+    exec(forms.latency.program, names)
+    found = sizeup.estimate(model, "slate/started", basis="calibrated").at(rows=3)
+    assert names["seconds"] == pytest.approx(found.seconds, rel=1e-9)
 
 
 def test_points_at_which_sizes_decide_otherwise_have_kernels_of_their_own(model: FreeGraph) -> None:

@@ -82,6 +82,23 @@ def test_questions_and_sorting_name_a_shard_that_was_cut_off(
             sizeup.query(folder / "out", sql)
 
 
+def test_a_shard_that_no_sweep_plans_any_more_is_said_to_stay(folder: Path) -> None:
+    first = sorted((folder / "nets").iterdir())[0]
+    before = Store(folder / "out").paths()
+    first.rename(first.with_stem("other"))
+    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    planned = folder / "planned"
+    sizeup.sweep(SPEC, planned, trusted=True)
+    (stray,) = {Path(each).name for each in before} - {Path(each).name for each in Store(planned).paths()}
+    shard = cut(next(each for each in before if each.endswith(stray)), CUTS["half"])
+    for _ in range(2):  # its sweep mends nothing
+        with pytest.raises(SizeupError, match=r"a sweep that still plans its model.*; else remove it"):
+            sizeup.query(folder / "out")
+        sizeup.sweep(SPEC, folder / "out", trusted=True)
+    shard.unlink()
+    assert sizeup.query(folder / "out").rows
+
+
 @pytest.mark.parametrize("options", [{}, {"devices": "rpi5"}, {"view": "fastest"}])
 @cut_at
 def test_questions_name_a_sorted_file_that_was_cut_off_and_sorting_mends_it(

@@ -119,4 +119,4 @@ def main(arguments: list[str] | None = None) -> None:
     finally:
         if "--install-completion" in (sys.argv if arguments is None else arguments):
             completion.answer_at_once(Path.home())
-    sys.exit(code)
+    sys.exit(code or 0)

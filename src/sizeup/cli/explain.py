@@ -64,6 +64,8 @@ def explain(
         raise SizeupError("give either an operator, or --free with names of dimensions")
     if op is not None and (device is not None or basis is not None):
         raise SizeupError("--device goes with --free; sizeup analyze -d tells the time of every operator")
+    if basis is not None and device is None:
+        raise SizeupError("--basis says what a time rests on: name a target with --device")
     arguments = model_inputs(input)
     bound = bindings(bind)
     with terminal.busy(f"reading {terminal.name_of(model)}"):

@@ -39,12 +39,17 @@ def points_of(names: tuple[str, ...], sizes: Sizes) -> tuple[dict[str, Values], 
 
 
 def _whole(name: str, given: Any) -> Values:
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise SizeupError(
+            f"{name}: sizes are whole numbers, or arrays of them whose rows are alike"
+        ) from error
     if not array.size:
         return array.astype(np.int64)
-    if array.dtype == object and all(type(each) is int for each in array.ravel().tolist()):
-        raise SizeupError(f"{name}: sizes of 2^63 and more are not sizes")
-    if array.dtype.kind not in "iu":
+    # Python's own numbers, in a column of a table or too large for any other kind of array.
+    is_own = array.dtype == object and all(type(each) is int for each in array.ravel().tolist())
+    if array.dtype.kind not in "iu" and not is_own:
         raise SizeupError(f"{name}: sizes are whole numbers, not {array.dtype}")
     if int(array.min()) < 1 or int(array.max()) >= _LARGEST:
         raise SizeupError(f"{name}: sizes are at least 1, and below 2^62")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,8 +41,8 @@ class LatencyForms:
     """Seconds of one pass as formulas of free sizes; every line is Python, the lines of kernels come first.
 
     `totals` holds `seconds` and, where it is known, the range (`low`, `high`). They hold where the counts do
-    and the conditions of `origins` too, and from `least_seconds` on: a network that takes less waits for the
-    start of its kernels, and has another basis.
+    and the conditions of `origins` too, from `least_seconds` on and below `most_seconds`: a network that
+    takes less than its kernels need to start is told of otherwise.
     """
 
     target: Target
@@ -50,6 +51,7 @@ class LatencyForms:
     example: Mapping[str, int]
     origins: Mapping[Condition, str]
     least_seconds: float
+    most_seconds: float
     kernels: tuple[KernelFormula, ...]
     totals: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
@@ -86,7 +88,7 @@ def latency_forms(estimate: FreeEstimate) -> LatencyForms | None:
         single.origin,
         example,
         forms.origins,
-        _least_seconds(single, runs),
+        *_span(single, runs, asked.basis),
         kernels,
         tuple(totals),
         (*single.notes, *_otherwise(single, runs, asked.basis)),
@@ -104,15 +106,22 @@ def _otherwise(single: Estimate, runs: float, basis: Basis | None) -> Iterable[s
         yield f"where formulas of the basis calibrated give {least:.4g} seconds or more, they hold instead"
 
 
-def _least_seconds(single: Estimate, runs: float) -> float:
-    """Below this time a network has another basis: starting its kernels takes as long."""
+def _span(single: Estimate, runs: float, basis: Basis | None) -> tuple[float, float]:
+    """From which seconds on, and below which, formulas hold.
+
+    Where starting the kernels takes longer, a fit that was not asked for gives way to a data sheet, and a
+    multiple of a data sheet to what it says itself.
+    """
     target = single.target
-    if target is None or single.low is None:
-        return 0.0
+    if target is None:
+        return 0.0, math.inf
     if single.basis == "calibrated":
-        return (target.overhead_seconds or 0.0) * runs
+        return (0.0 if basis == "calibrated" else (target.overhead_seconds or 0.0) * runs), math.inf
+    told = by_sheet(single.work, target)
+    if told.reach is not None and told.is_lost[0]:
+        return 0.0, LEAST_START * runs / told.reach.times
     is_told = target.overhead_seconds is not None or target.device.kind == "microcontroller"
-    return 0.0 if is_told else LEAST_START * runs
+    return (0.0 if is_told or single.low is None else LEAST_START * runs), math.inf
 
 
 def _kernels(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -70,16 +71,24 @@ def _with_latency(found: ClosedForms, estimate: FreeEstimate) -> ClosedForms:
         reason = "no formula tells what runs as one kernel: every point is estimated by itself"
         return replace(found, latency_holds=(("point by point", reason),))
     forms = estimate.cost.forms[0]
-    holds: list[tuple[str, str]] = []
+    holds = list(found.holds)
     if forms.piece.reason is None:
         origins = {**forms.origins, **latency.origins}
-        holds += _conditions(found.names, origins, lambda name: is_same_at_one(estimate, name))
-    if latency.least_seconds:
-        least = f"seconds >= {latency.least_seconds:.4g}"
-        holds.append(
-            ("holds where", f"{least}: below, starting kernels takes longer, and another basis tells")
-        )
+        holds = list(_conditions(found.names, origins, lambda name: is_same_at_one(estimate, name)))
+    holds += [("holds where", each) for each in _seconds(latency)]
     return replace(found, latency=latency, latency_holds=tuple(holds))
+
+
+def _seconds(latency: LatencyForms) -> Iterator[str]:
+    """From which seconds on formulas hold, or below which."""
+    if latency.least_seconds:
+        least = f"seconds >= {latency.least_seconds:.4g}: below, starting kernels takes longer"
+        yield least + (
+            ", and another basis tells" if latency.basis == "calibrated" else ", and only the least is known"
+        )
+    if math.isfinite(latency.most_seconds):
+        most = f"seconds < {latency.most_seconds:.4g}"
+        yield f"{most}: there starting kernels takes longer, and only the least is known"
 
 
 def _totals(forms: Forms, precision: DType | None) -> Iterator[tuple[str, Number]]:

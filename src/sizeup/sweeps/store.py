@@ -34,6 +34,7 @@ _DIGITS = 16  # of digests that only have to tell few things apart
 # A Parquet file ends with four bytes that tell the length of what describes it, and these.
 _END, _END_BYTES = b"PAR1", 8
 _CUT = "cut off or no Parquet file"
+_PLANNED = "a sweep that still plans its model makes it anew when it is run again; else remove it"
 
 
 class Damaged(SizeupError):
@@ -84,7 +85,7 @@ class Store:
     def _damaged(self, name: str, why: str) -> Damaged:
         is_sorted = name.startswith(f"{TABLE}/")
         again = f"sizeup sweep -o {self.place.address} --compact makes it anew"
-        how = again if is_sorted else "its sweep makes it anew when it is run again, or remove it"
+        how = again if is_sorted else _PLANNED
         return Damaged(f"{self.place.path(name)}: not a whole table of a sweep ({why}); {how}")
 
     def write(self, name: str, batches: Iterable[Any], schema: Any = None) -> int:

@@ -117,6 +117,26 @@ def test_every_window_of_a_pool_has_the_places_of_the_runtime(kind: str) -> None
     assert {name: shape for name, shape in shapes(load(made)).items() if name in real} == real
 
 
+@pytest.mark.parametrize(("taps", "stride", "side"), [(2, 2, 1), (3, 1, 2), (3, 2, 2), (5, 3, 3), (5, 2, 1)])
+def test_a_convolution_whose_window_is_too_large_has_no_shape(taps: int, stride: int, side: int) -> None:
+    """ONNX's inference tells none or one place; the runtime refuses, so that nothing can be counted."""
+    convolved = node("Conv", "x w", "y", strides=[stride])
+    made = model(
+        [convolved, node("Relu", "y", "z")], [value("x", (1, 3, "side"))], "z", [weight("w", 4, 3, taps)]
+    )
+    session = plain_session(made.SerializeToString())
+    with pytest.raises(Exception, match="Invalid input shape"):
+        session.run(None, {"x": np.ones((1, 3, side), np.float32)})
+    assert session.run(None, {"x": np.ones((1, 3, taps), np.float32)})[0].shape == (1, 4, 1)
+    found = load(made, bind={"side": side})
+    assert shapes(found)["y"] is None
+    assert any("its window is larger than what it looks at" in note for note in found.notes)
+    assert not cost.count(found).known.any()
+    free = load_free(made, True)
+    for each in (1, side, taps, side, taps + stride):  # whatever was read before
+        assert shapes(free.at(side=each)) == shapes(load(made, bind={"side": each}))
+
+
 def classifier(shape: Sequence[int | str], units: int) -> onnx.ModelProto:
     """A pool whose last window would start outside, then rows that fit what the runtime makes."""
     pooled = node("AveragePool", "x", "p", kernel_shape=[2, 2], strides=[3, 3], ceil_mode=1)

@@ -56,7 +56,15 @@ def _counts_fractions(node: Node, frame: Frame) -> bool:
     return bool(node.inputs) and frame.type(node.inputs[0]).element not in _WHOLE
 
 
+def _has_no_place(node: Node, frame: Frame) -> bool:
+    """A window larger than what it looks at, which runtimes refuse; ONNX's inference may tell one place."""
+    return bool(refused(node, frame))
+
+
 _DOUBTS: dict[str, _Doubt] = {
+    "Conv": _has_no_place,
+    "ConvInteger": _has_no_place,
+    "QLinearConv": _has_no_place,
     # In ceil mode a last window that starts outside is counted; gaps and windows too large go wrong, too.
     "MaxPool": _always,
     "AveragePool": _always,
@@ -90,3 +98,17 @@ def ruled(node: Node, frame: Frame) -> list[Sides] | None:
         return None
     # Numbers from a file that lies make sides that nothing has.
     return found if all(0 <= side < _MOST for shape in found for side in shape) else None
+
+
+def refused(node: Node, frame: Frame) -> str:
+    """Why our own rule refuses the shapes that an operator reads, where it needs no more than them."""
+    shapes = [frame.type(name).shape if name else () for name in node.inputs]
+    if node.op not in RULES or None in shapes:
+        return ""
+    try:
+        shapes_of(Spot(node, shapes, ()))
+    except NotClosed as error:
+        return str(error)
+    except (ValueError, LookupError, ArithmeticError, TypeError):
+        pass
+    return ""

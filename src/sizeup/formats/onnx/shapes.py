@@ -18,7 +18,7 @@ from onnx.shape_inference import infer_shapes
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.doubts import is_doubtful, ruled
+from sizeup.formats.onnx.doubts import is_doubtful, refused, ruled
 from sizeup.formats.onnx.flow import ROUNDS, Flow, follow
 from sizeup.formats.onnx.foreign import stand_in_for
 from sizeup.formats.onnx.frames import Frame
@@ -113,6 +113,7 @@ class Inference:
         if shapes is not None and node.inputs:
             elements = [each.element for each in found] or [frame.type(node.inputs[0]).element]
             return [make(element, shape) for element, shape in zip(elements, shapes, strict=False)]
+        refusal = refusal or (refused(node, frame) if doubtful else "")
         # Behind an operator that nobody knows, that one is to blame.
         if refusal and all(frame.type(name).element for name in node.inputs if name):
             self._note(f"the shape of {node.label} is not known: {refusal}")
