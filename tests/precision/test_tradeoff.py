@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sizeup
-from cli.test_plan import lines, run
+from cli.test_plan import run
 from precision.test_assign import block
 from sizeup.precision.choose import Budgets, Figures
 from sizeup.precision.tradeoff import Point, shape_at, table
@@ -83,21 +84,10 @@ def test_batches_and_sizes_are_those_of_single_counts(tmp_path: Path) -> None:
 @pytest.mark.extras
 def test_the_command_prints_means_writes_points_and_draws_them(tmp_path: Path) -> None:
     picture, points = tmp_path / "points.png", tmp_path / "points.json"
-    shown = lines(
-        run(
-            "tradeoff",
-            "torch.nn:ReLU",
-            "--input",
-            "1x8",
-            "-o",
-            points,
-            "--plot",
-            picture,
-            "--precisions",
-            "fp32,fp16",
-        )
-    )
-    assert shown[0] == "ReLU"
+    asked = ("tradeoff", "torch.nn:ReLU", "--input", "1x8", "--precisions", "fp32,fp16")
+    done = run(*asked, "-o", points, "--plot", picture)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "ReLU")
+    assert re.findall(r"(\S+) written, [\d.]+ KiB\n", done.stderr) == [str(points), str(picture)]
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [each["precision"] for each in json.loads(points.read_text())["points"]] == ["fp32", "fp16"]
     bad = run("tradeoff", "torch.nn:ReLU", "--batch", "one")
