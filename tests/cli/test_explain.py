@@ -39,6 +39,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     return ended
 
 
+@pytest.mark.extras
 def test_explain_gives_formulas_of_free_dimensions(run: Run, shared: Path) -> None:
     ended = run("explain", shared / KEYWORDS, "--free", "batch")
     assert ended.code == 0
@@ -52,6 +53,7 @@ def test_explain_gives_formulas_of_free_dimensions(run: Run, shared: Path) -> No
     assert "only the batch" in unknown.err
 
 
+@pytest.mark.extras
 def test_explain_gives_formulas_of_the_time_on_a_device(run: Run, shared: Path) -> None:
     ended = run("explain", shared / KEYWORDS, "--free", "batch", "-d", "stm32f746/tflm")
     assert ended.code == 0
