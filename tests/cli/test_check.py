@@ -10,11 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cli import test_cli
-from cli.test_cli import Run
+from cli.running import Run
 
-# Fixtures that the tests of all verbs share.
-run, keywords = test_cli.run, test_cli.keywords
 pytestmark = pytest.mark.extras
 
 

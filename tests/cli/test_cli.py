@@ -6,15 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import sizeup
 from blessed import assert_golden
-from sizeup.cli import main
+from cli.running import Ended, Run
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = (
@@ -35,34 +33,6 @@ VERBS = (
 )
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a run of the command line ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command line in this process, 80 columns wide and without a terminal."""
-    for name in ("FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def ended(*arguments: str | Path) -> Ended:
-        with pytest.raises(SystemExit) as left:
-            main([str(each) for each in arguments])
-        captured = capfd.readouterr()
-        return Ended(int(left.value.code or 0), captured.out, captured.err)
-
-    return ended
-
-
 def process(*arguments: str, **environment: str) -> Ended:
     """Run the command line as a process of its own."""
     done = subprocess.run(
@@ -74,13 +44,6 @@ def process(*arguments: str, **environment: str) -> Ended:
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
-
-
-@pytest.fixture
-def keywords(shared: Path) -> Path:
-    """A small real model that is known in full."""
-    pytest.importorskip("ai_edge_litert")
-    return shared / "models" / "mlperf_kws_int8.tflite"
 
 
 @pytest.fixture

@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import sizeup
-from sizeup.cli import main
+from cli.running import Run
 
 pytestmark = pytest.mark.extras
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a run of the command line ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the verb in this process, 80 columns wide and without a terminal."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-
-    def ended(*arguments: str | Path) -> Ended:
-        with pytest.raises(SystemExit) as left:
-            main(["compare", *map(str, arguments)])
-        captured = capfd.readouterr()
-        return Ended(int(left.value.code or 0), captured.out, captured.err)
-
-    return ended
+def run(run: Run) -> Run:
+    """Run the verb as the command line is run."""
+    return partial(run, "compare")
 
 
 @pytest.fixture

@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from sizeup.cli import main
+from cli.running import Run
 
 KEYWORDS = Path("models") / "mlperf_kws_int8.tflite"
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command line in this process, 80 columns wide."""
-    for name in ("FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def ended(*arguments: str | Path) -> Ended:
-        with pytest.raises(SystemExit) as left:
-            main([str(each) for each in arguments])
-        captured = capfd.readouterr()
-        return Ended(int(left.value.code or 0), captured.out, captured.err)
-
-    return ended
 
 
 @pytest.mark.extras

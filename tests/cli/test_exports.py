@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_cli import Run, keywords, run
-
-__all__ = ["keywords", "run"]  # fixtures
+from cli.running import Run
 
 pytestmark = pytest.mark.extras
 

@@ -51,3 +51,8 @@ class Counted(Protocol):
     @property
     def writes(self) -> Moved:
         """What operators write."""
+
+
+def number_type(cost: Counted) -> type:
+    """What columns of a network hold: floats, or objects where sizes are free."""
+    return object if cost.macs.dtype == object else np.float64

@@ -9,7 +9,7 @@ import numpy as np
 
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import ABSENT, divided
-from sizeup.latency.counted import Counted, Moved, Quantities
+from sizeup.latency.counted import Counted, Moved, Quantities, number_type
 from sizeup.latency.paths import FOREIGN, Paths, paths_of
 from sizeup.latency.work import Codes, Flags, Work, from_columns, stack
 
@@ -54,7 +54,7 @@ class _Executed:
         self.maker, self.root, self.fixed = paths.maker, paths.root, paths.fixed
         self.origin = np.array(paths.origins, np.int64)
         self.macs = paths.macs
-        self.type: type = object if cost.macs.dtype == object else np.float64
+        self.type = number_type(cost)
 
     def kernels(self) -> Executed:
         main = self.paths.main

@@ -10,7 +10,7 @@ import numpy as np
 
 from sizeup import fuse
 from sizeup.graph import ABSENT, Graph, Op, differ_in_types_alone
-from sizeup.latency.counted import Counted, Quantities
+from sizeup.latency.counted import Counted, Quantities, number_type
 from sizeup.latency.work import Codes, Flags, class_of, product_of
 from sizeup.ops import rule_of
 
@@ -51,7 +51,6 @@ class Paths:
 
 def paths_of(cost: Counted, fuses: Collection[str]) -> Paths:
     """The paths through a counted network on a runtime that merges so much."""
-    kind: type = object if cost.macs.dtype == object else np.float64
     graph, macs = cost.graph, cost.macs.tolist()
     groups, alone = fuse.merged(graph, fuses)
     kernel = [-1] * len(graph.ops)
@@ -78,7 +77,7 @@ def paths_of(cost: Counted, fuses: Collection[str]) -> Paths:
         macs,
         main,
         [_class(graph, macs, fixed, ops, each) for ops, each in zip(groups, main, strict=True)],
-        np.array([product_of(graph, graph.ops[each]) for each in main], kind).reshape(-1, 3),
+        np.array([product_of(graph, graph.ops[each]) for each in main], number_type(cost)).reshape(-1, 3),
         [not _is_passed_on(graph, origins, ops) for ops in groups],
     )
 
