@@ -34,13 +34,6 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
     return ended
 
 
-@pytest.fixture
-def keywords(shared: Path) -> Path:
-    """A small real model."""
-    pytest.importorskip("ai_edge_litert")
-    return shared / "models" / "mlperf_kws_int8.tflite"
-
-
 WRITING = (
     ("analyze MODEL -o report.html", ["report.html"]),
     (

@@ -51,13 +51,6 @@ def said_on_a_terminal(arguments: list[str], *, term: str, columns: int = 80) ->
     return out.decode(), shown.decode(errors="replace")
 
 
-@pytest.fixture
-def keywords(shared: Path) -> Path:
-    """A small real model."""
-    pytest.importorskip("ai_edge_litert")
-    return shared / "models" / "mlperf_kws_int8.tflite"
-
-
 @pytest.mark.extras
 def test_terminal_is_told_what_is_done_and_a_dumb_one_is_left_alone(keywords: Path) -> None:
     arguments = ["measure", str(keywords), "--runtime", "litert", "--seconds", "0.3", "--no-profile"]
