@@ -61,7 +61,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise SizeupError(f"{path}: cannot be read: {error.strerror}; give a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise SizeupError(f"{path}: not a TOML file: {error}") from None
 
 
