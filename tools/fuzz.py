@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fuzzing.supervisor import fuzz, report, write  # noqa: E402 - the tests' folder is on the path only now
+from fuzzing.supervisor import Summary, fuzz, report, write  # noqa: E402 - the tests' folder is on the path only now
 from fuzzing.targets import GROUPS, TARGETS  # noqa: E402
 from fuzzing.verdicts import judge  # noqa: E402
 
@@ -30,19 +30,21 @@ def main() -> int:
         return _replay(names[0], arguments.mode, arguments.replay)
     findings = 0
     for name in names:
-        summary = fuzz(
-            name,
-            arguments.mode,
-            seed=arguments.seed,
-            inputs=arguments.inputs // len(names),
-            workers=arguments.workers,
-            seconds=arguments.seconds and arguments.seconds / len(names),
-            keep=arguments.keep,
-            first=arguments.first,
-        )
+        summary = _round(name, arguments, len(names))
         write(report(summary))
         findings += summary.findings
     return 1 if findings else 0
+
+
+def _round(name: str, arguments: argparse.Namespace, of: int) -> Summary:
+    """One target's share of what was asked for."""
+    inputs, seconds = arguments.inputs // of, arguments.seconds and arguments.seconds / of
+    settings = {"seed": arguments.seed, "first": arguments.first, "inputs": inputs, "seconds": seconds}
+    if arguments.mode == "differential":
+        from fuzzing.differential import compare
+
+        return compare(name, keep=arguments.keep, **settings)
+    return fuzz(name, arguments.mode, workers=arguments.workers, keep=arguments.keep, **settings)
 
 
 def _arguments() -> argparse.Namespace:

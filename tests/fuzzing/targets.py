@@ -49,16 +49,17 @@ class Target:
         return function
 
 
-_MODEL_MODES = {
-    mode: f"fuzzing.model_modes:{mode}" for mode in ("analyze", "plan", "check", "optimize", "execute")
-}
+_MODEL_MODES = {mode: f"fuzzing.model_modes:{mode}" for mode in ("analyze", "plan", "check", "optimize")}
 TARGETS: Mapping[str, Target] = {
-    "tflite": Target("fuzzing.tflite", ".tflite", _MODEL_MODES),
-    "onnx": Target("fuzzing.onnx", ".onnx", _MODEL_MODES),
+    "tflite": Target("fuzzing.tflite_models", ".tflite", _MODEL_MODES),
+    "onnx": Target("fuzzing.onnx_models", ".onnx", _MODEL_MODES),
     "devices": Target("fuzzing.texts:DEVICES", ".toml", {"analyze": "fuzzing.text_modes:devices"}),
     "calibrations": Target("fuzzing.texts:CALIBRATIONS", ".toml", {"analyze": "fuzzing.text_modes:devices"}),
     "budgets": Target("fuzzing.texts:BUDGETS", ".toml", {"analyze": "fuzzing.text_modes:budgets"}),
     "sweeps": Target("fuzzing.texts:SWEEPS", ".toml", {"analyze": "fuzzing.text_modes:sweeps"}),
+    "coefficients": Target(
+        "fuzzing.texts:COEFFICIENTS", ".toml", {"analyze": "fuzzing.text_modes:coefficients"}
+    ),
     "precision-maps": Target(
         "fuzzing.texts:PRECISION_MAPS", ".json", {"analyze": "fuzzing.text_modes:precisions"}
     ),
@@ -66,7 +67,7 @@ TARGETS: Mapping[str, Target] = {
     "hf": Target("fuzzing.hf_configs", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "toml": ("devices", "calibrations", "budgets", "sweeps", "precision-maps")
+    "toml": ("devices", "calibrations", "budgets", "sweeps", "coefficients", "precision-maps")
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import sizeup
-from fuzzing.tflite import chain
+from fuzzing.tflite_models import chain
 from sizeup import cost
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError
@@ -69,20 +69,34 @@ def _on_target(name: str) -> Any:
 
 def budgets(path: Path) -> Any:
     """The verdicts of a file of budgets on one network beside it."""
-    model = path.with_name("net.tflite")
+    _add_model(path.parent)
+    checks = [each.to_dict() for each in sizeup.check_budgets(path)]
+    # Growth may be below zero.
+    return [limit for each in checks for limit in each["limits"] if limit["unit"] != "share"]
+
+
+def _add_model(folder: Path) -> None:
+    """The network that budgets and sweeps name, and its baseline."""
+    model = folder / "net.tflite"
     if not model.exists():
         model.write_bytes(chain())
-        sizeup.analyze(model).save(path.with_name("net.json"))
-    return [each.to_dict() for each in sizeup.check_budgets(path)]
+        sizeup.analyze(model).save(folder / "net.json")
 
 
 def sweeps(path: Path) -> Any:
     """What a sweep asks, and the first models that it names."""
+    _add_model(path.parent)
     spec = read_spec(path)
     asked = [(each.batch, each.shapes) for each in spec.asked.points]
     if not spec.generate and not any(":" in each for each in spec.models):
         asked += [(1, each.name) for each in itertools.islice(models_of(spec), _MOST_MODELS)]
     return [batch for batch, _ in asked if batch is not None]
+
+
+def coefficients(path: Path) -> Any:
+    """The latency of a small network by a table of coefficients."""
+    latency = sizeup.estimate(_cost(), coefficients=path)
+    return to_dict(report_of(_graph(), _cost(), None, latency=latency))
 
 
 def precisions(path: Path) -> Any:

@@ -67,7 +67,7 @@ class Settings:
             tree = changed_tree(tree, random)
         try:
             return self.write(tree).encode("utf-8", "surrogatepass")
-        except (RecursionError, TypeError):
+        except (RecursionError, TypeError, ValueError):
             return changed_bytes(content, random)
 
 
@@ -150,7 +150,7 @@ def anything(random: Random) -> Any:
     if choice == 3:
         return integer(random)
     if choice == 4:
-        return 10 ** random.choice((20, 400, 4000))
+        return 10 ** random.choice((20, 400, 5000))
     if choice == 5:
         return number(random)
     if choice == 6:
@@ -208,7 +208,7 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return hex(value) if value >= 10**30 else str(value)
+        return hex(value) if value >= 10**30 else str(max(value, -(10**400)))
     if isinstance(value, float):
         return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan" if math.isnan(value) else repr(value))
     if isinstance(value, dict):
@@ -349,8 +349,17 @@ shapes = { length = 128 }
 """
 _MAP = '{"conv*": "int8", "#0": "fp16", "features.0": "int4", "dense": "fp32"}'
 
+_COEFFICIENTS = """\
+[conv]
+int8 = 28.0
+fp32 = 30
+[linear]
+int8 = 1e-3
+"""
+
 DEVICES = Settings((DEVICE,), tomllib.loads, toml)
 CALIBRATIONS = Settings((DEVICE + _FIT,), tomllib.loads, toml)
 BUDGETS = Settings((_BUDGET,), tomllib.loads, toml)
 SWEEPS = Settings((_SWEEP,), tomllib.loads, toml)
+COEFFICIENTS = Settings((_COEFFICIENTS,), tomllib.loads, toml)
 PRECISION_MAPS = Settings((_MAP,), json.loads, _json)

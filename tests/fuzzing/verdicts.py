@@ -69,8 +69,8 @@ def wrong_numbers(data: Any) -> Iterator[str]:
             yield f"{key} = {value} without a caveat"
 
 
-# Numbers that may be below zero: a verdict's margin, a rank correlation, a prediction interval's logarithms.
-_SIGNED = ("tau", "band.low", "band.high", "margin", "left", "change", "share")
+# Numbers that may be below zero: headroom, a rank correlation, the logarithms of a prediction interval.
+_SIGNED = ("headroom", "tau", "band.low", "band.high")
 
 
 def _unknown(data: dict[str, Any]) -> Any:
