@@ -37,10 +37,10 @@ def load(
     import torch
 
     from sizeup.formats.torch.eager import record
-    from sizeup.formats.torch.exported import record_program
+    from sizeup.formats.torch.exported import TorchProgram, record_program
 
     if isinstance(source, torch.export.ExportedProgram):
-        return record_program(source, inputs=inputs, bind=bind)
+        return record_program(TorchProgram(source), inputs=inputs, bind=bind)
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(
             f"cannot read a {type(source).__name__}; give a module, a program, a graph or a path"
@@ -61,9 +61,9 @@ def zoo_names(zoo: str) -> list[str]:
 def load_file(path: Path, *, inputs: Any = None, bind: Mapping[str, int] | None = None) -> Graph:
     """The graph of a .pt2 file."""
     _require_torch()
-    from sizeup.formats.torch.exported import load_program, record_program
+    from sizeup.formats.torch.exported import FileProgram, record_program
 
-    return record_program(load_program(path), inputs=inputs, bind=bind, name=path.stem)
+    return record_program(FileProgram(path), inputs=inputs, bind=bind, name=path.stem)
 
 
 def load_named(
@@ -102,14 +102,13 @@ def load_free(
     import torch
 
     from sizeup.formats.torch.eager import fake_mode, record
+    from sizeup.formats.torch.exported import FileProgram, TorchProgram
     from sizeup.formats.torch.free import record_free, record_free_program
     from sizeup.formats.torch.inputs import arguments
     from sizeup.formats.torch.sources import build
 
     if isinstance(source, Path):
-        from sizeup.formats.torch.exported import load_program
-
-        return record_free_program(load_program(source), free, inputs=inputs, bind=bind, name=source.stem)
+        return record_free_program(FileProgram(source), free, inputs=inputs, bind=bind, name=source.stem)
     if isinstance(source, str):
         built = build(source, bind or {})
         taken: tuple[Any, Any] = (inputs, kwargs)
@@ -125,7 +124,7 @@ def load_free(
 
         return record_free(built.module, arguments(*taken), free, mode, built.name, record_built)
     if isinstance(source, torch.export.ExportedProgram):
-        return record_free_program(source, free, inputs=inputs, bind=bind)
+        return record_free_program(TorchProgram(source), free, inputs=inputs, bind=bind)
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(
             f"cannot read a {type(source).__name__} with free dimensions; give a module or a program"

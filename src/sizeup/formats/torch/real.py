@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from sizeup.formats.torch.eager import home_of
-from sizeup.formats.torch.exported import load_program, with_arguments
+from sizeup.formats.torch.exported import load_trusted, with_arguments
 from sizeup.formats.torch.inputs import Arguments, arguments, prepare
 from sizeup.formats.torch.sources import build
 
@@ -41,7 +41,7 @@ def runnable(
     if isinstance(source, torch.nn.Module):
         module, given = source.eval(), arguments(inputs, kwargs)
     elif Path(source).exists():
-        module, given = with_arguments(load_program(Path(source)), inputs, bind or {})
+        module, given = with_arguments(load_trusted(Path(source)), inputs, bind or {})
     else:
         built = build(source, bind or {})
         module = built.real().eval() if built.real is not None else built.module.eval()
