@@ -61,7 +61,8 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.norm(self.stem(x)).relu()
-        return x + self.body(x)
+        result: Tensor = x + self.body(x)
+        return result
 
 
 class Tied(nn.Module):
@@ -81,6 +82,8 @@ class Tied(nn.Module):
 class Buffers(nn.Module):
     """Buffers that are saved, that are not, and that a run updates."""
 
+    scale: Tensor
+    shift: Tensor
     steps: Tensor
 
     def __init__(self) -> None:
@@ -109,7 +112,7 @@ class Called(nn.Module):
 class Recurrent(nn.Module):
     """A recurrent layer and what it ends with."""
 
-    def __init__(self, layer: type[nn.RNNBase], **options: Any) -> None:
+    def __init__(self, layer: Callable[..., nn.Module], **options: Any) -> None:
         super().__init__()
         self.layer = layer(8, 5, batch_first=True, **options)
 
@@ -133,7 +136,9 @@ def _loop(self: Any, x: Tensor) -> Any:
     from torch._higher_order_ops.while_loop import while_loop
 
     start = torch.zeros((), dtype=torch.int64)
-    return while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, self.layer(a)), (start, x))
+    return while_loop(  # type: ignore[no-untyped-call]
+        lambda i, a: i < 5, lambda i, a: (i + 1, self.layer(a)), (start, x)
+    )
 
 
 def _scan(self: Any, x: Tensor) -> Any:
@@ -149,7 +154,7 @@ def _scan(self: Any, x: Tensor) -> Any:
 def _map(self: Any, x: Tensor) -> Any:
     from torch._higher_order_ops.map import map as map_over
 
-    return map_over(lambda row, other: row * other + 1, x, torch.ones(8))
+    return map_over(lambda row, other: row * other + 1, x, torch.ones(8))  # type: ignore[arg-type]
 
 
 def _without_gradients(self: Any, x: Tensor) -> Any:
@@ -262,8 +267,8 @@ SAMPLES: dict[str, Sample] = {
     ),
     "data_dependent": Sample(_module(_data_dependent), (ROWS,)),
     "in_place": Sample(_module(_in_place), (ROWS,)),
-    "split": _plain(lambda x: x.split(3, 1)),
-    "split_sizes": _plain(lambda x: x.split([3, 5], 1)[0]),
+    "split": _plain(lambda x: torch.split(x, 3, 1)),
+    "split_sizes": _plain(lambda x: torch.split(x, [3, 5], 1)[0]),
     "chunk": _plain(lambda x: x.chunk(3)),
     "unbind": _plain(lambda x: x.unbind(0)[1]),
     "einsum": _plain(lambda x: torch.einsum("ij,kj->ik", x, x)),
@@ -275,7 +280,7 @@ SAMPLES: dict[str, Sample] = {
     ),
     "pooling": _plain(lambda x: functional.adaptive_avg_pool2d(functional.max_pool2d(x, 2), 3), IMAGE),
     "padding": _plain(lambda x: functional.pad(x, (1, 2, 0, 1), mode="reflect"), IMAGE),
-    "embedding_bag": Sample(_module(lambda self, x: self.bag(x), bag=lambda: nn.EmbeddingBag(20, 4)), (TOKENS,)),
+    "embedding_bag": Sample(lambda: nn.EmbeddingBag(20, 4), (TOKENS,)),
     "normalizations": Sample(
         lambda: nn.Sequential(nn.GroupNorm(1, 3), nn.InstanceNorm2d(3), nn.LayerNorm((3, 16, 16))), (IMAGE,)
     ),
@@ -298,7 +303,7 @@ SAMPLES: dict[str, Sample] = {
     "matrices": _plain(lambda x: torch.linalg.inv(x[:, :4] @ x[:, :4].T + torch.eye(4))),
     "cumulative": _plain(lambda x: (x.cumsum(0), x.logcumsumexp(1), x.var(0, unbiased=False))),
     "channels_last": Sample(
-        lambda: nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last),
+        lambda: nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last),  # type: ignore[call-overload]
         (IMAGE.to(memory_format=torch.channels_last),),
     ),
     "strictly_traced": Sample(Residual, (IMAGE,), strict=True),

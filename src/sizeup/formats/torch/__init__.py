@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import units
-from sizeup.errors import LoadError, MissingLibrary, NumbersMissing, UnknownFormat
+from sizeup.errors import LoadError, MissingLibrary, NotTrusted, NumbersMissing, UnknownFormat
 from sizeup.graph import FreeGraph, Graph
 
 if TYPE_CHECKING:
@@ -139,6 +140,28 @@ def load_free(
         type(source).__name__,
         lambda given: record(source, *given),
     )
+
+
+def refuse_untrusted(source: Any, *, trusted: bool) -> bool:
+    """Whether a source is a .pt2 file, which only a caller who trusts it may run."""
+    if not isinstance(source, str | os.PathLike) or not os.fspath(source).lower().endswith(".pt2"):
+        return False
+    if not trusted:
+        raise NotTrusted(
+            f"{os.fspath(source)}: to run a .pt2 file, torch loads it, and that can run any code that the"
+            " file holds; if you trust its origin, add --trust (Python: trusted=True)"
+        )
+    return True
+
+
+def runnable_source(source: Any, *, trusted: bool) -> Any:
+    """What can be run of a source: the program in a .pt2 file that is trusted, anything else as it is."""
+    if not refuse_untrusted(source, trusted=trusted):
+        return source
+    _require_torch()
+    from sizeup.formats.torch.exported import load_trusted
+
+    return load_trusted(Path(source))
 
 
 def network(name: str, *, classes: int, width: float = 1.0, divisor: int = 8) -> Any:

@@ -250,7 +250,7 @@ def _user_input(recorder: Recorder, mode: FakeTensorMode, given: UserInput, size
 
 
 def load_trusted(path: Path) -> ExportedProgram:
-    """The program of a file that is trusted, because torch runs code that such a file may hold."""
+    """The program of a file that its user trusts: torch runs code that such a file may hold."""
     try:
         program: ExportedProgram = torch.export.load(path)
     except Exception as error:

@@ -189,7 +189,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             return tensor
         bare = self.mode.from_tensor(tensor)
         known = self.holders.value(tensor)
-        if known is not None and self.holders.value(bare) is None:  # what is written into it stays in its place
+        if (
+            known is not None and self.holders.value(bare) is None
+        ):  # what is written into it stays in its place
             self.holders.name(bare, known, fixed=self.holders.is_fixed(tensor))
         return bare
 
