@@ -15,7 +15,7 @@ from torch.export.graph_signature import InputKind
 from sizeup.errors import CorruptModel, LoadError, SizeupError
 from sizeup.formats.torch.archive import read_archive
 from sizeup.formats.torch.bound_sizes import BoundSizes, UserInput
-from sizeup.formats.torch.eager import fake_mode, summary
+from sizeup.formats.torch.eager import fake_mode, plain_execution, summary
 from sizeup.formats.torch.inputs import Arguments, empty
 from sizeup.formats.torch.payloads import Payloads
 from sizeup.formats.torch.record import Recorder
@@ -81,7 +81,7 @@ def record_program(
 
     try:
         arguments = program.arguments(recorder, mode, user_input)
-        with torch.inference_mode(), mode, recorder:
+        with plain_execution(), torch.inference_mode(), mode, recorder:
             outputs = program.run(recorder, arguments, symbols)
     except SizeupError:
         raise
