@@ -166,3 +166,29 @@ def test_a_file_that_was_not_fetched_from_git_lfs_is_named_as_such(run: Run, reg
     ended = run("check", "--budget", "budgets.toml")
     assert ended.code == 1
     assert "a Git LFS pointer, not the model itself; run: git lfs pull" in " ".join(ended.out.split())
+
+
+def test_baselines_are_updated_and_what_changed_is_named(run: Run, registry: Path) -> None:
+    budgets = registry / "budgets.toml"
+    budgets.write_text('[[budget]]\nmodels = "*.onnx"\ngrowth = { macs = "0%" }\n', "utf-8")
+    fresh = run("check", "--budget", budgets, "--json")
+    assert (fresh.code, json.loads(fresh.out)["counts"]["new"]) == (0, 3)
+    ended = run("check", "--budget", "budgets.toml", "--update-baselines")
+    assert ended.code == 0
+    assert ended.err.splitlines()[0] == "baselines.json: 3 added, 0 changed, 0 removed"
+    save_product(registry / "a.onnx", 4)
+    save_product(registry / "b.onnx", 16)
+    ended = run("check", "--budget", "budgets.toml", "--github")
+    assert ended.code == 1
+    assert "baseline can be lowered from 64 to 16; run check --update-baselines" in " ".join(
+        ended.out.split()
+    )
+    levels = [
+        line.split(" ")[0] for line in ended.out.splitlines() if line.startswith(("::error", "::notice"))
+    ]
+    assert levels == ["::notice", "::error"]
+    (registry / "c.onnx").unlink()
+    ended = run("check", "--budget", "budgets.toml", "--update-baselines")
+    assert ended.code == 0
+    assert ended.err.splitlines()[0] == "baselines.json: 0 added, 2 changed, 1 removed"
+    assert run("check", "--budget", "budgets.toml").code == 0

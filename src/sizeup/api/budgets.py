@@ -84,7 +84,7 @@ def run_budgets(
 def _removed(budgets: Budgets, revision: Revision) -> list[str]:
     """The models of a revision that budgets name and that are no longer there."""
     gone = (str(each) for each in revision.files() if not each.exists())
-    return sorted(each for each in gone if budgets.names(each))
+    return sorted(str(budgets.folder / budgets.key_of(each)) for each in gone if budgets.names(each))
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,14 @@ def check(
         raise typer.BadParameter(
             "give it with --budget and without --against", param_hint="--update-baselines"
         )
-    written = [*(output or ()), *([] if junit is None else [junit])]
-    for path in written:
-        checked.check_path(path)
-    if junit is not None and junit.suffix.lower() != ".xml":
-        raise typer.BadParameter(f"{junit}: JUnit's format is written as .xml", param_hint="--junit")
+    written = _writable(output or [], junit)
     updates: tuple[Update, ...] = ()
-    with terminal.steps("checking") as progress:
+    with terminal.steps("checking") as show:
+
+        def progress(done: int, total: int, model: str) -> None:
+            if show is not None:
+                show(done, total, f"checking {terminal.name_of(model)}")
+
         for rule in rules or ():
             api.load_rules(rule)
         if budget is not None:
@@ -162,6 +163,18 @@ def check(
     if code:
         sys.stdout.flush()
         raise typer.Exit(code)
+
+
+def _writable(output: list[Path], junit: Path | None) -> list[Path]:
+    """The files to write, which all have an ending and a folder."""
+    from sizeup.report import checked
+
+    if junit is not None and junit.suffix.lower() != ".xml":
+        raise typer.BadParameter(f"{junit}: JUnit's format is written as .xml", param_hint="--junit")
+    written = [*output, *([] if junit is None else [junit])]
+    for path in written:
+        checked.check_path(path)
+    return written
 
 
 def _exit_code(checks: Sequence[Check]) -> int:

@@ -100,7 +100,10 @@ def _table(checks: Sequence[Check], left_out: str, room: int = MOST) -> Iterator
 def _row(check: Check) -> str:
     model = place(check) + (f" on {check.target}" if check.target else "")
     word = WORDS[check.status]
-    findings = [f"{each.label}: {each.text}" for each in (*reasons(check), *remarks(check))]
+    findings = [
+        "new" if each.label == "new" else f"{each.label}: {each.text}"
+        for each in (*reasons(check), *remarks(check))
+    ]
     text = "; ".join([*_tightest(check.limits if check.fits else ()), *findings])
     return f"| {_cell(model)} | {word if check.fits else f'**{word}**'} | {_cell(text)} |\n"
 
