@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 
 from checks.products import save_product
 from cli.running import Run
+from conftest import ROOT
+from sizeup.report.check_comment import MARKER
 
 pytestmark = [pytest.mark.extras, pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")]
 
@@ -200,3 +204,22 @@ def test_baselines_are_not_updated_from_another_revision(run: Run, repository: P
         ended = run("check", *asked, "--update-baselines")
         assert ended.code == 2
         assert "give it with --budget and without --against" in ended.err
+
+
+def test_the_examples_of_the_documentation_write_what_their_jobs_keep(run: Run, repository: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    page = (ROOT / "docs" / "checking.md").read_text("utf-8")
+    blocks = [yaml.safe_load(text) for text in re.findall("```yaml\n(.*?)```", page, re.DOTALL)]
+    (github,) = (each["jobs"]["models"] for each in blocks if "jobs" in each)
+    (gitlab,) = (each["models"] for each in blocks if "models" in each)
+    _git(repository, "fetch", "--quiet", ".", "HEAD")
+    scripts = [[step["run"] for step in github["steps"] if "run" in step], gitlab["script"]]
+    kept = [{"check.md", "check.json", "check.xml"}, {"check.md", *gitlab["artifacts"]["reports"].values()}]
+    for script, files in zip(scripts, kept, strict=True):
+        (command,) = (each for each in script if each.startswith("sizeup check"))
+        assert run(*shlex.split(command)[1:]).code == 1  # one of the models grew
+        assert all((repository / name).stat().st_size for name in files)
+    for script in [*scripts, gitlab["after_script"]]:
+        for text in script:
+            subprocess.run(["bash", "-n", "-c", text], check=True)
+            assert "<!--" not in text or MARKER in text
