@@ -64,6 +64,8 @@ def run_budgets(
     from sizeup.checks import read_budgets
     from sizeup.checks.revision import open_revision
 
+    if update_baselines and against is not None:
+        raise BudgetError("baselines are updated from the work tree, not from a git revision")
     budgets = read_budgets(Path(path))
     for budget in budgets.budgets:
         target_of(budget.target)
@@ -153,9 +155,9 @@ class _Gate:
             amounts = measured(subject, budget.growth)
             self._measured.setdefault(path, {}).setdefault(key, {}).update(amounts)
             return Reference(budget.baseline, amounts)
-        found = baselines.amounts.get(key)
-        reason = "" if found is not None else f"not in {budget.baseline}; to add it: {self.command}"
-        return Reference(budget.baseline, found, reason)
+        accepted = baselines.amounts.get(key)
+        reason = "" if accepted is not None else f"not in {budget.baseline}; to add it: {self.command}"
+        return Reference(budget.baseline, accepted, reason)
 
     def _read(self, path: Path) -> Baselines:
         """A file of baselines, read once; an error of it is one of every model that needs it."""
@@ -166,10 +168,10 @@ class _Gate:
                 self._files[path] = read_baselines(path, self.command, is_replaced=self.updates)
             except BudgetError as error:
                 self._files[path] = error
-        found = self._files[path]
-        if isinstance(found, BudgetError):
-            raise found
-        return found
+        baselines = self._files[path]
+        if isinstance(baselines, BudgetError):
+            raise baselines
+        return baselines
 
     def write_baselines(self) -> tuple[Update, ...]:
         """Write every file of baselines that has new amounts, each in one step."""

@@ -63,7 +63,7 @@ def check(
     given = {name: value for name, value in limits.items() if value is not None}
     flags = (expected, strict, remedies, time_limit)
     options = CheckOptions(target, inputs, kwargs, bind, precision, given, *flags)
-    return _Question(options).check(source)
+    return _Checker(options).check(source)
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ def check_models(
     """
     from sizeup.checks.revision import open_revision
 
-    question = _Question(options)
+    checker = _Checker(options)
     revision = None if against is None else open_revision(against, Path.cwd())
 
     def judge(model: str) -> Iterator[Check]:
-        yield question.check(model, revision)
+        yield checker.check(model, revision)
 
     return tuple(each_judged(models, judge, revision, progress))
 
@@ -128,7 +128,8 @@ def failed(model: str, error: Exception) -> Check:
     """A model, or a pattern of models, that could not be judged."""
     from sizeup.report.checked import Check
 
-    return Check(model, Path(model).name, is_file=Path(model).is_file(), error=str(error))
+    is_file = os.path.isfile(model)  # noqa: PTH113 - Path.is_file raises for a name that is too long
+    return Check(model, Path(model).name, is_file=is_file, error=str(error))
 
 
 def removed(model: str, revision: Revision) -> Check:
@@ -138,8 +139,8 @@ def removed(model: str, revision: Revision) -> Check:
     return Check(model, Path(model).name, is_file=True, against=revision.name, is_removed=True)
 
 
-class _Question:
-    """Options that were found to make sense, and the check of any model by them."""
+class _Checker:
+    """The check of any model by options that make sense; raises SizeupError for others."""
 
     def __init__(self, options: CheckOptions) -> None:
         from sizeup.checks import MEASURES

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sizeup.checks.limits import Growth, Limit, amount
-from sizeup.checks.measures import MEASURES, Measure
+from sizeup.checks.measures import MEASURES, Found, Measure
 from sizeup.checks.subject import Subject
 
 GROWING = tuple(name for name, measure in MEASURES.items() if measure.has_growth)
@@ -28,7 +28,7 @@ def measured(subject: Subject, names: Iterable[str] = GROWING) -> dict[str, floa
     amounts = {}
     for name in names:
         measure = MEASURES[name]
-        now, highest = _range(measure, subject)
+        now, highest = _range(measure.find(subject))
         if now is not None and now == highest:
             amounts[name] = round(now) if measure.unit in ("count", "bytes") else now
     return amounts
@@ -46,8 +46,9 @@ def grown(
 def _grown(measure: Measure, subject: Subject, reference: Reference, most: float, of: str) -> Limit:
     name = f"growth of {measure.name}"
     before = (reference.amounts or {}).get(measure.name)
-    low, high = _range(measure, subject)
-    why = measure.find(subject).why
+    amounts = measure.find(subject)
+    low, high = _range(amounts)
+    why = amounts.why
     if before is None:
         missing = f"{reference.source} has no {measure.name} of this model"
         hint = "" if reference.is_revision or why else "; check --update-baselines adds it"
@@ -72,7 +73,6 @@ def changes(subject: Subject, reference: Reference) -> Iterator[tuple[str, Growt
             yield name, Growth(MEASURES[name].unit, before[name], now)
 
 
-def _range(measure: Measure, subject: Subject) -> tuple[float | None, float | None]:
+def _range(amounts: Found) -> tuple[float | None, float | None]:
     """The least and the most, or twice the expected amount: two estimates are off by the same error."""
-    found = measure.find(subject)
-    return (found.least, found.most) if found.expected is None else (found.expected, found.expected)
+    return (amounts.least, amounts.most) if amounts.expected is None else (amounts.expected,) * 2

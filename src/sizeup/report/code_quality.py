@@ -22,13 +22,13 @@ _SEVERITIES = {"error": "critical", "warning": "major", "notice": "info"}
 def issues(checks: Sequence[Check]) -> list[dict[str, Any]]:
     """One issue per finding; a fingerprint holds no amounts, so that it stays while the finding does."""
     seen: Counter[tuple[str, ...]] = Counter()
-    found = []
+    listed = []
     for check in checks:
         for finding in announced(check):
             identity = (place(check), check.target or "", *check.budgets, finding.label, finding.about)
             seen[identity] += 1
-            found.append(_issue(check, finding, (*identity, str(seen[identity]))))
-    return found
+            listed.append(_issue(check, finding, (*identity, str(seen[identity]))))
+    return listed
 
 
 def _issue(check: Check, finding: Finding, identity: tuple[str, ...]) -> dict[str, Any]:
