@@ -4,6 +4,7 @@ SizeupError
 ├── LoadError
 │   ├── UnknownFormat
 │   ├── CorruptModel
+│   ├── LfsPointer
 │   ├── MissingLibrary
 │   ├── UnboundDimension
 │   └── NumbersMissing
@@ -17,6 +18,7 @@ SizeupError
 ├── RuleError
 ├── TargetError
 ├── BudgetError
+├── RevisionError
 └── Incomplete
 
 A message says where, what, and what to do. The command line shows none of them as a traceback.
@@ -39,6 +41,10 @@ class UnknownFormat(LoadError):
 
 class CorruptModel(LoadError):
     """The file claims a format but its content breaks that format's rules."""
+
+
+class LfsPointer(LoadError):
+    """The file is a Git LFS pointer instead of the model; the message holds the command that fetches it."""
 
 
 class MissingLibrary(LoadError):
@@ -103,6 +109,10 @@ class TargetError(SizeupError):
 
 class BudgetError(SizeupError):
     """A file of budgets, or a baseline that it names, breaks the rules for such files."""
+
+
+class RevisionError(SizeupError):
+    """A git revision, or a model file in it, cannot be read."""
 
 
 class Incomplete(SizeupError):
