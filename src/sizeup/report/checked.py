@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup.checks import Limit, verdict
-from sizeup.report.files import check_ending, write
+from sizeup.files import write_text
+from sizeup.report.files import check_ending
 
 if TYPE_CHECKING:
     from sizeup.checks import Change, Remedy, Subject
@@ -119,7 +120,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
 def save(checks: Sequence[Check], path: str | os.PathLike[str]) -> None:
     """Write checks to a file as its ending says."""
     check_path(path)
-    write(path, _lines(checks, Path(path).suffix.lower()))
+    write_text(path, _lines(checks, Path(path).suffix.lower()))
 
 
 def _lines(checks: Sequence[Check], ending: str) -> Iterable[str]:
