@@ -20,7 +20,7 @@ from sizeup.report.checked_words import (
     reasons,
 )
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.markdown import cell
+from sizeup.report.markdown import cell, code, prose
 from sizeup.report.text import plain
 
 _STYLES = {True: "bold green", False: "bold red", None: "bold yellow"}
@@ -76,9 +76,9 @@ def _help(check: Check) -> str:
 def markdown(checks: Sequence[Check]) -> Iterator[str]:
     """Checks for a pull request: a verdict, a table of limits, what is over, what would help."""
     if len(checks) > 1:
-        yield f"## {cell(all_of(checks))}\n\n"
+        yield f"## {prose(all_of(checks))}\n\n"
     for check in checks:
-        yield f"{'###' if len(checks) > 1 else '##'} {cell(headline(check))}\n\n"
+        yield f"{'###' if len(checks) > 1 else '##'} {prose(headline(check))}\n\n"
         if check.limits:
             yield "| limit | need | allowed | headroom | |\n|---|---:|---:|---:|---|\n"
         for limit in check.limits:
@@ -87,7 +87,7 @@ def markdown(checks: Sequence[Check]) -> Iterator[str]:
             yield f"| {row.name} | {row.need} | {row.limit} | {row.headroom} | {kept} |\n"
         yield "\n"
         for label, text, _ in (*reasons(check), *details(check)):
-            yield f"- {cell(label)}: {cell(text)}\n"
+            yield f"- {cell(label)}: {prose(text)}\n"
         yield from _helps(check)
         yield "\n"
 
@@ -97,10 +97,9 @@ def _helps(check: Check) -> Iterator[str]:
     if heading:
         yield f"\n{heading}\n\n"
     for remedy in check.remedies:
-        notes = "".join(f" ({cell(note)})" for note in remedy.notes)
-        command = plain(remedy.command).replace("`", "'")
-        yield f"- **{HELPS[remedy.fits]}**: {cell(remedy.what)}: {cell(effect(remedy))}{notes}\n"
-        yield f"  `{command}`\n"
+        notes = "".join(f" ({prose(note)})" for note in remedy.notes)
+        yield f"- **{HELPS[remedy.fits]}**: {prose(remedy.what)}: {prose(effect(remedy))}{notes}\n"
+        yield f"  {code(remedy.command)}\n"
 
 
 def html(check: Check) -> str:
