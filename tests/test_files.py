@@ -221,7 +221,7 @@ def test_a_file_in_the_way_of_the_temporary_one_is_never_written(
 ) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(OLD)
-    monkeypatch.setattr(files.secrets, "token_hex", lambda _: "guessed")
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
     (tmp_path / f".file.guessed{files.UNFINISHED}").symlink_to(victim)
     with pytest.raises(WriteError):
         files.write_bytes(tmp_path / "file", NEW)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from sizeup.errors import WriteError
-from sizeup.files import replacing
 from sizeup.formats.external import home_of
 from sizeup.formats.onnx.constants import region_of
 from sizeup.formats.onnx.read import graphs_of
@@ -35,13 +34,15 @@ class Row(NamedTuple):
 
 
 def write(source: Path, out: Path, graph: Graph, order: Sequence[int] | None) -> None:
-    """Write the model with the operators of its graph in that order, or as it is."""
+    """Write the model with the operators of its graph in that order, or as it is.
+
+    `out` is a path of `sizeup.files.replacing`, so that the result can be run before it is put in place.
+    """
     try:
         with (
             source.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-            replacing(out, like=source) as new,
-            new.open("wb") as target,
+            out.open("wb") as target,
         ):
             for start, end in [(0, len(content))] if order is None else _pieces(content, graph, order):
                 target.write(memoryview(content)[start:end])
