@@ -48,7 +48,7 @@ REPLACES = frozenset({"replacing", "writing"})
 SCRATCH = "a temporary folder of our own, gone when the run ends"
 PIPE = "a pipe to the process that started this one"
 ALLOWED = {
-    "files.py:draft": "the module itself",
+    "files.py:_created": "the module itself",
     "files.py:_sync": "the module itself",
     "formats/onnx/write.py:write": "a path of `replacing`, which is run before it is put in place",
     "sweeps/store.py:_written": "a path of `Place.draft`",

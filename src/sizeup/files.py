@@ -32,17 +32,17 @@ class Draft:
     """New content of a file: write it to `path`, then `finish` or `drop` it."""
 
     path: Path
-    target: Path | None  # None if `path` is a pipe or a device, which is written directly
+    mode: int = 0  # of a new file; one that is replaced keeps its own
+    target: Path | None = None  # None if `path` is a pipe or a device, which is written directly
     replaced: os.stat_result | None = None
-    mode: int = 0
 
     def finish(self) -> None:
         """Put the new content in place in one step, with the permissions of the file that it replaces."""
         if self.target is None:
             return
         with write_errors(self.target):
+            _sync(self.path)  # while it is ours to open
             self.path.chmod(self.mode if self.replaced is None else _owned_alike(self.path, self.replaced))
-            _sync(self.path)
             self.path.replace(self.target)
         with suppress(OSError):  # not every system can sync a folder
             _sync(self.target.parent)
@@ -64,21 +64,24 @@ def draft(path: PathLike, *, like: Path | None = None, make_folder: bool = False
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         target = _followed(Path(path))
         if target is None:
-            return Draft(Path(path), None)
-        replaced = target.stat() if target.exists() else None
-        if replaced is not None:
-            if not os.access(target, os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            allowed = _OWNER_ONLY
-        else:
+            return Draft(Path(path))
+        if not target.exists():
             allowed = 0o666 if like is None else like.stat().st_mode & 0o066 | _OWNER_ONLY
-        temporary = target.with_name(f".{target.name[:_LONGEST_STEM]}.{secrets.token_hex(8)}{UNFINISHED}")
-        # The system applies the umask; O_EXCL refuses a file or a link that somebody put there.
-        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, allowed)
-        mode = stat.S_IMODE(os.fstat(handle).st_mode)
-        os.close(handle)
-        temporary.chmod(mode | _OWNER_ONLY)  # until it is finished: a umask may take our own rights
-        return Draft(temporary, target, replaced, mode)
+            return Draft(*_created(target, allowed), target)
+        if not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return Draft(*_created(target, _OWNER_ONLY), target, target.stat())
+
+
+def _created(target: Path, allowed: int) -> tuple[Path, int]:
+    """An empty file beside another, and its permissions: those that are allowed, less the umask."""
+    path = target.with_name(f".{target.name[:_LONGEST_STEM]}.{secrets.token_hex(8)}{UNFINISHED}")
+    # The system applies the umask; O_EXCL refuses a file or a link that somebody put there.
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, allowed)
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)
+    os.close(handle)
+    path.chmod(mode | _OWNER_ONLY)  # until it is finished: a umask may take our own rights
+    return path, mode
 
 
 @contextmanager
