@@ -13,6 +13,7 @@ SizeupError
 ├── NoChoice
 ├── WriteError
 ├── RunFailed
+├── NotTrusted
 ├── RuleError
 ├── TargetError
 ├── BudgetError
@@ -86,6 +87,10 @@ class WriteError(SizeupError):
 
 class RunFailed(SizeupError):
     """A real runtime refused a model, or ended with a crash; the message says which and how."""
+
+
+class NotTrusted(SizeupError):
+    """A model file would have to run, and such files can run any code that they hold."""
 
 
 class RuleError(SizeupError):

@@ -13,6 +13,7 @@ from typing import Any
 from sizeup.checks.amounts import LAYER_MEASURES, amount_in, share_in
 from sizeup.checks.measures import MEASURES
 from sizeup.errors import BudgetError
+from sizeup.units import quoted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -201,6 +202,7 @@ def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
 
 def _demand_sense(budget: Budget, where: str) -> None:
     """What is said must limit something, and must have what it needs for that."""
+    _demand_inside(budget.baseline, where)
     if not (budget.limits or budget.growth or budget.layers or budget.target):
         raise BudgetError(
             f"{where}: it limits nothing; there are {', '.join(MEASURES)}, growth, layers, target"
@@ -223,9 +225,14 @@ def _models(given: Any, where: str) -> tuple[str, ...]:
     if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
         raise BudgetError(f'{where}: models is missing: models = "*.tflite", or a list of such patterns')
     for each in found:
-        if Path(each).is_absolute() or ".." in Path(each).parts:
-            raise BudgetError(f"{where}: {each!r} leaves the folder of the file; put the file further up")
+        _demand_inside(each, where)
     return tuple(found)
+
+
+def _demand_inside(name: str, where: str) -> None:
+    """Refuse a path that leads out of the folder of the file."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise BudgetError(f"{where}: {name!r} leaves the folder of the file; put the file further up")
 
 
 def _table(
@@ -233,7 +240,7 @@ def _table(
 ) -> dict[str, Any]:
     found = table if key is None else table.get(key, {})
     if not isinstance(found, dict):
-        raise BudgetError(f"{where}: {key or 'it'} is {found!r}, not a table such as {{ macs = ... }}")
+        raise BudgetError(f"{where}: {key or 'it'} is {quoted(found)}, not a table such as {{ macs = ... }}")
     if known is not None:
         _only(found, tuple(known), where if key is None else f"{where}: {key}")
     return found
@@ -242,14 +249,14 @@ def _table(
 def _text(table: Mapping[str, Any], key: str, where: str) -> str | None:
     found = table.get(key)
     if found is not None and (not isinstance(found, str) or not found):
-        raise BudgetError(f"{where}: {key} is {found!r}, not a text")
+        raise BudgetError(f"{where}: {key} is {quoted(found)}, not a text")
     return found
 
 
 def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
     found = table.get(key, False)
     if not isinstance(found, bool):
-        raise BudgetError(f"{where}: {key} is {found!r}, not true or false")
+        raise BudgetError(f"{where}: {key} is {quoted(found)}, not true or false")
     return found
 
 
@@ -257,7 +264,7 @@ def _bindings(table: Mapping[str, Any], where: str) -> dict[str, int]:
     found = _table(table, "bind", where, None)
     for name, size in found.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise BudgetError(f"{where}: bind: {name} is {size!r}, not a size such as 1")
+            raise BudgetError(f"{where}: bind: {name} is {quoted(size)}, not a size such as 1")
     return found
 
 

@@ -21,6 +21,8 @@ _LEAST, _MOST = 1e-30, 1e30  # of whatever a model has, in any unit
 def read_baseline(path: Path, model: str) -> dict[str, Any]:
     """A report as `sizeup analyze -o FILE.json` wrote it."""
     try:
+        if path.exists() and not path.is_file():
+            raise BudgetError(f"{path}: a baseline is a file: sizeup analyze {model} -o FILE.json")
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise BudgetError(f"{path}: there is no such baseline: sizeup analyze {model} -o {path}") from None
