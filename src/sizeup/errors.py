@@ -88,7 +88,7 @@ class NoChoice(SizeupError):
 
 
 class WriteError(SizeupError):
-    """A model file could not be changed as asked, or not be written."""
+    """A file could not be written, or a model file could not be changed as asked."""
 
 
 class RunFailed(SizeupError):

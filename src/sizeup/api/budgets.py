@@ -176,13 +176,12 @@ class _Gate:
     def write_baselines(self) -> tuple[Update, ...]:
         """Write every file of baselines that has new amounts, each in one step."""
         from sizeup.checks.baselines import updated, written
-        from sizeup.rewrite.files import put
+        from sizeup.files import write_text
 
         updates = []
         for path, measured in self._measured.items():
             after, update = updated(self._read(path), measured, self._exists)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            put(written(after).encode("utf-8"), path)
+            write_text(path, [written(after)], make_folder=True)
             updates.append(update)
         return tuple(updates)
 

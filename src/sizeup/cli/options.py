@@ -89,6 +89,13 @@ Plot = Annotated[
     typer.Option(metavar="FILE", help="Draw memory by operator as a .png or .svg file; repeatable."),
 ]
 
+RawCsv = Annotated[
+    bool,
+    typer.Option(
+        "--raw-csv", help="Write CSV texts as they are; by default an apostrophe keeps formulas from running."
+    ),
+]
+
 _SHAPE = re.compile(r"\d+(x\d+)*")
 
 

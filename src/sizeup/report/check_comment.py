@@ -20,8 +20,7 @@ from sizeup.report.checked_words import (
     reasons,
     remarks,
 )
-from sizeup.report.markdown import cell
-from sizeup.report.text import plain
+from sizeup.report.markdown import cell, code, prose
 
 MARKER = "<!-- sizeup-check -->"
 """Invisible where Markdown is shown: a workflow finds by it the comment that it wrote before."""
@@ -29,7 +28,6 @@ MOST = 60_000
 """Characters of a comment at most; GitHub takes 65,536."""
 _IN_FULL = 30_000  # of them, for sections of models that do not fit
 _TAIL = 500  # of them, for what says how much was left out
-_LONGEST_CELL = 400
 _MOST_ROWS = 100
 _FAILED: tuple[Status, ...] = ("error", "does not fit", "undetermined")
 
@@ -48,12 +46,12 @@ def _single(check: Check) -> Iterator[str]:
     if len(section) <= MOST - _TAIL:
         yield section
     else:
-        yield f"## {_cell(headline(check))}\n\n"
+        yield f"## {prose(headline(check))}\n\n"
         yield from _table([check], "limits and findings are left out: the report is too long for a comment")
 
 
 def _several(checks: Sequence[Check]) -> Iterator[str]:
-    heading = f"## {_cell(all_of(checks))}\n\n"
+    heading = f"## {prose(all_of(checks))}\n\n"
     failed = [check for status in _FAILED for check in checks if check.status == status]
     sections, used = [], len(heading)
     for check in failed:
@@ -105,7 +103,7 @@ def _row(check: Check) -> str:
         for each in (*reasons(check), *remarks(check))
     ]
     text = "; ".join([*_tightest(check.limits if check.fits else ()), *findings])
-    return f"| {_cell(model)} | {word if check.fits else f'**{word}**'} | {_cell(text)} |\n"
+    return f"| {cell(model)} | {word if check.fits else f'**{word}**'} | {prose(text)} |\n"
 
 
 def _tightest(limits: Iterable[Limit]) -> list[str]:
@@ -123,10 +121,10 @@ def _section(check: Check, level: str) -> str:
 
 
 def _section_lines(check: Check, level: str) -> Iterator[str]:
-    yield f"{level} {_cell(headline(check))}\n\n"
+    yield f"{level} {prose(headline(check))}\n\n"
     yield from _limits(check.limits)
     findings = (*reasons(check), *remarks(check), *details(check))
-    yield from (f"- {_cell(each.label)}: {_cell(each.text)}\n" for each in findings[:_MOST_ROWS])
+    yield from (f"- {cell(each.label)}: {prose(each.text)}\n" for each in findings[:_MOST_ROWS])
     if len(findings) > _MOST_ROWS:
         yield f"- {len(findings) - _MOST_ROWS:,} more\n"
     yield from _helps(check)
@@ -140,7 +138,7 @@ def _limits(limits: Sequence[Limit]) -> Iterator[str]:
     # Those that are kept come last only if some must be left out.
     shown = limits if len(limits) <= _MOST_ROWS else sorted(limits, key=lambda each: each.fits is True)
     for limit in shown[:_MOST_ROWS]:
-        row = Cells(*map(_cell, cells(limit)))
+        row = Cells(*map(cell, cells(limit)))
         kept = row.kept if limit.fits else f"**{row.kept}**"
         yield f"| {row.name} | {row.need} | {row.limit} | {row.headroom} | {kept} |\n"
     if len(limits) > _MOST_ROWS:
@@ -155,12 +153,6 @@ def _helps(check: Check) -> Iterator[str]:
     if heading:
         yield f"\n{heading}\n\n"
     for remedy in check.remedies:
-        notes = "".join(f" ({_cell(note)})" for note in remedy.notes)
-        command = plain(remedy.command).replace("`", "'")
-        yield f"- **{HELPS[remedy.fits]}**: {_cell(remedy.what)}: {_cell(effect(remedy))}{notes}\n"
-        yield f"  `{command}`\n"
-
-
-def _cell(text: str) -> str:
-    """A text of bounded length in which nothing is markup."""
-    return cell(text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 3]}...")
+        notes = "".join(f" ({prose(note)})" for note in remedy.notes)
+        yield f"- **{HELPS[remedy.fits]}**: {prose(remedy.what)}: {prose(effect(remedy))}{notes}\n"
+        yield f"  {code(remedy.command)}\n"

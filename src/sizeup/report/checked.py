@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sizeup.checks import Large, Limit, verdict
 from sizeup.checks.limits import Growth
-from sizeup.report.files import check_ending, write
+from sizeup.files import write_text
+from sizeup.report.files import check_ending
 
 if TYPE_CHECKING:
     from sizeup.checks import Change, Remedy
@@ -143,7 +144,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
 def save(checks: Sequence[Check], path: str | os.PathLike[str]) -> None:
     """Write checks to a file as its ending says."""
     check_path(path)
-    write(path, _lines(checks, os.fspath(path).lower()))
+    write_text(path, _lines(checks, os.fspath(path).lower()))
 
 
 def _lines(checks: Sequence[Check], name: str) -> Iterable[str]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed
+from sizeup.formats.onnx.outside import check_files_beside
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Sample: TypeAlias = Sequence[Array]  # one array for each input, in the model's order
@@ -99,9 +100,17 @@ def run(
             path = folder / "model"
             path.write_bytes(model)
         else:
-            path = Path(model)
-        said = _work(library, runtime, path.absolute(), samples, folder, timeout)
+            path = file_of(runtime, model)
+        said = _work(library, runtime, path, samples, folder, timeout)
         return Run(runtime, tuple(map(tuple, load_samples(folder / "outputs.npz"))), _arena(said))
+
+
+def file_of(runtime: str, model: str | os.PathLike[str]) -> Path:
+    """The path of a model file, whose external data is in its folder: runtimes open what a model names."""
+    path = Path(model).absolute()
+    if runtime == "ort" and path.is_file():
+        check_files_beside(path)
+    return path
 
 
 def _work(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sizeup.errors import MissingLibrary, RunFailed
-from sizeup.runtimes.process import RUNTIMES, Library, Sample, environment, reason_of, save_samples
+from sizeup.runtimes.process import RUNTIMES, Library, Sample, environment, file_of, reason_of, save_samples
 from sizeup.runtimes.stopwatch import Kernel
 
 
@@ -104,7 +104,7 @@ def time_model(
             **{key: getattr(effort, key) for key in Effort.__slots__},
             **clocked.options,
             "module": clocked.module,
-            "model": _placed(model, folder),
+            "model": _placed(runtime, model, folder),
             "threads": threads,
             "path": sys.path,
         }
@@ -125,9 +125,9 @@ def time_model(
     )
 
 
-def _placed(model: str | os.PathLike[str] | bytes, folder: Path) -> str:
+def _placed(runtime: str, model: str | os.PathLike[str] | bytes, folder: Path) -> str:
     if not isinstance(model, bytes):
-        return str(Path(model).absolute())
+        return str(file_of(runtime, model))
     (folder / "model").write_bytes(model)
     return str(folder / "model")
 

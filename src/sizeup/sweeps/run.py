@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from sizeup.errors import SizeupError
+from sizeup.files import write_errors
 from sizeup.sweeps.expand import count_of, importable, models_of
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Identity, Model
@@ -206,9 +207,11 @@ def _log(store: Store) -> Iterator[IO[str]]:
     name = next(name for index in itertools.count() if not store.place.has(name := f"{LOG}/{index:06}.jsonl"))
     if isinstance(store.place, Local):
         path = Path(store.place.path(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", buffering=1) as file:
-            yield file
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = path.open("x", encoding="utf-8", buffering=1)
+        with lines:
+            yield lines
         return
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".jsonl") as file:
         yield file

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.files import write_errors
 from sizeup.sweeps.places import Draft, Local, Place, place_of, writing
 from sizeup.sweeps.schema import arrow_schema
 
@@ -97,7 +98,8 @@ class Store:
         """The same as a file that is still to appear: bringing it to the disk takes longer than all else."""
         found = self.place.draft(name)
         try:
-            _written(found.path, batches, arrow_schema())
+            with write_errors(self.place.path(name)):
+                _written(found.path, batches, arrow_schema())
         except BaseException:
             found.drop()
             raise

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from sizeup.errors import WriteError
 from sizeup.sweeps.evaluate import described
 from sizeup.sweeps.keeper import Keeper, Refused
 from sizeup.sweeps.limits import Limits
@@ -95,7 +96,8 @@ def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple
     except Refused as refused:
         counted = task.fail(refused.kind, refused.reason)
     except Exception as error:
-        if keeper is not None or isinstance(error, OSError):  # news about this machine, not about the model
+        # What the system refuses is news about this machine, not about the model.
+        if keeper is not None or isinstance(error, OSError | WriteError):
             raise
         counted = task.fail(*described(error))
     cpu_seconds = None if keeper is None else keeper.cpu_seconds

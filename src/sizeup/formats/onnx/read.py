@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto
 
 from sizeup.errors import CorruptModel, LoadError
-from sizeup.formats.onnx.constants import SMALL, Home, Origins
+from sizeup.formats.external import Home, home_of
+from sizeup.formats.onnx.constants import SMALL, Origins
 from sizeup.formats.onnx.wire import Malformed, without_weights
 
 # Smaller files are parsed whole; larger ones than a message may be hold weights that are left out.
@@ -39,8 +40,7 @@ def read(source: Any) -> LightModel:
     """Read a model without touching what it is read from."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        home: Home = (path.absolute().parent, path.resolve().parent)
-        return _light(message_of(path), home, path.stem)
+        return _light(message_of(path), home_of(path), path.stem)
     if isinstance(source, bytes | bytearray | memoryview):
         return _light(_parsed(bytes(source)), (), "")
     if not isinstance(source, ModelProto):
