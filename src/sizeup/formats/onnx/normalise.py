@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sizeup.formats.onnx.blocks import Node
+from sizeup.formats.onnx.foreign import widths_of
 from sizeup.graph import Shape
 from sizeup.ops import kind_of
 from sizeup.ops.einsum import letters
@@ -52,6 +53,8 @@ _NORMALISERS: dict[str, _Normaliser] = {}
 PLAIN = Form()
 # An input that no operator has: it keeps the place of an absent bias when others follow.
 _NO_BIAS = 99
+# Its weights may end with their channels.
+_NHWC_CONV = "com.microsoft::NhwcFusedConv"
 
 
 def kind(node: Node) -> str:
@@ -86,12 +89,14 @@ def _activation(node: Node) -> dict[str, Any]:
 
 
 def _window(node: Node, filter_shape: Shape | None) -> dict[str, Any]:
-    kernel = node.integers("kernel_shape") or (filter_shape or ())[2:]
+    kernel = node.sizes("kernel_shape") or (filter_shape or ())[2:]
+    if filter_shape and kernel != filter_shape[2:] and node.op != _NHWC_CONV:
+        node.refuse(f"kernel_shape is {kernel}, the shape of its weights {filter_shape}")
     return {
-        "groups": node.integer("group", 1),
+        "groups": node.size("group", 1),
         "kernel": kernel,
-        "stride": node.integers("strides") or (1,) * len(kernel),
-        "dilation": node.integers("dilations") or (1,) * len(kernel),
+        "stride": node.sizes("strides") or (1,) * len(kernel),
+        "dilation": node.sizes("dilations") or (1,) * len(kernel),
     }
 
 
@@ -209,14 +214,19 @@ def _recurrent(site: Site) -> Form:
     recurrent = site.shape(2)
     attrs: dict[str, Any] = {"rows": (0, 1), "matrices": (1, 2)}
     if recurrent:
-        inner = recurrent[1] if "::" in site.node.op else recurrent[-1]
-        attrs["units"] = recurrent[0] * (site.node.integer("hidden_size") or inner)
+        units = recurrent[1] if "::" in site.node.op else recurrent[-1]
+        if site.node.size("hidden_size", units) != units:
+            site.node.refuse(f"hidden_size is not the {units} of its recurrent weights, {recurrent}")
+        attrs["units"] = recurrent[0] * units
     return Form((), attrs)
 
 
 @normaliser("AveragePool", "MaxPool", "LpPool", ".QLinearAveragePool", ".NhwcMaxPool")
 def _pool(site: Site) -> Form:
-    return Form((), {"taps": math.prod(site.node.integers("kernel_shape"))})
+    kernel, data = site.node.sizes("kernel_shape"), site.shape(0)
+    if not kernel or (data is not None and len(kernel) != len(data) - 2):
+        site.node.refuse(f"kernel_shape {kernel} for data of the shape {data}")
+    return Form((), {"taps": math.prod(kernel)})
 
 
 def _samples(mode: str, axes: int) -> int:
@@ -247,13 +257,16 @@ def _grid_sample(site: Site) -> Form:
 @normaliser("RoiAlign")
 def _roi_align(site: Site) -> Form:
     """Four numbers for each sample of a bin; how many samples an adaptive ratio takes depends on data."""
-    samples = max(site.node.integer("sampling_ratio"), 1) ** 2
+    ratio = site.node.integer("sampling_ratio")
+    if ratio < 0:
+        site.node.refuse(f"attribute sampling_ratio is {ratio}; it must not be negative")
+    samples = max(ratio, 1) ** 2
     return Form((), {"taps": 4 * samples})
 
 
 @normaliser("LRN")
 def _local_response(site: Site) -> Form:
-    return Form((), {"size": site.node.integer("size", 1)})
+    return Form((), {"size": site.node.size("size", 1)})
 
 
 @normaliser("ScatterElements", "ScatterND", "Scatter")
@@ -287,17 +300,29 @@ def _attention(site: Site) -> Form:
     query = site.shape(0)
     attrs: dict[str, Any] = {}
     if query is not None and len(query) == 3:
-        heads = site.node.integer("q_num_heads")
-        attrs = {"heads": heads, "kv_heads": site.node.integer("kv_num_heads") or heads}
+        heads = site.node.size("q_num_heads")
+        kv_heads = site.node.size("kv_num_heads", heads)
+        for index, shared in ((0, heads), (1, kv_heads), (2, kv_heads)):
+            _check_heads(site, index, shared)
+        attrs = {"heads": heads, "kv_heads": kv_heads}
     if site.given(4):
         attrs["cached"] = 4
     return Form((0, 1, 2, 3, 4), attrs)
 
 
+def _check_heads(site: Site, index: int, heads: int) -> None:
+    """Heads share the last axis of (batch, length, heads x size) evenly, or sizes would be rounded down."""
+    shape = site.shape(index)
+    if shape is not None and len(shape) == 3 and isinstance(shape[2], int) and shape[2] % heads:
+        site.node.refuse(f"{heads} heads do not divide the {shape[2]} columns of input {index}")
+
+
 @normaliser(".MultiHeadAttention")
 def _multi_head(site: Site) -> Form:
     """Order here: query, key, value, mask, past key; either mask counts as the one that is added."""
-    heads = site.node.integer("num_heads")
+    heads = site.node.size("num_heads")
+    for index in range(3):
+        _check_heads(site, index, heads)
     attrs: dict[str, Any] = {"heads": heads, "kv_heads": heads}
     sizes = _packed_sizes(site, heads)
     if sizes is not None:
@@ -324,10 +349,13 @@ def _packed_sizes(site: Site, heads: int) -> tuple[int, int, int, int] | None:
 
 @normaliser(".GroupQueryAttention")
 def _group_query(site: Site) -> Form:
-    heads, kv_heads = site.node.integer("num_heads"), site.node.integer("kv_num_heads")
+    heads, kv_heads = site.node.size("num_heads"), site.node.size("kv_num_heads")
     attrs: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads}
-    query = site.shape(0)
-    if query is not None and not site.given(1):  # queries, keys and values lie side by side
+    query, is_packed = site.shape(0), not site.given(1)
+    _check_heads(site, 0, heads + 2 * kv_heads if is_packed else heads)
+    for index in range(1, 3):
+        _check_heads(site, index, kv_heads)
+    if query is not None and is_packed:  # queries, keys and values lie side by side
         size = query[2] // (heads + 2 * kv_heads)
         attrs = {"sizes": (query[0] * query[1] * heads, query[1], size, size)}
     if site.given(3):
@@ -346,10 +374,14 @@ def _quantised_attention(site: Site) -> Form:
 
 
 def _projecting(site: Site, order: tuple[int, ...]) -> Form:
-    attrs: dict[str, Any] = {"heads": site.node.integer("num_heads")}
-    widths = site.node.integers("qkv_hidden_sizes")
-    if len(widths) == 3:
+    attrs: dict[str, Any] = {"heads": site.node.size("num_heads")}
+    weights = site.shape(1)
+    widths = widths_of(site.node, weights[-1]) if weights else ()
+    if widths:
         attrs["key_width"] = widths[1]
+    for width in widths or ((weights[-1] // 3,) if weights else ()):
+        if width % attrs["heads"]:
+            site.node.refuse(f"{attrs['heads']} heads do not divide {width} columns")
     if site.given(order[4]):
         attrs["cached"] = 4
     return Form(order, attrs)
