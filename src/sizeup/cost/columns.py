@@ -178,5 +178,3 @@ def access_columns(first: Column, elements: Column, times: Column, tensors: list
         priced & small,
         tuple(tensors),
     )
-
-

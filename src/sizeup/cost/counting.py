@@ -44,5 +44,3 @@ def _count(graph: Graph) -> Cost:
         parameters,
         stored_bytes,
     )
-
-

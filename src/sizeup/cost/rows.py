@@ -178,5 +178,3 @@ def _row_of_graph(body: Body) -> Row:
     row = Row()
     row.add(once, body.runs)
     return row
-
-

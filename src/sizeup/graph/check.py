@@ -25,7 +25,9 @@ def _check_shapes(graph: Graph) -> None:
         for size in tensor.shape or ():
             if type(size) is int and size < 0:
                 shape = list(tensor.shape or ())
-                raise InvalidGraph(f"{_where(graph)}: tensor {tensor.name!r} has a negative dimension: {shape}")
+                raise InvalidGraph(
+                    f"{_where(graph)}: tensor {tensor.name!r} has a negative dimension: {shape}"
+                )
 
 
 def _given(graph: Graph) -> set[int]:

@@ -38,7 +38,7 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
 
 def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
     model = inlined(light.proto)
-    _refuse_wrong_equations(model.graph)
+    _refuse_what_onnx_cannot_infer(model.graph)
     bind(model.graph, inputs, sizes, {each.name for each in model.graph.initializer})
     block = Block(model.graph, light.origins)
     inference = Inference(model)
@@ -47,10 +47,18 @@ def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int
     return BlockBuilder(block, shared).build(light.name, inference.notes)
 
 
-def _refuse_wrong_equations(graph: GraphProto) -> None:
-    """ONNX's own inference (1.23) never returns from an einsum with a sign that it does not know."""
+def _refuse_what_onnx_cannot_infer(graph: GraphProto) -> None:
+    """ONNX's own inference (1.23) never returns from an einsum with a sign that it does not know, and ends
+    the process at a Split into another number of parts than it has outputs."""
     for node in graph.node:
-        if node.op_type == "Einsum":
+        if node.op_type == "Split":
+            for attribute in node.attribute:
+                if attribute.name == "num_outputs" and attribute.i != len(node.output):
+                    raise CorruptModel(
+                        f"Split operator {node.name or node.output[0]!r}: num_outputs is {attribute.i}, but"
+                        f" it has {len(node.output)} outputs"
+                    )
+        elif node.op_type == "Einsum":
             for attribute in node.attribute:
                 equation = attribute.s.decode("latin-1")
                 if attribute.name == "equation" and not is_equation(equation):
@@ -59,4 +67,4 @@ def _refuse_wrong_equations(graph: GraphProto) -> None:
                     )
         elif has_graphs(node):
             for _, inner in graphs_of(node):
-                _refuse_wrong_equations(inner)
+                _refuse_what_onnx_cannot_infer(inner)

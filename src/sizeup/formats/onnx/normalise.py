@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sizeup.formats.onnx.blocks import Node
-from sizeup.formats.onnx.foreign import widths_of
 from sizeup.graph import Shape
 from sizeup.ops import kind_of
 from sizeup.ops.einsum import letters
@@ -88,8 +87,17 @@ def _activation(node: Node) -> dict[str, Any]:
     return {"activation": text.lower()} if text else {}
 
 
+def _check_places(node: Node) -> None:
+    """Refuse what runtimes refuse of the places of a window, for shapes may be inferred from it."""
+    node.sizes("strides")
+    node.sizes("dilations")
+    if min(node.integers("pads"), default=0) < 0:
+        node.refuse(f"attribute pads is {node.integers('pads')}; none may be negative")
+
+
 def _window(node: Node, filter_shape: Shape | None) -> dict[str, Any]:
     kernel = node.sizes("kernel_shape") or (filter_shape or ())[2:]
+    _check_places(node)
     if filter_shape and kernel != filter_shape[2:] and node.op != _NHWC_CONV:
         node.refuse(f"kernel_shape is {kernel}, the shape of its weights {filter_shape}")
     return {
@@ -223,6 +231,7 @@ def _recurrent(site: Site) -> Form:
 
 @normaliser("AveragePool", "MaxPool", "LpPool", ".QLinearAveragePool", ".NhwcMaxPool")
 def _pool(site: Site) -> Form:
+    _check_places(site.node)
     kernel, data = site.node.sizes("kernel_shape"), site.shape(0)
     if not kernel or (data is not None and len(kernel) != len(data) - 2):
         site.node.refuse(f"kernel_shape {kernel} for data of the shape {data}")
@@ -257,6 +266,8 @@ def _grid_sample(site: Site) -> Form:
 @normaliser("RoiAlign")
 def _roi_align(site: Site) -> Form:
     """Four numbers for each sample of a bin; how many samples an adaptive ratio takes depends on data."""
+    for name in ("output_height", "output_width"):
+        site.node.size(name, 1)
     ratio = site.node.integer("sampling_ratio")
     if ratio < 0:
         site.node.refuse(f"attribute sampling_ratio is {ratio}; it must not be negative")
@@ -292,96 +303,3 @@ def _quantised_concat(site: Site) -> Form:
 @normaliser(".GroupNorm")
 def _group_norm(site: Site) -> Form:
     return Form((), {"activation": "silu"} if site.node.integer("activation") else {})
-
-
-@normaliser("Attention")
-def _attention(site: Site) -> Form:
-    """(batch, heads, length, size), or (batch, length, heads x size) with the heads in attributes."""
-    query = site.shape(0)
-    attrs: dict[str, Any] = {}
-    if query is not None and len(query) == 3:
-        heads = site.node.size("q_num_heads")
-        kv_heads = site.node.size("kv_num_heads", heads)
-        for index, shared in ((0, heads), (1, kv_heads), (2, kv_heads)):
-            _check_heads(site, index, shared)
-        attrs = {"heads": heads, "kv_heads": kv_heads}
-    if site.given(4):
-        attrs["cached"] = 4
-    return Form((0, 1, 2, 3, 4), attrs)
-
-
-def _check_heads(site: Site, index: int, heads: int) -> None:
-    """Heads share the last axis of (batch, length, heads x size) evenly, or sizes would be rounded down."""
-    shape = site.shape(index)
-    if shape is not None and len(shape) == 3 and isinstance(shape[2], int) and shape[2] % heads:
-        site.node.refuse(f"{heads} heads do not divide the {shape[2]} columns of input {index}")
-
-
-@normaliser(".MultiHeadAttention")
-def _multi_head(site: Site) -> Form:
-    """Order here: query, key, value, mask, past key; either mask counts as the one that is added."""
-    heads = site.node.size("num_heads")
-    for index in range(3):
-        _check_heads(site, index, heads)
-    attrs: dict[str, Any] = {"heads": heads, "kv_heads": heads}
-    sizes = _packed_sizes(site, heads)
-    if sizes is not None:
-        attrs = {"sizes": sizes}
-    if site.given(6):
-        attrs["cached"] = 4
-    return Form((0, 1, 2, 5 if site.given(5) else 4, 6), attrs)
-
-
-def _packed_sizes(site: Site, heads: int) -> tuple[int, int, int, int] | None:
-    """Rows of queries, keys, and head sizes, where an input holds several operands or all heads apart."""
-    query, key, value = (site.shape(index) for index in range(3))
-    if query is not None and len(query) == 5:  # (batch, length, heads, 3, size)
-        return query[0] * query[1] * query[2], query[1], query[4], query[4]
-    if query is None or key is None:
-        return None
-    rows, size = query[0] * query[1] * heads, query[2] // heads
-    if len(key) == 5:  # (batch, length, heads, 2, size)
-        return rows, key[1], size, key[4]
-    if len(key) == 4 and value is not None and len(value) == 4:  # (batch, heads, length, size)
-        return rows, key[2], size, value[3]
-    return None
-
-
-@normaliser(".GroupQueryAttention")
-def _group_query(site: Site) -> Form:
-    heads, kv_heads = site.node.size("num_heads"), site.node.size("kv_num_heads")
-    attrs: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads}
-    query, is_packed = site.shape(0), not site.given(1)
-    _check_heads(site, 0, heads + 2 * kv_heads if is_packed else heads)
-    for index in range(1, 3):
-        _check_heads(site, index, kv_heads)
-    if query is not None and is_packed:  # queries, keys and values lie side by side
-        size = query[2] // (heads + 2 * kv_heads)
-        attrs = {"sizes": (query[0] * query[1] * heads, query[1], size, size)}
-    if site.given(3):
-        attrs["cached"] = 4
-    return Form((0, 1, 2, 10, 3), attrs)
-
-
-@normaliser(".Attention")
-def _fused_attention(site: Site) -> Form:
-    return _projecting(site, (0, 1, 2, 3, 4))
-
-
-@normaliser(".QAttention")
-def _quantised_attention(site: Site) -> Form:
-    return _projecting(site, (0, 1, 2, 5, 8))
-
-
-def _projecting(site: Site, order: tuple[int, ...]) -> Form:
-    attrs: dict[str, Any] = {"heads": site.node.size("num_heads")}
-    weights = site.shape(1)
-    widths = widths_of(site.node, weights[-1]) if weights else ()
-    if widths:
-        attrs["key_width"] = widths[1]
-    for width in widths or ((weights[-1] // 3,) if weights else ()):
-        if width % attrs["heads"]:
-            site.node.refuse(f"{attrs['heads']} heads do not divide {width} columns")
-    if site.given(order[4]):
-        attrs["cached"] = 4
-    return Form(order, attrs)
