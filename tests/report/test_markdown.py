@@ -16,10 +16,10 @@ from markdown_it.token import Token
 
 import sizeup
 from networks import FLOAT
-from sizeup.checks import Limit, Needs, Remedy, Subject
+from sizeup.checks import Limit, Remedy
 from sizeup.graph import Graph
+from sizeup.report.check_comment import markdown as of_checks
 from sizeup.report.checked import Check
-from sizeup.report.checked_pages import markdown as of_checks
 from sizeup.report.compared_page import markdown as of_comparison
 from sizeup.report.markdown import cell, code, lines, prose
 
@@ -145,11 +145,11 @@ def network(name: str) -> Graph:
 
 
 def check(name: str) -> Check:
-    graph = network(name)
-    subject = Subject(Needs(graph, sizeup.count(graph)))
     limits = (Limit("macs", "count", 10, 20, 20, of=name, unknown=(name,)),)
     remedy = Remedy(f"use {name}", f"sizeup optimize {shlex.quote(name[:200])}", (), False, (name,))
-    return Check(f"m/{name}", subject, limits, (remedy,), is_file=True)
+    return Check(
+        f"m/{name}", name, "onnx", limits=limits, remedies=(remedy,), is_file=True, error="", new=name
+    )
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "x" * 10_000, "y z " * 5_000])

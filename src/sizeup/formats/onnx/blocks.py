@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from typing import NoReturn
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
@@ -56,6 +57,25 @@ class Node:
         """An attribute that is a list of whole numbers; empty where it is absent."""
         value = self.attributes.get(name, ())
         return tuple(each for each in value if isinstance(each, int)) if isinstance(value, tuple) else ()
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """An attribute that is a size or a count: at least 1, so that it cannot lower a total."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, int) or value < 1:
+            given = "missing" if value is None else f"{value!r}"
+            self.refuse(f"attribute {name} is {given}; it must be at least 1")
+        return value
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """An attribute that lists sizes, each at least 1; empty if it is absent."""
+        values = self.attributes.get(name, ())
+        if not isinstance(values, tuple) or any(not isinstance(each, int) or each < 1 for each in values):
+            self.refuse(f"attribute {name} is {values!r}; each entry must be at least 1")
+        return values
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise CorruptModel about this operator."""
+        raise CorruptModel(f"{self.label}: {problem}")
 
     def text(self, name: str, default: str = "") -> str:
         """An attribute that is a string."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sizeup.dtypes import DType
 from sizeup.errors import CorruptModel
+from sizeup.formats.onnx import attention  # noqa: F401 - its forms register themselves
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Stored
 from sizeup.formats.onnx.normalise import PLAIN, Form, Site, kind, needs_form, normalised

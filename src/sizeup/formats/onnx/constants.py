@@ -91,6 +91,12 @@ def stored(tensor: TensorProto, origins: Origins, role: str = "") -> Stored:
     if origin.data_location != TensorProto.EXTERNAL:
         return Stored(name, origin.data_type, dims, partial(_from_message, origin), declared_role=role)
     region = region_of(origin, origins.home)
+    needed = (math.prod(dims) * dtype_of(origin.data_type).bits + 7) // 8
+    if region.length is not None and region.length < needed:
+        raise CorruptModel(
+            f"constant {name!r} of the shape {list(dims)} needs {needed:,} bytes; its place in"
+            f" {region.location!r} has {region.length:,}"
+        )
     reader = partial(_from_file, name, origin.data_type, dims, region)
     return Stored(name, origin.data_type, dims, reader, region.length, declared_role=role)
 

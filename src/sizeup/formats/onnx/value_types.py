@@ -77,13 +77,13 @@ def _inner(proto: TypeProto) -> int:
 
 
 def make(element: int, dims: Iterable[int | None] | None) -> ValueType:
-    """A tensor's type from its number type and what is known of its dimensions."""
+    """A tensor's type from its number type and what is known of its dimensions; a negative one is not."""
     proto = TypeProto()
     tensor = proto.tensor_type
     tensor.elem_type = element
     if dims is None:
         return ValueType(proto, element, None)
-    dims = tuple(dims)
+    dims = tuple(size if size is not None and size >= 0 else None for size in dims)
     tensor.shape.SetInParent()
     for size in dims:
         dim = tensor.shape.dim.add()

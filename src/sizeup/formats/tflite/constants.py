@@ -105,6 +105,10 @@ class Constants:
             raise CorruptModel(f"{self._limits.name}: external buffer {identity} is not listed")
         read = stored_outside(self._home, place.file, place.offset, place.length, dtype, shape)
         needed = (math.prod(shape) * dtype.bits + 7) // 8
+        if place.length < needed:
+            raise CorruptModel(
+                f"{self._limits.name}: external buffer {identity} has {place.length} bytes of {needed}"
+            )
         return Constant(role, read, None if place.length == needed else place.length)
 
     def _external_buffers(self) -> dict[int, Outside]:
