@@ -293,4 +293,7 @@ _PARTS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "split": _split_parts,
     "chunk": _equal_parts,
     "tensor_split": _equal_parts,
+    "hsplit": _equal_parts,
+    "vsplit": _equal_parts,
+    "dsplit": _equal_parts,
 }
