@@ -4,9 +4,9 @@ SizeupError
 ├── LoadError
 │   ├── UnknownFormat
 │   ├── CorruptModel
-│   ├── MissingLibrary
 │   ├── UnboundDimension
 │   └── NumbersMissing
+├── MissingLibrary
 ├── InvalidGraph
 ├── InvalidPlan
 ├── DoesNotFit
@@ -40,21 +40,25 @@ class CorruptModel(LoadError):
     """The file claims a format but its content breaks that format's rules."""
 
 
-class MissingLibrary(LoadError):
-    """Reading this model needs a library that is not installed; the message holds the pip line."""
-
-    def __init__(self, purpose: str, library: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs {library}: pip install 'sizeup[{extra}]'")
-        self.library = library
-        self.extra = extra
-
-
 class UnboundDimension(LoadError):
     """The model has dimensions without a size; the message names them and how to bind them."""
 
 
 class NumbersMissing(LoadError):
     """A model without weights asks for numbers while it runs."""
+
+
+class MissingLibrary(SizeupError):
+    """The environment lacks a library, which is no fault of the model; the message holds the pip line."""
+
+    def __init__(self, purpose: str, library: str, extra: str | None = None) -> None:
+        super().__init__(purpose, library, extra)  # all of them, so that another process can build it again
+        self.library = library
+        self.extra = extra
+
+    def __str__(self) -> str:
+        package = self.library if self.extra is None else f"'sizeup[{self.extra}]'"
+        return f"{self.args[0]} needs {self.library}: pip install {package}"
 
 
 class InvalidGraph(SizeupError):
