@@ -1,6 +1,6 @@
 """The public verbs: each takes a model, however it is given, and returns frozen data."""
 
-from sizeup.api.checking import check, check_budgets
+from sizeup.api.checking import affected_models, check, check_budgets
 from sizeup.api.comparing import compare
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
@@ -12,6 +12,7 @@ from sizeup.api.timing import calibrate, measure
 
 __all__ = [
     "Source",
+    "affected_models",
     "analyze",
     "calibrate",
     "check",

@@ -84,6 +84,14 @@ def check_budgets(
     return tuple(found for model in asked for found in _by_budgets(model, budgets, remedies))
 
 
+def affected_models(path: str | os.PathLike[str], changed: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The models to check after these files changed, and those of the files that no budget names."""
+    from sizeup.checks import read_budgets
+    from sizeup.checks.changed import affected
+
+    return affected(read_budgets(Path(path)), changed)
+
+
 def _by_budgets(model: str, budgets: Budgets, remedies: bool) -> Iterator[Check]:
     """One check for each target and precision that budgets ask for; budgets of the same join."""
     by_case: dict[tuple[object, ...], list[Budget]] = {}

@@ -48,6 +48,14 @@ def check(
     budget: Annotated[
         Path | None, _limit("FILE", "A .toml file of budgets, by patterns of models (docs/checking.md).")
     ] = None,
+    changed: Annotated[
+        bool,
+        typer.Option(
+            "--changed",
+            help="MODELs are changed files: skip those that no budget names; check all models if the budget"
+            " file or a baseline is among them.",
+        ),
+    ] = False,
     latency: Annotated[str | None, _limit("TIME", "The longest pass there, as 20ms.")] = None,
     energy: Annotated[str | None, _limit("ENERGY", "The most for a pass, as 3mJ.")] = None,
     ram: Annotated[str | None, _limit("SIZE", "RAM that is left for the model, as 128KiB.")] = None,
@@ -97,6 +105,10 @@ def check(
     alone = {"-d": device, "--precision": precision, "--input": input, "--bind": bind}
     alone |= {f"--{name}": value for name, value in limits.items()}
     _demand_sense(models, budget, {name for name, value in alone.items() if value})
+    if changed:
+        models = _affected(models, budget)
+        if not models:
+            return
     written = [*(output or ()), *([] if junit is None else [junit])]
     for path in written:
         checked.check_path(path)
@@ -123,6 +135,20 @@ def check(
     if answer is not True:
         sys.stdout.flush()
         raise typer.Exit(FAILED if answer is False else INCOMPLETE)
+
+
+def _affected(files: list[str] | None, budget: Path | None) -> list[str]:
+    """The models to check after files changed; a line on stderr for each model file that is skipped."""
+    from sizeup import api
+    from sizeup.cli import terminal
+
+    if budget is None:
+        raise typer.BadParameter("--changed needs --budget FILE", param_hint="--changed")
+    models, others = api.affected_models(budget, files or ())
+    for file in others:
+        if Path(file).suffix.lower() in (".tflite", ".onnx", ".pt2"):
+            terminal.remark(f"{file}: skipped, no budget in {budget} names it")
+    return models
 
 
 def _demand_sense(models: list[str] | None, budget: Path | None, given: set[str]) -> None:
