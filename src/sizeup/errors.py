@@ -23,6 +23,8 @@ A message says where, what, and what to do. The command line shows none of them 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 class SizeupError(Exception):
     """Any error that sizeup raises on purpose."""
@@ -30,6 +32,10 @@ class SizeupError(Exception):
 
 class LoadError(SizeupError):
     """A model could not be read."""
+
+    def within(self, where: str) -> LoadError:
+        """The same error with the place in front of its message."""
+        return type(self)(f"{where}: {self}", *self.args[1:])
 
 
 class UnknownFormat(LoadError):
@@ -40,8 +46,24 @@ class CorruptModel(LoadError):
     """The file claims a format but its content breaks that format's rules."""
 
 
+class SymbolicDimension(NamedTuple):
+    """A dimension of an input that has a name or nothing instead of a size; `name` is what binds it."""
+
+    name: str  # empty for an input without any shape
+    input: str
+    axis: int
+    rank: int
+
+
 class UnboundDimension(LoadError):
     """The model has dimensions without a size; the message names them and how to bind them."""
+
+    def __init__(self, message: str, dimensions: tuple[SymbolicDimension, ...] = ()) -> None:
+        super().__init__(message, dimensions)
+        self.dimensions = dimensions
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NumbersMissing(LoadError):

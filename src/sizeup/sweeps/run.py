@@ -70,6 +70,7 @@ class Swept:
     damaged: int = 0  # files that could not be read, and were replaced
     damaged_file: str = ""  # the first of them
     pruned: Pruned | None = None  # what was removed, where that was asked for
+    caveats: int = 0  # rows for which a symbolic dimension was set to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class _Tally:
 
     def __init__(self, total: int | None, show: Callable[[Progress], None] | None) -> None:
         self.total, self.show, self.start = total, show, time.monotonic()
-        self.done = self.there = self.rows = self.errors = self.failed = 0
+        self.done = self.there = self.rows = self.errors = self.failed = self.caveats = 0
         self.kinds: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
         self.damaged, self.damaged_file = 0, ""
@@ -154,6 +155,7 @@ class _Tally:
         self.damaged_file = self.damaged_file or next(iter(outcome.damaged), "")
         self.there += outcome.state == "there"
         self.rows += outcome.rows
+        self.caveats += outcome.caveats
         if outcome.errors:
             self.failed += 1
             self.errors += outcome.errors
@@ -179,6 +181,7 @@ class _Tally:
             time.monotonic() - self.start,
             self.damaged,
             self.damaged_file,
+            caveats=self.caveats,
         )
 
 

@@ -47,6 +47,7 @@ class Outcome:
     cpu_seconds: float | None = None  # of loading and evaluating alone
     damaged: tuple[str, ...] = ()  # files that could not be read, and were replaced
     digest: str = ""  # of the model's content
+    caveats: int = 0  # rows for which a symbolic dimension was set to 1
 
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
@@ -185,7 +186,7 @@ class _Counted:
     """Counts rows and errors as they pass."""
 
     def __init__(self) -> None:
-        self.rows = self.errors = 0
+        self.rows = self.errors = self.caveats = 0
         self.kind = self.reason = ""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -193,6 +194,7 @@ class _Counted:
             self.rows += batch.num_rows
             states = batch.column("status").to_pylist()
             self.errors += states.count(ERROR)
+            self.caveats += batch.num_rows - batch.column("caveat").null_count
             if self.errors and not self.kind:
                 place = states.index(ERROR)
                 self.kind = batch.column("error_kind")[place].as_py()
@@ -200,4 +202,14 @@ class _Counted:
             yield batch
 
     def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
-        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds, cpu_seconds)
+        return Outcome(
+            model,
+            "done",
+            self.rows,
+            self.errors,
+            self.kind,
+            self.reason,
+            seconds,
+            cpu_seconds,
+            caveats=self.caveats,
+        )

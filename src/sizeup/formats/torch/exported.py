@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from sizeup.errors import CorruptModel, LoadError, UnboundDimension
+from sizeup.errors import CorruptModel, LoadError, SymbolicDimension, UnboundDimension
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.inputs import Arguments, empty, is_shape, plain_shape
 from sizeup.formats.torch.record import Recorder
@@ -169,7 +169,8 @@ def _shapes(program: ExportedProgram, inputs: Any, bind: Mapping[str, int]) -> d
     names = [each for each in program.graph_signature.user_inputs if isinstance(each, str)]
     given = _given_shapes(names, inputs)
     shapes: dict[str, tuple[int, ...]] = {}
-    missing: list[str] = []
+    missing: list[SymbolicDimension] = []
+    places: list[str] = []
     used: set[str] = set()
     free: dict[str, set[int]] = {}  # sizes of symbols, which inputs may share
     for name in names:
@@ -191,7 +192,8 @@ def _shapes(program: ExportedProgram, inputs: Any, bind: Mapping[str, int]) -> d
                 told = " and ".join(map(str, sorted(wanted)))
                 raise LoadError(f"input {name!r} at axis {axis}: {told} at once; the program allows one size")
             if not wanted:
-                missing.append(f"{name}.{axis} (symbol {size})")
+                missing.append(SymbolicDimension(f"{name}.{axis}", name, axis, len(value.shape)))
+                places.append(f"{name}.{axis} (symbol {size})")
                 continue
             sizes.append(*wanted)
             free.setdefault(str(size), set()).update(wanted)
@@ -199,11 +201,11 @@ def _shapes(program: ExportedProgram, inputs: Any, bind: Mapping[str, int]) -> d
     unknown = sorted(set(bind) - used)
     if unknown:
         raise LoadError(
-            f"no dimension is called {', '.join(unknown)}; free ones are {', '.join(missing) or 'none'}"
+            f"no dimension is called {', '.join(unknown)}; free ones are {', '.join(places) or 'none'}"
         )
     if missing:
-        example = missing[0].partition(" ")[0]
-        raise UnboundDimension(f"free dimensions: {', '.join(missing)}; bind each, as in --bind {example}=1")
+        words = f"free dimensions: {', '.join(places)}; bind each, as in --bind {missing[0].name}=1"
+        raise UnboundDimension(words, tuple(missing))
     return shapes
 
 
