@@ -18,7 +18,6 @@ from pathlib import Path
 _BAD_INPUT = 2
 _VERDICTS = {0: "yes", 1: "no", 3: "undetermined"}
 _WILD = "*?["
-_SUMMARY_BYTES = 1024 * 1024  # GitHub rejects a longer summary of a step
 
 
 class InputError(ValueError):
@@ -91,7 +90,7 @@ def check(environment: Mapping[str, str]) -> int:
     outputs = {"verdict": verdict, **written}
     _append("GITHUB_OUTPUT", environment, (f"{name}={value}\n" for name, value in outputs.items()))
     if "markdown" in written:
-        _append("GITHUB_STEP_SUMMARY", environment, _summary(paths["markdown"]))
+        _append("GITHUB_STEP_SUMMARY", environment, [paths["markdown"].read_text("utf-8")])
     return code
 
 
@@ -106,18 +105,6 @@ def cache(environment: Mapping[str, str]) -> int:
     key = f"sizeup-pip-{sys.platform}-{platform.machine()}-{python}-{digest}"
     _append("GITHUB_OUTPUT", environment, [f"folder={done.stdout.strip()}\n", f"key={key}\n"])
     return 0
-
-
-def _summary(path: Path) -> Iterator[str]:
-    """The report, cut at a line if GitHub would reject it as a whole."""
-    left = _SUMMARY_BYTES - 1024
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            left -= len(line.encode())
-            if left < 0:
-                yield "\nThe summary is too long for this page; the output `markdown` names the whole file.\n"
-                return
-            yield line
 
 
 def _append(name: str, environment: Mapping[str, str], lines: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ SizeupError
 ├── LoadError
 │   ├── UnknownFormat
 │   ├── CorruptModel
+│   ├── LfsPointer
 │   ├── UnboundDimension
 │   └── NumbersMissing
 ├── MissingLibrary
@@ -13,9 +14,11 @@ SizeupError
 ├── NoChoice
 ├── WriteError
 ├── RunFailed
+├── NotTrusted
 ├── RuleError
 ├── TargetError
 ├── BudgetError
+├── RevisionError
 └── Incomplete
 
 A message says where, what, and what to do. The command line shows none of them as a traceback.
@@ -44,6 +47,10 @@ class UnknownFormat(LoadError):
 
 class CorruptModel(LoadError):
     """The file claims a format but its content breaks that format's rules."""
+
+
+class LfsPointer(LoadError):
+    """The file is a Git LFS pointer instead of the model; the message holds the command that fetches it."""
 
 
 class SymbolicDimension(NamedTuple):
@@ -114,6 +121,10 @@ class RunFailed(SizeupError):
     """A real runtime refused a model, or ended with a crash; the message says which and how."""
 
 
+class NotTrusted(SizeupError):
+    """A model file would have to run, and such files can run any code that they hold."""
+
+
 class RuleError(SizeupError):
     """An operator's rule could not be registered, or failed on an operator that it claims."""
 
@@ -124,6 +135,10 @@ class TargetError(SizeupError):
 
 class BudgetError(SizeupError):
     """A file of budgets, or a baseline that it names, breaks the rules for such files."""
+
+
+class RevisionError(SizeupError):
+    """A git revision, or a model file in it, cannot be read."""
 
 
 class Incomplete(SizeupError):

@@ -1,9 +1,12 @@
-"""Counts in powers of 1000, memory in powers of 1024, and the words for both."""
+"""Counts in powers of 1000, memory in powers of 1024, and how messages write these and other values."""
 
 from __future__ import annotations
 
+from typing import Any
+
 _COUNT_SUFFIXES = ("", " k", " M", " G", " T", " P", " E")
 _BYTE_SUFFIXES = (" B", " KiB", " MiB", " GiB", " TiB", " PiB")
+_LONGEST_QUOTE = 60
 
 
 def _scaled(value: float, step: int, suffixes: tuple[str, ...]) -> str:
@@ -67,3 +70,12 @@ def shape(dimensions: tuple[int, ...] | None) -> str:
     if dimensions is None:
         return "?"
     return "x".join(map(str, dimensions)) or "scalar"
+
+
+def quoted(value: Any) -> str:
+    """A value from a file as a message quotes it: on one line, and never longer than that."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer with more digits than Python writes, or deep nesting
+        return "a value too large to show"
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."

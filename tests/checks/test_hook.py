@@ -85,20 +85,16 @@ def test_a_changed_budget_is_checked_against_all_models(repository: Path, commit
 
 
 def test_a_changed_baseline_is_checked_against_all_models(repository: Path, commit: Commit) -> None:
-    budget = (
-        f'{BUDGET.replace("1 M", "5 M")}baseline = "baselines/{{stem}}.json"\ngrowth = {{ macs = "5%" }}\n'
-    )
+    budget = BUDGET.replace('"1 M"', '"5 M"') + 'growth = { macs = "5%" }\n'
     (repository / "budgets.toml").write_text(budget, "utf-8")
-    (repository / "baselines").mkdir()
-    for name in (SMALL, LARGE):
-        stem = Path(name).stem
-        command = ["analyze", name, "-o", f"baselines/{stem}.json"]
-        done = run([sys.executable, "-m", "sizeup", *command], repository, repository)
-        assert done.returncode == 0, done.stderr
+    update = ["check", "--budget", "budgets.toml", "--update-baselines"]
+    done = run([sys.executable, "-m", "sizeup", *update], repository, repository)
+    assert done.returncode == 0, done.stderr
     commit(is_hooked=False)
-    baseline = repository / "baselines" / f"{Path(LARGE).stem}.json"
-    assert '"macs": 2656768' in baseline.read_text("utf-8")
-    baseline.write_text(baseline.read_text("utf-8").replace('"macs": 2656768', '"macs": 2000000'), "utf-8")
+    baselines = repository / "baselines.json"
+    lowered = baselines.read_text("utf-8").replace('"macs": 2656768', '"macs": 2000000')
+    assert "2000000" in lowered
+    baselines.write_text(lowered, "utf-8")
     done = commit()
     assert done.returncode == 1, done.stdout
     assert "NO: 1 of 2 models fit, 1 does not" in done.stdout

@@ -10,6 +10,7 @@ from typing import Any
 from sizeup.checks.limits import Unit
 from sizeup.errors import BudgetError, SizeupError
 from sizeup.targets import quantities
+from sizeup.units import quoted
 
 QUANTITIES = {
     "bytes": quantities.SIZE,
@@ -32,7 +33,7 @@ def amount_in(given: Any, unit: Unit, where: str) -> float:
     """A limit from a file: a text with its unit, or a number of bytes, seconds, joules or things."""
     quantity = QUANTITIES[unit]
     if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise BudgetError(f"{where} is {_short(given)}, not {quantity.what} such as {quantity.example!r}")
+        raise BudgetError(f"{where} is {quoted(given)}, not {quantity.what} such as {quantity.example!r}")
     if isinstance(given, float) and not math.isfinite(given):
         raise BudgetError(f"{where} is {given}, not {quantity.what} such as {quantity.example!r}")
     if isinstance(given, str) and not given.strip():
@@ -49,11 +50,6 @@ def share_in(given: Any, where: str) -> float:
     """How much more is allowed, from a text such as "5%"."""
     match = _PERCENT.fullmatch(given.strip()) if isinstance(given, str) else None
     if match is None or len(match[1]) > _LONGEST:
-        raise BudgetError(f"{where} is {_short(given)}, not a share such as '5%'")
+        raise BudgetError(f"{where} is {quoted(given)}, not a share such as '5%'")
     # Rounded once, as a growth is: what grew by precisely so much is allowed.
     return float(Fraction(match[1]) / 100)
-
-
-def _short(given: Any) -> str:
-    text = repr(given)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -71,6 +71,10 @@ Rules = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="A Python file with rules of your own (@sizeup.op_rule)."),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run a .pt2 file, which can run any code that it holds."),
+]
 Convention = Annotated[
     str | None,
     typer.Option(

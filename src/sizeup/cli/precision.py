@@ -10,7 +10,7 @@ import typer
 
 from sizeup.cli import completion
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Model, Rules, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Model, Rules, Trust, bindings, model_inputs
 
 if TYPE_CHECKING:
     from sizeup.report.chosen import Chosen
@@ -78,6 +78,7 @@ def precision(
     ] = "tensors",
     input: Inputs = None,
     bind: Bind = None,
+    trust: Trust = False,
     top: Annotated[int | None, typer.Option(min=1, help="Show so many layers.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the mapping as a .json file.")
@@ -125,6 +126,7 @@ def precision(
                 energy=energy,
                 target=device,
                 data=data,
+                trusted=trust,
                 progress=progress,
             )
     _show(found, output, recipe, json, top)

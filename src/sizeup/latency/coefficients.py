@@ -21,6 +21,7 @@ from sizeup.errors import SizeupError
 from sizeup.graph import Graph, Op
 from sizeup.latency.work import Floats, is_depthwise
 from sizeup.ops import rule_of
+from sizeup.units import quoted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,6 +30,7 @@ else:
 
 MACS = 2_000_000
 """The work that one coefficient stands for."""
+_LEAST, _MOST = 1e-12, 1e12  # milliseconds for two million MACs on any machine
 LAYERS = ("conv", "depthwise", "linear")
 
 # Milliseconds by layer and precision.
@@ -99,10 +101,10 @@ def table_from(content: Any) -> Table:
             if (
                 isinstance(value, bool)
                 or not isinstance(value, (int, float))
-                or not 0 <= value < float("inf")
+                or not (value == 0 or _LEAST <= value <= _MOST)
             ):
                 raise SizeupError(
-                    f"the coefficient of {layer} at {name} is no number of milliseconds: {value!r}"
+                    f"the coefficient of {layer} at {name} is no number of milliseconds: {quoted(value)}"
                 )
     return {layer: {**DEFAULT[layer], **content.get(layer, {})} for layer in LAYERS}
 
@@ -113,5 +115,5 @@ def read_table(path: str | Path) -> Table:
     try:
         text = file.read_text("utf-8")
         return table_from(json.loads(text) if file.suffix == ".json" else tomllib.loads(text))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SizeupError(f"{file}: not a table of coefficients: {error}") from error

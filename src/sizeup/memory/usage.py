@@ -66,8 +66,8 @@ def usage(graph: Graph, *, precision: DType | None = None, as_run: bool = False)
         buffers = lifetimes(graph, precision=precision)
     live = buffers.live_bytes()
     peak_op = int(live.argmax()) if len(live) else None
-    peak = 0 if peak_op is None else int(live[peak_op])
-    at_peak = [] if peak_op is None else buffers.live_at(peak_op)
+    at_peak = buffers.live_at(peak_op or 0)  # without operators, the inputs are live all the same
+    peak = sum(int(buffers.size[each]) for each in at_peak)
     held = tuple(Held(_name(graph, buffers, each), int(buffers.size[each])) for each in at_peak)
     unknown = sum(tensor.data is None and not size_is_known(tensor) for tensor in graph.tensors)
     return Usage(buffers, live, peak, peak_op, held, unknown, beyond)

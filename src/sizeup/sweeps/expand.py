@@ -64,6 +64,8 @@ def _named(spec: Spec, entry: str) -> Iterator[Model]:
 def _listed(spec: Spec, entry: str) -> Iterator[Model]:
     """The models that a file names, one a line."""
     path = spec.folder / entry.removeprefix(_LIST)
+    if path.exists() and not path.is_file():  # a device has no end
+        raise SizeupError(f"{path}: not a file; it names one model a line")
     try:
         with path.open(encoding="utf-8") as lines:
             for line in lines:

@@ -17,6 +17,7 @@ from sizeup.sweeps.points import Point, Questions, questions, shapes_text
 from sizeup.sweeps.schema import STORED
 from sizeup.targets import current, devices, quantities
 from sizeup.targets.table import Table
+from sizeup.units import quoted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -61,7 +62,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise SizeupError(f"{path}: cannot be read: {error.strerror}; give a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise SizeupError(f"{path}: not a TOML file: {error}") from None
 
 
@@ -133,7 +134,7 @@ def _batches(table: Table) -> list[int | None]:
     found = table.values.get("batch", [None])
     found = found if isinstance(found, list) else [found]
     if "batch" in table.values and not (found and all(_is_size(each) for each in found)):
-        raise table.fail(f"batch is {table.values['batch']!r}, not a list of whole numbers from 1 on")
+        raise table.fail(f"batch is {quoted(table.values['batch'])}, not a list of whole numbers from 1 on")
     return found
 
 
@@ -158,7 +159,7 @@ def _shapes(table: Table | None) -> str:
         numbers = [int(each) if isinstance(each, str) and each.isdecimal() else each for each in listed]
         if not numbers or not all(_is_size(each) for each in numbers):
             raise table.fail(
-                f"{name} is {value!r}, neither a size such as 128 nor a shape such as 1x3x224x224"
+                f"{name} is {quoted(value)}, neither a size such as 128 nor a shape such as 1x3x224x224"
             )
     return shapes_text(table.values)
 

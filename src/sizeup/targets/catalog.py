@@ -234,7 +234,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise TargetError(f"{path}: {error.strerror}; {VARIABLE} names files and folders") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise TargetError(f"{path}: not a TOML file: {error}") from None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sizeup.errors import SizeupError
+from sizeup.units import quoted
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?)"
 _WRITTEN = re.compile(rf"{_NUMBER} ?(?P<unit>[^\d\s].*)")
@@ -67,7 +68,9 @@ def parse(text: str, quantity: Quantity) -> float:
     match = _WRITTEN.fullmatch(text)
     if match is None or match["unit"] not in quantity.scales:
         known = ", ".join(quantity.scales)
-        raise ValueError(f"{text!r} is not {quantity.what} such as {quantity.example!r} (units: {known})")
+        raise ValueError(
+            f"{quoted(text)} is not {quantity.what} such as {quantity.example!r} (units: {known})"
+        )
     return _plausible(float(match["number"]) * quantity.scales[match["unit"]], text, quantity)
 
 
@@ -85,7 +88,7 @@ def asked(given: float | str | None, quantity: Quantity) -> float | None:
     except (ValueError, OverflowError) as error:
         raise SizeupError(str(error)) from None
     if not 0 <= amount < math.inf:
-        raise SizeupError(f"{given} is no amount that a budget could have")
+        raise SizeupError(f"{quoted(given)} is no amount that a budget could have")
     return amount
 
 
@@ -93,11 +96,11 @@ def bus_bandwidth(text: str) -> float:
     """The bytes per second of a memory bus such as "64 bit x 4266 MT/s"."""
     match = _BUS.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a memory bus such as '64 bit x 4266 MT/s'")
+        raise ValueError(f"{quoted(text)} is not a memory bus such as '64 bit x 4266 MT/s'")
     return _plausible(int(match["bits"]) / 8 * float(match["number"]) * 1e6, text, BANDWIDTH)
 
 
 def _plausible(value: float, text: str, quantity: Quantity) -> float:
     if not quantity.least <= value <= quantity.most:
-        raise ValueError(f"{text!r} cannot be {quantity.what}: no such hardware exists")
+        raise ValueError(f"{quoted(text)} cannot be {quantity.what}: no such hardware exists")
     return value

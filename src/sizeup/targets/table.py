@@ -12,6 +12,7 @@ from sizeup.errors import TargetError
 from sizeup.targets import quantities
 from sizeup.targets.names import suggestion
 from sizeup.targets.quantities import Quantity
+from sizeup.units import quoted
 
 _Made = TypeVar("_Made")
 _ORIGINS = ("derived: ", "measured: ")
@@ -60,7 +61,7 @@ class Table:
         """A list of texts; empty where there is none."""
         found = self._value(name, list, "a list of texts", [])
         if not all(isinstance(each, str) and each for each in found):
-            raise self.fail(f"{name} is {found!r}, not a list of texts")
+            raise self.fail(f"{name} is {quoted(found)}, not a list of texts")
         return tuple(found)
 
     def choices(self, name: str, choices: Sequence[str]) -> tuple[str, ...] | None:
@@ -78,9 +79,9 @@ class Table:
             return None
         found = self.values[name]
         if not isinstance(found, int) or isinstance(found, bool):
-            raise self.fail(f"{name} is {found!r}, not a whole number")
+            raise self.fail(f"{name} is {quoted(found)}, not a whole number")
         if not least <= found <= most:
-            raise self.fail(f"{name} is {found:,}, not within {least:,} to {most:,}")
+            raise self.fail(f"{name} is {quoted(found)}, not within {least:,} to {most:,}")
         return found
 
     def quantity(self, name: str, kind: Quantity) -> float | None:
@@ -105,10 +106,10 @@ class Table:
     def number(self, name: str, least: float, most: float) -> float:
         """A number within limits."""
         found = self.values.get(name)
-        if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found):
-            raise self.fail(f"{name} is {found!r}, not a number")
+        if not isinstance(found, int | float) or isinstance(found, bool) or not abs(found) < math.inf:
+            raise self.fail(f"{name} is {quoted(found)}, not a number")
         if not least <= found <= most:
-            raise self.fail(f"{name} is {found:g}, not within {least:g} to {most:g}")
+            raise self.fail(f"{name} is {quoted(found)}, not within {least:g} to {most:g}")
         return float(found)
 
     def flag(self, name: str) -> bool:
@@ -138,7 +139,7 @@ class Table:
         try:
             return found and datetime.date.fromisoformat(found).isoformat()
         except ValueError:
-            raise self.fail(f"{name} is {found!r}, not a day such as 2026-01-31") from None
+            raise self.fail(f"{name} is {quoted(found)}, not a day such as 2026-01-31") from None
 
     def source(self, default: str | None = None) -> str:
         """Where the values are from: a word of the file's own list, an address, or "derived: ..."."""
@@ -168,10 +169,10 @@ class Table:
         if found is None:
             raise self.fail(f"{name} is missing; it is {words}")
         if not isinstance(found, kind):
-            raise self.fail(f"{name} is {found!r}, not {words}")
+            raise self.fail(f"{name} is {quoted(found)}, not {words}")
         return found
 
     def _among(self, name: str, found: str, choices: Sequence[str]) -> None:
         if found not in choices:
             meant = suggestion(found, choices) or f"; known: {', '.join(choices)}"
-            raise self.fail(f"{name} is {found!r}{meant}")
+            raise self.fail(f"{name} is {quoted(found)}{meant}")

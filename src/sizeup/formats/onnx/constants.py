@@ -184,7 +184,7 @@ def region_of(tensor: TensorProto, home: Home) -> Region:
         )
     except ValueError as error:
         raise CorruptModel(f"constant {tensor.name!r}: its place in {location!r} is not a number") from error
-    if not location or offset < 0 or (length is not None and length < 0):
+    if not location or not 0 <= offset <= _MOST or not 0 <= (length or 0) <= _MOST:
         raise CorruptModel(f"constant {tensor.name!r} does not say where in which file its numbers are")
     posix, windows = PurePosixPath(location), PureWindowsPath(location)
     if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts:

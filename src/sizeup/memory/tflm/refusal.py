@@ -43,14 +43,17 @@ def _types(graph: Graph) -> Iterator[str]:
         names = [None if each == ABSENT else graph.tensors[each].dtype.name for each in op.inputs]
         if op.source in PRODUCTS:
             yield from _product(graph, op, names)
-        elif op.source == "DEQUANTIZE":
+        elif op.source == "DEQUANTIZE" and op.inputs and op.outputs:
             made = graph.tensors[op.outputs[0]].dtype.name
             if names[0] not in DEQUANTIZED or made != "float32":
                 yield f"its kernel of DEQUANTIZE does not make {made} of {names[0]}"
 
 
 def _product(graph: Graph, op: Op, names: Sequence[str | None]) -> Iterator[str]:
-    data, weights = names[0], names[1] if len(names) > 1 else None
+    if len(names) < 2:
+        yield f"its kernel of {op.source} needs data and weights"
+        return
+    data, weights = names[:2]
     first, second = (graph.tensors[each].data if each != ABSENT else None for each in op.inputs[:2])
     if op.source == "FULLY_CONNECTED" and first is not None and second is None:
         data, weights = weights, data  # where rows are cut across axes, our graph has the weights in front

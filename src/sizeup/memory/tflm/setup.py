@@ -65,7 +65,9 @@ def _preparing(graphs: Sequence[Graph], build: Build) -> int:
 
 
 def _descriptions(graph: Graph, op: Op, end: int, build: Build) -> int:
-    again = [op.outputs[0] if place < 0 else op.inputs[place] for place in KERNELS[op.source].again]
+    # Slices: a kernel asks for nothing about a tensor that a damaged file does not list.
+    places = KERNELS[op.source].again
+    again = [each for place in places for each in (op.outputs[:1] if place < 0 else op.inputs[place:][:1])]
     for identity in (*op.inputs, *op.outputs, *again):
         if identity == ABSENT:
             continue

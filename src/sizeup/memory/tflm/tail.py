@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from sizeup.graph import Graph, Op, Tensor
+from sizeup.errors import Incomplete
+from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.memory.tflm.kernels import EVAL_TENSOR, KERNELS, Call, Demand
 from sizeup.memory.tflm.layout import ALIGNMENT, Build, Extent, extent, round_up
 from sizeup.memory.tflm.program import exact_bytes, variable_bytes
@@ -28,11 +29,22 @@ _VARIABLE = "i4p"
 
 
 def demand(graph: Graph, op: Op, build: Build) -> Demand:
-    """What an operator's kernel asks for when it is prepared; nothing where the kernel is not known."""
+    """What an operator's kernel asks for when it is prepared; nothing where the kernel is not known.
+
+    Raises Incomplete if the operator has tensors that no such kernel takes.
+    """
     kernel = KERNELS.get(op.source)
     if kernel is None or kernel.prepare is None:
         return Demand()
-    return kernel.prepare(Call(op, graph.tensors, build))
+    try:
+        asked = kernel.prepare(Call(op, graph.tensors, build))
+    except LookupError:  # fewer dimensions than the kernel reads
+        asked = None
+    if asked is None or min((*asked.persistent, *asked.scratch), default=0) < 0:
+        raise Incomplete(
+            f"{op.source} {op.name!r}: the kernel of TFLite Micro takes no tensors of these shapes"
+        )
+    return asked
 
 
 def tail_bytes(
@@ -146,8 +158,11 @@ def _assignments(graph: Graph) -> Iterator[tuple[object, int]]:
     """Resource variables that this subgraph writes, and their bytes: the first to be prepared makes room."""
     names = _handles(graph)
     for op in graph.ops:
-        if op.source == "ASSIGN_VARIABLE" and op.inputs[0] in names:
-            yield names[op.inputs[0]], exact_bytes(graph, graph.tensors[op.inputs[1]])
+        if op.source != "ASSIGN_VARIABLE":
+            continue
+        handle, value = (*op.inputs[:2], ABSENT, ABSENT)[:2]
+        if handle in names and value != ABSENT:
+            yield names[handle], exact_bytes(graph, graph.tensors[value])
 
 
 def _array(fields: str, count: int, build: Build) -> Extent:

@@ -1,0 +1,84 @@
+"""What can be fuzzed, in one table: a mutator module and the modes in which its mutants are run."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+
+class Mutator(Protocol):
+    """What a mutator module provides."""
+
+    def seeds(self, folder: Path) -> Sequence[bytes | Path]:
+        """Small valid inputs; `folder` is a scratch folder for seeds that must be written first."""
+        ...
+
+    def mutate(self, content: bytes, random: Random) -> bytes:
+        """A changed copy of an input; the same random state gives the same copy."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """A mutator, the file suffix of its inputs, and per mode the function `module:name` to run.
+
+    A mode's function takes the path of the input. It returns plain data, whose numbers are checked, or raises
+    a SizeupError; it raises AssertionError if a result contradicts another.
+    """
+
+    mutator: str
+    suffix: str
+    modes: Mapping[str, str] = field(hash=False)
+
+    def load(self) -> Mutator:
+        """The mutator: a module, or an object of one (`module:name`)."""
+        module, _, name = self.mutator.partition(":")
+        found: Any = importlib.import_module(module)
+        mutator: Mutator = getattr(found, name) if name else found
+        return mutator
+
+    def runner(self, mode: str) -> Callable[[Path], Any]:
+        """The function that runs one input."""
+        module, _, name = self.modes[mode].partition(":")
+        function: Callable[[Path], Any] = getattr(importlib.import_module(module), name)
+        return function
+
+
+_MODEL_MODES = {mode: f"fuzzing.model_modes:{mode}" for mode in ("analyze", "plan", "check", "optimize")}
+TARGETS: Mapping[str, Target] = {
+    "tflite": Target("fuzzing.tflite_models", ".tflite", _MODEL_MODES),
+    "onnx": Target("fuzzing.onnx_models", ".onnx", _MODEL_MODES),
+    "devices": Target("fuzzing.texts:DEVICES", ".toml", {"analyze": "fuzzing.text_modes:devices"}),
+    "calibrations": Target("fuzzing.texts:CALIBRATIONS", ".toml", {"analyze": "fuzzing.text_modes:devices"}),
+    "budgets": Target("fuzzing.texts:BUDGETS", ".toml", {"analyze": "fuzzing.text_modes:budgets"}),
+    "sweeps": Target("fuzzing.texts:SWEEPS", ".toml", {"analyze": "fuzzing.text_modes:sweeps"}),
+    "coefficients": Target(
+        "fuzzing.texts:COEFFICIENTS", ".toml", {"analyze": "fuzzing.text_modes:coefficients"}
+    ),
+    "precision-maps": Target(
+        "fuzzing.texts:PRECISION_MAPS", ".json", {"analyze": "fuzzing.text_modes:precisions"}
+    ),
+    "pt2": Target("fuzzing.pt2", ".pt2", {"analyze": "fuzzing.model_modes:analyze"}),
+    "hf": Target("fuzzing.hf_configs", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
+}
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "toml": ("devices", "calibrations", "budgets", "sweeps", "coefficients", "precision-maps")
+}
+
+
+@functools.cache
+def seeds_of(target: Target, folder: Path) -> tuple[bytes, ...]:
+    """The contents of all seeds of a target, in a fixed order."""
+    seeds = target.load().seeds(folder)
+    return tuple(each if isinstance(each, bytes) else Path(each).read_bytes() for each in seeds)
+
+
+def mutant(target: Target, folder: Path, seed: int, index: int) -> bytes:
+    """The input with that number: the same for the same seed, whatever worker makes it."""
+    random = Random((seed << 40) | index)
+    return target.load().mutate(random.choice(seeds_of(target, folder)), random)

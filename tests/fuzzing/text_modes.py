@@ -1,0 +1,105 @@
+"""What is run on a mutant of a settings file."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import sizeup
+from fuzzing.tflite_models import chain
+from sizeup import cost
+from sizeup.cost import Cost
+from sizeup.errors import SizeupError
+from sizeup.graph import Graph
+from sizeup.precision.mixing import as_wished
+from sizeup.report import report_of
+from sizeup.report.data import to_dict
+from sizeup.report.device_data import fit_to_dict, runtime_to_dict
+from sizeup.report.device_data import to_dict as device_to_dict
+from sizeup.sweeps.expand import models_of
+from sizeup.sweeps.spec import read_spec
+from sizeup.targets import Catalog, catalog
+
+_MOST_MODELS = 50
+
+
+@functools.cache
+def _graph() -> Graph:
+    return sizeup.load(chain())
+
+
+@functools.cache
+def _cost() -> Cost:
+    return cost.count(_graph())
+
+
+def devices(path: Path) -> Any:
+    """Every device and runtime of a file; latency and fit verdict of a small network on each pair."""
+    os.environ[catalog.VARIABLE] = str(path)
+    _without_built_in(path.parent)
+    found: Catalog = catalog.current()
+    data: dict[str, Any] = {"devices": [device_to_dict(each) for each in found.devices()]}
+    data["runtimes"] = [runtime_to_dict(each) for each in found.runtimes()]
+    data["fits"] = [fit_to_dict(each) for each in found.fits()]
+    data["reaches"] = [(each.times, each.low, each.high) for each in found.reaches()]
+    pairs = [f"{each.name}/{name}" for each in found.devices() for name in each.runtimes]
+    data["pairs"] = [_on_target(name) for name in pairs[:4]]
+    return data
+
+
+def _without_built_in(folder: Path) -> None:
+    """Read the mutant alone: the files that come along take a hundred times longer to parse."""
+    empty = folder / "empty"
+    empty.mkdir(exist_ok=True)
+    catalog.BUILT_IN, catalog.FITS = empty, empty
+    catalog.read_again()
+
+
+def _on_target(name: str) -> Any:
+    try:
+        report = report_of(_graph(), _cost(), None, latency=sizeup.estimate(_cost(), name))
+        checked = sizeup.check(_graph(), name, arena="64 KiB", remedies=False)
+    except SizeupError:
+        return None
+    return to_dict(report), checked.to_dict()
+
+
+def budgets(path: Path) -> Any:
+    """The verdicts of a file of budgets on one network beside it."""
+    _add_model(path.parent)
+    checks = [each.to_dict() for each in sizeup.check_budgets(path)]
+    # Growth may be below zero.
+    return [limit for each in checks for limit in each["limits"] if limit["unit"] != "share"]
+
+
+def _add_model(folder: Path) -> None:
+    """The network that budgets and sweeps name, and its baseline."""
+    model = folder / "net.tflite"
+    if not model.exists():
+        model.write_bytes(chain())
+        sizeup.analyze(model).save(folder / "net.json")
+
+
+def sweeps(path: Path) -> Any:
+    """What a sweep asks, and the first models that it names."""
+    _add_model(path.parent)
+    spec = read_spec(path)
+    asked = [(each.batch, each.shapes) for each in spec.asked.points]
+    if not spec.generate and not any(":" in each for each in spec.models):
+        asked += [(1, each.name) for each in itertools.islice(models_of(spec), _MOST_MODELS)]
+    return [batch for batch, _ in asked if batch is not None]
+
+
+def coefficients(path: Path) -> Any:
+    """The latency of a small network by a table of coefficients."""
+    latency = sizeup.estimate(_cost(), coefficients=path)
+    return to_dict(report_of(_graph(), _cost(), None, latency=latency))
+
+
+def precisions(path: Path) -> Any:
+    """A small network at the precisions of a map."""
+    graph, asked = as_wished(_graph(), path)
+    return to_dict(report_of(graph, cost.count(graph), asked))

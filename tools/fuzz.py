@@ -1,0 +1,76 @@
+"""Fuzz the readers: mutated model files and settings, each run to a result, a typed error or a finding.
+
+    python tools/fuzz.py tflite --inputs 500000 --seed 1 --workers 1
+    python tools/fuzz.py onnx --mode plan --inputs 20000 --seconds 600
+    python tools/fuzz.py toml --inputs 200000
+    python tools/fuzz.py tflite --replay FILE
+
+See docs/fuzzing.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from fuzzing.supervisor import Summary, fuzz, report, write  # noqa: E402 - the tests' folder is on the path only now
+from fuzzing.targets import GROUPS, TARGETS  # noqa: E402
+from fuzzing.verdicts import judge  # noqa: E402
+
+
+def main() -> int:
+    """Fuzz what the command line names; 1 if there are findings."""
+    arguments = _arguments()
+    names = GROUPS.get(arguments.target, (arguments.target,))
+    if arguments.replay is not None:
+        return _replay(names[0], arguments.mode, arguments.replay)
+    findings = 0
+    for name in names:
+        summary = _round(name, arguments, len(names))
+        write(report(summary))
+        findings += summary.findings
+    return 1 if findings else 0
+
+
+def _round(name: str, arguments: argparse.Namespace, of: int) -> Summary:
+    """One target's share of what was asked for."""
+    inputs, seconds = arguments.inputs // of, arguments.seconds and arguments.seconds / of
+    settings = {"seed": arguments.seed, "first": arguments.first, "inputs": inputs, "seconds": seconds}
+    if arguments.mode == "differential":
+        from fuzzing.differential import compare
+
+        return compare(name, keep=arguments.keep, **settings)
+    return fuzz(name, arguments.mode, workers=arguments.workers, keep=arguments.keep, **settings)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", choices=[*TARGETS, *GROUPS])
+    parser.add_argument("--mode", default="analyze", help="what is run on each input (default: analyze)")
+    parser.add_argument("--inputs", type=int, default=10_000, help="number of mutants (default: 10,000)")
+    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: 1)")
+    parser.add_argument("--first", type=int, default=0, help="index of the first mutant (default: 0)")
+    parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument("--seconds", type=float, help="stop after that much time")
+    parser.add_argument("--keep", type=Path, help="folder for the smallest input of each cause")
+    parser.add_argument(
+        "--replay", type=Path, metavar="FILE", help="run one kept input and print its finding"
+    )
+    return parser.parse_args()
+
+
+def _replay(name: str, mode: str, path: Path) -> int:
+    has_result, finding = judge(TARGETS[name].runner(mode), path)
+    if finding is None:
+        write("a result" if has_result else "refused with a SizeupError")
+        return 0
+    write(f"{finding.signature}\n{finding.details}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
