@@ -5,9 +5,9 @@ SizeupError
 │   ├── UnknownFormat
 │   ├── CorruptModel
 │   ├── LfsPointer
-│   ├── MissingLibrary
 │   ├── UnboundDimension
 │   └── NumbersMissing
+├── MissingLibrary
 ├── InvalidGraph
 ├── InvalidPlan
 ├── DoesNotFit
@@ -26,6 +26,8 @@ A message says where, what, and what to do. The command line shows none of them 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 class SizeupError(Exception):
     """Any error that sizeup raises on purpose."""
@@ -33,6 +35,10 @@ class SizeupError(Exception):
 
 class LoadError(SizeupError):
     """A model could not be read."""
+
+    def within(self, where: str) -> LoadError:
+        """The same error with the place in front of its message."""
+        return type(self)(f"{where}: {self}", *self.args[1:])
 
 
 class UnknownFormat(LoadError):
@@ -47,21 +53,41 @@ class LfsPointer(LoadError):
     """The file is a Git LFS pointer instead of the model; the message holds the command that fetches it."""
 
 
-class MissingLibrary(LoadError):
-    """Reading this model needs a library that is not installed; the message holds the pip line."""
+class SymbolicDimension(NamedTuple):
+    """A dimension of an input that has a name or nothing instead of a size; `name` is what binds it."""
 
-    def __init__(self, purpose: str, library: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs {library}: pip install 'sizeup[{extra}]'")
-        self.library = library
-        self.extra = extra
+    name: str  # empty for an input without any shape
+    input: str
+    axis: int
+    rank: int
 
 
 class UnboundDimension(LoadError):
     """The model has dimensions without a size; the message names them and how to bind them."""
 
+    def __init__(self, message: str, dimensions: tuple[SymbolicDimension, ...] = ()) -> None:
+        super().__init__(message, dimensions)
+        self.dimensions = dimensions
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
 
 class NumbersMissing(LoadError):
     """A model without weights asks for numbers while it runs."""
+
+
+class MissingLibrary(SizeupError):
+    """The environment lacks a library, which is no fault of the model; the message holds the pip line."""
+
+    def __init__(self, purpose: str, library: str, extra: str | None = None) -> None:
+        super().__init__(purpose, library, extra)  # all of them, so that another process can build it again
+        self.library = library
+        self.extra = extra
+
+    def __str__(self) -> str:
+        package = self.library if self.extra is None else f"'sizeup[{self.extra}]'"
+        return f"{self.args[0]} needs {self.library}: pip install {package}"
 
 
 class InvalidGraph(SizeupError):

@@ -1,6 +1,6 @@
 """The public verbs: each takes a model, however it is given, and returns frozen data."""
 
-from sizeup.api.budgets import check_budgets, run_budgets
+from sizeup.api.budgets import affected_models, check_budgets, run_budgets
 from sizeup.api.checking import CheckOptions, check, check_models
 from sizeup.api.comparing import compare
 from sizeup.api.memory import optimize, plan
@@ -14,6 +14,7 @@ from sizeup.api.timing import calibrate, measure
 __all__ = [
     "CheckOptions",
     "Source",
+    "affected_models",
     "analyze",
     "calibrate",
     "check",

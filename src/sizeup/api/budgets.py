@@ -83,6 +83,16 @@ def run_budgets(
     return tuple(checks), gate.write_baselines()
 
 
+def affected_models(
+    path: str | os.PathLike[str], changed: Sequence[str]
+) -> tuple[list[str] | None, list[str]]:
+    """The models to check after these files changed (None: all), and the files that no budget names."""
+    from sizeup.checks import read_budgets
+    from sizeup.checks.changed import affected
+
+    return affected(read_budgets(Path(path)), changed)
+
+
 def _removed(budgets: Budgets, revision: Revision) -> list[str]:
     """The models of a revision that budgets name and that are no longer there."""
     gone = (str(each) for each in revision.files() if not each.exists())

@@ -60,6 +60,14 @@ def check(
         bool,
         typer.Option("--update-baselines", help="Write the present amounts as baselines of growth limits."),
     ] = False,
+    changed: Annotated[
+        bool,
+        typer.Option(
+            "--changed",
+            help="MODELs are changed files: skip those that no budget names; check all models if the budget"
+            " file or a baseline is among them.",
+        ),
+    ] = False,
     latency: Annotated[str | None, _limit("TIME", "The longest pass there, as 20ms.")] = None,
     energy: Annotated[str | None, _limit("ENERGY", "The most for a pass, as 3mJ.")] = None,
     ram: Annotated[str | None, _limit("SIZE", "RAM that is left for the model, as 128KiB.")] = None,
@@ -119,6 +127,7 @@ def check(
         raise typer.BadParameter(
             "give it with --budget and without --against", param_hint="--update-baselines"
         )
+    models = _selected(models, budget, changed)
     written = _writable(output or [], junit)
     updates: tuple[Update, ...] = ()
     with terminal.steps("checking") as show:
@@ -188,6 +197,24 @@ def _exit_code(checks: Sequence[Check]) -> int:
 def _nothing_judged(checks: Sequence[Check]) -> bool:
     """Whether there are errors and nothing else; a model that was removed is no error."""
     return any(each.error for each in checks) and not any(each.is_judged for each in checks)
+
+
+def _selected(files: list[str] | None, budget: Path | None, changed: bool) -> list[str] | None:
+    """The models to check; those of changed files that a budget names, None for all of its models."""
+    from sizeup import api
+    from sizeup.cli import terminal
+
+    if not changed:
+        return files
+    if budget is None:
+        raise typer.BadParameter("give it with --budget", param_hint="--changed")
+    models, others = api.affected_models(budget, files or ())
+    for file in others:
+        if Path(file).suffix.lower() in (".tflite", ".onnx", ".pt2"):
+            terminal.remark(f"{file}: skipped, no budget in {budget} names it")
+    if models == []:
+        raise typer.Exit
+    return models
 
 
 def _demand_sense(models: list[str] | None, budget: Path | None, given: set[str]) -> None:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from rich.console import Console
 from rich.text import Text
 
+from sizeup.cli.clock import since_start
 from sizeup.cli.exits import is_quiet
 from sizeup.report.text import brief, plain
 from sizeup.units import duration, size
@@ -220,12 +221,13 @@ def sweeping(text: str) -> Iterator[Callable[[Progress], None]]:
 
 
 def _how_far(progress: Progress) -> str:
-    """Done, failed, rate and time left, in words."""
+    """Done, failed, wall time of the process, rate and time left, in words."""
     of_all = "" if progress.total is None else f" of {progress.total:,}"
     parts = [f"{progress.done:,}{of_all} models"]
     if progress.there:
         parts.append(f"{progress.there:,} already there")
     parts.append(f"{progress.failed:,} with errors")
+    parts.append(f"{_clock(since_start())} elapsed")
     if progress.rate is not None:
         parts.append(f"{progress.rate:.3g} models/s")
     if progress.left is not None:

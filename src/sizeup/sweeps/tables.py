@@ -114,7 +114,7 @@ def _counting(connection: DuckDBPyConnection, name: str, newest: Newest, rows: s
             AND stored.version = answered.version
         QUALIFY row_number() OVER (
             PARTITION BY stored.device, stored.precision, stored.target, stored.model, stored.model_hash,
-                stored.batch, stored.shapes
+                stored.batch, stored.shapes, stored.bind
             ORDER BY answered.place DESC NULLS LAST
         ) = 1
         """

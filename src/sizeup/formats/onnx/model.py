@@ -27,7 +27,7 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
     try:
         return _build(read(source), inputs, sizes)
     except LoadError as error:
-        raise type(error)(f"{where}: {error}") from error
+        raise error.within(where) from error
     except InvalidGraph as error:
         raise CorruptModel(f"{where}: {error}") from error
     except _SYMPTOMS as error:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import torch
 
-from sizeup.errors import LoadError, UnboundDimension
+from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
 from sizeup.formats.torch.inputs import is_shape, plain_shape
 from sizeup.formats.torch.size_expressions import SizeExpression
 
@@ -107,11 +107,12 @@ class BoundSizes:
         places = [(each, axis, size) for each in user_inputs for axis, size in enumerate(each.all_sizes)]
         known = {each.place(axis) for each, axis, _ in places}
         known |= {size.text for _, _, size in places if isinstance(size, SizeExpression)}
-        missing = [
-            f"{each.place(axis)} (symbol {size.text})"
+        unbound = [
+            (SymbolicDimension(each.place(axis), each.name, axis, len(each.sizes or ())), size)
             for each, axis, size in places
             if self._fixed[each.name][axis] is None and isinstance(size, SizeExpression)
         ]
+        missing = [f"{dimension.name} (symbol {size.text})" for dimension, size in unbound]
         unknown = sorted(set(self._bind) - known)
         if unknown:
             raise LoadError(
@@ -119,10 +120,10 @@ class BoundSizes:
                 f" unbound ones are {', '.join(missing) or 'none'}"
             )
         if missing:
-            example = missing[0].partition(" ")[0]
-            raise UnboundDimension(
-                f"symbolic dimensions: {', '.join(missing)}; bind each, as in --bind {example}=1"
+            words = (
+                f"symbolic dimensions: {', '.join(missing)}; bind each, as in --bind {unbound[0][0].name}=1"
             )
+            raise UnboundDimension(words, tuple(dimension for dimension, _ in unbound))
 
 
 def _is_known(size: int | SizeExpression, symbols: Mapping[str, Any]) -> TypeGuard[SizeExpression]:

@@ -133,7 +133,7 @@ class FileProgram:
         except LoadError as error:
             if str(error).startswith(str(path)):
                 raise
-            raise type(error)(f"{path}: {error}") from error
+            raise error.within(str(path)) from error
         self.path = path
 
     def example(self, symbol: str) -> int:
@@ -160,7 +160,7 @@ class FileProgram:
         try:
             results = Replay(recorder, symbols).run(self._program.graph, arguments)
         except LoadError as error:
-            raise type(error)(f"{self.path}: {error}") from error
+            raise error.within(str(self.path)) from error
         for note in self._payloads.notes:
             recorder.builder.note(note)
         return [results[place] for place in self._program.user_outputs]
