@@ -16,7 +16,7 @@ from sizeup.formats.onnx.functions import inlined
 from sizeup.formats.onnx.read import LightModel, graphs_of, has_graphs, read
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shapes import Inference
-from sizeup.graph import Graph
+from sizeup.graph import Graph, without_collection
 from sizeup.ops.einsum import is_equation
 
 # What broken files make of code that trusts them; the first is also how invalid text shows itself.
@@ -27,7 +27,8 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
     """The graph of a model; every error says which model."""
     where = os.fspath(source) if isinstance(source, str | os.PathLike) else "the model"
     try:
-        return _build(read(source), inputs, sizes)
+        with without_collection():
+            return _build(read(source), inputs, sizes)
     except LoadError as error:
         raise type(error)(f"{where}: {error}") from error
     except InvalidGraph as error:
