@@ -13,13 +13,17 @@ from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.doubts import own_shapes
 from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.value_types import ValueType, make
+from sizeup.ops.rule import names
 
 # Their first output has the number type of their first input.
 _LIKE_THE_FIRST = frozenset(
-    "Relu LeakyRelu Sigmoid Tanh Neg Abs Exp Log Sqrt Erf Floor Ceil Reciprocal Elu Selu HardSigmoid HardSwish"
-    " Softplus Softsign Sin Cos Gelu Clip Add Sub Mul Div Pow Identity Softmax LogSoftmax BatchNormalization"
-    " LayerNormalization InstanceNormalization Conv MatMul Gemm MaxPool AveragePool GlobalAveragePool"
-    " GlobalMaxPool Reshape Flatten Transpose Concat Split Slice Gather Unsqueeze Squeeze Expand".split()
+    names(
+        "Relu LeakyRelu Sigmoid Tanh Neg Abs Exp Log Sqrt Erf Floor Ceil Reciprocal Elu Selu HardSigmoid"
+        " HardSwish Softplus Softsign Sin Cos Gelu Clip Add Sub Mul Div Pow Identity Softmax LogSoftmax"
+        " BatchNormalization LayerNormalization InstanceNormalization Conv MatMul Gemm MaxPool AveragePool"
+        " GlobalAveragePool GlobalMaxPool Reshape Flatten Transpose Concat Split Slice Gather Unsqueeze"
+        " Squeeze Expand"
+    )
 )
 _FIXED = {
     **dict.fromkeys(("Shape", "Size"), TensorProto.INT64),

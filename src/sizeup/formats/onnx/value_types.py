@@ -64,7 +64,7 @@ class ValueType:
 def read(proto: TypeProto) -> ValueType:
     """The type that an ONNX message describes; sequences, maps and optionals have no dimensions."""
     if not proto.HasField("tensor_type"):
-        return ValueType(proto, _inner(proto), None)
+        return _NOTHING if proto.WhichOneof("value") is None else ValueType(proto, _inner(proto), None)
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return ValueType(proto, tensor.elem_type, None)
