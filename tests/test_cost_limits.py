@@ -99,7 +99,7 @@ def pooled(taps: Any) -> FreeCost:
 
     def read(example: Mapping[str, int]) -> Piece:
         builder = GraphBuilder("pool")
-        rows = (size("rows"), 4)
+        rows: Any = (size("rows"), 4)
         x, y = builder.input("x", rows, FLOAT), builder.tensor("y", rows, FLOAT)
         builder.op("pool", [x], [y], {"taps": taps})
         return Piece(builder.freeze(), example, {})

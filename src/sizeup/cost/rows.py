@@ -78,8 +78,9 @@ def _where(op: Op) -> str:
 
 def _row_of(graph: Graph, op: Op) -> Row:
     rule = rule_of(op.kind)
-    if rule is None:
-        row = Row(f"no rule for {op.source or op.kind}")
+    invalid: str | None = op.attrs.get("invalid")
+    if rule is None or invalid is not None:
+        row = Row(invalid or f"no rule for {op.source or op.kind}")
         _add_plain_traffic(row, graph, op)
         return row
     if op.bodies:

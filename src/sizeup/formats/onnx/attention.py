@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sizeup.formats.onnx.foreign import widths_of
-from sizeup.formats.onnx.normalise import Form, Site, normaliser
+from sizeup.formats.onnx.normalise import Contradiction, Form, Site, normaliser
 
 
 @normaliser("Attention")
@@ -40,10 +40,10 @@ def _check_heads(site: Site, index: int, heads: int) -> None:
     shape = site.shape(index)
     columns = None if shape is None or len(shape) != 3 else shape[2]
     if isinstance(columns, int) and columns % heads:
-        site.node.refuse(f"{heads} heads do not divide the {columns} columns of input {index}")
+        raise Contradiction(f"{heads} heads do not divide the {columns} columns of input {index}")
     axis = _HEAD_AXES.get(len(shape or ()))
     if shape is not None and axis is not None and shape[axis] != heads:
-        site.node.refuse(f"{heads} heads, but {shape[axis]} in input {index} of the shape {shape}")
+        raise Contradiction(f"{heads} heads, but {shape[axis]} in input {index} of the shape {shape}")
 
 
 @normaliser(".MultiHeadAttention")

@@ -124,10 +124,8 @@ def _product_with_packed(node: Node, types: _Types) -> _Types:
     dims, packed = types[0].dims, types[1]
     stored = None if packed.shape is None or packed.element != TensorProto.UINT8 else math.prod(packed.shape)
     columns, rows = matrix_of(node, stored)
-    if not dims:
+    if not dims or dims[-1] not in (None, rows):  # no runtime multiplies rows of another length
         return []
-    if dims[-1] not in (None, rows):
-        node.refuse(f"K={rows}, but the rows of its input have {dims[-1]} numbers")
     return [make(types[0].element, (*dims[:-1], columns))]
 
 

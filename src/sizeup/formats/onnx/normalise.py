@@ -47,6 +47,10 @@ class Form:
         return first + rest
 
 
+class Contradiction(Exception):
+    """Sizes of an operator contradict each other, which other sizes of its inputs might not do."""
+
+
 _Normaliser: TypeAlias = Callable[[Site], Form]
 _NORMALISERS: dict[str, _Normaliser] = {}
 PLAIN = Form()

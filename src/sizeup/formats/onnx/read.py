@@ -134,7 +134,7 @@ def _lighten(nodes: Iterable[NodeProto], origins: Origins) -> set[str]:
                     original = TensorProto()
                     original.CopyFrom(attribute.t)
                     attribute.t.CopyFrom(origins.stand_in(original))
-        else:
+        elif has_graphs(node):
             for _, inner in graphs_of(node):
                 domains |= _lighten_graph(inner, origins)
     return domains
@@ -143,9 +143,10 @@ def _lighten(nodes: Iterable[NodeProto], origins: Origins) -> set[str]:
 def _lighten_graph(graph: GraphProto, origins: Origins) -> set[str]:
     light = [origins.stand_in(each) for each in graph.initializer]
     light += [origins.stand_in_for_sparse(each) for each in graph.sparse_initializer]
-    del graph.initializer[:]
-    del graph.sparse_initializer[:]
-    graph.initializer.extend(light)
+    if light:
+        del graph.initializer[:]
+        del graph.sparse_initializer[:]
+        graph.initializer.extend(light)
     return _lighten(graph.node, origins)
 
 
