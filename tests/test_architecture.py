@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -160,3 +161,15 @@ def test_the_repository_speaks_only_of_the_project() -> None:
         if match:
             found[str(path.relative_to(ROOT))] = match[0]
     assert found == {}
+
+
+def test_a_missing_library_is_no_fault_of_the_model_and_crosses_processes() -> None:
+    for missing, words in (
+        (errors.MissingLibrary("reading ONNX", "onnx", "onnx"), "onnx: pip install 'sizeup[onnx]'"),
+        (errors.MissingLibrary("timm:resnet18", "timm"), "timm:resnet18 needs timm: pip install timm"),
+    ):
+        assert not isinstance(missing, errors.LoadError)
+        copy = pickle.loads(pickle.dumps(missing))
+        assert str(copy) == str(missing)
+        assert str(copy).endswith(words)
+        assert (copy.library, copy.extra) == (missing.library, missing.extra)

@@ -4,24 +4,29 @@ SizeupError
 ├── LoadError
 │   ├── UnknownFormat
 │   ├── CorruptModel
-│   ├── MissingLibrary
+│   ├── LfsPointer
 │   ├── UnboundDimension
 │   └── NumbersMissing
+├── MissingLibrary
 ├── InvalidGraph
 ├── InvalidPlan
 ├── DoesNotFit
 ├── NoChoice
 ├── WriteError
 ├── RunFailed
+├── NotTrusted
 ├── RuleError
 ├── TargetError
 ├── BudgetError
+├── RevisionError
 └── Incomplete
 
 A message says where, what, and what to do. The command line shows none of them as a traceback.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 
 class SizeupError(Exception):
@@ -30,6 +35,10 @@ class SizeupError(Exception):
 
 class LoadError(SizeupError):
     """A model could not be read."""
+
+    def within(self, where: str) -> LoadError:
+        """The same error with the place in front of its message."""
+        return type(self)(f"{where}: {self}", *self.args[1:])
 
 
 class UnknownFormat(LoadError):
@@ -40,21 +49,45 @@ class CorruptModel(LoadError):
     """The file claims a format but its content breaks that format's rules."""
 
 
-class MissingLibrary(LoadError):
-    """Reading this model needs a library that is not installed; the message holds the pip line."""
+class LfsPointer(LoadError):
+    """The file is a Git LFS pointer instead of the model; the message holds the command that fetches it."""
 
-    def __init__(self, purpose: str, library: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs {library}: pip install 'sizeup[{extra}]'")
-        self.library = library
-        self.extra = extra
+
+class SymbolicDimension(NamedTuple):
+    """A dimension of an input that has a name or nothing instead of a size; `name` is what binds it."""
+
+    name: str  # empty for an input without any shape
+    input: str
+    axis: int
+    rank: int
 
 
 class UnboundDimension(LoadError):
     """The model has dimensions without a size; the message names them and how to bind them."""
 
+    def __init__(self, message: str, dimensions: tuple[SymbolicDimension, ...] = ()) -> None:
+        super().__init__(message, dimensions)
+        self.dimensions = dimensions
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
 
 class NumbersMissing(LoadError):
     """A model without weights asks for numbers while it runs."""
+
+
+class MissingLibrary(SizeupError):
+    """The environment lacks a library, which is no fault of the model; the message holds the pip line."""
+
+    def __init__(self, purpose: str, library: str, extra: str | None = None) -> None:
+        super().__init__(purpose, library, extra)  # all of them, so that another process can build it again
+        self.library = library
+        self.extra = extra
+
+    def __str__(self) -> str:
+        package = self.library if self.extra is None else f"'sizeup[{self.extra}]'"
+        return f"{self.args[0]} needs {self.library}: pip install {package}"
 
 
 class InvalidGraph(SizeupError):
@@ -81,11 +114,15 @@ class NoChoice(SizeupError):
 
 
 class WriteError(SizeupError):
-    """A model file could not be changed as asked, or not be written."""
+    """A file could not be written, or a model file could not be changed as asked."""
 
 
 class RunFailed(SizeupError):
     """A real runtime refused a model, or ended with a crash; the message says which and how."""
+
+
+class NotTrusted(SizeupError):
+    """A model file would have to run, and such files can run any code that they hold."""
 
 
 class RuleError(SizeupError):
@@ -98,6 +135,10 @@ class TargetError(SizeupError):
 
 class BudgetError(SizeupError):
     """A file of budgets, or a baseline that it names, breaks the rules for such files."""
+
+
+class RevisionError(SizeupError):
+    """A git revision, or a model file in it, cannot be read."""
 
 
 class Incomplete(SizeupError):

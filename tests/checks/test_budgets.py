@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -71,62 +71,6 @@ def test_a_target_in_a_budget_brings_its_memories(folder: Path) -> None:
     ]
 
 
-def test_growth_is_measured_against_a_report_that_was_kept(folder: Path, shared: Path) -> None:
-    small = folder / "models" / "mlperf_resnet8_int8.tflite"
-    shutil.copy(shared / "models" / small.name, small)
-    sizeup.analyze(small).save(folder / "mlperf_resnet8_int8.json")
-    text = """
-        [[budget]]
-        models = "models/mlperf_resnet8*.tflite"
-        baseline = "{stem}.json"
-        growth = { macs = "5%", params = "0 %", arena = "1%", weights = "300%" }
-        """
-    path = _write(folder, text)
-    (same,) = sizeup.check_budgets(path)
-    assert [each.need for each in same.limits] == [0.0] * 4
-    assert same.fits is True
-    before = json.loads((folder / "mlperf_resnet8_int8.json").read_text("utf-8"))
-    shutil.copy(shared / "models" / "mlperf_resnet_large_int8.tflite", small)
-    (grown,) = sizeup.check_budgets(path)
-    now = sizeup.analyze(small)
-    ratio = {each.name.rpartition(" ")[2]: each.need for each in grown.limits}
-    assert ratio["macs"] == pytest.approx(now.totals.macs / before["totals"]["macs"] - 1)
-    assert ratio["params"] == pytest.approx(now.totals.params / before["totals"]["params"] - 1)
-    assert [each.fits for each in grown.limits][:3] == [False, False, False]
-
-
-def test_a_baseline_of_another_precision_or_target_says_nothing(folder: Path) -> None:
-    model = folder / "models" / "mlperf_kws_int8.tflite"
-    sizeup.analyze(model, target="rpi5/litert").save(folder / "base.json")
-    text = '[[budget]]\nmodels = "models/mlperf*"\nbaseline = "base.json"\n'
-    path = _write(folder, text + 'target = "rpi5/litert"\ngrowth = { latency = "1%", macs = "0%" }')
-    (same,) = sizeup.check_budgets(path)
-    assert {each.name: each.fits for each in same.limits if "growth" in each.name} == {
-        "growth of latency": True,
-        "growth of macs": True,
-    }
-    path = _write(folder, text + 'target = "rpi4/litert"\ngrowth = { latency = "1%" }')
-    (other,) = sizeup.check_budgets(path)
-    assert other.fits is None
-    assert other.limits[-1].unknown == ("the baseline was taken on rpi5/litert, not on rpi4/litert",)
-    path = _write(folder, text + 'precision = "fp32"\ngrowth = { weights = "1%" }')
-    (wide,) = sizeup.check_budgets(path)
-    assert (wide.fits, wide.limits[-1].unknown) == (None, ("the baseline was taken at its own types",))
-
-
-def test_what_was_nothing_may_not_become_something(folder: Path) -> None:
-    model = folder / "models" / "mlperf_kws_int8.tflite"
-    sizeup.analyze(model).save(folder / "base.json")
-    kept = json.loads((folder / "base.json").read_text("utf-8"))
-    kept["totals"]["macs"] = 0
-    (folder / "base.json").write_text(json.dumps(kept), "utf-8")
-    text = '[[budget]]\nmodels = "models/mlperf*"\nbaseline = "base.json"\ngrowth = { macs = "900%" }'
-    (found,) = sizeup.check_budgets(_write(folder, text))
-    assert found.fits is False
-    assert found.to_dict()["limits"][0]["need"] is None
-    found.save(folder / "check.json")
-
-
 def test_layers_have_limits_of_their_own(folder: Path) -> None:
     path = _write(
         folder,
@@ -149,22 +93,24 @@ def test_layers_have_limits_of_their_own(folder: Path) -> None:
 
 def test_a_layer_that_does_not_exist_is_an_error_with_a_suggestion(folder: Path) -> None:
     path = _write(folder, '[[budget]]\nmodels = "models/mlperf*"\nlayers = { "cnov" = { macs = 1 } }')
-    with pytest.raises(BudgetError, match=r"no layer of mlperf_kws_int8 is called 'cnov'; nearest: conv"):
-        sizeup.check_budgets(path)
+    (found,) = sizeup.check_budgets(path)
+    assert re.search(r"no layer of mlperf_kws_int8 is called 'cnov'; nearest: conv", found.error)
 
 
 def test_a_pattern_that_names_no_file_is_an_error_with_a_suggestion(folder: Path) -> None:
     path = _write(folder, '[[budget]]\nmodels = "models/mlperf_kws_int.tflite"\nmacs = 1')
-    with pytest.raises(BudgetError, match=r"nearest: models/mlperf_kws_int8\.tflite"):
-        sizeup.check_budgets(path)
-    with pytest.raises(BudgetError, match="no file matches"):
-        sizeup.check_budgets(path, [str(folder / "models" / "tflm_hello_int8.tflite")])
+    (found,) = sizeup.check_budgets(path)
+    assert found.model == "models/mlperf_kws_int.tflite"
+    assert "nearest: models/mlperf_kws_int8.tflite" in found.error
+    unnamed, unmatched = sizeup.check_budgets(path, [str(folder / "models" / "tflm_hello_int8.tflite")])
+    assert "no budget names" in unnamed.error
+    assert "no file matches" in unmatched.error
 
 
 def test_a_model_that_no_budget_names_is_an_error(folder: Path) -> None:
     path = _write(folder, '[[budget]]\nmodels = "models/mlperf*"\nmacs = 1')
-    with pytest.raises(BudgetError, match=r"no budget names .*hello.*there are 'models/mlperf\*'"):
-        sizeup.check_budgets(path, [str(folder / "models" / "tflm_hello_int8.tflite")])
+    (found,) = sizeup.check_budgets(path, [str(folder / "models" / "tflm_hello_int8.tflite")])
+    assert re.search(r"no budget names .*hello.*there are 'models/mlperf\*'", found.error)
 
 
 def test_models_that_are_named_are_checked_and_no_others(folder: Path) -> None:
@@ -192,8 +138,9 @@ _HOSTILE = {
     '[[budget]]\nmodels = "*"\nmacs = [1]': "not a count",
     '[[budget]]\nmodels = "*"\narena = "64 KB"': "not a size in powers of 1024",
     '[[budget]]\nmodels = "*"\nlatency = "20 ms"': "latency needs a target",
-    '[[budget]]\nmodels = "*"\ngrowth = { macs = "5%" }': "a baseline is missing",
-    '[[budget]]\nmodels = "*"\nbaseline = "a.json"\nmacs = 1': "growth is missing",
+    '[[budget]]\nmodels = "*"\nbaseline = "a.json"\nmacs = 1': "a baseline needs growth limits",
+    '[[budget]]\nmodels = "*"\nbaseline = "../a.json"\ngrowth = { macs = "5%" }': "leaves the folder",
+    '[[budget]]\nmodels = "*"\nbaseline = "{stem}"\ngrowth = { macs = "5%" }': "one file has the baselines",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { macs = 5 }': "not a share such as '5%'",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { ram = "5%" }': "growth: there is no 'ram'",
     '[[budget]]\nmodels = "*"\nlayers = 3': "layers is 3, not a table",
@@ -225,19 +172,6 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
         read_budgets(tmp_path / "budgets.toml")
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"schema_version": 1}', "[" * 100_000, '{"schema_version": 9}']
-)
-def test_a_baseline_that_is_no_report_is_refused(content: str, folder: Path) -> None:
-    (folder / "base.json").write_text(content, "utf-8")
-    text = '[[budget]]\nmodels = "models/mlperf*"\nbaseline = "base.json"\ngrowth = { macs = "5%" }'
-    with pytest.raises(BudgetError, match="base"):
-        sizeup.check_budgets(_write(folder, text))
-    (folder / "base.json").unlink()
-    with pytest.raises(BudgetError, match="sizeup analyze"):
-        sizeup.check_budgets(_write(folder, text))
-
-
 def test_patterns_mean_what_they_mean_to_the_file_system(tmp_path: Path) -> None:
     files = ["f", "a/f", "ab/f", "a/b/f", "a/ab/f", "a/b/ab/f", "b/b/b/f", "a/b/g"]
     for name in files:
@@ -257,3 +191,18 @@ def test_a_pattern_without_a_folder_names_files_anywhere(tmp_path: Path) -> None
     assert matches("*.onnx", str(tmp_path / "deep" / "a.onnx"), tmp_path)
     assert matches("torchvision:resnet50", "torchvision:resnet50", tmp_path)
     assert not matches("*.onnx", "a.tflite", tmp_path)
+
+
+@pytest.mark.alone
+def test_a_budget_for_each_of_many_models_is_found_in_linear_time(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        names = [f"m{number}.onnx" for number in range(count)]
+        text = "".join(f'[[budget]]\nmodels = "{name}"\nmacs = 1\n' for name in names)
+        budgets = read_budgets(_write(tmp_path, text))
+        began = time.process_time()
+        for name in names:
+            assert [each.name for each in budgets.of(str(tmp_path / name))] == [name]
+        return time.process_time() - began
+
+    # Quadratic, it would take 64 times as long.
+    assert min(seconds(2_000) for _ in range(3)) < 24 * min(seconds(250) for _ in range(3))

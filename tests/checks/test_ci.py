@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sizeup
-from sizeup.checks import Limit, Needs, Subject
-from sizeup.dtypes import DTYPES
+from sizeup.checks import Limit
+from sizeup.report.check_comment import MARKER, markdown
 from sizeup.report.checked import Check, save
 from sizeup.report.checked_ci import annotated, junit
-from sizeup.report.checked_pages import markdown
+from sizeup.report.code_quality import issues
 
 _LINE = re.compile(r"::(error|warning|notice) (.*?)::(.*)\n")
 
 
 def _check(name: str, model: str, limits: list[Limit], is_file: bool = True, strict: bool = False) -> Check:
-    builder = sizeup.GraphBuilder(name=name)
-    x = builder.input("x", (1, 8), DTYPES["float32"])
-    builder.outputs.append(x)
-    graph = builder.freeze()
-    subject = Subject(Needs(graph, sizeup.count(graph)))
-    return Check(model, subject, tuple(limits), is_file=is_file, strict=strict)
+    return Check(model, name, limits=tuple(limits), is_file=is_file, strict=strict, unknown_ops=0)
 
 
 _OVER = Limit("macs", "count", 10, 20, 20)
@@ -94,7 +90,110 @@ def test_a_row_of_markdown_keeps_its_cells(name: str) -> None:
     rows = [line for line in text.split("\n") if line.startswith("| MACs")]
     assert len(rows) == 1
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", rows[0])) == 6
-    assert "<" not in text
+    assert "<" not in text.removesuffix(f"{MARKER}\n")
+
+
+# The rules of the schema that Jenkins' xUnit plugin publishes (junit-10.xsd), which GitLab's reader is less
+# strict than: attributes that an element must have, others that it may have, and the elements in it.
+_JUNIT: dict[str, tuple[set[str], set[str], set[str]]] = {
+    "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors"},
+        {"time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url", "group"},
+        {"testsuite", "properties", "testcase", "system-out", "system-err"},
+    ),
+    "testcase": (
+        {"name"},
+        {"time", "classname", "group"},
+        {"skipped", "error", "failure", "system-out", "system-err"},
+    ),
+    **{name: (set(), {"type", "message"}, set()) for name in ("failure", "error", "skipped")},
+    "system-out": (set(), set(), set()),
+}
+_ALL_KINDS = [
+    _check("over", "models/over.onnx", [_OVER, _KEPT]),
+    _check("open", "models/open.onnx", [_OPEN], strict=True),
+    Check("bad.onnx", "bad.onnx", is_file=True, error="bad.onnx: not an ONNX model"),
+    Check("new.onnx", "new", limits=(_KEPT,), is_file=True, new="not in baselines.json"),
+    Check("gone.onnx", "gone.onnx", is_file=True, against="main", is_removed=True),
+    Check("torchvision:alexnet", "alexnet", limits=(_OVER, _OVER), budgets=("one", "two")),
+]
+
+
+def test_junit_keeps_to_the_schema_of_jenkins() -> None:
+    root = ElementTree.fromstring(junit(_ALL_KINDS).encode("utf-8"))
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        required, optional, inside = _JUNIT[element.tag]
+        assert required <= set(element.attrib) <= required | optional, element.tag
+        assert {each.tag for each in element} <= inside, element.tag
+        if element.tag == "testcase":
+            assert re.fullmatch(r"[0-9]*(\.[0-9]*)?", element.attrib["time"])
+    suites = {each.attrib["name"]: each for each in root}
+    assert len(suites) == len(_ALL_KINDS)
+    for name, tag in {"bad.onnx": "error", "new.onnx": "skipped", "gone.onnx": "skipped"}.items():
+        assert suites[name].find(f"testcase/{tag}") is not None
+    assert suites["new.onnx"].attrib["skipped"] == "1"
+
+
+# As GitLab documents the format: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
+_ISSUE = {
+    "type": "object",
+    "required": ["description", "check_name", "fingerprint", "severity", "location"],
+    "properties": {
+        "description": {"type": "string", "minLength": 1},
+        "check_name": {"type": "string", "minLength": 1},
+        "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{32,}$"},
+        "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+        "location": {
+            "type": "object",
+            "required": ["path", "lines"],
+            "properties": {
+                # Relative, and without ./ before it.
+                "path": {"type": "string", "pattern": "^(?!\\./|/)"},
+                "lines": {
+                    "type": "object",
+                    "required": ["begin"],
+                    "properties": {"begin": {"type": "integer", "minimum": 1}},
+                },
+            },
+        },
+    },
+}
+
+
+def test_code_quality_has_the_fields_that_gitlab_reads(tmp_path: Path) -> None:
+    save(_ALL_KINDS, tmp_path / "check.codequality.json")
+    found = json.loads((tmp_path / "check.codequality.json").read_text("utf-8"))
+    jsonschema.validate(found, {"type": "array", "items": _ISSUE})
+    assert [(each["check_name"], each["severity"]) for each in found] == [
+        ("sizeup-over", "critical"),
+        ("sizeup-unknown", "major"),
+        ("sizeup-error", "critical"),
+        ("sizeup-new", "info"),
+        ("sizeup-removed", "info"),
+        ("sizeup-over", "critical"),
+        ("sizeup-over", "critical"),
+    ]
+    assert len({each["fingerprint"] for each in found}) == len(found)
+
+
+def test_a_fingerprint_stays_while_only_amounts_change() -> None:
+    def prints(need: float) -> list[str]:
+        limits = [replace(_OVER, least_need=need, most_need=need), _KEPT]
+        return [each["fingerprint"] for each in issues([_check("net", "net.onnx", limits)])]
+
+    assert prints(20) == prints(30)
+    other = issues([_check("net", "other.onnx", [_OVER])]) + issues([_check("net", "net.onnx", [_OPEN])])
+    assert not {each["fingerprint"] for each in other} & set(prints(20))
+
+
+def test_paths_are_those_from_the_folder_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check = _check("net", str(tmp_path / "models" / "net.onnx"), [_OVER])
+    assert issues([check])[0]["location"]["path"] == "models/net.onnx"
+    (line,) = annotated([check])
+    assert _read(line)[1]["file"] == "models/net.onnx"
 
 
 def test_amounts_of_a_case_have_names_in_the_log_of_a_test(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_where_nothing_helps_that_is_said(run: Run, keywords: Path) -> None:
 def test_what_nobody_can_tell_ends_with_3(run: Run, keywords: Path) -> None:
     ended = run("check", keywords, "-d", "rp2040/tflm")
     assert ended.code == 3
-    assert ended.out.startswith("CANNOT TELL: mlperf_kws_int8 (tflite) may or may not fit on rp2040/tflm\n")
+    assert ended.out.startswith("UNDETERMINED: mlperf_kws_int8 (tflite) may or may not fit on rp2040/tflm\n")
     assert "--flash says how much there is" in " ".join(ended.out.split())
     assert run("check", keywords, "-d", "rp2040/tflm", "--flash", "2MiB").code == 0
 
@@ -70,7 +70,7 @@ def test_a_limit_that_is_exceeded_goes_before_one_that_is_open(run: Run, keyword
     ("arguments", "words"),
     [
         (["missing.tflite", "-d", "stm32f746"], "no such file"),
-        (["-d", "stm32f746"], "a model, or --budget FILE"),
+        (["-d", "stm32f746"], "give a MODEL or --budget FILE"),
         (["KWS"], "needs a target"),
         (["KWS", "-d", "stm32f764"], "nearest: "),
         (["KWS", "-d", "stm32f746", "--ram", "lots"], "not a size"),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -89,13 +93,25 @@ def test_what_is_wrong_is_said(
     assert said in capsys.readouterr().err
 
 
-def test_progress_tells_done_failed_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_tells_done_failed_elapsed_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal.sweeping("a sweep") as show:
         show(Progress(10, 2000, 0, 0, 5.0))  # too soon for another line
-        show(Progress(1030, 2000, 3, 30, 250.0))
+        show(Progress(1030, 2000, 3, 30, 250.0, 242.4))
         show(Progress(1031, None, 3, 0, 261.0))
-    lines = capsys.readouterr().err.splitlines()
+    lines = [re.sub(r"[\d:]+ elapsed", "TIME elapsed", line) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
-        "1,030 of 2,000 models, 30 already there, 3 with errors, 4 models/s, 4:02 left",
-        "1,031 models, 3 with errors, 3.95 models/s",
+        "1,030 of 2,000 models, 30 already there, 3 with errors, TIME elapsed, 4 models/s, 4:02 left",
+        "1,031 models, 3 with errors, TIME elapsed, 3.95 models/s",
     ]
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="this system does not say when a process began"
+)
+def test_the_time_of_a_sweep_is_that_of_its_process(folder: Path) -> None:
+    arguments = ["sweep", "sweep.toml", "-o", "out", "--trusted", "--json"]
+    code = f"import time; time.sleep(1.5); from sizeup.cli import main; main({arguments})"
+    before = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds = json.loads(done.stdout)["sweep"]["seconds"]
+    assert 1.5 < seconds < time.monotonic() - before + 0.02  # a process is said to begin to a hundredth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -104,3 +105,35 @@ def test_texts_have_no_random_samples() -> None:
     builder.input("words", (5,), dtype("string"))
     with pytest.raises(RunFailed, match="no random inputs for 'words'"):
         random_samples(builder.freeze(), 1)
+
+
+def limited_run(runtime: str, most_bytes: int) -> str:
+    """What a run says in a process that may write no file of more than so many bytes."""
+    code = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, {most_bytes}))\n"
+        "from sizeup.errors import RunFailed\n"
+        "from sizeup.runtimes import run\n"
+        "try:\n"
+        f"    run({runtime!r}, bytes(100_000))\n"
+        "except RunFailed as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit on the size of files")
+def test_a_model_that_cannot_be_written_for_the_worker_is_a_run_that_failed() -> None:
+    message = limited_run("ort", 50_000)
+    assert "cannot be written for the runtime (File too large)" in message
+    assert "TMPDIR" in message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other temporary folders")
+def test_a_temporary_folder_that_cannot_be_used_is_a_run_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(RunFailed, match=r"cannot be written for the runtime \(No such file or directory\)"):
+        run("ort", b"model")

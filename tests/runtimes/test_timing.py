@@ -16,7 +16,7 @@ import torch
 
 import sizeup
 from formats.onnx import making
-from sizeup.errors import RunFailed
+from sizeup.errors import NotTrusted, RunFailed
 from sizeup.runtimes import TIMED, Effort, time_model
 from sizeup.runtimes.profiles import kernels_of
 
@@ -120,7 +120,9 @@ def test_the_profile_of_a_module_has_its_operators() -> None:
 def test_exported_programs_and_named_code_are_run_for_real(tmp_path: Path) -> None:
     program = torch.export.export(torch.nn.Linear(8, 4), (torch.zeros(2, 8),))
     torch.export.save(program, tmp_path / "linear.pt2")
-    found = sizeup.measure(tmp_path / "linear.pt2", seconds=0.02)
+    with pytest.raises(NotTrusted, match="--trust"):
+        sizeup.measure(tmp_path / "linear.pt2", seconds=0.02)
+    found = sizeup.measure(tmp_path / "linear.pt2", seconds=0.02, trusted=True)
     assert [each.kind for each in found.timing.kernels] == ["aten.linear"]
     named = sizeup.measure("torch.nn:ReLU", [(1, 8)], seconds=0.02)
     assert [each.kind for each in named.timing.kernels] == ["aten.relu"]

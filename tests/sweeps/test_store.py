@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 import sizeup
 from sizeup.errors import SizeupError
+from sizeup.files import UNFINISHED
 from sizeup.sweeps import Store, compact
-from sizeup.sweeps.places import UNFINISHED
 from sizeup.sweeps.schema import FIELDS, NAMES, arrow_schema, batch_of, batches_of
 from sweeps.generated import write_models
 from sweeps.tables import rows_of, table_of, unfinished

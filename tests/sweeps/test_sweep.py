@@ -476,3 +476,16 @@ def test_a_model_of_which_nothing_is_known_takes_no_zero_time(shared: Path, tmp_
     (row,) = rows_of(tmp_path / "out")
     assert (row["macs"], row["ms"]) == (None, None)
     assert row["latency_missing"] == "nothing known of it takes time on this basis"
+
+
+def test_a_library_that_is_not_installed_is_named_in_the_row(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    spec = {**SPEC, "models": ["timm:resnet18", "nets/*"], "precisions": ["stored"], "batch": 2}
+    sizeup.sweep(spec, folder / "out", trusted=True)
+    (row, *_) = [row for row in rows_of(folder / "out") if row["model"] == "timm:resnet18"]
+    assert (row["error_kind"], row["error"]) == (
+        "MissingLibrary",
+        "timm:resnet18 needs timm: pip install timm",
+    )

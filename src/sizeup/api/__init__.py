@@ -1,6 +1,7 @@
 """The public verbs: each takes a model, however it is given, and returns frozen data."""
 
-from sizeup.api.checking import check, check_budgets
+from sizeup.api.budgets import affected_models, check_budgets, run_budgets
+from sizeup.api.checking import CheckOptions, check, check_models
 from sizeup.api.comparing import compare
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
@@ -11,11 +12,14 @@ from sizeup.api.sweeping import compact, sweep
 from sizeup.api.timing import calibrate, measure
 
 __all__ = [
+    "CheckOptions",
     "Source",
+    "affected_models",
     "analyze",
     "calibrate",
     "check",
     "check_budgets",
+    "check_models",
     "choose",
     "compact",
     "compare",
@@ -30,6 +34,7 @@ __all__ = [
     "optimize",
     "plan",
     "query",
+    "run_budgets",
     "sensitivity",
     "sweep",
     "tradeoff",

@@ -1,28 +1,33 @@
-"""Whether a model fits a target or keeps to budgets, and what would make it."""
+"""Whether models fit a target or keep to limits, and what would make them."""
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sizeup import cost, units
 from sizeup.api.models import Source, load
 from sizeup.api.reports import check_precision, target_of
-from sizeup.errors import SizeupError
+from sizeup.errors import LfsPointer, SizeupError
 from sizeup.formats import Inputs
 
 if TYPE_CHECKING:
-    from sizeup.checks import Budget, Budgets, Origin, Subject, Wanted
+    from sizeup.checks import Needs, Origin, Reference, Subject, Wanted
+    from sizeup.checks.revision import Revision
     from sizeup.graph import Graph, Shape
     from sizeup.precision.mixing import Wish
     from sizeup.report.checked import Check
     from sizeup.targets import Target
 
-_SECONDS = 5.0
+SECONDS = 5.0
+"""For each search of a remedy."""
+Progress: TypeAlias = Callable[[int, int, str], None]
+"""Is told how many models are done, of how many, and which is next."""
 
 
 def check(
@@ -43,7 +48,7 @@ def check(
     expected: bool = False,
     strict: bool = False,
     remedies: bool = True,
-    time_limit: float = _SECONDS,
+    time_limit: float = SECONDS,
 ) -> Check:
     """Whether a model fits: RAM and flash of the target, and whatever else is limited.
 
@@ -53,81 +58,151 @@ def check(
     where an operator is not counted. Where it does not fit, or hardly does, `remedies` are carried out, each
     search for at most `time_limit` seconds.
     """
-    from sizeup.checks import Subject, Wanted
-
-    asked = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
-    asked |= {"macs": macs, "params": params}
-    given = {name: value for name, value in asked.items() if value is not None}
-    limits = _limits(given)
-    named = target_of(target)
-    if named is None and not limits:
-        raise SizeupError("a check needs a target (-d), a limit such as --arena 64KiB, or --budget FILE")
-    model = _Model(source, inputs, kwargs, bind, precision)
-    subject = Subject(model.needs(), named, _whole(limits, "ram"), _whole(limits, "flash"))
-    wanted = Wanted(limits, expected=expected)
-    origin = model.origin(_options({name: _typed(value) for name, value in given.items()}, expected))
-    return _checked(model, subject, [wanted], origin if remedies else None, time_limit, strict=strict)
+    limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
+    limits |= {"macs": macs, "params": params}
+    given = {name: value for name, value in limits.items() if value is not None}
+    flags = (expected, strict, remedies, time_limit)
+    options = CheckOptions(target, inputs, kwargs, bind, precision, given, *flags)
+    return _Checker(options).check(source)
 
 
-def check_budgets(
-    path: str | os.PathLike[str], models: Sequence[str] = (), *, remedies: bool = False
+@dataclass(frozen=True)
+class CheckOptions:
+    """What models are checked against and how they are read: the arguments of `check`."""
+
+    target: str | Target | None = None
+    inputs: Inputs = None
+    kwargs: Mapping[str, Any] | None = None
+    bind: Mapping[str, int] | None = None
+    precision: Wish = None
+    limits: Mapping[str, Any] = field(default_factory=dict)  # by name; texts or numbers
+    expected: bool = False
+    strict: bool = False
+    remedies: bool = True
+    time_limit: float = SECONDS
+
+
+def check_models(
+    models: Sequence[str],
+    options: CheckOptions,
+    *,
+    against: str | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Check, ...]:
-    """Every model that a file of budgets names, or only these, each against all budgets that name it.
+    """Check several models: one that cannot be judged becomes a check with an `error`.
 
-    Raises BudgetError where the file says something that nobody understands, or names no file.
+    Raises SizeupError for options that no model could be checked with. With `against`, every model file is
+    compared with the one of that git revision.
     """
-    from sizeup.checks import read_budgets
+    from sizeup.checks.revision import open_revision
 
-    budgets = read_budgets(Path(path))
-    budgets.check_patterns(models)
-    asked = [str(each) for each in models] or budgets.models()
-    return tuple(found for model in asked for found in _by_budgets(model, budgets, remedies))
+    checker = _Checker(options)
+    revision = None if against is None else open_revision(against, Path.cwd())
 
+    def judge(model: str) -> Iterator[Check]:
+        yield checker.check(model, revision)
 
-def _by_budgets(model: str, budgets: Budgets, remedies: bool) -> Iterator[Check]:
-    """One check for each target and precision that budgets ask for; budgets of the same join."""
-    by_case: dict[tuple[object, ...], list[Budget]] = {}
-    for budget in budgets.of(model):
-        limits = budget.limits
-        case = (budget.target, budget.precision, tuple(sorted(budget.bind.items())))
-        by_case.setdefault((*case, limits.get("ram"), limits.get("flash")), []).append(budget)
-    for found in by_case.values():
-        yield _by_budget(model, found, budgets, remedies)
+    return tuple(each_judged(models, judge, revision, progress))
 
 
-def _by_budget(model: str, found: Sequence[Budget], budgets: Budgets, remedies: bool) -> Check:
-    from sizeup.checks import Subject, Wanted, read_baseline
-
-    first = found[0]
-    read = _Model(model, None, None, first.bind or None, first.precision)
-    limits = first.limits
-    target = target_of(first.target)
-    subject = Subject(read.needs(), target, _whole(limits, "ram"), _whole(limits, "flash"))
-    wanted = []
-    for budget in found:
-        kept: Mapping[str, Any] = {}
-        if budget.baseline:
-            name = budget.baseline.replace("{stem}", Path(model).stem)
-            kept = read_baseline(budgets.folder / name, model)
-        wanted.append(Wanted(budget.limits, budget.growth, budget.layers, kept, budget.name, budget.expected))
-    names = tuple(budget.name for budget in found)
-    strict = any(budget.strict for budget in found)
-    origin = read.origin(_budget_options(found)) if remedies else None
-    return _checked(read, subject, wanted, origin, _SECONDS, strict=strict, budgets=names)
+def each_judged(
+    models: Sequence[str],
+    judge: Callable[[str], Iterable[Check]],
+    revision: Revision | None,
+    progress: Progress | None,
+) -> Iterator[Check]:
+    """The checks of all models, whatever happens to one of them."""
+    for number, model in enumerate(models):
+        if progress is not None:
+            progress(number, len(models), model)
+        try:
+            if revision is not None and not Path(model).exists() and revision.has(model):
+                yield removed(model, revision)
+            else:
+                yield from judge(model)
+        except (SizeupError, OSError) as error:
+            yield failed(model, error)
 
 
-def _checked(
-    model: _Model,
+def failed(model: str, error: Exception) -> Check:
+    """A model, or a pattern of models, that could not be judged."""
+    from sizeup.report.checked import Check
+
+    is_file = os.path.isfile(model)  # noqa: PTH113 - Path.is_file raises for a name that is too long
+    return Check(model, Path(model).name, is_file=is_file, error=str(error))
+
+
+def removed(model: str, revision: Revision) -> Check:
+    """A model that is there at a revision and not in the work tree."""
+    from sizeup.report.checked import Check
+
+    return Check(model, Path(model).name, is_file=True, against=revision.name, is_removed=True)
+
+
+class _Checker:
+    """The check of any model by options that make sense; raises SizeupError for others."""
+
+    def __init__(self, options: CheckOptions) -> None:
+        from sizeup.checks import MEASURES
+
+        self._options = options
+        self._limits = _limits(options.limits)
+        self._target = target_of(options.target)
+        if self._target is None and not self._limits:
+            raise SizeupError("a check needs a target (-d), a limit such as --arena 64KiB, or --budget FILE")
+        for name in self._limits:
+            if MEASURES[name].needs_target and self._target is None:
+                raise SizeupError(f"a limit of the {name} needs a target (-d)")
+        check_precision(options.precision)
+
+    def check(self, source: Source, revision: Revision | None = None) -> Check:
+        from sizeup.checks import Subject, Wanted
+
+        options, limits = self._options, self._limits
+        model = Model(source, options.inputs, options.kwargs, options.bind, options.precision)
+        subject = Subject(model.needs(), self._target, whole(limits, "ram"), whole(limits, "flash"))
+        wanted = Wanted(limits, expected=options.expected)
+        typed = {name: _typed(value) for name, value in options.limits.items()}
+        origin = model.origin(command_options(typed, options.expected)) if options.remedies else None
+        reference = None if revision is None else at_revision(model, subject, revision)
+        return checked(model, subject, [wanted], origin, reference, options.time_limit, strict=options.strict)
+
+
+def at_revision(model: Model, subject: Subject, revision: Revision) -> Reference:
+    """The amounts of a model's file at a git revision, on the same target and at the same precision."""
+    from sizeup.checks import Reference
+    from sizeup.checks.growth import measured
+
+    new = functools.partial(Reference, revision.name, is_revision=True)
+    if model.file is None:
+        return new(new_because="only files are compared with a git revision")
+    with revision.checked_out(model.typed) as copy:
+        if copy is None:
+            return new(new_because=f"not in {revision.name}")
+        try:
+            before = replace(subject, needs=replace(model, source=copy).needs())
+            return new(measured(before))
+        except LfsPointer:
+            raise
+        except SizeupError as error:
+            return new(new_because=f"not readable at {revision.name} ({error})")
+
+
+def checked(
+    model: Model,
     subject: Subject,
     wanted: Sequence[Wanted],
     origin: Origin | None,
+    reference: Reference | None,
     time_limit: float,
     *,
     strict: bool,
     budgets: tuple[str, ...] = (),
 ) -> Check:
+    """The check of a model that was read; `reference` is what it is compared with as a whole."""
     from sizeup.checks import Case, Limit, judge
     from sizeup.checks import remedies as helping
+    from sizeup.checks.growth import changes
     from sizeup.report.checked import Check
 
     def judged(changed: Subject) -> tuple[Limit, ...]:
@@ -138,12 +213,30 @@ def _checked(
 
     limits = judged(subject)
     helps = () if origin is None else helping(Case(subject, limits, origin, judged), time_limit)
-    is_file, sought = model.file is not None, origin is not None
-    return Check(model.typed, subject, limits, helps, budgets, is_file, strict, sought)
+    references = [each.reference for each in wanted if each.reference] + ([reference] if reference else [])
+    is_compared = reference is not None and reference.amounts is not None
+    return Check(
+        model.typed,
+        subject.graph.name or Path(model.typed).name,
+        subject.graph.format,
+        None if subject.target is None else subject.target.name,
+        limits,
+        helps,
+        budgets,
+        is_file=model.file is not None,
+        strict=strict,
+        sought=origin is not None,
+        refused=None if subject.room is None else subject.room.refused,
+        unknown_ops=len(subject.cost.reasons),
+        peak_tensors=subject.held,
+        new="; ".join(dict.fromkeys(each.new_because for each in references if each.new_because)),
+        against="" if reference is None else reference.source,
+        changes=tuple(changes(subject, reference)) if reference is not None and is_compared else (),
+    )
 
 
 @dataclass(frozen=True)
-class _Model:
+class Model:
     """A model as it was given, and every way to read it again."""
 
     source: Source
@@ -154,14 +247,17 @@ class _Model:
 
     @property
     def typed(self) -> str:
+        """How it was named."""
         return os.fspath(self.source) if isinstance(self.source, str | os.PathLike) else "MODEL"
 
     @property
     def file(self) -> Path | None:
+        """The file that it is in, if it is one."""
         is_path = isinstance(self.source, str | os.PathLike) and Path(self.source).is_file()
         return Path(self.source) if is_path else None
 
     def load(self, source: Source = None, inputs: Inputs = None) -> Graph:
+        """Read it, another file that was made of it, or it at other inputs."""
         return load(
             self.source if source is None else source,
             inputs=inputs or self.inputs,
@@ -169,7 +265,7 @@ class _Model:
             bind=self.bind,
         )
 
-    def needs(self) -> Any:
+    def needs(self) -> Needs:
         """What it needs at the precision that was asked for."""
         from sizeup.checks import Needs
         from sizeup.precision.mixing import as_wished, is_mapping
@@ -182,6 +278,7 @@ class _Model:
         return Needs(graph, cost.count(graph), asked, size, before)
 
     def origin(self, limits: str) -> Origin:
+        """Where it is from, for remedies that change it."""
         from sizeup.checks import Origin
 
         binding = " ".join(f"--bind {shlex.quote(f'{k}={v}')}" for k, v in (self.bind or {}).items())
@@ -217,7 +314,8 @@ def _limits(given: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _whole(limits: Mapping[str, float], name: str) -> int | None:
+def whole(limits: Mapping[str, float], name: str) -> int | None:
+    """A limit of so many bytes, if there is one."""
     return int(limits[name]) if name in limits else None
 
 
@@ -245,19 +343,7 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, tuple | list) and bool(value) and all(type(size) is int for size in value)
 
 
-def _options(limits: Mapping[str, str], expected: bool) -> str:
+def command_options(limits: Mapping[str, str], expected: bool) -> str:
+    """Limits as the command line takes them."""
     texts = [f"--{name} {value}" for name, value in limits.items()]
     return " ".join([*texts, *(["--expected"] if expected else [])])
-
-
-def _budget_options(budgets: Sequence[Budget]) -> str:
-    """The strictest of their limits, those that the command line has an option for."""
-    from sizeup.checks.measures import MEASURES
-
-    texts = {}
-    for name in ("ram", "flash", "arena", "latency", "energy", "macs", "params"):
-        amounts = [budget.limits[name] for budget in budgets if name in budget.limits]
-        if amounts:
-            unit = {"seconds": "s", "joules": "J"}.get(MEASURES[name].unit, "")
-            texts[name] = f"{min(amounts):.12f}".rstrip("0") + f"0{unit}" if unit else str(int(min(amounts)))
-    return _options(texts, any(budget.expected for budget in budgets))

@@ -10,6 +10,7 @@ from sizeup.api.models import Source, load
 from sizeup.api.reports import target_of
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
+from sizeup.formats.torch import runnable_source
 from sizeup.graph import Graph, Shape
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def choose(
     latency: float | str | None = None,
     energy: float | str | None = None,
     target: str | Target | None = None,
+    trusted: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Chosen:
     """The precision of every layer that loses least and keeps to budgets, of which any may be left out.
@@ -48,13 +50,16 @@ def choose(
     layer is run at every precision, then the best choices as a whole, in PyTorch or ONNX Runtime, as
     `sensitivity` does; or losses are given as {layer: {precision: loss}}; without both the noise of rounded
     weights stands for them. A target gives latency and energy, and only types that its runtime has kernels
-    for are offered. Raises NoChoice where nothing keeps to all budgets.
+    for are offered. Raises NoChoice where nothing keeps to all budgets, and NotTrusted for data and a .pt2
+    file that is not `trusted`: loading one to run it can run any code that it holds.
     """
     from sizeup.precision import choose as choosing
     from sizeup.precision.noise import assumed_losses
     from sizeup.precision.options import options_of
     from sizeup.report.chosen import Chosen, measured_basis
 
+    if data is not None:
+        source = runnable_source(source, trusted=trusted)
     asked = _budgets(flash, arena, latency, energy)
     kinds = [dtypes.precision(each) for each in precisions]
     named = target_of(target)
@@ -126,18 +131,20 @@ def sensitivity(
     calibration: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     cache: Any = None,
+    trusted: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> SensitivityTable:
     """Round one layer at a time to each precision, and measure what that does to the outputs.
 
     A PyTorch module runs in PyTorch, an ONNX model in ONNX Runtime. Data are arrays of samples, one for each
     input, or an .npz file (`x`, and `y` for labels). Results are kept, so that a second call goes on where
-    the first one ended; `cache` names the folder, False none.
+    the first one ended; `cache` names the folder, False none. A .pt2 file has to be `trusted`, because
+    loading one to run it can run any code that it holds.
     """
     from sizeup import precision
 
     return precision.sensitivity(
-        source,
+        runnable_source(source, trusted=trusted),
         data,
         labels,
         precisions=precisions,

@@ -27,6 +27,7 @@ def measure(
     threads: int = 1,
     seconds: float = 3.0,
     profile: bool = True,
+    trusted: bool = False,
     progress: Callable[[int, float], None] | None = None,
 ) -> Measured:
     """Run a model on this machine, in a process of its own, and say how long it takes.
@@ -34,15 +35,18 @@ def measure(
     The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
     the format. Random inputs, random weights where code is named without any. `profile` asks the runtime for
     the times of its kernels. `device` says what this machine is, so that shares of its rates can be told.
-    Raises RunFailed where it does not run the model.
+    Raises RunFailed where it does not run the model, and NotTrusted for a .pt2 file that is not `trusted`:
+    loading one to run it can run any code that it holds.
     """
     from sizeup import runtimes, targets
+    from sizeup.formats.torch import refuse_untrusted
     from sizeup.report.measured import Measured
 
+    refuse_untrusted(source, trusted=trusted)
     here = None if device is None else targets.device(device)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
-    given = runtimes.Given(source, inputs, kwargs, bind)
+    given = runtimes.Given(source, inputs, kwargs, bind, trusted)
     timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
     target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
     return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target)

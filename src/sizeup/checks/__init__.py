@@ -9,9 +9,10 @@ from sizeup.checks.room import Room, room
 from sizeup.checks.spaces import Part, Space
 
 if TYPE_CHECKING:
+    from sizeup.checks.baselines import Baselines, read_baselines
     from sizeup.checks.budgets import Budget, Budgets, read_budgets
     from sizeup.checks.case import Case, Change, Origin, Remedy
-    from sizeup.checks.growth import read_baseline
+    from sizeup.checks.growth import Reference
     from sizeup.checks.helping import remedies
     from sizeup.checks.judging import Wanted, judge
     from sizeup.checks.measures import MEASURES
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEASURES",
+    "Baselines",
     "Budget",
     "Budgets",
     "Case",
@@ -28,13 +30,14 @@ __all__ = [
     "Needs",
     "Origin",
     "Part",
+    "Reference",
     "Remedy",
     "Room",
     "Space",
     "Subject",
     "Wanted",
     "judge",
-    "read_baseline",
+    "read_baselines",
     "read_budgets",
     "remedies",
     "room",
@@ -43,9 +46,10 @@ __all__ = [
 
 # Where the names live that only a check needs: a report and a sweep ask for the room alone.
 _HOMES = {
+    "baselines": ("Baselines", "read_baselines"),
     "budgets": ("Budget", "Budgets", "read_budgets"),
     "case": ("Case", "Change", "Origin", "Remedy"),
-    "growth": ("read_baseline",),
+    "growth": ("Reference",),
     "judging": ("Wanted", "judge"),
     "measures": ("MEASURES",),
     "helping": ("remedies",),

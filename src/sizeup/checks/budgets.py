@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sizeup.checks.amounts import LAYER_MEASURES, amount_in, share_in
+from sizeup.checks.baselines import DEFAULT
+from sizeup.checks.growth import GROWING
 from sizeup.checks.measures import MEASURES
 from sizeup.errors import BudgetError
 from sizeup.units import quoted
@@ -35,6 +39,7 @@ _SETTINGS = (
 _WILD = "*?["
 _MOST_NEAR = 3
 _MOST_SEEN = 20_000  # files that a suggestion looks among
+_MOST_HINTS = 10  # patterns that get a suggestion: each is compared with all of these files
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,8 @@ class Budget:
     expected: bool = False
     strict: bool = False
 
-    def names(self, model: str, folder: Path) -> bool:
-        """Whether a pattern of it names a model."""
-        return any(matches(pattern, model, folder) for pattern in self.models)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Budgets:
     """A file of budgets."""
 
@@ -70,42 +71,85 @@ class Budgets:
         """Where the file is: its patterns begin there."""
         return self.path.parent
 
-    def models(self) -> list[str]:
-        """Every model that a pattern names, in the order of the file; raises where a pattern names none."""
-        found: dict[str, None] = {}
-        for budget in self.budgets:
-            for pattern in budget.models:
-                found.update(dict.fromkeys(self._named(pattern)))
-        return list(found)
+    def models(self) -> tuple[list[str], dict[str, BudgetError]]:
+        """Every model that a pattern names, in the order of the file; an error per pattern without any."""
+        models: dict[str, None] = {}
+        errors: dict[str, BudgetError] = {}
+        for pattern in self._patterns:
+            named = self._named(pattern)
+            models.update(dict.fromkeys(named))
+            if not named:
+                errors[pattern] = self._no_match(pattern, has_hint=len(errors) < _MOST_HINTS)
+        return list(models), errors
 
-    def check_patterns(self, models: Sequence[str] = ()) -> None:
-        """Raise BudgetError where a pattern names neither a file nor one of these models."""
-        for budget in self.budgets:
-            for pattern in budget.models:
-                if not any(matches(pattern, model, self.folder) for model in models):
-                    self._named(pattern)
+    def unmatched(self, models: Sequence[str]) -> dict[str, BudgetError]:
+        """An error per pattern that names neither a file nor one of these models."""
+        matched = {pattern for model in models for pattern, _ in self._naming(model)}
+        errors: dict[str, BudgetError] = {}
+        for pattern in self._patterns:
+            if pattern not in matched and not self._named(pattern):
+                errors[pattern] = self._no_match(pattern, has_hint=len(errors) < _MOST_HINTS)
+        return errors
 
     def of(self, model: str) -> list[Budget]:
-        """The budgets of a model; raises BudgetError where there are none."""
-        found = [each for each in self.budgets if each.names(model, self.folder)]
-        if not found:
-            patterns = [pattern for each in self.budgets for pattern in each.models]
-            raise BudgetError(f"{self.path}: no budget names {model}; there are {_listed(patterns)}")
-        return found
+        """The budgets of a model; raises BudgetError if there are none."""
+        numbers = sorted({number for _, number in self._naming(model)})
+        if not numbers:
+            raise BudgetError(f"{self.path}: no budget names {model}; there are {_listed(self._patterns)}")
+        return [self.budgets[number] for number in numbers]
+
+    def names(self, model: str) -> bool:
+        """Whether a pattern names a model."""
+        return bool(self._naming(model))
+
+    def key_of(self, model: str) -> str:
+        """The path of a model from the folder of the file, with slashes; a name such as timm:NAME as is."""
+        if not _is_path(model) and not Path(model).exists():
+            return model
+        return Path(os.path.relpath(_resolved(model), self._home)).as_posix()
+
+    @cached_property
+    def _home(self) -> Path:
+        return self.folder.resolve()
+
+    @cached_property
+    def _patterns(self) -> list[str]:
+        return list(dict.fromkeys(pattern for budget in self.budgets for pattern in budget.models))
+
+    @cached_property
+    def _numbers(self) -> dict[str, list[int]]:
+        """The budgets of every pattern."""
+        numbers: dict[str, list[int]] = {}
+        for number, budget in enumerate(self.budgets):
+            for pattern in budget.models:
+                numbers.setdefault(pattern, []).append(number)
+        return numbers
+
+    @cached_property
+    def _wild(self) -> list[str]:
+        return [pattern for pattern in self._patterns if any(letter in pattern for letter in _WILD)]
+
+    def _naming(self, model: str) -> list[tuple[str, int]]:
+        """Every pattern that names a model, with its budgets; a plain name is looked up, not compared."""
+        names = _names(model, self._home)
+        plain = [each for each in dict.fromkeys((model, *names)) if each in self._numbers]
+        wild = [each for each in self._wild if each not in plain and _matches(each, names)]
+        return [(pattern, number) for pattern in (*plain, *wild) for number in self._numbers[pattern]]
 
     def _named(self, pattern: str) -> list[str]:
         if not _is_path(pattern):
             return [pattern]
         try:
-            files = [str(each) for each in sorted(self.folder.glob(pattern)) if each.is_file()]
+            return [str(each) for each in sorted(self.folder.glob(pattern)) if each.is_file()]
         except (ValueError, NotImplementedError, OSError) as error:
             raise BudgetError(f"{self.path}: {pattern!r} is no pattern of files: {error}") from None
-        if not files:
-            near = difflib.get_close_matches(pattern, self._files(), _MOST_NEAR, 0.4)
-            hint = f"; nearest: {', '.join(near)}" if near else ""
-            raise BudgetError(f"{self.path}: no file matches {pattern!r} in {self.folder}{hint}")
-        return files
 
+    def _no_match(self, pattern: str, has_hint: bool) -> BudgetError:
+        near = difflib.get_close_matches(pattern, self._files, _MOST_NEAR, 0.4) if has_hint else []
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        return BudgetError(f"{self.path}: no file matches {pattern!r} in {self.folder}{hint}")
+
+    @cached_property
     def _files(self) -> list[str]:
         found = []
         for number, path in enumerate(self.folder.rglob("*")):
@@ -118,16 +162,27 @@ class Budgets:
 
 def matches(pattern: str, model: str, folder: Path) -> bool:
     """Whether a pattern names a model: by its path from the folder, or without a slash by its file's name."""
-    if pattern == model:
-        return True
-    names = set()
+    return pattern == model or _matches(pattern, _names(model, folder.resolve()))
+
+
+def _names(model: str, home: Path) -> tuple[str, str]:
+    """The path of a model from a folder, '' if it is elsewhere, and its file's name."""
     try:
-        names.add(Path(model).resolve().relative_to(folder.resolve()).as_posix())
+        return _resolved(model).relative_to(home).as_posix(), Path(model).name
     except (ValueError, OSError):
-        pass  # elsewhere: only its name can be meant
-    if "/" not in pattern:
-        names.add(Path(model).name)
-    return any(_fits(name, pattern) for name in names)
+        return "", Path(model).name
+
+
+def _resolved(model: str) -> Path:
+    """The path through which a model is named: links of folders are followed, the file itself may be one."""
+    path = Path(model)
+    return path.parent.resolve() / path.name
+
+
+def _matches(pattern: str, names: tuple[str, str]) -> bool:
+    path, name = names
+    is_named_by_path = path != "" and _fits(path, pattern)
+    return is_named_by_path or ("/" not in pattern and _fits(name, pattern))
 
 
 def _fits(name: str, pattern: str) -> bool:
@@ -172,9 +227,7 @@ def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
     }
     growth = {
         key: share_in(value, f"{where}: growth of {key}")
-        for key, value in _table(
-            table, "growth", where, [k for k, m in MEASURES.items() if m.baseline]
-        ).items()
+        for key, value in _table(table, "growth", where, GROWING).items()
     }
     layers = {
         pattern: {
@@ -189,7 +242,7 @@ def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
         limits,
         growth,
         layers,
-        _text(table, "baseline", where) or "",
+        _text(table, "baseline", where) or (DEFAULT if growth else ""),
         _text(table, "target", where),
         _text(table, "precision", where),
         _bindings(table, where),
@@ -202,16 +255,16 @@ def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
 
 def _demand_sense(budget: Budget, where: str) -> None:
     """What is said must limit something, and must have what it needs for that."""
-    _demand_inside(budget.baseline, where)
     if not (budget.limits or budget.growth or budget.layers or budget.target):
         raise BudgetError(
             f"{where}: it limits nothing; there are {', '.join(MEASURES)}, growth, layers, target"
         )
-    if bool(budget.growth) != bool(budget.baseline):
-        missing = "a baseline" if budget.growth else "growth"
-        raise BudgetError(
-            f'{where}: {missing} is missing: baseline = "FILE.json" and growth = {{ macs = "5%" }}'
-        )
+    if budget.baseline and not budget.growth:
+        raise BudgetError(f'{where}: a baseline needs growth limits: growth = {{ macs = "5%" }}')
+    if "{" in budget.baseline:
+        raise BudgetError(f'{where}: one file has the baselines of all models: baseline = "{DEFAULT}"')
+    if _leaves(budget.baseline):
+        raise BudgetError(f"{where}: the baseline {budget.baseline!r} leaves the folder of the file")
     lacking = [key for key in budget.limits if MEASURES[key].needs_target and budget.target is None]
     lacking += [
         "layers: latency" for each in budget.layers.values() if "latency" in each and not budget.target
@@ -225,14 +278,13 @@ def _models(given: Any, where: str) -> tuple[str, ...]:
     if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
         raise BudgetError(f'{where}: models is missing: models = "*.tflite", or a list of such patterns')
     for each in found:
-        _demand_inside(each, where)
+        if _leaves(each):
+            raise BudgetError(f"{where}: {each!r} leaves the folder of the file; put the file further up")
     return tuple(found)
 
 
-def _demand_inside(name: str, where: str) -> None:
-    """Refuse a path that leads out of the folder of the file."""
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise BudgetError(f"{where}: {name!r} leaves the folder of the file; put the file further up")
+def _leaves(path: str) -> bool:
+    return Path(path).is_absolute() or ".." in Path(path).parts
 
 
 def _table(

@@ -1,91 +1,78 @@
-"""Growth against a baseline: a report that was kept as JSON, and what may have become more since."""
+"""Growth: how much more a model takes than it did in a baselines file or at a git revision."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from sizeup.checks.limits import Limit, amount
-from sizeup.checks.measures import MEASURES, Measure
+from sizeup.checks.limits import Growth, Limit, amount
+from sizeup.checks.measures import MEASURES, Found, Measure
 from sizeup.checks.subject import Subject
-from sizeup.dtypes import precision_name
-from sizeup.errors import BudgetError
 
-SCHEMA_VERSIONS = (1,)
-_LEAST, _MOST = 1e-30, 1e30  # of whatever a model has, in any unit
+GROWING = tuple(name for name, measure in MEASURES.items() if measure.has_growth)
 
 
-def read_baseline(path: Path, model: str) -> dict[str, Any]:
-    """A report as `sizeup analyze -o FILE.json` wrote it."""
-    try:
-        if path.exists() and not path.is_file():
-            raise BudgetError(f"{path}: a baseline is a file: sizeup analyze {model} -o FILE.json")
-        found = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise BudgetError(f"{path}: there is no such baseline: sizeup analyze {model} -o {path}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise BudgetError(f"{path}: cannot be read as a baseline: {error}") from error
-    if not isinstance(found, dict) or found.get("schema_version") not in SCHEMA_VERSIONS:
-        raise BudgetError(f"{path}: not a report of sizeup: sizeup analyze {model} -o {path}")
-    if not isinstance(found.get("totals"), dict):
-        raise BudgetError(f"{path}: a report without totals: sizeup analyze {model} -o {path}")
-    return found
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The amounts of a model in a baselines file or at a git revision; `amounts` is None for a new model."""
+
+    source: str  # the file or the revision
+    amounts: Mapping[str, float] | None = None
+    new_because: str = ""
+    is_revision: bool = False
+
+
+def measured(subject: Subject, names: Iterable[str] = GROWING) -> dict[str, float]:
+    """The amounts that a later growth can be compared with; a measure without a definite one is left out."""
+    amounts = {}
+    for name in names:
+        measure = MEASURES[name]
+        now, highest = _range(measure.find(subject))
+        if now is not None and now == highest:
+            amounts[name] = round(now) if measure.unit in ("count", "bytes") else now
+    return amounts
 
 
 def grown(
-    subject: Subject, baseline: Mapping[str, Any], allowed: Mapping[str, float], of: str
+    subject: Subject, reference: Reference | None, allowed: Mapping[str, float], of: str
 ) -> tuple[Limit, ...]:
-    """Every growth that is limited, as a share of what was there."""
-    return tuple(_grown(MEASURES[name], subject, baseline, most, of) for name, most in allowed.items())
+    """Every growth limit, as a share of the reference; none for a new model."""
+    if reference is None or reference.amounts is None:
+        return ()
+    return tuple(_grown(MEASURES[name], subject, reference, most, of) for name, most in allowed.items())
 
 
-def _grown(measure: Measure, subject: Subject, baseline: Mapping[str, Any], most: float, of: str) -> Limit:
+def _grown(measure: Measure, subject: Subject, reference: Reference, most: float, of: str) -> Limit:
     name = f"growth of {measure.name}"
-    before, why = _before(measure, subject, baseline)
-    found = measure.find(subject)
-    # Two estimates of one kind are compared as such: their ranges say how far both are off alike.
-    low, high = (found.least, found.most) if found.expected is None else (found.expected, found.expected)
-    if before is None or low is None:
-        return Limit(name, "share", most, None, None, None, of, (why or found.why,))
+    before = (reference.amounts or {}).get(measure.name)
+    amounts = measure.find(subject)
+    low, high = _range(amounts)
+    why = amounts.why
+    if before is None:
+        missing = f"{reference.source} has no {measure.name} of this model"
+        hint = "" if reference.is_revision or why else "; check --update-baselines adds it"
+        return Limit(name, "share", most, None, None, None, of, (why or f"{missing}{hint}",))
+    if low is None:
+        return Limit(name, "share", most, None, None, None, of, (why,))
+    growth = Growth(measure.unit, before, low) if low == high else None
     if before == 0 and low > 0:
         why = f"the baseline has none, and now there are {amount(measure.unit, low)}"
-        return Limit(name, "share", most, math.inf, None, None, of, (why,))
+        return Limit(name, "share", most, math.inf, None, None, of, (why,), growth=growth)
     # The difference first: it is exact, and the quotient then rounds as that of a budget does.
     share = [None if each is None else (each - before) / (before or 1) for each in (low, high)]
-    unknown = (found.why,) if share[1] is None else ()
-    return Limit(name, "share", most, share[0], share[1], None, of, unknown, largest=())
+    unknown = (why,) if share[1] is None else ()
+    return Limit(name, "share", most, share[0], share[1], None, of, unknown, growth=growth)
 
 
-def _before(measure: Measure, subject: Subject, baseline: Mapping[str, Any]) -> tuple[float | None, str]:
-    """The figure of the baseline, or why it says nothing."""
-    reason = _differs(measure, subject, baseline)
-    if reason:
-        return None, reason
-    found: Any = baseline
-    for key in measure.baseline:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not _is_amount(found):
-        return None, f"the baseline does not tell its {measure.name}"
-    return found * measure.scale, ""
+def changes(subject: Subject, reference: Reference) -> Iterator[tuple[str, Growth]]:
+    """Every measure whose amount is not that of the reference."""
+    before = reference.amounts or {}
+    for name, now in measured(subject, before).items():
+        if now != before[name]:
+            yield name, Growth(MEASURES[name].unit, before[name], now)
 
 
-def _is_amount(found: float) -> bool:
-    """Whether a report may hold it: JSON as Python reads it has infinities and integers beyond floats."""
-    return found == 0 or _LEAST <= found <= _MOST
-
-
-def _differs(measure: Measure, subject: Subject, baseline: Mapping[str, Any]) -> str:
-    asked = None if subject.precision is None else precision_name(subject.precision)
-    if baseline.get("precision") != asked:
-        return f"the baseline was taken at {baseline.get('precision') or 'its own types'}"
-    if measure.name == "macs" and baseline["totals"].get("complete") is False:
-        return "the baseline counted its operators only in part"
-    if measure.needs_target and subject.target is not None:
-        there = baseline.get("latency")
-        named = there.get("target") if isinstance(there, Mapping) else None
-        if named != subject.target.name:
-            return f"the baseline was taken on {named or 'no target'}, not on {subject.target.name}"
-    return ""
+def _range(amounts: Found) -> tuple[float | None, float | None]:
+    """The least and the most, or twice the expected amount: two estimates are off by the same error."""
+    return (amounts.least, amounts.most) if amounts.expected is None else (amounts.expected,) * 2

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from sizeup.checks.growth import grown
+from sizeup.checks.growth import Reference, grown
 from sizeup.checks.layers import layer_limits
 from sizeup.checks.limits import Limit
 from sizeup.checks.measures import MEASURES, judged, rooms
@@ -20,7 +19,7 @@ class Wanted:
     limits: Mapping[str, float] = field(default_factory=dict)
     growth: Mapping[str, float] = field(default_factory=dict)
     layers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    baseline: Mapping[str, Any] = field(default_factory=dict)
+    reference: Reference | None = None
     of: str = ""
     expected: bool = False  # times are judged by what is expected, not by their range
 
@@ -34,6 +33,6 @@ def judge(subject: Subject, wanted: Wanted) -> tuple[Limit, ...]:
         for name, most in wanted.limits.items()
         if name not in covered
     ]
-    found += grown(subject, wanted.baseline, wanted.growth, wanted.of)
+    found += grown(subject, wanted.reference, wanted.growth, wanted.of)
     found += layer_limits(subject, wanted.layers, wanted.of)
     return tuple(found)

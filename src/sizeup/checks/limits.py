@@ -22,6 +22,15 @@ class Large:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """The two amounts that a growth limit compares."""
+
+    unit: Unit
+    before: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """A limit and what a model needs, from below and from above; the reason where either is not known."""
 
@@ -37,6 +46,7 @@ class Limit:
     assumptions: tuple[str, ...] = ()
     largest: tuple[Large, ...] = ()
     reserve: float = 0.0  # of the limit, which something else may take
+    growth: Growth | None = None  # of a growth limit whose amounts are known
 
     @property
     def need(self) -> float | None:

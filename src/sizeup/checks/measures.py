@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sizeup.checks.limits import Large, Limit, Unit, limit_of
 from sizeup.checks.spaces import Space
 from sizeup.checks.subject import Subject
-from sizeup.errors import SizeupError
 
 _MOST_NAMED = 3
 
@@ -32,15 +31,12 @@ class Measure:
     unit: Unit
     find: Callable[[Subject], Found]
     words: str
-    baseline: tuple[str, ...] = ()  # where a report as JSON has it
-    scale: float = 1.0  # of the figure there
+    has_growth: bool = True  # whether a budget may limit its growth
     needs_target: bool = False
 
 
 def judged(measure: Measure, subject: Subject, most: float, of: str, expected: bool = False) -> Limit:
     """A limit held against a model; with `expected`, by what is expected and not by the whole range."""
-    if measure.needs_target and subject.target is None:
-        raise SizeupError(f"a limit of the {measure.name} needs a target (-d)")
     found = measure.find(subject)
     least, upper = found.least, found.most
     if expected and found.expected is not None:
@@ -153,14 +149,14 @@ def _energy(subject: Subject) -> Found:
 
 
 _ALL = (
-    Measure("macs", "count", _macs, "multiply-accumulates of one pass", ("totals", "macs")),
-    Measure("params", "count", _params, "parameters", ("totals", "params")),
-    Measure("weights", "bytes", _weights, "all weights", ("totals", "weight_bytes")),
-    Measure("peak", "bytes", _peak, "memory in use at once beside the weights", ("memory", "peak_bytes")),
-    Measure("arena", "bytes", _arena, "TFLite Micro's tensor arena", ("memory", "arena_needed_bytes_32")),
-    Measure("ram", "bytes", _ram, "what model and runtime take of the target's RAM", needs_target=True),
-    Measure("flash", "bytes", _flash, "the model, and with a target the runtime's code"),
-    Measure("latency", "seconds", _latency, "one pass on the target", ("latency", "ms"), 1e-3, True),
-    Measure("energy", "joules", _energy, "energy of a pass", ("latency", "energy", "joules"), 1.0, True),
+    Measure("macs", "count", _macs, "multiply-accumulates of one pass"),
+    Measure("params", "count", _params, "parameters"),
+    Measure("weights", "bytes", _weights, "all weights"),
+    Measure("peak", "bytes", _peak, "memory in use at once beside the weights"),
+    Measure("arena", "bytes", _arena, "TFLite Micro's tensor arena"),
+    Measure("ram", "bytes", _ram, "what model and runtime take of the target's RAM", False, True),
+    Measure("flash", "bytes", _flash, "the model, and with a target the runtime's code", False),
+    Measure("latency", "seconds", _latency, "one pass on the target", needs_target=True),
+    Measure("energy", "joules", _energy, "energy of a pass", needs_target=True),
 )
 MEASURES = {each.name: each for each in _ALL}

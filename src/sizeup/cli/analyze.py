@@ -18,6 +18,7 @@ from sizeup.cli.options import (
     Inputs,
     Model,
     Precision,
+    RawCsv,
     Rules,
     bindings,
     model_inputs,
@@ -65,6 +66,7 @@ def analyze(
             " repeatable.",
         ),
     ] = None,
+    raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
@@ -111,7 +113,7 @@ def analyze(
         report.memory  # noqa: B018 - found out when it is first asked for
         for path in output or ():
             now(f"writing {path}")
-            report.save(path)
+            report.save(path, raw_csv=raw_csv)
         for path in plot or ():
             now(f"drawing {path}")
             report.plot(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sizeup.cli import completion
-from sizeup.cli.exits import FAILED, INCOMPLETE, verb
+from sizeup.cli.exits import BAD_INPUT, FAILED, INCOMPLETE, verb
 from sizeup.cli.options import Bind, Inputs, Precision, Rules, bindings, model_inputs
 
 if TYPE_CHECKING:
+    from sizeup.checks.baselines import Update
     from sizeup.report.checked import Check
 
 EXAMPLE = "Example: sizeup check model.tflite -d stm32f746/tflm --latency 20ms"
@@ -48,6 +50,24 @@ def check(
     budget: Annotated[
         Path | None, _limit("FILE", "A .toml file of budgets, by patterns of models (docs/checking.md).")
     ] = None,
+    against: Annotated[
+        str | None,
+        _limit(
+            "REV", "Compare with the model files of a git revision, as origin/main; growth is then since it."
+        ),
+    ] = None,
+    update_baselines: Annotated[
+        bool,
+        typer.Option("--update-baselines", help="Write the present amounts as baselines of growth limits."),
+    ] = False,
+    changed: Annotated[
+        bool,
+        typer.Option(
+            "--changed",
+            help="MODELs are changed files: skip those that no budget names; check all models if the budget"
+            " file or a baseline is among them.",
+        ),
+    ] = False,
     latency: Annotated[str | None, _limit("TIME", "The longest pass there, as 20ms.")] = None,
     energy: Annotated[str | None, _limit("ENERGY", "The most for a pass, as 3mJ.")] = None,
     ram: Annotated[str | None, _limit("SIZE", "RAM that is left for the model, as 128KiB.")] = None,
@@ -74,9 +94,14 @@ def check(
     ] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .json, .md or .xml file; repeatable."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write .json, .md, .xml (JUnit) or .codequality.json (GitLab); repeatable.",
+        ),
     ] = None,
-    junit: Annotated[Path | None, _limit("FILE", "Write JUnit's XML, one case a limit.")] = None,
+    junit: Annotated[Path | None, _limit("FILE", "Write JUnit's XML, one case per limit.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for a pull request.")] = False,
     github: Annotated[
         bool, typer.Option("--github", help="Also print annotations, as GitHub Actions shows them.")
@@ -84,9 +109,10 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     rules: Rules = None,
 ) -> None:
-    """Say whether a model fits a target or keeps to budgets, and what would make it.
+    """Check whether models fit a target or keep to budgets, and what would make them.
 
-    Ends with 0 where it fits, 1 where it does not, 2 for bad input, and 3 where nobody can tell.
+    Exit codes: 0 if all fit; 1 if one does not or could not be judged; 3 if one is undetermined; 2 if none
+    could be judged at all.
     """
     from sizeup import api
     from sizeup.cli import terminal
@@ -97,54 +123,123 @@ def check(
     alone = {"-d": device, "--precision": precision, "--input": input, "--bind": bind}
     alone |= {f"--{name}": value for name, value in limits.items()}
     _demand_sense(models, budget, {name for name, value in alone.items() if value})
-    written = [*(output or ()), *([] if junit is None else [junit])]
-    for path in written:
-        checked.check_path(path)
-    if junit is not None and junit.suffix.lower() != ".xml":
-        raise typer.BadParameter(f"{junit}: JUnit's format is written as .xml", param_hint="--junit")
-    with terminal.busy("checking"):
+    if update_baselines and (budget is None or against is not None):
+        raise typer.BadParameter(
+            "give it with --budget and without --against", param_hint="--update-baselines"
+        )
+    models = _selected(models, budget, changed)
+    written = _writable(output or [], junit)
+    updates: tuple[Update, ...] = ()
+    with terminal.steps("checking") as show:
+
+        def progress(done: int, total: int, model: str) -> None:
+            if show is not None:
+                show(done, total, f"checking {terminal.name_of(model)}")
+
         for rule in rules or ():
             api.load_rules(rule)
         if budget is not None:
-            found = list(api.check_budgets(budget, models or (), remedies=bool(remedies)))
+            found, updates = api.run_budgets(
+                budget,
+                models or (),
+                remedies=bool(remedies),
+                against=against,
+                update_baselines=update_baselines,
+                progress=progress,
+            )
         else:
-            given = {**model_inputs(input), "bind": bindings(bind), "precision": precision, **limits}
-            settings: dict[str, Any] = {
-                "expected": expected,
-                "strict": strict,
-                "remedies": remedies is not False,
-            }
-            found = [api.check(model, device, **given, **settings) for model in models or ()]
+            asked = {name: value for name, value in limits.items() if value is not None}
+            options = api.CheckOptions(
+                device,
+                **model_inputs(input),
+                bind=bindings(bind),
+                precision=precision,
+                limits=asked,
+                expected=expected,
+                strict=strict,
+                remedies=remedies is not False,
+            )
+            found = api.check_models(models or (), options, against=against, progress=progress)
     for path in written:
         checked.save(found, path)
     _print(found, as_json=json, as_markdown=markdown, annotated=github)
-    terminal.tell_written(written)
-    answer = checked.fits(found)
-    if answer is not True:
+    for update in updates:
+        terminal.remark(
+            f"{update.path}: {update.added:,} added, {update.changed:,} changed, {update.removed:,} removed"
+        )
+    terminal.tell_written([*(update.path for update in updates), *written])
+    code = _exit_code(found)
+    if code:
         sys.stdout.flush()
-        raise typer.Exit(FAILED if answer is False else INCOMPLETE)
+        raise typer.Exit(code)
+
+
+def _writable(output: list[Path], junit: Path | None) -> list[Path]:
+    """The files to write, which all have an ending and a folder."""
+    from sizeup.report import checked
+
+    if junit is not None and junit.suffix.lower() != ".xml":
+        raise typer.BadParameter(f"{junit}: JUnit's format is written as .xml", param_hint="--junit")
+    written = [*output, *([] if junit is None else [junit])]
+    for path in written:
+        checked.check_path(path)
+    return written
+
+
+def _exit_code(checks: Sequence[Check]) -> int:
+    from sizeup.report import checked
+
+    if _nothing_judged(checks):
+        return BAD_INPUT
+    return {True: 0, False: FAILED, None: INCOMPLETE}[checked.fits(checks)]
+
+
+def _nothing_judged(checks: Sequence[Check]) -> bool:
+    """Whether there are errors and nothing else; a model that was removed is no error."""
+    return any(each.error for each in checks) and not any(each.is_judged for each in checks)
+
+
+def _selected(files: list[str] | None, budget: Path | None, changed: bool) -> list[str] | None:
+    """The models to check; those of changed files that a budget names, None for all of its models."""
+    from sizeup import api
+    from sizeup.cli import terminal
+
+    if not changed:
+        return files
+    if budget is None:
+        raise typer.BadParameter("give it with --budget", param_hint="--changed")
+    models, others = api.affected_models(budget, files or ())
+    for file in others:
+        if Path(file).suffix.lower() in (".tflite", ".onnx", ".pt2"):
+            terminal.remark(f"{file}: skipped, no budget in {budget} names it")
+    if models == []:
+        raise typer.Exit
+    return models
 
 
 def _demand_sense(models: list[str] | None, budget: Path | None, given: set[str]) -> None:
     if budget is None and not models:
-        raise typer.BadParameter("a model, or --budget FILE, is what a check is of", param_hint="MODEL")
+        raise typer.BadParameter("give a MODEL or --budget FILE", param_hint="MODEL")
     if budget is not None and given:
         first = sorted(given)[0]
         raise typer.BadParameter(f"{first} belongs into the file of budgets", param_hint="--budget")
 
 
-def _print(found: list[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
+def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
     from sizeup.cli import terminal
-    from sizeup.report import checked, checked_ci, checked_pages
+    from sizeup.report import check_comment, checked, checked_ci, checked_pages
 
     if as_json:
-        content = found[0].to_dict() if len(found) == 1 else checked.to_dict(found)
+        content = checks[0].to_dict() if len(checks) == 1 else checked.to_dict(checks)
         sys.stdout.write(json_text.dumps(content, indent=2, allow_nan=False) + "\n")
         return
     with checked_ci.without_commands(sys.stdout) if annotated else nullcontext():
         if as_markdown:
-            sys.stdout.writelines(checked_pages.markdown(found))
+            sys.stdout.writelines(check_comment.markdown(checks))
+        elif _nothing_judged(checks):
+            for check in checks:
+                terminal.complain(check.error)
         else:
-            checked_pages.render(found, terminal.output())
+            checked_pages.render(checks, terminal.output())
     if annotated:
-        sys.stdout.writelines(checked_ci.annotated(found))
+        sys.stdout.writelines(checked_ci.annotated(checks))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Precision, RawCsv, Rules, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup compare torchvision:mobilenet_v2 mobilenet_v2.tflite -d rpi5/litert"
 
@@ -52,6 +52,7 @@ def compare(
         list[Path] | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write a .json, .csv or .md file; repeatable."),
     ] = None,
+    raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for a pull request.")] = False,
     rules: Rules = None,
@@ -83,7 +84,7 @@ def compare(
         found = api.compare(one, other)
         found.headline  # noqa: B018 - what takes time is computed while we say so
     for path in output or ():
-        found.save(path)
+        found.save(path, raw_csv=raw_csv)
     if json:
         sys.stdout.writelines(compared_data.json_lines(found))
     elif markdown:

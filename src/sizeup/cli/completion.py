@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from sizeup.files import write_text
+
 # What zsh loads at the first press of the key must answer it, too; typer's script only registers itself then.
 _REGISTERS = "compdef _sizeup_completion sizeup"
 _ANSWERS = f"""\
@@ -73,4 +75,4 @@ def answer_at_once(home: Path) -> None:
     """Let the script that was installed for zsh answer the first press of the key, not only the second."""
     script = home / ".zfunc" / "_sizeup"
     if script.is_file() and _ANSWERS not in (text := script.read_text("utf-8")):
-        script.write_text(text.replace(_REGISTERS, _ANSWERS), "utf-8")
+        write_text(script, [text.replace(_REGISTERS, _ANSWERS)])

@@ -52,7 +52,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
             forget_output()
             raise typer.Exit(PIPE_CLOSED) from None
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
                 raise
             from sizeup.cli.terminal import complain
             from sizeup.report.pipes import forget_output

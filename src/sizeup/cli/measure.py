@@ -10,7 +10,7 @@ import typer
 
 from sizeup.cli import completion
 from sizeup.cli.exits import verb
-from sizeup.cli.options import TIMED, Bind, Inputs, Model, bindings, model_inputs
+from sizeup.cli.options import TIMED, Bind, Inputs, Model, Trust, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup measure model.onnx --threads 4"
 
@@ -44,6 +44,7 @@ def measure(
     profile: Annotated[bool, typer.Option(help="Ask the runtime for the times of its kernels.")] = True,
     input: Inputs = None,
     bind: Bind = None,
+    trust: Trust = False,
     top: Annotated[int, typer.Option(min=1, help="Show so many of the slowest kernels.")] = 10,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a .json file.")
@@ -69,6 +70,7 @@ def measure(
             threads=threads,
             seconds=seconds,
             profile=profile,
+            trusted=trust,
             progress=progress,
         )
     if output is not None:

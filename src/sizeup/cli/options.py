@@ -71,6 +71,10 @@ Rules = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="A Python file with rules of your own (@sizeup.op_rule)."),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run a .pt2 file, which can run any code that it holds."),
+]
 Convention = Annotated[
     str | None,
     typer.Option(
@@ -83,6 +87,13 @@ Convention = Annotated[
 Plot = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="Draw memory by operator as a .png or .svg file; repeatable."),
+]
+
+RawCsv = Annotated[
+    bool,
+    typer.Option(
+        "--raw-csv", help="Write CSV texts as they are; by default an apostrophe keeps formulas from running."
+    ),
 ]
 
 _SHAPE = re.compile(r"\d+(x\d+)*")

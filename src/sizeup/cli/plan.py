@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Inputs, Model, Plot, Precision, Rules, bindings, model_inputs
+from sizeup.cli.options import Bind, Inputs, Model, Plot, Precision, RawCsv, Rules, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup plan model.tflite --plot arena.png"
 
@@ -31,6 +31,7 @@ def plan(
         typer.Option("--output", "-o", metavar="FILE", help="Write a .json or .csv file; repeatable."),
     ] = None,
     plot: Plot = None,
+    raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     rules: Rules = None,
 ) -> None:
@@ -59,7 +60,7 @@ def plan(
             progress=progress,
         )
         for path in output or ():
-            found.save(path)
+            found.save(path, raw_csv=raw_csv)
         for path in plot or ():
             found.plot(path)
     if json:

@@ -10,7 +10,7 @@ import typer
 
 from sizeup.cli import completion
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Model, Rules, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, Rules, Trust, bindings, model_inputs
 
 if TYPE_CHECKING:
     from sizeup.report.chosen import Chosen
@@ -78,6 +78,7 @@ def precision(
     ] = "tensors",
     input: Inputs = None,
     bind: Bind = None,
+    trust: Trust = False,
     top: Annotated[int | None, typer.Option(min=1, help="Show so many layers.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the mapping as a .json file.")
@@ -89,6 +90,7 @@ def precision(
             help="Write it for the format's quantiser too: ai-edge-quantizer, ONNX Runtime's or torchao.",
         ),
     ] = None,
+    raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     rules: Rules = None,
 ) -> None:
@@ -125,9 +127,10 @@ def precision(
                 energy=energy,
                 target=device,
                 data=data,
+                trusted=trust,
                 progress=progress,
             )
-    _show(found, output, recipe, json, top)
+    _show(found, output, recipe, json, top, raw_csv)
 
 
 def _axes(text: str) -> tuple[str, str]:
@@ -136,7 +139,12 @@ def _axes(text: str) -> tuple[str, str]:
 
 
 def _show(
-    found: Chosen | Fitting | Front, output: Path | None, recipe: Path | None, as_json: bool, top: int | None
+    found: Chosen | Fitting | Front,
+    output: Path | None,
+    recipe: Path | None,
+    as_json: bool,
+    top: int | None,
+    raw_csv: bool,
 ) -> None:
     """Write, then print: JSON alone, or words."""
     import json
@@ -145,7 +153,9 @@ def _show(
     from sizeup.report import chosen, fitting
     from sizeup.report import front as fronts
 
-    if output is not None:
+    if output is not None and isinstance(found, fronts.Front):
+        found.save(output, raw_csv=raw_csv)
+    elif output is not None:
         found.save(output)
     if recipe is not None and isinstance(found, chosen.Chosen):
         for note in found.write_recipe(recipe).notes:

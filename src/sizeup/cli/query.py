@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.exits import verb
+from sizeup.cli.options import RawCsv
 
 EXAMPLE = "Example: sizeup query results --view fits -d stm32f746 --precision int8 --under 20ms"
 
@@ -79,6 +80,7 @@ def query(
             help="Write .csv, .parquet or .json, or the leaderboard as .html; repeatable.",
         ),
     ] = None,
+    raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Ask the results of a sweep: what fits, what is fastest, what became worse, or any SQL."""
@@ -104,7 +106,7 @@ def query(
             join=join or (),
         )
         for path in output or ():
-            answer.save(path)
+            answer.save(path, raw_csv=raw_csv)
     if json:
         sys.stdout.writelines(asked.json_lines(answer))
     elif not output:

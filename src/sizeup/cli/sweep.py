@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sizeup.cli.clock import since_start
 from sizeup.cli.exits import INCOMPLETE, verb
 
 EXAMPLE = "Example: sizeup sweep registry.toml -o results --engine ray"
@@ -99,6 +101,7 @@ def sweep(
             prune=prune,
             progress=progress,
         )
+    done = replace(done, seconds=since_start())
     if done.damaged:
         terminal.remark(swept.damage(done))
     if json:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 from rich.text import Text
 
+from sizeup.cli.clock import since_start
 from sizeup.cli.exits import is_quiet
 from sizeup.report.text import brief, plain
 from sizeup.units import duration, size
@@ -22,6 +24,21 @@ if TYPE_CHECKING:
     from sizeup.sweeps import Progress
 
 _SECONDS_BETWEEN_LINES = 10.0
+_COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+
+
+class _Log:
+    """A stream in which no line is a command to GitHub Actions: a layer may be named `::error::`."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write lines, with a space in what would be `::command` or `##[command]`."""
+        return self._stream.write(_COMMAND.sub(r"\1: ", text).replace("##[", "## ["))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _Output(Console):
@@ -32,7 +49,11 @@ class _Output(Console):
 
 def output() -> Console:
     """The console for results; no colours where they are not wanted or not shown."""
-    return _Output(highlight=False, soft_wrap=False)
+    return _Output(file=cast(IO[str], _Log(sys.stdout)), highlight=False, soft_wrap=False)
+
+
+def _errors() -> Console:
+    return Console(file=cast(IO[str], _Log(sys.stderr)), highlight=False)
 
 
 def complain(message: str, hint: str = "") -> None:
@@ -40,14 +61,14 @@ def complain(message: str, hint: str = "") -> None:
     text = Text("sizeup: ", style="bold red").append(plain(message))
     if hint:
         text.append(f"\n{plain(hint)}")
-    Console(stderr=True, highlight=False).print(text, soft_wrap=True)
+    _errors().print(text, soft_wrap=True)
 
 
 def remark(message: str) -> None:
     """Say on stderr what a result does not show, unless nobody wants to hear it."""
     if is_quiet():
         return
-    Console(stderr=True, highlight=False).print(Text(plain(message), style="dim"), soft_wrap=True)
+    _errors().print(Text(plain(message), style="dim"), soft_wrap=True)
 
 
 def tell_written(paths: Iterable[Path | None]) -> None:
@@ -200,12 +221,13 @@ def sweeping(text: str) -> Iterator[Callable[[Progress], None]]:
 
 
 def _how_far(progress: Progress) -> str:
-    """Done, failed, rate and time left, in words."""
+    """Done, failed, wall time of the process, rate and time left, in words."""
     of_all = "" if progress.total is None else f" of {progress.total:,}"
     parts = [f"{progress.done:,}{of_all} models"]
     if progress.there:
         parts.append(f"{progress.there:,} already there")
     parts.append(f"{progress.failed:,} with errors")
+    parts.append(f"{_clock(since_start())} elapsed")
     if progress.rate is not None:
         parts.append(f"{progress.rate:.3g} models/s")
     if progress.left is not None:

@@ -10,7 +10,7 @@ import typer
 
 from sizeup.cli import completion
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Model, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, bindings, model_inputs
 
 EXAMPLE = "Example: sizeup tradeoff torchvision:mobilenet_v2 --batch 1,8 --size 160,224 -d rpi5/ort"
 
@@ -40,6 +40,7 @@ def tradeoff(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Draw every point as a .png or .svg file; repeatable."),
     ] = None,
+    raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Compare precisions over batches and input sizes: latency, memory, energy, and what budgets accept."""
@@ -70,7 +71,7 @@ def tradeoff(
             progress=progress,
         )
         for path in output or ():
-            found.save(path)
+            found.save(path, raw_csv=raw_csv)
         for path in plot or ():
             found.plot(path)
     if json:

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import sizeup
 from sizeup.cost import Cost
+from sizeup.csv_cells import csv_lines
+from sizeup.files import write_text
 from sizeup.graph import Graph, Op, Tensor, name_of
 from sizeup.memory import tensor_bytes
-from sizeup.report.files import writing
 from sizeup.report.frames import frame_of
 from sizeup.report.plots import plot_layers
 
@@ -140,18 +141,22 @@ def save_hardware_artifacts(
     layerwise_df: Any,
     precision_df: Any,
     summary: Mapping[str, float | str],
+    *,
+    raw_csv: bool = False,
 ) -> None:
-    """Write the three tables as CSV and the two pictures into a folder, which is made if need be."""
+    """Write the three tables as CSV and the two pictures into a folder, which is made if need be.
+
+    `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
+    """
     folder = Path(output_dir)
     tables = {
         "layerwise_breakdown.csv": layerwise_df,
         "precision_tradeoffs.csv": precision_df,
         "hardware_summary.csv": frame_of({name: [value] for name, value in summary.items()}),
     }
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            table.to_csv(folder / name, index=False, encoding="utf-8")
+    for name, table in tables.items():
+        rows = table.astype(object).where(table.notna(), None).itertuples(index=False)
+        write_text(folder / name, csv_lines(table.columns, rows, raw=raw_csv), make_folder=True)
     _draw(layerwise_df, "activation_bytes", "Activation memory", folder / "layerwise_activation_memory.png")
     _draw(layerwise_df, "macs", "MACs", folder / "layerwise_macs.png")
 

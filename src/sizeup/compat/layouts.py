@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sizeup.report.text import plain
+
 Rows = Iterable[Sequence[Any]]
 _ROOM = 2  # that a column leaves beside its header
 
@@ -27,7 +29,7 @@ def simple(headers: Sequence[str], rows: Rows) -> str:
 
 def centred(headers: Sequence[str], rows: Rows, right: Sequence[str] = ()) -> str:
     """A framed table of centred texts, but for the columns that are to stand on the right."""
-    cells = [list(headers), *([str(value) for value in row] for row in rows)]
+    cells = [list(headers), *([plain(str(value)) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     frame = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
     lines = []
@@ -55,7 +57,7 @@ def _columns(headers: Sequence[str], rows: Rows) -> list[list[str]]:
 def _column(header: str, values: Sequence[Any]) -> list[str]:
     numbers = bool(values) and all(isinstance(value, int | float) for value in values)
     if not numbers:
-        cells = [str(value) for value in values]
+        cells = [plain(str(value)) for value in values]
         width = max([len(header) + _ROOM, *map(len, cells)])
         return [text.ljust(width) for text in (header, *cells)]
     floating = any(isinstance(value, float) for value in values)

@@ -17,12 +17,12 @@ from sizeup.compat import networks
 from sizeup.cost import Cost
 from sizeup.dtypes import precision, precision_name
 from sizeup.errors import SizeupError
+from sizeup.files import write_text
 from sizeup.latency import layer_times, read_table, table_from
 from sizeup.latency.coefficients import DEFAULT, Table
 from sizeup.precision import layers, matched
 from sizeup.precision.layers import read_mapping
 from sizeup.precision.sizes import USUAL
-from sizeup.report.files import write
 
 _PROGRAM = "tensor_latency_predictor"
 _KNOWN = tuple(map(precision_name, USUAL))
@@ -78,7 +78,7 @@ def _run(arguments: argparse.Namespace) -> None:
     content = _content(shape, mapping, found)
     if arguments.as_original:
         content["convention"] = "as the original: a larger batch scales only Linear layers"
-    write(arguments.output_file, [json.dumps(content, indent=2), "\n"])
+    write_text(arguments.output_file, [json.dumps(content, indent=2), "\n"])
     print(f"written to {arguments.output_file}")
 
 

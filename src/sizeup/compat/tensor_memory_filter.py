@@ -13,10 +13,10 @@ from typing import NamedTuple
 from sizeup import units
 from sizeup.compat import networks
 from sizeup.dtypes import precision_name
+from sizeup.files import write_text
 from sizeup.graph import Graph
 from sizeup.precision import Sizes, sizes
 from sizeup.precision.sizes import USUAL
-from sizeup.report.files import write
 
 _PROGRAM = "tensor_memory_filter"
 _KB = 1024
@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace, asked: Threshold) -> None:
         "memory_threshold_kb": limit / _KB,
         "filtered_precisions": {each.layer.name: list(each.kept_names) for each in found},
     }
-    write(arguments.output_file, [json.dumps(content, indent=4), "\n"])
+    write_text(arguments.output_file, [json.dumps(content, indent=4), "\n"])
     print(f"written to {arguments.output_file}")
 
 

@@ -10,7 +10,6 @@ rewritten file was run against the original in a real runtime.
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from pathlib import Path
 
 from sizeup import api, memory
 from sizeup.compat.layouts import centred
+from sizeup.csv_cells import csv_lines
 from sizeup.errors import SizeupError
+from sizeup.files import write_bytes, write_text
 from sizeup.graph import Graph, Tensor
 from sizeup.report import plots
 from sizeup.report.pipes import leaving_quietly
@@ -43,15 +44,19 @@ class TFLiteModel:
 
     def __init__(self, model_bytes: bytes | bytearray) -> None:
         self._change_to(bytes(model_bytes))
+        self._source: Path | None = None
 
     @classmethod
     def load_from_file(cls, model_path: str | PathLike[str]) -> TFLiteModel:
         """The model of a .tflite file."""
-        return cls(Path(model_path).read_bytes())
+        model = cls(Path(model_path).read_bytes())
+        model._source = Path(model_path)
+        return model
 
     def write_to_file(self, output_path: str | PathLike[str]) -> None:
         """Write the model as it is now."""
-        Path(output_path).write_bytes(self.model_bytes)
+        like = self._source if self._source is not None and self._source.is_file() else None
+        write_bytes(output_path, self.model_bytes, like=like)
 
     def cluster_weights(self, weight_clusters: int) -> None:
         """Leave at most so many values in every weight; biases stay as they are."""
@@ -91,18 +96,23 @@ class TFLiteModel:
         self._print_shared()
         print()
 
-    def output_model_analysis_to_csv(self, output_folder: str | PathLike[str]) -> None:
-        """Write tensor_details.csv and execution_schedule_info.csv into a folder, which is made."""
+    def output_model_analysis_to_csv(
+        self, output_folder: str | PathLike[str], *, raw_csv: bool = False
+    ) -> None:
+        """Write tensor_details.csv and execution_schedule_info.csv into a folder, which is made.
+
+        `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
+        """
         folder = Path(output_folder)
-        folder.mkdir(parents=True, exist_ok=True)
         details = [
             (identity, tensor.name, " ".join(map(str, tensor.shape or ())), size)
             for identity, tensor, size in self.tensors()
         ]
-        _write_csv(folder / "tensor_details.csv", ("Id", "Name", "Shape", "Size"), details)
+        headers = ("Id", "Name", "Shape", "Size")
+        _write_csv(folder / "tensor_details.csv", headers, details, raw_csv)
         schedule = [(step.name, " ".join(map(str, step.working_set)), step.bytes) for step in self.schedule()]
-        headers = ("Operator", "Working set", "Memory use")
-        _write_csv(folder / "execution_schedule_info.csv", headers, schedule)
+        columns = ("Operator", "Working set", "Memory use")
+        _write_csv(folder / "execution_schedule_info.csv", columns, schedule, raw_csv)
 
     def plot_memory_usage(self, plot_file: str | PathLike[str]) -> None:
         """Draw memory by operator as stacked bars: its inputs, its outputs, other tensors."""
@@ -168,11 +178,8 @@ def _short(name: str) -> str:
     return f"{name[:left]}...{name[left - _LONGEST_NAME + 3 :]}"
 
 
-def _write_csv(path: Path, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(headers)
-        writer.writerows(rows)
+def _write_csv(path: Path, headers: Sequence[str], rows: Sequence[Sequence[object]], raw: bool) -> None:
+    write_text(path, csv_lines(headers, rows, raw=raw, end="\r\n"), make_folder=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -193,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="csv_output_folder",
         help="output model analysis in CSV format into the specified folder",
     )
+    parser.add_argument("--raw-csv", action="store_true", help="do not neutralize formulas in CSV cells")
     parser.add_argument(
         "--plot", dest="plot_file", help="plot memory usage for each operator during the execution"
     )
@@ -217,7 +225,7 @@ def _run(given: argparse.Namespace) -> None:
         model.optimize_memory()
     if given.csv_output_folder:
         print(f"Writing model analysis to {given.csv_output_folder} in CSV format")
-        model.output_model_analysis_to_csv(given.csv_output_folder)
+        model.output_model_analysis_to_csv(given.csv_output_folder, raw_csv=given.raw_csv)
     else:
         model.print_model_analysis()
     if given.clusters > 0:

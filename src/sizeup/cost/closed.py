@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sizeup import dtypes
-from sizeup.cost.columns import Cost, count
+from sizeup.cost.columns import Cost
+from sizeup.cost.counting import count
 from sizeup.cost.forms import Forms, Side, forms_of, sum_of
 from sizeup.dtypes import DType
+from sizeup.errors import RuleError
 from sizeup.graph import FreeGraph, Grid, Number, Values, grid_of, without_collection
 from sizeup.graph.free import cover
 
@@ -131,8 +133,12 @@ class Counts:
         return found if self.shape else float(found)
 
     def total(self, form: Callable[[Forms], Number]) -> Count:
-        """The value of any closed form at the points."""
-        return self._gathered([each.grid.values([form(each.forms)])[0] for each in self.parts])
+        """The value of any closed form at the points; no count may be negative at one of them."""
+        columns = [each.grid.values([form(each.forms)])[0] for each in self.parts]
+        for column in columns:
+            if len(column) and column.min() < 0:
+                raise RuleError(f"a count is negative at one of the points ({column.min():,})")
+        return self._gathered(columns)
 
     def _moved(self, side: Side, precision: Precision) -> Count:
         asked = _dtype(precision)

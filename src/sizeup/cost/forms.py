@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sizeup.cost.columns import Cost, Flags, count, row_of
+from sizeup.cost.columns import Cost, Flags
+from sizeup.cost.counting import count
+from sizeup.cost.rows import row_of
 from sizeup.dtypes import BIAS, DType
 from sizeup.graph import (
     Assumptions,

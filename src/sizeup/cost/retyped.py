@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sizeup.cost.columns import Accesses, Cost, access_columns, count, parameter_columns
+from sizeup.cost.columns import Accesses, Cost, access_columns
+from sizeup.cost.counting import count
+from sizeup.cost.parameters import parameter_columns
 from sizeup.graph import Graph, differ_in_types_alone, without_collection
 
 

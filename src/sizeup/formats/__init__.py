@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sizeup.errors import LoadError, UnboundDimension, UnknownFormat
+from sizeup.errors import LfsPointer, LoadError, UnboundDimension, UnknownFormat
 from sizeup.graph import FreeGraph, Graph
 
 # Tensors or plain shapes: positional for code, by name for files.
@@ -17,6 +18,10 @@ Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 Free: TypeAlias = Mapping[str, Any] | Sequence[str] | bool
 
 _TFLITE_MAGIC = b"TFL3"
+# A pointer is at most 1,024 bytes and begins with its version (the specification of Git LFS, docs/spec.md).
+LFS_MOST = 1024
+_LFS_MAGIC = b"version https://git-lfs.github.com/spec/v1"
+_LFS_OBJECT = re.compile(rb"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
 _SUFFIXES = (".tflite", ".onnx", ".pt2")
 _MOST_NEAR = 3
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
@@ -98,9 +103,11 @@ def _load_named(
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as file:
-            head = file.read(8)
+            head = file.read(LFS_MOST)
     except OSError as error:
         raise LoadError(f"{source}: cannot be read: {error.strerror}") from error
+    if lfs_object(head) is not None:
+        raise LfsPointer(f"{source}: a Git LFS pointer, not the model itself; run: git lfs pull")
     if head[4:8] == _TFLITE_MAGIC or suffix == ".tflite":
         from sizeup.formats import tflite
 
@@ -119,6 +126,12 @@ def _load_named(
             " save the model with torch.export.save(...) as .pt2, or name its code as package.module:factory"
         )
     raise UnknownFormat(f"{source}: not a model that sizeup reads; give {_KNOWN}")
+
+
+def lfs_object(head: bytes) -> str | None:
+    """The name of the object that a file points to if its first 1,024 bytes are a Git LFS pointer."""
+    match = _LFS_OBJECT.search(head) if head.startswith(_LFS_MAGIC) else None
+    return None if match is None else match[1].decode("ascii")
 
 
 def _refuse(source: str) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from sizeup.errors import CorruptModel, LoadError
+from sizeup.formats.external import external_file, home_of
+
 _CHUNK = 1 << 20
 
 
@@ -38,13 +41,11 @@ def _files_beside(path: Path) -> list[str]:
 
 def _digest_beside(path: Path, name: str) -> str:
     """The digest of a file beside a model; a word where readers of models refuse it or do not find it."""
-    other = path.absolute().parent / name
-    homes = (path.absolute().parent, path.resolve().parent)
     try:
-        if not other.is_file():
-            return "missing"
-        if not any(other.resolve().is_relative_to(home.resolve()) for home in homes):
-            return "elsewhere"
-        return sha256_of(other)
-    except (OSError, ValueError) as error:  # a name with a zero byte is none
-        return f"unreadable {getattr(error, 'errno', '')}"
+        return sha256_of(external_file(home_of(path), name, "external data"))
+    except CorruptModel:
+        return "elsewhere"
+    except LoadError:
+        return "missing"
+    except OSError as error:
+        return f"unreadable {error.errno}"

@@ -7,7 +7,9 @@ from sizeup.graph.ir import ABSENT, Graph, Op
 
 
 def check(graph: Graph) -> None:
-    """Raise InvalidGraph unless every id exists and every value is made once, before it is used."""
+    """Raise InvalidGraph unless every id exists, every value is made once, before it is used, and no
+    dimension or trip count is negative."""
+    _check_shapes(graph)
     made = _given(graph)
     for index, op in enumerate(graph.ops):
         _check_op(graph, index, op, made)
@@ -15,6 +17,17 @@ def check(graph: Graph) -> None:
         if identity not in made:
             raise InvalidGraph(f"{_where(graph)}: output tensor {identity} is never made")
     _check_run(graph)
+
+
+def _check_shapes(graph: Graph) -> None:
+    """A free dimension is an expression, which has no sign of its own."""
+    for tensor in graph.tensors:
+        for size in tensor.shape or ():
+            if type(size) is int and size < 0:
+                shape = list(tensor.shape or ())
+                raise InvalidGraph(
+                    f"{_where(graph)}: tensor {tensor.name!r} has a negative dimension: {shape}"
+                )
 
 
 def _given(graph: Graph) -> set[int]:
@@ -31,6 +44,9 @@ def _given(graph: Graph) -> set[int]:
 
 def _check_op(graph: Graph, index: int, op: Op, made: set[int]) -> None:
     count = len(graph.tensors)
+    for body in op.bodies:
+        if type(body.runs) is int and body.runs < 0:
+            raise InvalidGraph(f"{_where(graph, index, op)} runs {body.name!r} {body.runs:,} times")
     for identity in op.inputs:
         if identity == ABSENT:
             continue

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from sizeup.files import write_errors
+
 # A folder; None for the usual one, False for none.
 Cache: TypeAlias = str | os.PathLike[str] | Literal[False] | None
 
@@ -35,13 +37,14 @@ class Store:
         self._known[key] = dict(content)
         if self.path is None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"key": key, **content}) + "\n"
-        with self.path.open("a+b") as file:
-            # A line that was cut short must not take this one with it.
-            if file.seek(0, os.SEEK_END) and _last_byte(file) != b"\n":
-                line = "\n" + line
-            file.write(line.encode())
+        with write_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b") as file:
+                # A line that was cut short must not take this one with it.
+                if file.seek(0, os.SEEK_END) and _last_byte(file) != b"\n":
+                    line = "\n" + line
+                file.write(line.encode())
 
 
 def _last_byte(file: Any) -> bytes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.errors import SizeupError, WriteError
+from sizeup.errors import SizeupError
 from sizeup.report.nodes import NodeRow, node_rows, source_of
 from sizeup.rewrite import files
 
@@ -38,18 +38,9 @@ def save(report: Report, path: str | os.PathLike[str]) -> list[str]:
     from sizeup.formats.onnx.write import external_files
 
     _, rows = node_rows(report, source)
-    temporary = files.beside(out)
-    try:
-        told = files.copy_along(external_files(source), source, out)
-        annotate(
-            source, temporary, PREFIX, dict(_of_model(report)), {row.place: _of_node(row) for row in rows}
-        )
-        temporary.replace(out)
-    except OSError as error:
-        raise WriteError(f"{out}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return told
+    notes = files.copy_along(files.companions(external_files(source), source, out))
+    annotate(source, out, PREFIX, dict(_of_model(report)), {row.place: _of_node(row) for row in rows})
+    return notes
 
 
 def _of_node(row: NodeRow) -> dict[str, str]:

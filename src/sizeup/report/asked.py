@@ -19,8 +19,9 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.errors import SizeupError
+from sizeup.files import write_text
 from sizeup.report.data import SCHEMA_VERSION
-from sizeup.report.files import check_ending, check_folder, write, writing
+from sizeup.report.files import check_ending, check_folder
 from sizeup.report.frames import frame_of_arrow
 from sizeup.report.table import shortened
 from sizeup.report.text import NOTHING, UNKNOWN, plain
@@ -73,19 +74,21 @@ class Answer:
         """All rows as plain data, with the names of the columns."""
         return {**_head(self), "rows": [_plain_row(self.columns, row) for row in self.rows]}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all rows as .csv, .parquet or .json, piece by piece; .html is the leaderboard."""
+    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
+        """Write all rows as .csv, .parquet or .json, piece by piece; .html is the leaderboard.
+
+        `raw_csv` leaves texts as they are that a spreadsheet would take for formulas.
+        """
         check_path(path, self.question)
         ending = Path(path).suffix.lower()
         if ending == ".json":
-            write(path, json_lines(self))
+            write_text(path, json_lines(self))
         elif ending == ".html":
             from sizeup.report.html import leaderboard
 
-            write(path, leaderboard.lines(self.question))
+            write_text(path, leaderboard.lines(self.question))
         else:
-            with writing(path):
-                query.save(self.question, path)
+            query.save(self.question, path, raw_csv=raw_csv)
 
 
 def check_path(path: str | os.PathLike[str], question: Question | None = None) -> None:

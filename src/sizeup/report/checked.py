@@ -5,85 +5,101 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from sizeup.checks import Limit, verdict
-from sizeup.report.files import check_ending, write
+from sizeup.checks import Large, Limit, verdict
+from sizeup.checks.limits import Growth
+from sizeup.files import write_text
+from sizeup.report.files import check_ending
 
 if TYPE_CHECKING:
-    from sizeup.checks import Change, Remedy, Subject
+    from sizeup.checks import Change, Remedy
 
 SCHEMA_VERSION = 1
-ANSWERS = {True: "fits", False: "does not fit", None: "cannot tell"}
+Status = Literal["fits", "does not fit", "undetermined", "error", "removed"]
+ANSWERS: dict[bool | None, Status] = {True: "fits", False: "does not fit", None: "undetermined"}
+CODE_QUALITY = ".codequality.json"
+_ENDINGS = (".json", ".md", ".xml")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Check:
-    """A model held against its limits; `fits` is None where nobody can tell."""
+    """A model held against its limits; `fits` is None if undetermined.
+
+    `error` says why a model could not be judged at all: it then has no limits.
+    """
 
     model: str  # as it was named
-    subject: Subject
-    limits: tuple[Limit, ...]
+    name: str  # the model's own name, or what it was called
+    format: str = ""
+    target: str | None = None
+    limits: tuple[Limit, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     budgets: tuple[str, ...] = ()  # the names of those that asked
     is_file: bool = False
     strict: bool = False  # whether an operator that is not counted leaves the answer open
     sought: bool = False  # whether remedies were looked for
+    refused: str | None = None  # why the runtime does not take the model at all
+    unknown_ops: int = 0  # operators that are not counted
+    peak_tensors: tuple[Large, ...] = ()  # the tensors in memory at the peak, the largest first
+    error: str = ""
+    new: str = ""  # why there is nothing that its growth could be judged against
+    against: str = ""  # the git revision that it was compared with
+    changes: tuple[tuple[str, Growth], ...] = ()  # measures that have another amount there
+    is_removed: bool = False  # there at that revision, but not any more
 
     @property
-    def refused(self) -> str | None:
-        """Why the runtime does not take the model at all; None where no reason is known."""
-        return None if self.subject.room is None else self.subject.room.refused
-
-    @property
-    def unknown_ops(self) -> int:
-        """Operators that are not counted."""
-        return len(self.subject.cost.reasons)
+    def is_judged(self) -> bool:
+        """Whether there is a verdict: the model could be read, and is still there."""
+        return not self.error and not self.is_removed
 
     @property
     def fits(self) -> bool | None:
-        """Whether all limits are kept and the runtime takes the model; None where that cannot be told."""
+        """Whether all limits are kept and the runtime takes the model; None if undetermined."""
+        if not self.is_judged:
+            return None
         found = verdict(self.limits, self.refused)
         return None if found is True and self.strict and self.unknown_ops else found
 
     @property
-    def name(self) -> str:
-        """The model's own name, or what it was called."""
-        return self.subject.graph.name or Path(self.model).name
-
-    @property
-    def target(self) -> str | None:
-        """The target that it is to run on."""
-        return None if self.subject.target is None else self.subject.target.name
+    def status(self) -> Status:
+        """The verdict in words, or why there is none."""
+        if self.is_judged:
+            return ANSWERS[self.fits]
+        return "error" if self.error else "removed"
 
     def __repr__(self) -> str:
         where = f" on {self.target}" if self.target else ""
         kept = sum(each.fits is True for each in self.limits)
-        return f"<{self.name}{where}: {ANSWERS[self.fits]}; {kept} of {len(self.limits)} limits kept>"
+        return f"<{self.name}{where}: {self.status}; {kept} of {len(self.limits)} limits kept>"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, the unit in every limit."""
         return {
             "schema_version": SCHEMA_VERSION,
             "tool": {"name": "sizeup", "version": version("sizeup")},
-            "model": {"name": self.name, "format": self.subject.graph.format, "source": self.model},
+            "model": {"name": self.name, "format": self.format, "source": self.model},
             "target": self.target,
             "budgets": list(self.budgets),
             "fits": self.fits,
-            "answer": ANSWERS[self.fits],
+            "answer": self.status,
+            "error": self.error or None,
+            "new": self.new or None,
             "refused": self.refused,
             "unknown_ops": self.unknown_ops,
             "limits": [_limit(each) for each in self.limits],
-            "peak_tensors": [{"name": each.name, "bytes": each.amount} for each in self.subject.held],
+            "against": self.against or None,
+            "changes": [{"name": name, **_growth(each)} for name, each in self.changes],
+            "peak_tensors": [{"name": each.name, "bytes": each.amount} for each in self.peak_tensors],
             "remedies": [_remedy(each) for each in self.remedies],
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as its ending says: .json, .md, or .xml as JUnit has it."""
+        """Write it as its ending says: .json, .md, .xml (JUnit), .codequality.json (GitLab)."""
         save([self], path)
 
     def _repr_html_(self) -> str:
@@ -98,13 +114,22 @@ def to_dict(checks: Sequence[Check]) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "sizeup", "version": version("sizeup")},
         "fits": fits(checks),
+        "counts": counts(checks),
         "checks": [each.to_dict() for each in checks],
     }
 
 
+def counts(checks: Sequence[Check]) -> dict[str, int]:
+    """How many checks have each status, and how many models are new."""
+    statuses = Counter(each.status for each in checks)
+    return {**{name: statuses[name] for name in get_args(Status)}, "new": sum(bool(c.new) for c in checks)}
+
+
 def fits(checks: Sequence[Check]) -> bool | None:
-    """The answer of all together: one that does not fit decides, then one of which nobody can tell."""
-    answers = [each.fits for each in checks]
+    """The answer of all together: a NO or an error decides, then one that is undetermined."""
+    if any(each.error for each in checks):
+        return False
+    answers = [each.fits for each in checks if each.is_judged]
     return False if False in answers else None if None in answers else True
 
 
@@ -112,23 +137,25 @@ def check_path(path: str | os.PathLike[str]) -> None:
     """Refuse a file that a check is not written as."""
     from sizeup.report.files import check_folder
 
-    check_ending(path, "a check is", ".json", ".md", ".xml")
+    check_ending(path, "a check is", *_ENDINGS)
     check_folder(path)
 
 
 def save(checks: Sequence[Check], path: str | os.PathLike[str]) -> None:
     """Write checks to a file as its ending says."""
     check_path(path)
-    write(path, _lines(checks, Path(path).suffix.lower()))
+    write_text(path, _lines(checks, os.fspath(path).lower()))
 
 
-def _lines(checks: Sequence[Check], ending: str) -> Iterable[str]:
-    from sizeup.report import checked_ci, checked_pages
+def _lines(checks: Sequence[Check], name: str) -> Iterable[str]:
+    from sizeup.report import check_comment, checked_ci, code_quality
 
-    if ending == ".json":
+    if name.endswith(CODE_QUALITY):
+        return [json.dumps(code_quality.issues(checks), indent=2), "\n"]
+    if name.endswith(".json"):
         content = checks[0].to_dict() if len(checks) == 1 else to_dict(checks)
         return [json.dumps(content, indent=2, allow_nan=False), "\n"]
-    return [checked_ci.junit(checks)] if ending == ".xml" else checked_pages.markdown(checks)
+    return [checked_ci.junit(checks)] if name.endswith(".xml") else check_comment.markdown(checks)
 
 
 def _limit(limit: Limit) -> dict[str, Any]:
@@ -155,7 +182,12 @@ def _limit(limit: Limit) -> dict[str, Any]:
         ],
         "assumptions": list(limit.assumptions),
         "largest": [{"name": each.name, "amount": each.amount} for each in limit.largest],
+        "growth": None if limit.growth is None else _growth(limit.growth),
     }
+
+
+def _growth(growth: Growth) -> dict[str, Any]:
+    return {"unit": growth.unit, "before": growth.before, "now": growth.now}
 
 
 def _finite(value: float | None) -> float | None:

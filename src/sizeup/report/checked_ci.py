@@ -1,4 +1,4 @@
-"""Checks for machines that build: annotations as GitHub shows them, and JUnit's XML."""
+"""Checks for CI: annotations as GitHub shows them, and JUnit's XML."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree
 
 from sizeup.checks.limits import Limit
 from sizeup.report.checked import Check
-from sizeup.report.checked_words import cells, headline, open_question, over, reasons, title
+from sizeup.report.checked_words import announced, cells, headline, open_question, over, remarks, title
 from sizeup.report.text import plain
 
 # What XML 1.0 has no way to write.
@@ -30,14 +31,19 @@ def without_commands(log: TextIO) -> Iterator[None]:
 
 
 def annotated(checks: Sequence[Check]) -> Iterator[str]:
-    """A line for everything that is over or cannot be told, as GitHub Actions reads it from a log."""
+    """A line for every error, every limit that is over or undetermined, and every remark of a model."""
     for check in checks:
-        for label, text, level in reasons(check):
-            if label == "coverage" and not check.strict:
-                continue
-            properties = [f"file={_property(check.model)}"] if check.is_file else []
-            properties.append(f"title={_property(plain(f'{check.name}: {label}'))}")
-            yield f"::{level} {','.join(properties)}::{_message(plain(text))}\n"
+        for finding in announced(check):
+            properties = [f"file={_property(place(check))}"] if check.is_file else []
+            properties.append(f"title={_property(plain(f'{check.name}: {finding.label}'))}")
+            yield f"::{finding.level} {','.join(properties)}::{_message(plain(finding.text))}\n"
+
+
+def place(check: Check) -> str:
+    """The path of a model as a CI system shows it: from the folder of the job, which is the present one."""
+    path = Path(check.model)
+    is_inside = path.is_absolute() and path.is_relative_to(Path.cwd())
+    return path.relative_to(Path.cwd()).as_posix() if is_inside else check.model
 
 
 def _message(text: str) -> str:
@@ -50,19 +56,27 @@ def _property(text: str) -> str:
 
 
 def junit(checks: Sequence[Check]) -> str:
-    """One suite a model, one case a limit: a failure where it is exceeded, an error where nobody can tell."""
+    """One suite per model, one case per limit: a failure if it is exceeded, an error if undetermined.
+
+    A model that could not be judged is one case with an error; growth of a new model is a skipped case.
+    """
     root = ElementTree.Element("testsuites", {"name": "sizeup check"})
     for check in checks:
         suite = ElementTree.SubElement(root, "testsuite", {"name": _writable(check.model)})
         for limit in check.limits:
             _case(suite, check, title(limit), _verdict_of(limit), _told(limit))
+        if check.error:
+            _case(suite, check, "judged", ("error", check.error), headline(check))
         if check.refused:
             _case(suite, check, "runs", ("failure", check.refused), headline(check))
+        for remark in remarks(check):
+            if remark.label in ("new", "removed"):
+                _case(suite, check, remark.label, ("skipped", remark.text), headline(check))
         if check.strict:
             text = f"operators that are not counted: {check.unknown_ops:,}"
             _case(suite, check, "coverage", ("error", text) if check.unknown_ops else None, headline(check))
-        _count(suite)
-    _count(root)
+        _count(suite, failures="failure", errors="error", skipped="skipped")
+    _count(root, failures="failure", errors="error")  # the schema of Jenkins has no `skipped` there
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
 
@@ -93,9 +107,9 @@ def _case(
     reason.text = _writable(f"{text}\n{said}")
 
 
-def _count(element: ElementTree.Element) -> None:
+def _count(element: ElementTree.Element, **tags: str) -> None:
     cases = list(element.iter("testcase"))
-    for name, tag in (("failures", "failure"), ("errors", "error")):
+    for name, tag in tags.items():
         element.set(name, str(sum(case.find(tag) is not None for case in cases)))
     element.set("tests", str(len(cases)))
 

@@ -6,14 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from sizeup.checks.limits import Limit, amount
-from sizeup.report.checked import Check, fits
+from sizeup.checks.limits import Growth, Limit, amount
+from sizeup.report.checked import ANSWERS, Check, Status, fits
 from sizeup.report.text import brief, named, plain
 
 if TYPE_CHECKING:
     from sizeup.checks import Part, Remedy
 
-WORDS = {True: "YES", False: "NO", None: "CANNOT TELL"}
+WORDS: dict[Status, str] = {
+    "fits": "YES",
+    "does not fit": "NO",
+    "undetermined": "UNDETERMINED",
+    "error": "ERROR",
+    "removed": "REMOVED",
+}
 HELPS = {True: "fits", False: "not enough", None: "may fit"}
 _TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters"}
 _FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
@@ -22,6 +28,8 @@ _WITHIN = {
     False: "is over its limits",
     None: "may or may not be within its limits",
 }
+_HEADING = "What would help, each carried out and checked again:"
+_NOTHING = "Nothing that sizeup can try on this model brings its need down."
 _MOST_NAMED = 3
 
 
@@ -30,7 +38,8 @@ class Finding(NamedTuple):
 
     label: str
     text: str
-    level: str = ""  # 'error', 'warning', or nothing
+    level: str = ""  # 'error', 'warning', 'notice', or nothing
+    about: str = ""  # the limit that it is about, without amounts
 
 
 class Cells(NamedTuple):
@@ -44,40 +53,111 @@ class Cells(NamedTuple):
 
 
 def all_of(checks: Sequence[Check]) -> str:
-    """The answer of several checks in one line, with the first that do not fit."""
-    counts = {answer: sum(each.fits is answer for each in checks) for answer in (True, False, None)}
-    parts = [f"{counts[True]:,} of {len(checks):,} models fit"]
-    over = [check.name for check in checks if check.fits is False]
+    """The answer of several checks in one line, with the first that do not fit or could not be judged."""
+    by_status: dict[Status, list[Check]] = {status: [] for status in WORDS}
+    for check in checks:
+        by_status[check.status].append(check)
+    over, errors = by_status["does not fit"], by_status["error"]
+    present = len(checks) - len(by_status["removed"])
+    parts = [f"{len(by_status['fits']):,} of {present:,} models fit"]
     if over:
-        more = f" and {len(over) - _MOST_NAMED:,} more" if len(over) > _MOST_NAMED else ""
-        which = f"{', '.join(map(plain, over[:_MOST_NAMED]))}{more}"
-        parts.append(f"{len(over):,} do{'es' * (len(over) == 1)} not ({which})")
-    parts += [f"of {counts[None]:,} nobody can tell"] if counts[None] else []
-    return f"{WORDS[fits(checks)]}: {', '.join(parts)}"
+        parts.append(f"{len(over):,} do{'es' * (len(over) == 1)} not ({_first(over)})")
+    if errors:
+        parts.append(f"{len(errors):,} could not be judged ({_first(errors)})")
+    others = {"undetermined": by_status["undetermined"], "new": [each for each in checks if each.new]}
+    others["removed"] = by_status["removed"]
+    parts += [f"{len(each):,} {what}" for what, each in others.items() if each]
+    return f"{answer(checks)}: {', '.join(parts)}"
+
+
+def answer(checks: Sequence[Check]) -> str:
+    """YES, NO or UNDETERMINED for all together."""
+    return WORDS[ANSWERS[fits(checks)]]
+
+
+def _first(checks: Sequence[Check]) -> str:
+    names = ", ".join(plain(check.name) for check in checks[:_MOST_NAMED])
+    return f"{names} and {len(checks) - _MOST_NAMED:,} more" if len(checks) > _MOST_NAMED else names
 
 
 def headline(check: Check) -> str:
     """The answer, the model and the target in one line."""
-    model = named(check.name, check.subject.graph.format)
+    model = named(check.name, check.format)
+    word = WORDS[check.status]
+    if check.error:
+        return plain(f"{word}: {model} could not be judged")
+    if check.is_removed:
+        return plain(f"{word}: {model} is no longer there")
     if check.target is None:
-        return plain(f"{WORDS[check.fits]}: {model} {_WITHIN[check.fits]}")
-    return plain(f"{WORDS[check.fits]}: {model} {_FITS[check.fits]} on {check.target}")
+        return plain(f"{word}: {model} {_WITHIN[check.fits]}")
+    return plain(f"{word}: {model} {_FITS[check.fits]} on {check.target}")
 
 
 def reasons(check: Check) -> Iterator[Finding]:
-    """Why it does not fit, or why nobody can tell."""
+    """Why it does not fit, why that is undetermined, or why it could not be judged."""
+    if check.error:
+        yield Finding("error", check.error, "error")
     if check.refused:
         yield Finding("refused", check.refused, "error")
     for limit in check.limits:
         if limit.fits is False:
-            yield Finding("over", over(limit), "error")
+            yield Finding("over", over(limit), "error", cells(limit).name)
     for limit in check.limits:
         if limit.fits is None:
-            yield Finding("unknown", open_question(limit), "warning")
+            yield Finding("unknown", open_question(limit), "warning", cells(limit).name)
     if check.unknown_ops:
         count = check.unknown_ops
         text = f"{count:,} operator{'s are' if count != 1 else ' is'} not counted"
         yield Finding("coverage", text + ", which --strict does not allow" * check.strict, "warning")
+
+
+def announced(check: Check) -> Iterator[Finding]:
+    """What a CI system shows of a check: uncounted operators only if they decide something."""
+    for finding in (*reasons(check), *remarks(check)):
+        if finding.level and (finding.label != "coverage" or check.strict):
+            yield finding
+
+
+def remarks(check: Check) -> Iterator[Finding]:
+    """What does not change the answer: a new or a removed model, a baseline that can be lowered, changes."""
+    if check.new:
+        yield Finding("new", f"{check.new}; its growth is not judged", "notice")
+    if check.is_removed:
+        yield Finding("removed", f"{check.model} is in {check.against}, but not in the work tree", "notice")
+    for limit in () if check.against else check.limits:
+        amounts = _lowered(limit)
+        if amounts:
+            text = f"{title(limit)}: baseline can be lowered from {amounts}; run check --update-baselines"
+            yield Finding("baseline", text, "notice", cells(limit).name)
+    if check.against and check.is_judged and not check.new:
+        texts = [f"{_title(name)} {_change(growth)}" for name, growth in check.changes]
+        yield Finding(f"since {check.against}", ", ".join(texts) or "nothing changed")
+
+
+def _lowered(limit: Limit) -> str:
+    """Both amounts if the present one is lower than the baseline, for estimates by what can be seen."""
+    growth = limit.growth
+    if growth is None or growth.now >= growth.before:
+        return ""
+    is_estimate = growth.unit in ("seconds", "joules")
+    if is_estimate and amount(growth.unit, growth.before) == amount(growth.unit, growth.now):
+        return ""
+    return " to ".join(_both(growth))
+
+
+def _change(growth: Growth) -> str:
+    before, now = _both(growth)
+    share = f" ({amount('share', (growth.now - growth.before) / growth.before)})" if growth.before else ""
+    return f"{before} -> {now}{share}"
+
+
+def _both(growth: Growth) -> tuple[str, str]:
+    """Both amounts, to the last digit if they round to the same."""
+    before, now = amount(growth.unit, growth.before), amount(growth.unit, growth.now)
+    if before != now:
+        return before, now
+    unit = {"bytes": " B", "seconds": " s", "joules": " J"}.get(growth.unit, "")
+    return f"{growth.before:,}{unit}", f"{growth.now:,}{unit}"
 
 
 def title(limit: Limit) -> str:
@@ -97,7 +177,8 @@ def over(limit: Limit) -> str:
     if limit.unit == "share":
         grew = limit.say(limit.least_need) if math.isfinite(limit.least_need) else limit.unknown[0]
         by = f" ({limit.of})" if limit.of else ""
-        return f"{title(limit)}: {grew}, where {100 * limit.most:.3g} % is allowed{by}{_largest(limit)}"
+        amounts = "" if limit.growth is None else f", {' -> '.join(_both(limit.growth))}"
+        return f"{title(limit)}: {grew}{amounts}, where {100 * limit.most:.3g} % is allowed{by}"
     excess = limit.least_need - limit.most
     least = "at least " if limit.most_need != limit.least_need else ""
     of = f" of {limit.of}" if limit.of else " allowed"
@@ -116,7 +197,7 @@ def _excess(limit: Limit, excess: float) -> str:
 
 
 def open_question(limit: Limit) -> str:
-    """Why nobody can tell whether a limit is kept."""
+    """Why it is undetermined whether a limit is kept."""
     least, most = limit.least_need, limit.most_need
     if limit.unknown:
         return f"{title(limit)}: {'; '.join(limit.unknown)}"
@@ -176,7 +257,7 @@ def details(check: Check) -> Iterator[Finding]:
         if expected is not None and least is not None and most is not None and least != most:
             between = f"{limit.say(least)} to {limit.say(most)} in nine of ten"
             yield Finding(title(limit), f"{limit.say(expected)} expected, {between}")
-    held = check.subject.held
+    held = check.peak_tensors
     if held and any(each.name in ("ram", "arena", "peak") for each in check.limits):
         names = [f"{brief(each.name)} {amount('bytes', each.amount)}" for each in held[:_MOST_NAMED]]
         rest = len(held) - _MOST_NAMED
@@ -202,3 +283,11 @@ def effect(remedy: Remedy) -> str:
         before, after = amount(each.unit, each.before), amount(each.unit, each.after)
         parts.append(f"{_title(each.name)} from {before} to {after}")
     return ", ".join(dict.fromkeys(parts))  # several budgets may limit the same
+
+
+def helping(check: Check) -> str:
+    """What stands above the remedies, or that there are none where some were looked for."""
+    if check.remedies:
+        return _HEADING
+    is_over = any(limit.fits is False for limit in check.limits)
+    return _NOTHING if check.sought and is_over else ""

@@ -17,6 +17,7 @@ from rich.text import Text
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
+from sizeup.files import write_text
 from sizeup.graph import Graph
 from sizeup.precision.choose import BUDGETS, WORDS, Budgets, Choice, Figures
 from sizeup.precision.layers import Names
@@ -24,7 +25,7 @@ from sizeup.precision.options import Options
 from sizeup.precision.recipes import Recipe, write_recipe
 from sizeup.precision.refine import Refined
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import check_ending, write
+from sizeup.report.files import check_ending
 from sizeup.report.text import named
 
 SCHEMA_VERSION = 1
@@ -111,7 +112,7 @@ class Chosen:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mapping as a .json file, which `analyze --precision` takes."""
         check_path(path)
-        write(path, [json.dumps(self.mapping, indent=2), "\n"])
+        write_text(path, [json.dumps(self.mapping, indent=2), "\n"])
 
 
 _LOSSES = {

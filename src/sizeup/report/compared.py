@@ -123,11 +123,14 @@ class Comparison:
 
         return compared_data.frame(self)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the comparison as its suffix says: .json, .csv or .md."""
+    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
+        """Write the comparison as its suffix says: .json, .csv or .md.
+
+        `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
+        """
         from sizeup.report import compared_data
 
-        compared_data.save(self, path)
+        compared_data.save(self, path, raw_csv=raw_csv)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.a.name} and {self.b.name}: {self.headline}>"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sizeup import csv_cells
 from sizeup.comparison import Figures, Row
 from sizeup.dtypes import precision_name
+from sizeup.files import write_text
 from sizeup.report import compared_page, timing
-from sizeup.report.files import check_ending, check_folder, write
+from sizeup.report.files import check_ending, check_folder
 from sizeup.report.frames import frame_of
 
 if TYPE_CHECKING:
@@ -105,13 +105,10 @@ _COLUMNS = tuple(
 )  # also where there is no row
 
 
-def csv_lines(found: Comparison) -> Iterator[str]:
+def csv_lines(found: Comparison, *, raw: bool = False) -> Iterator[str]:
     """One line a row under a line of names; lists are joined by semicolons."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows([_cell(value) for value in _row(row).values()] for row in found.rows)
-    yield buffer.getvalue()
+    rows = ([_cell(value) for value in _row(row).values()] for row in found.rows)
+    return csv_cells.csv_lines(_COLUMNS, rows, raw=raw)
 
 
 def _cell(value: Any) -> Any:
@@ -130,7 +127,11 @@ def frame(found: Comparison) -> Any:
     return frame_of({name: [row[name] for row in rows] for name in _COLUMNS})
 
 
-_WRITERS = {".json": json_lines, ".csv": csv_lines, ".md": compared_page.markdown}
+_WRITERS: dict[str, Callable[[Comparison], Iterator[str]]] = {
+    ".json": json_lines,
+    ".csv": csv_lines,
+    ".md": compared_page.markdown,
+}
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
@@ -139,7 +140,8 @@ def check_path(path: str | os.PathLike[str]) -> None:
     check_folder(path)
 
 
-def save(found: Comparison, path: str | os.PathLike[str]) -> None:
+def save(found: Comparison, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
     """Write a comparison to a file, as its suffix says."""
     check_path(path)
-    write(path, _WRITERS[Path(path).suffix.lower()](found))
+    writer = _WRITERS[Path(path).suffix.lower()]
+    write_text(path, csv_lines(found, raw=raw_csv) if writer is csv_lines else writer(found))

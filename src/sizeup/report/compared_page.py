@@ -13,6 +13,7 @@ from rich.text import Text
 from sizeup.comparison import STATUSES, Row, Status
 from sizeup.report import compared_words as words
 from sizeup.report.console import print_labelled, print_rows
+from sizeup.report.markdown import cell, prose
 from sizeup.report.text import NOTHING, plain
 
 if TYPE_CHECKING:
@@ -140,25 +141,21 @@ def _places(ops: tuple[int, ...]) -> str:
 
 def markdown(found: Comparison) -> Iterator[str]:
     """The sentence, the totals and what happened, for a pull request."""
-    yield f"## {' and '.join(map(_safe, words.titles(found)))}\n\n{_safe(found.headline)}\n\n"
+    yield f"## {' and '.join(map(cell, words.titles(found)))}\n\n{prose(found.headline)}\n\n"
     yield "| | A | B | difference |\n|---|---:|---:|---:|\n"
     for each in found.totals:
-        yield f"| {' | '.join(_total(each))} |\n"
+        yield f"| {' | '.join(map(cell, _total(each)))} |\n"
     yield "\n"
     for label, text in _findings(found):
-        yield f"- {label}: {_safe(text)}\n"
+        yield f"- {label}: {prose(text)}\n"
     yield "\n| row | how many | what | why | MACs | params |\n|---|---:|---|---|---:|---:|\n"
     for pattern in found.patterns:
         counts = f"{pattern.macs:+,} | {pattern.params:+,}"
         yield (
-            f"| {pattern.status} | {pattern.rows:,} | {_safe(pattern.what)} | {_safe(pattern.why)}"
+            f"| {pattern.status} | {pattern.rows:,} | {prose(pattern.what)} | {prose(pattern.why)}"
             f" | {counts} |\n"
         )
     yield f"| same | {found.counts['same']:,} | | | +0 | +0 |\n"
-
-
-def _safe(text: str) -> str:
-    return plain(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def html(found: Comparison) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from sizeup import units
+from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
 from sizeup.report import elsewhere, timing
 from sizeup.report.rows import OpRow, Port
@@ -40,17 +38,10 @@ def json_lines(report: Report) -> Iterator[str]:
     yield "\n  ]\n}\n" if len(report.ops) else "]\n}\n"
 
 
-def csv_lines(report: Report) -> Iterator[str]:
+def csv_lines(report: Report, *, raw: bool = False) -> Iterator[str]:
     """One line an operator under a line of names; what is not known is empty."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_op(_BLANK))
-    yield buffer.getvalue()
-    for row in report.ops:
-        buffer.seek(0)
-        buffer.truncate()
-        writer.writerow([_csv_cell(value) for value in _op(row).values()])
-        yield buffer.getvalue()
+    rows = ([_csv_cell(value) for value in _op(row).values()] for row in report.ops)
+    return csv_cells.csv_lines(_op(_BLANK), rows, raw=raw)
 
 
 def _csv_cell(value: Any) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.errors import SizeupError
+from sizeup.files import write_text
 from sizeup.report import data, html, markdown
 
 if TYPE_CHECKING:
@@ -86,26 +86,13 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         raise SizeupError(f"{os.fspath(path)}: there is no such folder")
 
 
-def save(report: Report, path: str | os.PathLike[str]) -> None:
+def save(report: Report, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
     """Write a report to a file."""
     if Path(path).suffix.lower() == _COPY:
         from sizeup.report import annotated
 
         annotated.save(report, path)
         return
-    write(path, writer_of(path)(report))
-
-
-def write(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
-    """Write lines of text to a file."""
-    with writing(path), Path(path).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        file.writelines(lines)
-
-
-@contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what the system says of a file that cannot be written into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise SizeupError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from error
+    writer = writer_of(path)
+    lines = data.csv_lines(report, raw=raw_csv) if writer is data.csv_lines else writer(report)
+    write_text(path, lines)

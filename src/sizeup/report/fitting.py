@@ -14,10 +14,10 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.dtypes import DType, precision_name
+from sizeup.files import write_text
 from sizeup.graph import Graph
 from sizeup.precision.sizes import Sizes
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import write
 from sizeup.report.text import named
 
 SCHEMA_VERSION = 1
@@ -68,7 +68,7 @@ class Fitting:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a .json file."""
-        write(path, [json.dumps(self.to_dict(), indent=2), "\n"])
+        write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
 
 
 def render(found: Fitting, console: Console, top: int | None = None) -> None:

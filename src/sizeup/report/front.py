@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections import Counter
@@ -16,11 +14,13 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
+from sizeup.csv_cells import csv_lines
 from sizeup.dtypes import precision_name
+from sizeup.files import write_text
 from sizeup.precision.choose import BUDGETS, WORDS, Choice
 from sizeup.precision.options import Options
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import check_ending, write
+from sizeup.report.files import check_ending
 from sizeup.report.text import NOTHING, plain
 
 SCHEMA_VERSION = 1
@@ -65,17 +65,17 @@ class Front:
             for loss, choice in zip(self.losses, self.choices, strict=True)
         ]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the choices as a .json or .csv file."""
+    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
+        """Write the choices as a .json or .csv file.
+
+        `raw_csv` leaves texts as they are that a spreadsheet would take for formulas.
+        """
         check_path(path)
         if Path(path).suffix.lower() == ".json":
-            write(path, [json.dumps(self.to_dict(), indent=2), "\n"])
-            return
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, ("loss", *BUDGETS, "proven"), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self._rows())
-        write(path, [buffer.getvalue()])
+            write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
+        else:
+            rows = (each.values() for each in self._rows())
+            write_text(path, csv_lines(("loss", *BUDGETS, "proven"), rows, raw=raw_csv))
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

@@ -15,10 +15,11 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.cost import Cost, total
+from sizeup.files import write_text
 from sizeup.latency import Hardware, executed, hardware
 from sizeup.report import timing as timing_data
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import check_ending, write
+from sizeup.report.files import check_ending
 from sizeup.report.text import plain
 from sizeup.runtimes import Timing
 from sizeup.targets import Target
@@ -107,7 +108,7 @@ class Measured:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a .json file."""
         check_path(path)
-        write(path, [json.dumps(self.to_dict(), indent=2), "\n"])
+        write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

@@ -170,11 +170,14 @@ class Plan:
             {each.name: [getattr(place, each.name) for place in self.places()] for each in fields(Place)}
         )
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan as its suffix says: .json, or .csv with one line a tensor."""
+    def save(self, path: str | PathLike[str], *, raw_csv: bool = False) -> None:
+        """Write the plan as its suffix says: .json, or .csv with one line per tensor.
+
+        `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
+        """
         from sizeup.report import plan_data
 
-        plan_data.save(self, path)
+        plan_data.save(self, path, raw_csv=raw_csv)
 
     def plot(self, path: str | PathLike[str]) -> Path:
         """Draw memory by operator above the map of the arena, as .png or .svg; returns the path."""

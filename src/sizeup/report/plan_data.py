@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -11,10 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sizeup import units
+from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
-from sizeup.report.files import check_folder, write
+from sizeup.files import write_text
+from sizeup.report.files import check_folder
 
 if TYPE_CHECKING:
     from sizeup.memory.tflm import MicroArena
@@ -38,14 +37,10 @@ def json_lines(plan: Plan) -> Iterator[str]:
     yield f'  "tensors": [\n    {rows}\n  ]\n}}\n' if rows else '  "tensors": []\n}\n'
 
 
-def csv_lines(plan: Plan) -> Iterator[str]:
+def csv_lines(plan: Plan, *, raw: bool = False) -> Iterator[str]:
     """One line a tensor under a line of names; several tensors of one buffer are views of each other."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for place in plan.places():
-        writer.writerow({**_tensor(place), "shape": units.shape(place.shape)}.values())
-    yield buffer.getvalue()
+    rows = ({**_tensor(place), "shape": units.shape(place.shape)}.values() for place in plan.places())
+    return csv_cells.csv_lines(_COLUMNS, rows, raw=raw)
 
 
 _WRITERS: dict[str, Callable[[Plan], Iterable[str]]] = {".json": json_lines, ".csv": csv_lines}
@@ -61,9 +56,10 @@ def writer_of(path: str | os.PathLike[str]) -> Callable[[Plan], Iterable[str]]:
     return found
 
 
-def save(plan: Plan, path: str | os.PathLike[str]) -> None:
+def save(plan: Plan, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
     """Write a plan to a file."""
-    write(path, writer_of(path)(plan))
+    writer = writer_of(path)
+    write_text(path, csv_lines(plan, raw=raw_csv) if writer is csv_lines else writer(plan))
 
 
 def _head(plan: Plan) -> dict[str, Any]:

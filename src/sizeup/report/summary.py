@@ -209,12 +209,15 @@ class Report:
 
         return frames.frame(self)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], *, raw_csv: bool = False) -> None:
         """Write the report as its ending says: .html, .md, .csv, .json, .trace.json for Perfetto, .onnx for a
-        copy with figures, .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it."""
+        copy with figures, .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it.
+
+        `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
+        """
         from sizeup.report import files
 
-        files.save(self, path)
+        files.save(self, path, raw_csv=raw_csv)
 
     def plot(self, path: str | PathLike[str]) -> Path:
         """Draw memory, or what x.roofline.png or x.modules.svg name, and return the path."""

@@ -29,6 +29,8 @@ def text(done: Swept) -> str:
     for kind, rows in done.kinds.items():
         example = done.examples.get(kind)
         lines.append(f"  {kind}: {_several(rows, 'row')}" + (f", such as {example}" if example else ""))
+    if done.caveats:
+        lines.append(f"{_several(done.caveats, 'row')} with a symbolic batch set to 1 (column caveat)")
     if done.errors:
         lines.append("--retry-errors tries them again")
     lines += _pruned(done)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from dataclasses import dataclass
@@ -16,10 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
+from sizeup.csv_cells import csv_lines
+from sizeup.files import write_text
 from sizeup.precision.choose import BUDGETS, Budgets
 from sizeup.precision.tradeoff import Point, Row, table
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.files import check_ending, write
+from sizeup.report.files import check_ending
 from sizeup.report.text import NOTHING, plain
 
 SCHEMA_VERSION = 1
@@ -65,17 +65,17 @@ class Tradeoff:
             "points": [{**_cells(each), "refused": each.refused or None} for each in self.points],
         }
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write every point as its suffix says: .json or .csv."""
+    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
+        """Write every point as its suffix says: .json or .csv.
+
+        `raw_csv` leaves texts as they are that a spreadsheet would take for formulas.
+        """
         check_path(path)
         if Path(path).suffix.lower() == ".json":
-            write(path, [json.dumps(self.to_dict(), indent=2), "\n"])
-            return
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, _COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_cells(each) for each in self.points)
-        write(path, [buffer.getvalue()])
+            write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
+        else:
+            rows = (_cells(each).values() for each in self.points)
+            write_text(path, csv_lines(_COLUMNS, rows, raw=raw_csv))
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw every point as .png or .svg: memory against time, one colour a precision; returns the path."""

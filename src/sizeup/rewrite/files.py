@@ -1,16 +1,18 @@
-"""Files as they are on disk: their size, packed and not, and replacing one in a single step."""
+"""Files of a model: their size, packed and not, where a new one may go, and what is copied along with it."""
 
 from __future__ import annotations
 
 import filecmp
 import gzip
-import os
 import shutil
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
+from typing import NamedTuple
 
 from sizeup.errors import CorruptModel, LoadError, WriteError
+from sizeup.files import replacing
 from sizeup.formats import no_such_file
+from sizeup.formats.external import external_file, home_of
 
 # Beyond this, minutes of compressing say little that a user of such a model asks for.
 _WORTH_PACKING = 1 << 28
@@ -34,22 +36,6 @@ def gzip_bytes_of(path: Path) -> int | None:
     return gzip_bytes(path.read_bytes()) if path.stat().st_size <= _WORTH_PACKING else None
 
 
-def beside(path: Path) -> Path:
-    """A name in the same folder for what is not finished yet."""
-    return path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-
-
-def put(content: bytes, path: Path) -> None:
-    """Write a file in one step: whoever looks sees the old one or the whole new one."""
-    temporary = beside(path)
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
 def check_target(source: Path, out: Path) -> None:
     """Refuse targets that would destroy the model, change its format or have nowhere to go."""
     if not source.is_file():
@@ -57,39 +43,54 @@ def check_target(source: Path, out: Path) -> None:
     if out.exists() and (out.is_dir() or out.samefile(source)):
         what = "a folder" if out.is_dir() else "the model itself, which is kept"
         raise WriteError(f"{out}: this is {what}; give another name to write to")
+    if out.exists() and not out.is_file():
+        raise WriteError(f"{out}: a model is written to a regular file, which this is not; give another name")
     if out.suffix.lower() != source.suffix.lower():
         raise WriteError(f"{out}: a model keeps its format; give it the ending {source.suffix}")
     if not out.absolute().parent.is_dir():
         raise WriteError(f"{out}: there is no such folder")
 
 
-def copy_along(names: Iterable[str], source: Path, out: Path) -> list[str]:
-    """Copy the files in which a model keeps weights beside its new file; returns what that should tell.
+class Companion(NamedTuple):
+    """A file in which a model keeps weights, and where it belongs beside the new file."""
 
-    In the model's own folder they serve both. Another file of such a name is never written over.
+    name: str
+    old: Path
+    new: Path
+
+
+def companions(names: Iterable[str], source: Path, out: Path) -> list[Companion]:
+    """The files that a model names, each a regular file in its folder, with a place in the folder of `out`.
+
+    Raises before anything is run or copied. Hidden files are refused: nothing keeps weights in `.git/config`
+    or `.bashrc`.
     """
-    told = []
+    found = []
     for name in names:
+        old = external_file(home_of(source), name, f"{source}: weights")
+        new = out.parent / name
+        if any(part.startswith(".") for part in PureWindowsPath(name).parts):
+            raise CorruptModel(f"{source}: weights in the hidden file {name!r} are not copied; rename it")
+        if not new.resolve().is_relative_to(out.parent.resolve()):
+            raise WriteError(
+                f"{new}: leads outside the folder of {out.name}; write the model to an empty folder"
+            )
         if (
-            PurePosixPath(name).is_absolute()
-            or PureWindowsPath(name).drive
-            or ".." in PureWindowsPath(name).parts
+            new.exists()
+            and not new.samefile(old)
+            and not (new.is_file() and filecmp.cmp(old, new, shallow=False))
         ):
-            raise CorruptModel(f"{source}: weights in {name!r}, outside the model's folder, are not copied")
-        old, new = source.parent / name, out.parent / name
-        if not old.is_file():
-            raise LoadError(f"{old}: the file with weights of {source.name} is missing; put it there")
-        if not new.exists():
-            _copy(old, new)
-            told.append(f"{name}, which holds weights, was copied beside it")
-        elif not new.samefile(old) and not filecmp.cmp(old, new, shallow=False):
             raise WriteError(f"{new}: another file of that name is there; write the model to an empty folder")
-    return told
+        found.append(Companion(name, old, new))
+    return found
 
 
-def _copy(old: Path, new: Path) -> None:
-    try:
-        new.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(old, new)
-    except OSError as error:
-        raise WriteError(f"{new}: cannot be written: {error.strerror or error}") from error
+def copy_along(found: Iterable[Companion]) -> list[str]:
+    """Copy weights that are not there yet beside the new file of a model; returns a note for each."""
+    notes = []
+    for name, old, new in found:
+        if not new.exists():
+            with replacing(new, like=old, make_folder=True) as copy:
+                shutil.copyfile(old, copy)
+            notes.append(f"{name}, which holds weights, was copied beside it")
+    return notes

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sizeup.errors import RunFailed, WriteError
+from sizeup.files import replacing
 from sizeup.formats import onnx
 from sizeup.graph import Graph
 from sizeup.memory.ordering import Ordering
@@ -30,24 +31,19 @@ def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | 
     graph = onnx.load(source, bind=bind)
     from sizeup.formats.onnx.write import external_files, write
 
+    along = files.companions(external_files(source), source, out)
     judge, notes = _judge(graph, source, wishes)
     before = Footprint(peak_bytes(graph), source.stat().st_size, files.gzip_bytes_of(source))
     ordering, order = None, None
     if wishes.reorder and (judge is not None or not wishes.verify):
         ordering = find_order(graph, views=True, time_limit=wishes.time_limit, progress=wishes.progress)
         order = ordering.order if ordering.peak_bytes < before.peak_bytes else None
-    temporary = files.beside(out)
-    try:
-        notes += files.copy_along(external_files(source), source, out)
+    notes += files.copy_along(along)
+    with replacing(out, like=source) as temporary:
         write(source, temporary, graph, None)
         verification = None if judge is None else judge.verdict(judge.original)
         if order is not None:
             order, verification = _reorder(source, temporary, graph, order, judge, notes)
-        temporary.replace(out)
-    except OSError as error:
-        raise WriteError(f"{out}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     found = _result(graph, out, before, ordering, order, verification, notes)
     return replace(found, is_verifiable=judge is not None or not wishes.verify)
 

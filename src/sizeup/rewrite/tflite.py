@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sizeup.errors import RunFailed
+from sizeup.files import write_bytes
 from sizeup.formats import tflite
 from sizeup.formats.tflite import pack as code_books
 from sizeup.formats.tflite.write import ONLINE, external_files, rewrite, stored_plan, tensor_buffers
@@ -66,13 +67,14 @@ def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
     """Write the file that needs least; the original where nothing is gained."""
     content = files.content_of(source)
     graph = tflite.load(source)
+    along = files.companions(external_files(content), source, out)
     work = _begin(source, content, graph, wishes)
     before = Footprint(peak_bytes(graph), len(content), files.gzip_bytes(content), work.arena)
     is_verifiable = work.judge is not None or not wishes.verify
     if is_verifiable:
         _improve(work, wishes)
-    work.notes += files.copy_along(external_files(content), source, out)
-    files.put(work.content, out)
+    work.notes += files.copy_along(along)
+    write_bytes(out, work.content, like=source)
     after = Footprint(peak_bytes(work.graph), len(work.content), files.gzip_bytes(work.content), work.arena)
     overlaps, kernels = overlapping(work.graph)
     if is_verifiable:

@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed
+from sizeup.formats.onnx.outside import check_files_beside
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Sample: TypeAlias = Sequence[Array]  # one array for each input, in the model's order
@@ -93,15 +96,49 @@ def run(
     library = RUNTIMES[runtime]
     if not library.is_installed:
         raise MissingLibrary(f"running a model in {library.title}", library.package, library.extra)
-    with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         if isinstance(model, bytes):
             path = folder / "model"
-            path.write_bytes(model)
+            save_model(path, model)
         else:
-            path = Path(model)
-        said = _work(library, runtime, path.absolute(), samples, folder, timeout)
+            path = file_of(runtime, model)
+        said = _work(library, runtime, path, samples, folder, timeout)
         return Run(runtime, tuple(map(tuple, load_samples(folder / "outputs.npz"))), _arena(said))
+
+
+def file_of(runtime: str, model: str | os.PathLike[str]) -> Path:
+    """The path of a model file, whose external data is in its folder: runtimes open what a model names."""
+    path = Path(model).absolute()
+    if runtime == "ort" and path.is_file():
+        check_files_beside(path)
+    return path
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for what is handed to a worker, gone afterwards."""
+    with _writing(Path(tempfile.gettempdir())):
+        scratch = tempfile.TemporaryDirectory(prefix="sizeup-", ignore_cleanup_errors=True)
+    with scratch as name:
+        yield Path(name)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn a full disk or a limit on file sizes into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFailed(
+            f"{path} cannot be written for the runtime ({error.strerror or error}); free some space, or set"
+            " TMPDIR to another folder"
+        ) from error
+
+
+def save_model(path: Path, model: bytes) -> None:
+    """Leave a model where the worker finds it."""
+    with _writing(path):
+        path.write_bytes(model)
 
 
 def _work(
@@ -121,6 +158,8 @@ def _work(
         )
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"{library.title} took longer than {timeout:g} s on {model.name}") from error
+    except OSError as error:
+        raise RunFailed(f"{library.title} cannot be started: {error.strerror or error}") from error
     said = done.stderr.decode(errors="replace")
     if done.returncode:
         raise RunFailed(f"{library.title} {reason_of(done.returncode, runtime, folder, said)}")
@@ -151,16 +190,20 @@ def save_samples(path: Path, samples: Sequence[Sample]) -> None:
     arrays = {
         f"{index}.{place}": each for index, sample in enumerate(samples) for place, each in enumerate(sample)
     }
-    np.savez(path, allow_pickle=False, **arrays)
+    with _writing(path):
+        np.savez(path, allow_pickle=False, **arrays)
 
 
 def load_samples(path: Path) -> list[list[Array]]:
     """What `save_samples` left: one list of arrays a sample."""
     found: dict[int, dict[int, Array]] = {}
-    with np.load(path, allow_pickle=False) as file:
-        for key in file.files:
-            index, _, place = key.partition(".")
-            found.setdefault(int(index), {})[int(place)] = file[key]
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                index, _, place = key.partition(".")
+                found.setdefault(int(index), {})[int(place)] = file[key]
+    except (OSError, ValueError, LookupError, EOFError, BadZipFile) as error:
+        raise RunFailed(f"{path.name}, which the runtime left, cannot be read: {error}") from error
     return [[found[index][place] for place in sorted(found[index])] for index in sorted(found)]
 
 

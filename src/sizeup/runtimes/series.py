@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import MissingLibrary, RunFailed
-from sizeup.runtimes.process import Sample, environment, reason_of, save_samples
+from sizeup.runtimes.process import Sample, environment, reason_of, save_model, save_samples, scratch_folder
 from sizeup.runtimes.stopwatch import Kernel
 from sizeup.runtimes.timing import TIMED, Effort, _Limit
 
@@ -54,12 +53,11 @@ def time_series(
     library = clocked.library
     if find_spec(library.module) is None:
         raise MissingLibrary(f"timing a model in {library.title}", library.package, library.extra)
-    with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         for index, (model, samples) in enumerate(models):
             place = folder / str(index)
             place.mkdir()
-            (place / "model").write_bytes(model)
+            save_model(place / "model", model)
             save_samples(place / "inputs.npz", samples)
         settings = {
             **{key: getattr(effort, key) for key in Effort.__slots__},

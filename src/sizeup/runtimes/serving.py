@@ -24,6 +24,7 @@ from sizeup.runtimes.process import (
     environment,
     load_samples,
     reason_of,
+    save_model,
     save_samples,
 )
 
@@ -57,7 +58,7 @@ class Server:
     def run(self, model: bytes, samples: str) -> list[list[Array]]:
         """The outputs of a model for each sample; raises RunFailed where it is refused or takes too long."""
         path, outputs = self._folder / "model", self._folder / "outputs.npz"
-        path.write_bytes(model)
+        save_model(path, model)
         answer = self._ask({"model": str(path), "samples": samples, "outputs": str(outputs)})
         if "error" in answer:
             raise RunFailed(f"{self._library.title} does not run it: {answer['error']}")

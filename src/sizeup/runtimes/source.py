@@ -32,6 +32,7 @@ class Given:
     inputs: Any = None
     kwargs: Mapping[str, Any] | None = None
     bind: Mapping[str, int] | None = None
+    trusted: bool = False  # a .pt2 file may run the code that it holds
 
 
 def time_source(
@@ -80,7 +81,7 @@ def _write(path: Path, given: Given) -> None:
     from sizeup.formats.torch.real import write
 
     try:
-        write(path, (given.source, given.inputs, given.kwargs, given.bind))
+        write(path, (given.source, given.inputs, given.kwargs, given.bind, given.trusted))
     # A module may refuse to be copied in any way it likes.
     except Exception as error:
         raise RunFailed(

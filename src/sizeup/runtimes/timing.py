@@ -7,7 +7,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sizeup.errors import MissingLibrary, RunFailed
-from sizeup.runtimes.process import RUNTIMES, Library, Sample, environment, reason_of, save_samples
+from sizeup.runtimes.process import (
+    RUNTIMES,
+    Library,
+    Sample,
+    environment,
+    file_of,
+    reason_of,
+    save_model,
+    save_samples,
+    scratch_folder,
+)
 from sizeup.runtimes.stopwatch import Kernel
 
 
@@ -97,14 +106,13 @@ def time_model(
             f"timing a model in {clocked.library.title}", clocked.library.package, clocked.library.extra
         )
     effort = effort or Effort()
-    with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         save_samples(folder / "inputs.npz", samples)
         settings = {
             **{key: getattr(effort, key) for key in Effort.__slots__},
             **clocked.options,
             "module": clocked.module,
-            "model": _placed(model, folder),
+            "model": _placed(runtime, model, folder),
             "threads": threads,
             "path": sys.path,
         }
@@ -125,10 +133,10 @@ def time_model(
     )
 
 
-def _placed(model: str | os.PathLike[str] | bytes, folder: Path) -> str:
+def _placed(runtime: str, model: str | os.PathLike[str] | bytes, folder: Path) -> str:
     if not isinstance(model, bytes):
-        return str(Path(model).absolute())
-    (folder / "model").write_bytes(model)
+        return str(file_of(runtime, model))
+    save_model(folder / "model", model)
     return str(folder / "model")
 
 

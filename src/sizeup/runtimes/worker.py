@@ -14,12 +14,11 @@ def main(runtime: str, model: str, folder: str) -> int:
     home = Path(folder)
     try:
         execute = importlib.import_module(f"sizeup.runtimes.{runtime}").execute
-        outputs = execute(model, load_samples(home / "inputs.npz"))
+        save_samples(home / "outputs.npz", execute(model, load_samples(home / "inputs.npz")))
     # Whatever a runtime raises is the answer that the caller waits for.
     except Exception as error:
         (home / "error.txt").write_text(f"{type(error).__name__}: {error}", "utf-8")
         return 1
-    save_samples(home / "outputs.npz", outputs)
     return 0
 
 

@@ -17,7 +17,7 @@ from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Store, digest_of_names
 
 _CHUNK = 1 << 17  # rows that are sorted at a time
 _MOST = 1 << 20  # rows that are held in memory until their files are written
-_ORDER = ("device", "precision", "model", "model_hash", "runtime", "shapes", "batch", "version")
+_ORDER = ("device", "precision", "model", "model_hash", "runtime", "shapes", "batch", "bind", "version")
 
 
 def compact(store: Store) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -14,8 +14,9 @@ from sizeup.dtypes import DType
 from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import Estimate, Executed, energy, estimate, executed
 from sizeup.sweeps.loading import Loading
-from sizeup.sweeps.points import Point, Questions, bindings_of, target_hash
+from sizeup.sweeps.points import Point, PointShape, Questions, bindings_of, target_hash
 from sizeup.sweeps.schema import ERROR, OK
+from sizeup.sweeps.symbols import resolved
 from sizeup.targets import Target, current
 
 Row: TypeAlias = dict[str, Any]
@@ -33,20 +34,21 @@ def evaluate(
     `file_bytes` is the size of the model's file, where it has one. Where memory runs out and this is not the
     last try, MemoryError leaves it to a process that has loaded nothing before.
     """
-    by_shape: dict[tuple[int | None, str], list[Point]] = {}
+    by_shape: dict[PointShape, list[Point]] = {}
     for point in asked.points:
         by_shape.setdefault(point.shape, []).append(point)
     load = Loading(source, len(by_shape))
     targets = {name: _same_target(name, digest) for name, digest in asked.target_hashes.items()}
     for shape, points in by_shape.items():
         try:
-            counted = count(load(*bindings_of(shape)))
+            graph, defaulted = resolved(load, *bindings_of(shape))
+            counted = count(graph)
         except (SizeupError, MemoryError) as error:
             if _is_of_memory(error) and not is_last:
                 raise MemoryError from error
             yield from ((point, failure(point, *described(error))) for point in points)
             continue
-        answers = _Answers(counted, file_bytes)
+        answers = _Answers(counted, file_bytes, _caveat(defaulted))
         yield from ((point, answers.row(point, targets[point.target])) for point in points)
 
 
@@ -87,14 +89,19 @@ def _asked(point: Point) -> Row:
         "precision": point.precision,
         "batch": point.batch,
         "shapes": point.shapes,
+        "bind": point.bind or None,
     }
+
+
+def _caveat(defaulted: Sequence[str]) -> str | None:
+    return f"no batch given: {', '.join(defaulted)} set to 1"[:_LONGEST_REASON] if defaulted else None
 
 
 class _Answers:
     """What is known of one graph; each part is computed when the first point asks for it, and kept."""
 
-    def __init__(self, cost: Cost, file_bytes: int | None) -> None:
-        self.cost, self.graph, self.file_bytes = cost, cost.graph, file_bytes
+    def __init__(self, cost: Cost, file_bytes: int | None, caveat: str | None) -> None:
+        self.cost, self.graph, self.file_bytes, self.caveat = cost, cost.graph, file_bytes, caveat
         self.counts = _counts(cost)
         self._by_precision: dict[str, tuple[Row, Needs]] = {}
         self._executed: dict[tuple[str, tuple[str, ...] | None], Executed] = {}
@@ -103,6 +110,7 @@ class _Answers:
         priced, needs = self._priced(point.precision, point.asked)
         return {
             **_asked(point),
+            "caveat": self.caveat,
             "status": OK,
             **self.counts,
             **priced,

@@ -8,13 +8,14 @@ import importlib
 import json
 import pickle
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
-from sizeup.sweeps.models import Made, Model, code_digest, digest_of
+from sizeup.sweeps.models import Made, Model, SizeClass, code_digest, digest_of
 from sizeup.sweeps.spec import WILD, Spec
 
 _ZOOS = ("timm", "torchvision")
@@ -28,9 +29,9 @@ def models_of(spec: Spec) -> Iterator[Model]:
             yield model
 
 
-def count_of(spec: Spec) -> int | None:
-    """How many models there are; None where only generating them would tell."""
-    return None if spec.generate else sum(1 for _ in models_of(spec))
+def planned(spec: Spec) -> Counter[SizeClass] | None:
+    """How many models there are of each class; None if only generating them would tell."""
+    return None if spec.generate else Counter(model.size_class for model in models_of(spec))
 
 
 def _all(spec: Spec) -> Iterator[Model]:

@@ -54,13 +54,14 @@ class Keeper:
         self._child: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
         self.cpu_seconds: float | None = None  # of the last model that was evaluated
+        self.start_seconds = 0.0  # that new children took to start for it
 
     @contextlib.contextmanager
     def evaluated(self, model: Model, identity: Identity, asked: Questions) -> Iterator[Iterator[Any]]:
         """The rows of a model as record batches, to be read within the block; Refused after all tries."""
         import pyarrow as pa
 
-        self.cpu_seconds = None
+        self.cpu_seconds, self.start_seconds = None, 0.0
         answer = self._asked((model, identity, asked), self.limits.tries - 1)
         promised, self.cpu_seconds = answer["rows"], answer["cpu_seconds"]
         self._rows.seek(0)
@@ -146,7 +147,9 @@ class Keeper:
     def _living(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
             self._end()
+            start = time.perf_counter()
             self._child = self._started()
+            self.start_seconds += time.perf_counter() - start
         return self._child
 
     def _started(self) -> subprocess.Popen[bytes]:

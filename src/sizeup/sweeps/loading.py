@@ -28,6 +28,11 @@ class Loading:
         self._is_worth_it = readings >= _WORTH
         self._free: dict[tuple[str, ...], FreeGraph] = {}
 
+    @property
+    def file(self) -> str | None:
+        """The path or name that it loads; None for an object."""
+        return os.fspath(self._source) if isinstance(self._source, str | os.PathLike) else None
+
     def __call__(self, sizes: Sizes, shapes: Shapes) -> Graph:
         """The graph with these sizes and shapes."""
         if not sizes or shapes:
@@ -57,8 +62,7 @@ class Loading:
 
     def _clearer(self, sizes: Sizes, error: LoadError, refusal: Exception) -> LoadError:
         """Why neither way leads there; of a TFLite file closed forms name the operator that keeps a batch."""
-        is_file = isinstance(self._source, str | os.PathLike)
-        is_tflite = is_file and os.fspath(self._source).lower().endswith(".tflite")
+        is_tflite = self.file is not None and self.file.lower().endswith(".tflite")
         if is_tflite and sizes.keys() == {"batch"} and isinstance(refusal, LoadError):
             return refusal
         return error

@@ -8,9 +8,12 @@ import pickle
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sizeup.formats.digest import content_digest
+
+# A format and the bits of a file's size: models of one class take about the same time.
+SizeClass: TypeAlias = tuple[str, int]
 
 _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
@@ -46,6 +49,14 @@ class Model:
         """The size of its file; None where it is none."""
         path = Path(self.source)
         return path.stat().st_size if self.source and path.is_file() else None
+
+    @property
+    def size_class(self) -> SizeClass:
+        """What models it is compared with to tell how long it will take."""
+        size = self.file_bytes
+        if size is None:
+            return self.source.partition(":")[0], 0
+        return Path(self.source).suffix.lower(), size.bit_length()
 
     def opened(self) -> Any:
         """What `load` takes: a path, a name, or the model that a factory makes."""

@@ -6,25 +6,28 @@ import contextlib
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
+from sizeup import files
 from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.files import UNFINISHED, write_errors
 
-UNFINISHED = ".unfinished"
 
-
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Protocol):
     """A file that is not there yet: where it is written, what makes it appear, and what makes it go away."""
 
-    path: Path
-    finish: Callable[[], None]
-    drop: Callable[[], None]
+    @property
+    def path(self) -> Path:
+        """Where it is written."""
+
+    def finish(self) -> None:
+        """Let the file appear in one step."""
+
+    def drop(self) -> None:
+        """Remove what was written."""
 
 
 @contextlib.contextmanager
@@ -32,7 +35,8 @@ def writing(place: Place, name: str) -> Iterator[Path]:
     """A local path to write to; when the block ends without an error, the file appears in one step."""
     draft = place.draft(name)
     try:
-        yield draft.path
+        with write_errors(place.path(name)):
+            yield draft.path
         draft.finish()
     except BaseException:
         draft.drop()
@@ -89,9 +93,9 @@ class Local:
     def names(self, folder: str) -> list[str]:
         """All finished files below a folder, sorted."""
         found = []
-        for place, _, files in os.walk(self.root / folder):
+        for place, _, names in os.walk(self.root / folder):
             inner = Path(place).relative_to(self.root).as_posix()
-            found += [f"{inner}/{name}" for name in files if not name.endswith(UNFINISHED)]
+            found += [f"{inner}/{name}" for name in names if not name.endswith(UNFINISHED)]
         return sorted(found)
 
     def has(self, name: str) -> bool:
@@ -109,16 +113,7 @@ class Local:
 
     def draft(self, name: str) -> Draft:
         """Written under another name, brought to the disk, then renamed: a reader sees all or nothing."""
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.parent / f"{path.name}.{uuid.uuid4().hex}{UNFINISHED}"
-
-        def finish() -> None:
-            _sync(unfinished)
-            unfinished.replace(path)
-            _sync(path.parent)
-
-        return Draft(unfinished, finish, partial(unfinished.unlink, missing_ok=True))
+        return files.draft(self.root / name, make_folder=True)
 
     def reading(self, name: str) -> Any:
         """An open file."""
@@ -212,13 +207,7 @@ class Remote:
     def draft(self, name: str) -> Draft:
         """Written here, then put there in one step."""
         folder = tempfile.TemporaryDirectory(prefix="sizeup-")
-        path = Path(folder.name) / "file"
-
-        def finish() -> None:
-            self._put(path, self.root / name)
-            folder.cleanup()
-
-        return Draft(path, finish, folder.cleanup)
+        return _Upload(folder, lambda path: self._put(path, self.root / name))
 
     def _put(self, path: Path, target: PurePosixPath) -> None:
         try:
@@ -252,10 +241,23 @@ class Remote:
         return f"{self.address}/{name}"
 
 
-def _sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """A file in a folder of ours that is then put elsewhere."""
+
+    folder: tempfile.TemporaryDirectory[str]
+    put: Callable[[Path], None]
+
+    @property
+    def path(self) -> Path:
+        """Where it is written."""
+        return Path(self.folder.name) / "file"
+
+    def finish(self) -> None:
+        """Put the file where it belongs."""
+        self.put(self.path)
+        self.folder.cleanup()
+
+    def drop(self) -> None:
+        """Remove the folder."""
+        self.folder.cleanup()

@@ -8,23 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 from sizeup import dtypes
 from sizeup.sweeps.schema import STORED
 from sizeup.targets import Target, current
 
 _SEPARATOR = "\0"
+# A batch, shapes and bindings, the latter two as JSON.
+PointShape: TypeAlias = tuple[int | None, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One question: a target by name, a precision, a batch (None: the model's own) and shapes as JSON."""
+    """One question: a target by name, a precision, a batch (None: the model's own), and as JSON shapes and
+    sizes of symbolic dimensions.
+    """
 
     target: str
     precision: str = STORED
     batch: int | None = None
     shapes: str = ""
+    bind: str = ""
 
     @property
     def asked(self) -> dtypes.DType | None:
@@ -32,9 +37,9 @@ class Point:
         return None if self.precision == STORED else dtypes.precision(self.precision)
 
     @property
-    def shape(self) -> tuple[int | None, str]:
+    def shape(self) -> PointShape:
         """What a model is loaded for: points that share it share a graph."""
-        return self.batch, self.shapes
+        return self.batch, self.shapes, self.bind
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Questions:
         return _digest(self.version, *lines)
 
     def key(self, model: str, point: Point) -> str:
-        """The name of one row: the same for the same model, target, precision, batch, shapes and version."""
+        """The name of one row: the same for the same model, point, target's digest and version."""
         return _digest(model, *self._parts(point), self.version)
 
     def keys(self, model: str) -> list[str]:
@@ -67,9 +72,11 @@ class Questions:
             self, points=kept, target_hashes={n: h for n, h in self.target_hashes.items() if n in names}
         )
 
-    def _parts(self, point: Point) -> tuple[str, str, str, str]:
+    def _parts(self, point: Point) -> tuple[str, ...]:
         batch = "" if point.batch is None else str(point.batch)
-        return self.target_hashes[point.target], point.precision, batch, point.shapes
+        parts = (self.target_hashes[point.target], point.precision, batch, point.shapes)
+        # Keys of points without bindings are those of stores that know no bindings.
+        return (*parts, point.bind) if point.bind else parts
 
 
 def questions(points: Iterable[Point]) -> Questions:
@@ -95,14 +102,17 @@ def shapes_text(shapes: Mapping[str, Any]) -> str:
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
 
 
-def bindings_of(point_shape: tuple[int | None, str]) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
-    """Sizes of dimensions, the batch among them, and shapes of inputs, both by name."""
-    batch, text = point_shape
+def bindings_of(
+    point_shape: PointShape,
+) -> tuple[dict[str, int], dict[str, tuple[int, ...]], dict[str, int]]:
+    """Sizes of dimensions, the batch among them, shapes of inputs, and sizes of symbolic dimensions."""
+    batch, text, bind = point_shape
     given: dict[str, Any] = json.loads(text) if text else {}
     sizes = {name: value for name, value in given.items() if isinstance(value, int)}
     if batch is not None:
         sizes["batch"] = batch
-    return sizes, {name: tuple(value) for name, value in given.items() if not isinstance(value, int)}
+    shapes = {name: tuple(value) for name, value in given.items() if not isinstance(value, int)}
+    return sizes, shapes, json.loads(bind) if bind else {}
 
 
 def _plain(value: int | str | Sequence[int]) -> int | list[int]:

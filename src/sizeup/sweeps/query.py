@@ -314,7 +314,7 @@ def table_of(question: Question) -> Any:
         return reader.read_all()
 
 
-def save(question: Question, path: str | os.PathLike[str]) -> int:
+def save(question: Question, path: str | os.PathLike[str], *, raw_csv: bool = False) -> int:
     """Write an answer as its suffix says, .parquet or .csv, batch by batch; the number of rows."""
     with reading(question) as reader:
-        return tables.write(reader, os.fspath(path))
+        return tables.write(reader, os.fspath(path), raw_csv=raw_csv)

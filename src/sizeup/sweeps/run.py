@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import IO, Literal
 
 from sizeup.errors import SizeupError
-from sizeup.sweeps.expand import count_of, importable, models_of
+from sizeup.files import write_errors
+from sizeup.sweeps.expand import importable, models_of, planned
 from sizeup.sweeps.limits import Limits
-from sizeup.sweeps.models import Identity, Model
+from sizeup.sweeps.models import Identity, Model, SizeClass
 from sizeup.sweeps.newest import Record
 from sizeup.sweeps.places import Local, writing
 from sizeup.sweeps.prune import Pruned, prune
+from sizeup.sweeps.remaining import Remaining
 from sizeup.sweeps.spec import Spec
 from sizeup.sweeps.store import LOG, Store
 from sizeup.sweeps.task import Outcome, Settings
@@ -32,24 +34,22 @@ _FEW = 20  # error reasons that are told
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a sweep is: models done, of how many (None: not known), those with errors, and seconds."""
+    """How far a sweep is: models done, of how many (None: unknown), those with errors, seconds since it
+    started, and seconds that are left by the time that models of the same size took (None: unknown).
+    """
 
     done: int
     total: int | None
     failed: int
     there: int
     seconds: float
+    left: float | None = None
 
     @property
     def rate(self) -> float | None:
         """Models evaluated a second; None before the first."""
         fresh = self.done - self.there
         return fresh / self.seconds if fresh and self.seconds else None
-
-    @property
-    def left(self) -> float | None:
-        """Seconds that are left at this rate; None where that cannot be told."""
-        return None if self.rate is None or self.total is None else (self.total - self.done) / self.rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class Swept:
     damaged: int = 0  # files that could not be read, and were replaced
     damaged_file: str = ""  # the first of them
     pruned: Pruned | None = None  # what was removed, where that was asked for
+    caveats: int = 0  # rows for which a symbolic dimension was set to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,9 @@ def sweep(
     )
     with store.alone(), importable(spec.folder):
         store.place.clean()
-        total = count_of(spec)
-        tally, record, planned = _Tally(total, progress), Record(), set[str]()
+        plan = planned(spec)
+        total = None if plan is None else plan.total()
+        tally, record, kept = _Tally(plan, progress), Record(), set[str]()
         with _log(store) as log, closing(_outcomes(models_of(spec), settings, how, total)) as outcomes:
             try:
                 for outcome in outcomes:
@@ -113,12 +115,12 @@ def sweep(
                     log.write(_line(outcome))
                     record.add(outcome.model, outcome.digest)
                     if how.prune:
-                        planned.add(Identity(outcome.model, outcome.digest).digest)
+                        kept.add(Identity(outcome.model, outcome.digest).digest)
             finally:  # what was asked about until now counts from now on, whatever ended it
                 record.write(store, spec.asked)
         pruned = None
-        if planned:  # who plans nothing at all has lost its models, not its interest in them
-            pruned = prune(store, planned, spec.asked)
+        if kept:  # who plans nothing at all has lost its models, not its interest in them
+            pruned = prune(store, kept, spec.asked)
             record.write(store, spec.asked, alone=True)
         store.place.clean()
     return replace(tally.told(store.place.address, how.engine, len(spec.asked.points)), pruned=pruned)
@@ -141,9 +143,11 @@ def _outcomes(
 class _Tally:
     """Counts outcomes and shows how far it is."""
 
-    def __init__(self, total: int | None, show: Callable[[Progress], None] | None) -> None:
-        self.total, self.show, self.start = total, show, time.monotonic()
-        self.done = self.there = self.rows = self.errors = self.failed = 0
+    def __init__(self, plan: Counter[SizeClass] | None, show: Callable[[Progress], None] | None) -> None:
+        self.total = None if plan is None else plan.total()
+        self.remaining = None if plan is None else Remaining(plan)
+        self.show, self.start = show, time.monotonic()
+        self.done = self.there = self.rows = self.errors = self.failed = self.caveats = 0
         self.kinds: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
         self.damaged, self.damaged_file = 0, ""
@@ -154,15 +158,21 @@ class _Tally:
         self.damaged_file = self.damaged_file or next(iter(outcome.damaged), "")
         self.there += outcome.state == "there"
         self.rows += outcome.rows
+        self.caveats += outcome.caveats
         if outcome.errors:
             self.failed += 1
             self.errors += outcome.errors
             self.kinds[outcome.kind] += outcome.errors
             if len(self.examples) < _FEW:
                 self.examples.setdefault(outcome.kind, _example(outcome))
+        seconds = time.monotonic() - self.start
+        if self.remaining is not None:
+            fresh = None if outcome.state == "there" else outcome.seconds
+            is_first = outcome.is_first or self.done - self.there == 1
+            self.remaining.add(outcome.size_class, fresh, seconds, is_first)
         if self.show is not None:
-            seconds = time.monotonic() - self.start
-            self.show(Progress(self.done, self.total, self.failed, self.there, seconds))
+            left = None if self.remaining is None else self.remaining.seconds(seconds)
+            self.show(Progress(self.done, self.total, self.failed, self.there, seconds, left))
 
     def told(self, store: str, engine: str, points: int) -> Swept:
         return Swept(
@@ -179,6 +189,7 @@ class _Tally:
             time.monotonic() - self.start,
             self.damaged,
             self.damaged_file,
+            caveats=self.caveats,
         )
 
 
@@ -206,9 +217,11 @@ def _log(store: Store) -> Iterator[IO[str]]:
     name = next(name for index in itertools.count() if not store.place.has(name := f"{LOG}/{index:06}.jsonl"))
     if isinstance(store.place, Local):
         path = Path(store.place.path(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", buffering=1) as file:
-            yield file
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = path.open("x", encoding="utf-8", buffering=1)
+        with lines:
+            yield lines
         return
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".jsonl") as file:
         yield file

@@ -47,6 +47,10 @@ FIELDS: tuple[Field, ...] = (
     Field("precision", "text", "the precision asked for; stored: the model's own number types"),
     Field("batch", "int", "the batch asked for; null: none"),
     Field("shapes", "text", "sizes of dimensions or shapes of inputs asked for, as JSON; empty: none"),
+    Field("bind", "text", "sizes of symbolic dimensions asked for, as JSON; null: none"),
+    Field(
+        "caveat", "text", "symbolic dimensions that no size was given for and that were set to 1; null: none"
+    ),
     Field("status", "text", "ok or error"),
     Field("error", "text", "why there is no result"),
     Field("error_kind", "text", "what went wrong, in one word"),
@@ -94,6 +98,20 @@ def arrow_schema() -> Any:
 
     types = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
     return pa.schema([pa.field(each.name, types[each.kind], each.name != "key") for each in FIELDS])
+
+
+def conformed(table: Any) -> Any:
+    """A table of rows with exactly these columns: those that an older version did not write are null."""
+    import pyarrow as pa
+
+    schema = arrow_schema()
+    if table.schema.names == schema.names:
+        return table
+    there = set(table.column_names)
+    columns = [
+        table[field.name] if field.name in there else pa.nulls(len(table), field.type) for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def batch_of(columns: Columns, rows: int) -> Any:

@@ -24,9 +24,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_GRID = ("targets", "precisions", "batch", "shapes")
+_GRID = ("targets", "precisions", "batch", "shapes", "bind")
 _KEYS = ("models", "generate", "exclude", *_GRID, "points", "limits")
-_POINT_KEYS = ("target", "precision", "batch", "shapes")
+_POINT_KEYS = ("target", "precision", "batch", "shapes", "bind")
 _LIMIT_KEYS = ("seconds", "memory", "tries")
 _MOST = 2**31
 WILD = "*?["
@@ -89,11 +89,12 @@ def _grid(table: Table) -> Iterator[Point]:
     if not names and stray:
         raise table.fail(f'{stray[0]} without targets; name them as targets = ["rpi5/ort"]')
     precisions = [_precision(table, text) for text in _texts(table, "precisions")] or [STORED]
+    bind = _bind(table)
     for shapes in _all_shapes(table):
         for batch in _batches(table):
             for precision in precisions:
                 for target in names:
-                    yield Point(target, precision, batch, shapes)
+                    yield Point(target, precision, batch, shapes, bind)
 
 
 def _point(table: Table) -> Point:
@@ -103,6 +104,7 @@ def _point(table: Table) -> Point:
         _precision(table, table.text("precision", STORED)),
         table.whole("batch", 1, _MOST),
         _shapes(table.table("shapes")),
+        _bind(table),
     )
 
 
@@ -160,6 +162,19 @@ def _shapes(table: Table | None) -> str:
                 f"{name} is {quoted(value)}, neither a size such as 128 nor a shape such as 1x3x224x224"
             )
     return shapes_text(table.values)
+
+
+def _bind(table: Table) -> str:
+    """Sizes of symbolic dimensions by name."""
+    inner = table.table("bind")
+    if inner is None:
+        return ""
+    for name, value in inner.values.items():
+        if not name or not _is_size(value):
+            raise inner.fail(f"{name!r} is {value!r}, not a size such as 128")
+    if "batch" in inner.values and "batch" in table.values:
+        raise table.fail("batch is given twice, in batch and in bind; remove one of them")
+    return shapes_text(inner.values)
 
 
 def _is_size(value: Any) -> bool:

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.files import write_errors
 from sizeup.sweeps.places import Draft, Local, Place, place_of, writing
-from sizeup.sweeps.schema import arrow_schema
+from sizeup.sweeps.schema import arrow_schema, conformed
 
 SHARDS, TABLE, LOG = "shards", "table", "log"
 CURRENT, MERGED = f"{TABLE}/current.json", "merged.txt"
@@ -97,7 +98,8 @@ class Store:
         """The same as a file that is still to appear: bringing it to the disk takes longer than all else."""
         found = self.place.draft(name)
         try:
-            _written(found.path, batches, arrow_schema())
+            with write_errors(self.place.path(name)):
+                _written(found.path, batches, arrow_schema())
         except BaseException:
             found.drop()
             raise
@@ -120,7 +122,7 @@ class Store:
             raise self._damaged(name, why) from error
         if not set(columns or ("model",)) <= set(found.column_names):
             raise self._damaged(name, "a table of something else")
-        return found
+        return conformed(found) if columns is None and "key" in found.column_names else found
 
     def states(self, names: Iterable[str]) -> dict[str, str]:
         """The state of every row of some shards, by its key."""

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
+from sizeup.csv_cells import FORMULA, neutral
 from sizeup.errors import SizeupError
+from sizeup.files import replacing
 from sizeup.sweeps import complaints
 from sizeup.sweeps.newest import Newest, newest_of
 from sizeup.sweeps.places import Remote
@@ -112,7 +114,7 @@ def _counting(connection: DuckDBPyConnection, name: str, newest: Newest, rows: s
             AND stored.version = answered.version
         QUALIFY row_number() OVER (
             PARTITION BY stored.device, stored.precision, stored.target, stored.model, stored.model_hash,
-                stored.batch, stored.shapes
+                stored.batch, stored.shapes, stored.bind
             ORDER BY answered.place DESC NULLS LAST
         ) = 1
         """
@@ -248,21 +250,38 @@ def check_axes(connection: DuckDBPyConnection, axes: Iterable[Axis]) -> None:
             raise SizeupError(f"--axes: the column {axis.column!r} {what}{near}")
 
 
-def write(reader: Any, path: str) -> int:
+def write(reader: Any, path: str, *, raw_csv: bool = False) -> int:
     """Write what a reader gives as .parquet or .csv, batch by batch; the number of rows."""
     from pyarrow import ArrowInvalid, csv, parquet
 
     rows = 0
+    is_parquet = Path(path).suffix.lower() == ".parquet"
+    schema, batches = (reader.schema, reader) if is_parquet or raw_csv else _neutralized(reader)
     try:
-        writer: Any = (
-            parquet.ParquetWriter(path, reader.schema, compression="zstd")
-            if Path(path).suffix.lower() == ".parquet"
-            else csv.CSVWriter(path, reader.schema, write_options=csv.WriteOptions(quoting_style="needed"))
-        )
-        with writer:
-            for batch in reader:
-                writer.write_batch(batch)
-                rows += batch.num_rows
+        with replacing(path) as new:
+            writer: Any = (
+                parquet.ParquetWriter(new, schema, compression="zstd")
+                if is_parquet
+                else csv.CSVWriter(new, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+            )
+            with writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
     except ArrowInvalid as error:
         raise SizeupError(f"{path}: {error}") from error
     return rows
+
+
+def _neutralized(reader: Any) -> tuple[Any, Iterator[Any]]:
+    """Names and rows in which no text is taken for a formula by a spreadsheet (see `csv_cells`)."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    schema = pa.schema([field.with_name(neutral(field.name)) for field in reader.schema])
+
+    def safe(column: Any) -> Any:
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        return compute.replace_substring_regex(column, FORMULA, r"'\1") if is_text else column
+
+    return schema, (pa.RecordBatch.from_arrays([*map(safe, each.columns)], schema=schema) for each in reader)

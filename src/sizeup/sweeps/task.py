@@ -8,10 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from sizeup.errors import WriteError
 from sizeup.sweeps.evaluate import described
 from sizeup.sweeps.keeper import Keeper, Refused
 from sizeup.sweeps.limits import Limits
-from sizeup.sweeps.models import Model
+from sizeup.sweeps.models import Model, SizeClass
 from sizeup.sweeps.places import Draft
 from sizeup.sweeps.points import Questions
 from sizeup.sweeps.rows import error_rows, rows_of
@@ -47,6 +48,9 @@ class Outcome:
     cpu_seconds: float | None = None  # of loading and evaluating alone
     damaged: tuple[str, ...] = ()  # files that could not be read, and were replaced
     digest: str = ""  # of the model's content
+    caveats: int = 0  # rows for which a symbolic dimension was set to 1
+    size_class: SizeClass = ("", 0)
+    is_first: bool = False  # of its process, and so it waited for imports
 
 
 def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
@@ -95,11 +99,15 @@ def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple
     except Refused as refused:
         counted = task.fail(refused.kind, refused.reason)
     except Exception as error:
-        if keeper is not None or isinstance(error, OSError):  # news about this machine, not about the model
+        # What the system refuses is news about this machine, not about the model.
+        if keeper is not None or isinstance(error, OSError | WriteError):
             raise
         counted = task.fail(*described(error))
     cpu_seconds = None if keeper is None else keeper.cpu_seconds
-    outcome = counted.outcome(model.name, time.perf_counter() - start, cpu_seconds)
+    # Starting a process is no work of the model that happens to be its first.
+    seconds = time.perf_counter() - start - (0.0 if keeper is None else keeper.start_seconds)
+    outcome = counted.outcome(model.name, seconds, cpu_seconds)
+    outcome = replace(outcome, is_first=keeper is not None and keeper.start_seconds > 0)
     return task.told(outcome), task.finish
 
 
@@ -150,7 +158,9 @@ class _Task:
 
     def told(self, outcome: Outcome) -> Outcome:
         """How it ended, with what is known of the model and its files."""
-        return replace(outcome, digest=self.identity.hash, damaged=self.damaged)
+        return replace(
+            outcome, digest=self.identity.hash, damaged=self.damaged, size_class=self.model.size_class
+        )
 
     def tidy(self, written: str = "") -> None:
         """Remove files that cannot be read, whose rows are in others now."""
@@ -185,7 +195,7 @@ class _Counted:
     """Counts rows and errors as they pass."""
 
     def __init__(self) -> None:
-        self.rows = self.errors = 0
+        self.rows = self.errors = self.caveats = 0
         self.kind = self.reason = ""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -193,6 +203,7 @@ class _Counted:
             self.rows += batch.num_rows
             states = batch.column("status").to_pylist()
             self.errors += states.count(ERROR)
+            self.caveats += batch.num_rows - batch.column("caveat").null_count
             if self.errors and not self.kind:
                 place = states.index(ERROR)
                 self.kind = batch.column("error_kind")[place].as_py()
@@ -200,4 +211,14 @@ class _Counted:
             yield batch
 
     def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
-        return Outcome(model, "done", self.rows, self.errors, self.kind, self.reason, seconds, cpu_seconds)
+        return Outcome(
+            model,
+            "done",
+            self.rows,
+            self.errors,
+            self.kind,
+            self.reason,
+            seconds,
+            cpu_seconds,
+            caveats=self.caveats,
+        )

@@ -15,7 +15,7 @@ from sizeup.errors import SizeupError
 from sizeup.targets.names import suggestion
 
 # What makes two points of two sweeps the same question; hashes and versions are what may have changed.
-MATCH = ("model", "target", "precision", "batch", "shapes")
+MATCH = ("model", "target", "precision", "batch", "shapes", "bind")
 # What a table that is joined to the points may be joined by.
 KEYS = ("model", "target", "device", "runtime", "precision", "batch", "shapes", "format", "model_hash")
 DEFAULT = "summary"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sizeup.errors import TargetError
+from sizeup.files import write_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,13 +27,7 @@ def save(path: Path, fit: Mapping[str, Any], device: Mapping[str, Any] | None) -
     if device is not None:
         tables["device"] = [dict(device)]
     blocks = [HEAD, *(_table(kind, each) for kind in ("device", "fit") for each in tables.get(kind, []))]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        beside.write_text("\n\n".join(blocks) + "\n", "utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise TargetError(f"{path}: cannot be written: {error.strerror}") from error
+    write_text(path, ["\n\n".join(blocks), "\n"], make_folder=True)
 
 
 def check(path: Path) -> None:

@@ -171,7 +171,7 @@ def test_file_that_is_too_short_is_told_when_read(tmp_path: Path) -> None:
 
 def test_external_data_of_a_model_without_a_folder_asks_for_the_path() -> None:
     found = load(linear(external("w", (64, 64), location="w.bin")))
-    with pytest.raises(LoadError, match="load it by its path"):
+    with pytest.raises(LoadError, match="load the model by its path"):
         content(found, "w")
 
 

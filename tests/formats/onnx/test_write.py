@@ -82,10 +82,3 @@ def test_functions_are_not_reordered(tmp_path: Path) -> None:
     assert len(graph.ops) == 3
     with pytest.raises(WriteError, match="do not match one to one"):
         write(source, tmp_path / "out.onnx", graph, [0, 1, 2])
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    source = tmp_path / "in.onnx"
-    onnx.save(branches(), source)
-    with pytest.raises(WriteError, match="cannot be written"):
-        write(source, tmp_path / "nowhere" / "out.onnx", load(source), None)

@@ -137,6 +137,17 @@ def single(
     weights: Sequence[int] = (),
 ) -> Graph:
     """One operator on float tensors of those shapes; None is an absent input, `weights` are constants."""
+    return file_of(name, inputs, outputs, settings, weights).load()
+
+
+def file_of(
+    name: str,
+    inputs: Sequence[tuple[int, ...] | None],
+    outputs: Sequence[tuple[int, ...]],
+    settings: Any = None,
+    weights: Sequence[int] = (),
+) -> File:
+    """The file of that operator."""
     file = File()
     identities = []
     for place, shape in enumerate(inputs):
@@ -148,4 +159,4 @@ def single(
     made = [file.main.tensor(f"out{place}", shape) for place, shape in enumerate(outputs)]
     file.main.op(name, identities, made, settings)
     file.main.ends([i for place, i in enumerate(identities) if i >= 0 and place not in weights], made)
-    return file.load()
+    return file

@@ -149,11 +149,13 @@ CASES = [
     # 2x3 windows over 4x4x2 outputs
     Case(
         "AVERAGE_POOL_2D", [(1, 8, 12, 2)], [(1, 4, 4, 2)], "pool", 0, 192,
-        options("Pool2DOptions", filterHeight=2, filterWidth=3),
+        options("Pool2DOptions", filterHeight=2, filterWidth=3, strideH=2, strideW=3),
     ),
     Case(
         "MAX_POOL_2D", [(1, 8, 12, 2)], [(1, 4, 4, 2)], "pool", 0, 224,
-        options("Pool2DOptions", filterHeight=2, filterWidth=3, fusedActivationFunction=1),
+        options(
+            "Pool2DOptions", filterHeight=2, filterWidth=3, strideH=2, strideW=3, fusedActivationFunction=1
+        ),
     ),
     # 4 products and 3 sums for each of 8x8x2
     Case("RESIZE_BILINEAR", [(1, 4, 4, 2), (2,)], [(1, 8, 8, 2)], "resize", 0, 896, weights=(1,)),

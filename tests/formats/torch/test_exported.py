@@ -109,8 +109,7 @@ def test_a_pickle_inside_is_never_run(free: Path, tmp_path: Path) -> None:
         return buffer.getvalue() if entry.endswith("sample_inputs/model.pt") else content
 
     _rewritten(free, target, change)
-    with pytest.raises(CorruptModel):
-        sizeup.load(target, bind={"x.0": 1})
+    assert sizeup.count(target, bind={"x.0": 1}).total_macs == 8 * 6 + 6 * 4
     assert not mark.exists()
 
 
@@ -141,7 +140,7 @@ def test_an_expression_that_is_code_is_refused(free: Path, tmp_path: Path) -> No
             return json.dumps(program).encode()
 
         _rewritten(free, target, change)
-        with pytest.raises(CorruptModel, match="no plain expression"):
+        with pytest.raises(CorruptModel, match="not a plain size expression"):
             sizeup.load(target, bind={"x.0": 1})
         assert not mark.exists()
 

@@ -18,6 +18,7 @@ from torch.nn import functional
 import sizeup
 from precision import digits
 from sizeup.errors import LoadError, SizeupError
+from sizeup.formats.torch import runnable_source
 from sizeup.precision import (
     Bench,
     Options,
@@ -343,7 +344,7 @@ def test_programs_run_as_the_modules_that_they_came_from(network: nn.Module, tmp
     path = tmp_path / "digits.pt2"
     torch.export.save(program, path)
     chosen = {"features.3": "int4", "head": "int8"}
-    for source, count in itertools.product((program, path), (48, 60)):
+    for source, count in itertools.product((program, runnable_source(path, trusted=True)), (48, 60)):
         bench = Bench(source, test.images[:count], cache=False, calibration=test.images[:48])
         expected = Bench(network, test.images[:count], cache=False, calibration=test.images[:48])
         np.testing.assert_allclose(bench.outputs(chosen), expected.outputs(chosen), atol=1e-4)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sizeup.errors import WriteError
+from sizeup.files import replacing
 from sizeup.formats.onnx.wire import Malformed, fields, message, varint
 from sizeup.formats.onnx.write import graph_in, rows_of
 
@@ -35,13 +36,12 @@ def annotate(
         with (
             source.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-            out.open("wb") as target,
+            replacing(out, like=source) as new,
+            new.open("wb") as target,
         ):
             target.writelines(_pieces(content, prefix.encode(), of_model, of_nodes))
     except Malformed as error:
         raise WriteError(f"{source}: not an ONNX model, or cut short ({error})") from error
-    except OSError as error:
-        raise WriteError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
 def _pieces(

@@ -11,7 +11,7 @@ from typing import Any
 
 from onnx import GraphProto, TensorShapeProto, ValueInfoProto
 
-from sizeup.errors import LoadError, UnboundDimension
+from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -27,9 +27,9 @@ def bind(graph: GraphProto, inputs: Mapping[str, Any], sizes: Mapping[str, int],
     values = [each for each in graph.input if each.name not in constants]
     known = _Sizes(values, graph, sizes)
     known.take_shapes(values, inputs)
-    missing = [line for value in values for line in known.apply(value)]
+    missing = tuple(each for value in values for each in known.apply(value))
     if missing:
-        raise UnboundDimension(_advice(missing))
+        raise UnboundDimension(_advice(missing), missing)
     for value in (*graph.output, *graph.value_info):
         known.apply(value)
 
@@ -85,11 +85,11 @@ class _Sizes:
         if self._sizes.setdefault(name, size) != size:
             raise LoadError(f"dimension {name!r} is given as {self._sizes[name]} and as {size}")
 
-    def apply(self, value: ValueInfoProto) -> list[tuple[str, str]]:
-        """Write sizes into one value's shape; what stays open comes back as (how to name it, where it is)."""
+    def apply(self, value: ValueInfoProto) -> list[SymbolicDimension]:
+        """Write sizes into one value's shape; the dimensions that still have none."""
         tensor = value.type.tensor_type
         if value.type.HasField("tensor_type") and not tensor.HasField("shape"):
-            return [("", value.name)]
+            return [SymbolicDimension("", value.name, 0, 0)]
         missing = []
         for axis, dim in enumerate(tensor.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value >= 0:
@@ -97,7 +97,7 @@ class _Sizes:
             place = f"{value.name}.{axis}"
             size = self._sizes.get(place, self._size(dim.dim_param))
             if size is None:
-                missing.append((dim.dim_param or place, f"{value.name} axis {axis}"))
+                missing.append(SymbolicDimension(dim.dim_param or place, value.name, axis, _rank(value)))
             else:
                 dim.dim_value = size
         return missing
@@ -169,13 +169,13 @@ def _no_such(what: str, name: str, known: Iterable[str]) -> str:
     return f"the model has no {what} {name!r}; {hint}"
 
 
-def _advice(missing: list[tuple[str, str]]) -> str:
+def _advice(missing: Iterable[SymbolicDimension]) -> str:
     """Every open dimension with its places, and the flags that bind them."""
     places: dict[str, list[str]] = {}
-    shapeless = [where for name, where in missing if not name]
-    for name, where in missing:
-        if name:
-            places.setdefault(name, []).append(where)
+    shapeless = [each.input for each in missing if not each.name]
+    for each in missing:
+        if each.name:
+            places.setdefault(each.name, []).append(f"{each.input} axis {each.axis}")
     lines = [f"{name} ({', '.join(where)})" for name, where in places.items()]
     lines += [f"{name} (all of it)" for name in shapeless]
     flags = [f"--bind {shlex.quote(f'{name}=1')}" for name in places]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from typing import NoReturn
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
@@ -22,7 +23,7 @@ class Node:
 
     def __init__(self, proto: NodeProto, origins: Origins) -> None:
         domain = proto.domain
-        self.op = proto.op_type if domain in ("", "ai.onnx") else f"{domain}::{proto.op_type}"
+        self.op = proto.op_type if not domain or domain == "ai.onnx" else f"{domain}::{proto.op_type}"
         self.proto = proto
         self.name = proto.name
         self.scope, self.annotated = scope_of(proto)
@@ -55,7 +56,27 @@ class Node:
     def integers(self, name: str) -> tuple[int, ...]:
         """An attribute that is a list of whole numbers; empty where it is absent."""
         value = self.attributes.get(name, ())
-        return tuple(each for each in value if isinstance(each, int)) if isinstance(value, tuple) else ()
+        # A list of the format holds numbers of one type.
+        return value if isinstance(value, tuple) and value and isinstance(value[0], int) else ()
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """An attribute that is a size or a count: at least 1, so that it cannot lower a total."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, int) or value < 1:
+            given = "missing" if value is None else f"{value!r}"
+            self.refuse(f"attribute {name} is {given}; it must be at least 1")
+        return value
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """An attribute that lists sizes, each at least 1; empty if it is absent."""
+        values = self.attributes.get(name, ())
+        if not isinstance(values, tuple) or any(not isinstance(each, int) or each < 1 for each in values):
+            self.refuse(f"attribute {name} is {values!r}; each entry must be at least 1")
+        return values
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise CorruptModel about this operator."""
+        raise CorruptModel(f"{self.label}: {problem}")
 
     def text(self, name: str, default: str = "") -> str:
         """An attribute that is a string."""
@@ -106,15 +127,20 @@ class Block:
         return nodes
 
     def _taken_from_outside(self, nodes: list[Node]) -> list[str]:
-        made = {*self.inputs, *self.constants}
+        made = {*self.inputs, *self.constants, ""}
         for node in nodes:
             made.update(node.outputs)
-        wanted = dict.fromkeys(name for node in nodes for name in node.reads if name not in made)
-        wanted.update((name, None) for name in self.outputs if name not in made)
-        return [name for name in wanted if name]
+        wanted: dict[str, None] = {}
+        for names in (*(node.reads for node in nodes), self.outputs):
+            for name in names:
+                if name not in made:
+                    wanted[name] = None
+        return list(wanted)
 
     def _name_copies_of_constants(self) -> None:
         """Exporters that merge equal weights leave an Identity for each: another name, not an operator."""
+        if not self.constants:
+            return
         kept = []
         results = set(self.outputs)
         for node in self.nodes:
@@ -145,6 +171,8 @@ def _plain(attribute: AttributeProto) -> object:
 
 def _sorted(nodes: list[Node]) -> list[Node]:
     """The operators so that each comes after those that it reads from, otherwise in the file's order."""
+    if len(nodes) == 1 and not set(nodes[0].outputs).intersection(nodes[0].reads):
+        return nodes  # most branches are that short
     maker: dict[str, int] = {}
     for index, node in enumerate(nodes):
         for name in node.outputs:

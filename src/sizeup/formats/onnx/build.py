@@ -6,9 +6,18 @@ from collections.abc import Iterable
 
 from sizeup.dtypes import DType
 from sizeup.errors import CorruptModel
+from sizeup.formats.onnx import attention  # noqa: F401 - its forms register themselves
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Stored
-from sizeup.formats.onnx.normalise import PLAIN, Form, Site, kind, needs_form, normalised
+from sizeup.formats.onnx.normalise import (
+    PLAIN,
+    Contradiction,
+    Form,
+    Site,
+    kind,
+    needs_form,
+    normalised,
+)
 from sizeup.formats.onnx.packed import packed_weights
 from sizeup.formats.onnx.quantisation import quants
 from sizeup.formats.onnx.roles import Roles
@@ -171,5 +180,7 @@ class BlockBuilder:
         try:
             with asked_by(node.label):
                 return normalised(site)
+        except Contradiction as error:
+            return Form((), {"invalid": str(error)})
         except (ValueError, LookupError, ArithmeticError, TypeError) as error:
             raise CorruptModel(f"{node.label} does not fit its inputs or attributes: {error}") from error

@@ -6,19 +6,17 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
-from sizeup.errors import CorruptModel, LoadError
+from sizeup.errors import CorruptModel
+from sizeup.formats.external import Home, check_inside, external_file
 from sizeup.formats.onnx.value_types import dtype_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# The folder that the model was named in, then the one that its file really is in; empty for bytes.
-Home: TypeAlias = tuple[Path, ...]
 
 # Shapes, axes and scales are this small; weights that matter are not.
 SMALL = 1024
@@ -93,6 +91,12 @@ def stored(tensor: TensorProto, origins: Origins, role: str = "") -> Stored:
     if origin.data_location != TensorProto.EXTERNAL:
         return Stored(name, origin.data_type, dims, partial(_from_message, origin), declared_role=role)
     region = region_of(origin, origins.home)
+    needed = (math.prod(dims) * dtype_of(origin.data_type).bits + 7) // 8
+    if region.length is not None and region.length < needed:
+        raise CorruptModel(
+            f"constant {name!r} of the shape {list(dims)} needs {needed:,} bytes; its place in"
+            f" {region.location!r} has {region.length:,}"
+        )
     reader = partial(_from_file, name, origin.data_type, dims, region)
     return Stored(name, origin.data_type, dims, reader, region.length, declared_role=role)
 
@@ -186,34 +190,13 @@ def region_of(tensor: TensorProto, home: Home) -> Region:
         raise CorruptModel(f"constant {tensor.name!r}: its place in {location!r} is not a number") from error
     if not location or not 0 <= offset <= _MOST or not 0 <= (length or 0) <= _MOST:
         raise CorruptModel(f"constant {tensor.name!r} does not say where in which file its numbers are")
-    posix, windows = PurePosixPath(location), PureWindowsPath(location)
-    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts:
-        raise CorruptModel(
-            f"constant {tensor.name!r} points outside the model's folder ({location!r}), which is refused;"
-            " external data must lie beside the model"
-        )
+    check_inside(location, f"constant {tensor.name!r}")
     return Region(home, location, offset, length)
-
-
-def _path(name: str, region: Region) -> Path:
-    if not region.home:
-        raise LoadError(
-            f"constant {name!r} is kept in the file {region.location!r}, but the model was given without a"
-            " folder; load it by its path"
-        )
-    path = region.home[0] / region.location
-    if not path.is_file():
-        raise LoadError(f"{path}: the file with the numbers of constant {name!r} is missing; put it there")
-    # A link that leads elsewhere is no better than a path that does; but in a cache of links, the model
-    # itself is one, and its data lies beside what it points to.
-    if not any(path.resolve().is_relative_to(folder.resolve()) for folder in region.home):
-        raise CorruptModel(f"constant {name!r}: {path} leads outside the model's folder, which is refused")
-    return path
 
 
 def _from_file(name: str, element: int, dims: tuple[int, ...], region: Region) -> Array:
     """The numbers mapped from their file: only what is touched is read."""
-    path = _path(name, region)
+    path = external_file(region.home, region.location, f"constant {name!r}")
     bits = dtype_of(element).bits
     needed = (math.prod(dims) * bits + 7) // 8
     held = region.length if region.length is not None else path.stat().st_size - region.offset

@@ -88,8 +88,11 @@ def is_doubtful(node: Node, frame: Frame) -> bool:
 
 def ruled(node: Node, frame: Frame) -> list[Sides] | None:
     """The shapes of what an operator makes by our own rule; None where it has none, or not all is known."""
-    if node.op not in RULES:
-        return None
+    return own_shapes(node, frame) if node.op in RULES else None
+
+
+def own_shapes(node: Node, frame: Frame) -> list[Sides] | None:
+    """The same, also of elementwise operators, which have one rule in common."""
     shapes = [frame.type(name).shape if name else None for name in node.inputs]
     values = [frame.value(name) if name else None for name in node.inputs]
     try:

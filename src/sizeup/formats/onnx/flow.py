@@ -105,7 +105,7 @@ def _trip_count(frame: Frame, trips: str, condition: str, goes_on: bool | None) 
 def _scan(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
     """Inputs: states, then sequences; the body gets states and one slice of each sequence."""
     body = node.blocks["body"]
-    count = len(node.inputs) - node.integer("num_scan_inputs")
+    count = _states(node)
     states, sequences = node.inputs[:count], node.inputs[count:]
     axes = node.integers("scan_input_axes") or (0,) * len(sequences)
     types = [frame.type(each) for each in sequences]
@@ -123,7 +123,7 @@ def _scan(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
 def _batched_scan(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
     """The Scan of operator set 8: sequence lengths first, and a batch axis before all others."""
     body = node.blocks["body"]
-    count = len(node.inputs) - node.integer("num_scan_inputs")
+    count = _states(node)
     states = [frame.type(each) for each in node.inputs[1:count]]
     sequences = [frame.type(each) for each in node.inputs[count:]]
     batch, steps = _length((each, 0) for each in sequences), _length((each, 1) for each in sequences)
@@ -136,6 +136,14 @@ def _batched_scan(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> F
     types = [_stacked(each, 0, batch) for each in final]
     types += [_stacked(_stacked(each, 0, steps), 0, batch) for each in stacks]
     return Flow(types, [("body", body, runs)])
+
+
+def _states(node: Node) -> int:
+    """How many inputs of a scan are states; the rest are the sequences that it steps over."""
+    count = len(node.inputs) - node.size("num_scan_inputs")
+    if count < 0:
+        node.refuse(f"num_scan_inputs is {node.size('num_scan_inputs')}, of {len(node.inputs)} inputs")
+    return count
 
 
 def _settle(

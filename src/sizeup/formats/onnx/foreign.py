@@ -6,12 +6,14 @@ otherwise its outputs are worked out here. Only what is certain is said.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
 from onnx import NodeProto, TensorProto
 
 from sizeup.formats.onnx.blocks import Node
+from sizeup.formats.onnx.packed import bits_of, matrix_of
 from sizeup.formats.onnx.value_types import Dims, ValueType, make, unknown
 
 _Types: TypeAlias = list[ValueType]
@@ -119,8 +121,12 @@ def _product_of_integers(_: Node, types: _Types) -> _Types:
 
 @_shaped("MatMulNBits MatMulBnb4")
 def _product_with_packed(node: Node, types: _Types) -> _Types:
-    dims = types[0].dims
-    return [make(types[0].element, (*dims[:-1], node.integer("N")))] if dims else []
+    dims, packed = types[0].dims, types[1]
+    stored = None if packed.shape is None or packed.element != TensorProto.UINT8 else math.prod(packed.shape)
+    columns, rows = matrix_of(node, stored)
+    if not dims or dims[-1] not in (None, rows):  # no runtime multiplies rows of another length
+        return []
+    return [make(types[0].element, (*dims[:-1], columns))]
 
 
 @_shaped("GatherBlockQuantized")
@@ -130,7 +136,7 @@ def _gathered(node: Node, types: _Types) -> _Types:
         return []
     if types[0].element == TensorProto.UINT8 and table[-1] is not None:
         # Bytes hold several numbers each, packed along the last axis.
-        table = (*table[:-1], table[-1] * (8 // (node.integer("bits", 4) or 4)))
+        table = (*table[:-1], table[-1] * (8 // bits_of(node)))
     axis = node.integer("gather_axis") % len(table)
     return [make(types[2].element, (*table[:axis], *indices, *table[axis + 1 :]))]
 
@@ -146,10 +152,10 @@ def _embedded(_: Node, types: _Types) -> _Types:
 
 @_shaped("DynamicQuantizeLSTM")
 def _lstm(node: Node, types: _Types) -> _Types:
-    data, weight = types[0].dims, types[1].dims
-    if data is None or weight is None or len(data) != 3 or len(weight) != 3:
+    data, recurrent = types[0].dims, types[2].dims
+    if data is None or recurrent is None or len(data) != 3 or len(recurrent) != 3:
         return []
-    state = (weight[0], data[1], node.integer("hidden_size") or None)
+    state = (recurrent[0], data[1], recurrent[1])
     final = make(types[0].element, state)
     return [make(types[0].element, (data[0], *state)), final, final]
 
@@ -168,10 +174,10 @@ def _projected(node: Node, types: _Types, element: int) -> _Types:
     data, weights = types[0].dims, types[1].dims
     if data is None or weights is None or len(data) != 3 or len(weights) != 2 or weights[1] is None:
         return []
-    sizes = node.integers("qkv_hidden_sizes")
+    sizes = widths_of(node, weights[1])
     output = make(element, (*data[:2], sizes[2] if len(sizes) == 3 else weights[1] // 3))
-    heads, place = node.integer("num_heads"), 4 if node.op.endswith("::Attention") else 8
-    if heads < 1 or len(sizes) == 3 or node.integer("past_present_share_buffer"):
+    heads, place = node.size("num_heads"), 4 if node.op.endswith("::Attention") else 8
+    if len(sizes) == 3 or node.integer("past_present_share_buffer"):
         return [output]
     length = _sum(data[1], _earlier(node, types, place))
     return [output, make(element, (2, data[0], heads, length, weights[1] // 3 // heads))]
@@ -180,7 +186,7 @@ def _projected(node: Node, types: _Types, element: int) -> _Types:
 @_shaped("MultiHeadAttention")
 def _multi_head(node: Node, types: _Types) -> _Types:
     query, key, value = (each.dims for each in types[:3])
-    heads = node.integer("num_heads") or None
+    heads = node.size("num_heads")
     if query is None or len(query) not in (3, 5):
         return []
     if len(query) == 5:  # (batch, length, heads, 3, size)
@@ -191,7 +197,7 @@ def _multi_head(node: Node, types: _Types) -> _Types:
         return []
     width = value[2] if len(value) == 3 else _times(value[1], value[3])
     output = make(types[0].element, (*query[:2], width))
-    if len(value) == 4 or query[2] is None or width is None or not heads:
+    if len(value) == 4 or query[2] is None or width is None:
         return [output]
     # With the ninth input the runtime writes into a cache of its own length.
     shares = len(node.inputs) > 8 and bool(node.inputs[8])
@@ -203,14 +209,24 @@ def _multi_head(node: Node, types: _Types) -> _Types:
 @_shaped("GroupQueryAttention")
 def _group_query(node: Node, types: _Types) -> _Types:
     query, packed = types[0].dims, len(node.inputs) < 2 or not node.inputs[1]
-    heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
-    if query is None or len(query) != 3 or query[2] is None or heads < 1 or kv_heads < 1:
+    heads, kv_heads = node.size("num_heads"), node.size("kv_num_heads")
+    if query is None or len(query) != 3 or query[2] is None:
         return []
     size = query[2] // (heads + 2 * kv_heads if packed else heads)
     # With a cache the length of what comes out depends on whether the runtime shares its buffer.
     grown = None if len(node.inputs) > 3 and node.inputs[3] else query[1]
     cache = make(types[0].element, (query[0], kv_heads, grown, size))
     return [make(types[0].element, (*query[:2], heads * size)), cache, cache]
+
+
+def widths_of(node: Node, projected: int) -> tuple[int, ...]:
+    """The widths of queries, keys and values where they differ; empty where each is a third."""
+    widths = node.sizes("qkv_hidden_sizes")
+    if widths and (len(widths) != 3 or sum(widths) != projected):
+        node.refuse(f"qkv_hidden_sizes {widths} are not the {projected} columns of its weights")
+    if not widths and projected % 3:
+        node.refuse(f"its weights have {projected} columns, not three of the same width")
+    return widths
 
 
 def _earlier(node: Node, types: _Types, place: int) -> int | None:
@@ -240,6 +256,9 @@ def _turned(dims: Dims, last_two: int, batch: int) -> Dims:
 
 def _matmul(left: Dims, right: Dims) -> Dims:
     if not left or not right:
+        return None
+    inner = {left[-1], right[-2] if len(right) > 1 else right[0]} - {None}
+    if len(inner) > 1:  # no runtime multiplies these
         return None
     rows = left[-2:-1]
     columns = right[-1:] if len(right) > 1 else ()

@@ -253,4 +253,4 @@ def load_free(
     except LoadError as error:
         if str(error).startswith(where):
             raise
-        raise type(error)(f"{where}: {error}") from error
+        raise error.within(where) from error

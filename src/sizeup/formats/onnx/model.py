@@ -15,7 +15,7 @@ from sizeup.formats.onnx.read import LightModel, read
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shapes import Inference
 from sizeup.formats.onnx.unsafe import refuse_unsafe
-from sizeup.graph import Graph
+from sizeup.graph import Graph, without_collection
 
 # What broken files make of code that trusts them; the first is also how invalid text shows itself.
 _SYMPTOMS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
@@ -25,9 +25,10 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
     """The graph of a model; every error says which model."""
     where = os.fspath(source) if isinstance(source, str | os.PathLike) else "the model"
     try:
-        return _build(read(source), inputs, sizes)
+        with without_collection():
+            return _build(read(source), inputs, sizes)
     except LoadError as error:
-        raise type(error)(f"{where}: {error}") from error
+        raise error.within(where) from error
     except InvalidGraph as error:
         raise CorruptModel(f"{where}: {error}") from error
     except _SYMPTOMS as error:

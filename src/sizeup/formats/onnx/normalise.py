@@ -47,11 +47,17 @@ class Form:
         return first + rest
 
 
+class Contradiction(Exception):
+    """Sizes of an operator contradict each other, which other sizes of its inputs might not do."""
+
+
 _Normaliser: TypeAlias = Callable[[Site], Form]
 _NORMALISERS: dict[str, _Normaliser] = {}
 PLAIN = Form()
 # An input that no operator has: it keeps the place of an absent bias when others follow.
 _NO_BIAS = 99
+# Its weights may end with their channels.
+_NHWC_CONV = "com.microsoft::NhwcFusedConv"
 
 
 def kind(node: Node) -> str:
@@ -85,13 +91,24 @@ def _activation(node: Node) -> dict[str, Any]:
     return {"activation": text.lower()} if text else {}
 
 
+def _check_places(node: Node) -> None:
+    """Refuse what runtimes refuse of the places of a window, for shapes may be inferred from it."""
+    node.sizes("strides")
+    node.sizes("dilations")
+    if min(node.integers("pads"), default=0) < 0:
+        node.refuse(f"attribute pads is {node.integers('pads')}; none may be negative")
+
+
 def _window(node: Node, filter_shape: Shape | None) -> dict[str, Any]:
-    kernel = node.integers("kernel_shape") or (filter_shape or ())[2:]
+    kernel = node.sizes("kernel_shape") or (filter_shape or ())[2:]
+    _check_places(node)
+    if filter_shape and kernel != filter_shape[2:] and node.op != _NHWC_CONV:
+        node.refuse(f"kernel_shape is {kernel}, the shape of its weights {filter_shape}")
     return {
-        "groups": node.integer("group", 1),
+        "groups": node.size("group", 1),
         "kernel": kernel,
-        "stride": node.integers("strides") or (1,) * len(kernel),
-        "dilation": node.integers("dilations") or (1,) * len(kernel),
+        "stride": node.sizes("strides") or (1,) * len(kernel),
+        "dilation": node.sizes("dilations") or (1,) * len(kernel),
     }
 
 
@@ -209,14 +226,20 @@ def _recurrent(site: Site) -> Form:
     recurrent = site.shape(2)
     attrs: dict[str, Any] = {"rows": (0, 1), "matrices": (1, 2)}
     if recurrent:
-        inner = recurrent[1] if "::" in site.node.op else recurrent[-1]
-        attrs["units"] = recurrent[0] * (site.node.integer("hidden_size") or inner)
+        units = recurrent[1] if "::" in site.node.op else recurrent[-1]
+        if site.node.size("hidden_size", units) != units:
+            site.node.refuse(f"hidden_size is not the {units} of its recurrent weights, {recurrent}")
+        attrs["units"] = recurrent[0] * units
     return Form((), attrs)
 
 
 @normaliser("AveragePool", "MaxPool", "LpPool", ".QLinearAveragePool", ".NhwcMaxPool")
 def _pool(site: Site) -> Form:
-    return Form((), {"taps": math.prod(site.node.integers("kernel_shape"))})
+    _check_places(site.node)
+    kernel, data = site.node.sizes("kernel_shape"), site.shape(0)
+    if not kernel or (data is not None and len(kernel) != len(data) - 2):
+        site.node.refuse(f"kernel_shape {kernel} for data of the shape {data}")
+    return Form((), {"taps": math.prod(kernel)})
 
 
 def _samples(mode: str, axes: int) -> int:
@@ -247,13 +270,18 @@ def _grid_sample(site: Site) -> Form:
 @normaliser("RoiAlign")
 def _roi_align(site: Site) -> Form:
     """Four numbers for each sample of a bin; how many samples an adaptive ratio takes depends on data."""
-    samples = max(site.node.integer("sampling_ratio"), 1) ** 2
+    for name in ("output_height", "output_width"):
+        site.node.size(name, 1)
+    ratio = site.node.integer("sampling_ratio")
+    if ratio < 0:
+        site.node.refuse(f"attribute sampling_ratio is {ratio}; it must not be negative")
+    samples = max(ratio, 1) ** 2
     return Form((), {"taps": 4 * samples})
 
 
 @normaliser("LRN")
 def _local_response(site: Site) -> Form:
-    return Form((), {"size": site.node.integer("size", 1)})
+    return Form((), {"size": site.node.size("size", 1)})
 
 
 @normaliser("ScatterElements", "ScatterND", "Scatter")
@@ -279,77 +307,3 @@ def _quantised_concat(site: Site) -> Form:
 @normaliser(".GroupNorm")
 def _group_norm(site: Site) -> Form:
     return Form((), {"activation": "silu"} if site.node.integer("activation") else {})
-
-
-@normaliser("Attention")
-def _attention(site: Site) -> Form:
-    """(batch, heads, length, size), or (batch, length, heads x size) with the heads in attributes."""
-    query = site.shape(0)
-    attrs: dict[str, Any] = {}
-    if query is not None and len(query) == 3:
-        heads = site.node.integer("q_num_heads")
-        attrs = {"heads": heads, "kv_heads": site.node.integer("kv_num_heads") or heads}
-    if site.given(4):
-        attrs["cached"] = 4
-    return Form((0, 1, 2, 3, 4), attrs)
-
-
-@normaliser(".MultiHeadAttention")
-def _multi_head(site: Site) -> Form:
-    """Order here: query, key, value, mask, past key; either mask counts as the one that is added."""
-    heads = site.node.integer("num_heads")
-    attrs: dict[str, Any] = {"heads": heads, "kv_heads": heads}
-    sizes = _packed_sizes(site, heads)
-    if sizes is not None:
-        attrs = {"sizes": sizes}
-    if site.given(6):
-        attrs["cached"] = 4
-    return Form((0, 1, 2, 5 if site.given(5) else 4, 6), attrs)
-
-
-def _packed_sizes(site: Site, heads: int) -> tuple[int, int, int, int] | None:
-    """Rows of queries, keys, and head sizes, where an input holds several operands or all heads apart."""
-    query, key, value = (site.shape(index) for index in range(3))
-    if query is not None and len(query) == 5:  # (batch, length, heads, 3, size)
-        return query[0] * query[1] * query[2], query[1], query[4], query[4]
-    if query is None or key is None:
-        return None
-    rows, size = query[0] * query[1] * heads, query[2] // heads
-    if len(key) == 5:  # (batch, length, heads, 2, size)
-        return rows, key[1], size, key[4]
-    if len(key) == 4 and value is not None and len(value) == 4:  # (batch, heads, length, size)
-        return rows, key[2], size, value[3]
-    return None
-
-
-@normaliser(".GroupQueryAttention")
-def _group_query(site: Site) -> Form:
-    heads, kv_heads = site.node.integer("num_heads"), site.node.integer("kv_num_heads")
-    attrs: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads}
-    query = site.shape(0)
-    if query is not None and not site.given(1):  # queries, keys and values lie side by side
-        size = query[2] // (heads + 2 * kv_heads)
-        attrs = {"sizes": (query[0] * query[1] * heads, query[1], size, size)}
-    if site.given(3):
-        attrs["cached"] = 4
-    return Form((0, 1, 2, 10, 3), attrs)
-
-
-@normaliser(".Attention")
-def _fused_attention(site: Site) -> Form:
-    return _projecting(site, (0, 1, 2, 3, 4))
-
-
-@normaliser(".QAttention")
-def _quantised_attention(site: Site) -> Form:
-    return _projecting(site, (0, 1, 2, 5, 8))
-
-
-def _projecting(site: Site, order: tuple[int, ...]) -> Form:
-    attrs: dict[str, Any] = {"heads": site.node.integer("num_heads")}
-    widths = site.node.integers("qkv_hidden_sizes")
-    if len(widths) == 3:
-        attrs["key_width"] = widths[1]
-    if site.given(order[4]):
-        attrs["cached"] = 4
-    return Form(order, attrs)

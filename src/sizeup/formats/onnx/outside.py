@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
+from sizeup.formats.external import external_file, home_of
 from sizeup.formats.onnx.wire import Malformed, fields
 
 _WORD = b"location"
@@ -37,6 +38,12 @@ def files_beside(path: Path) -> list[str]:
         except (Malformed, IndexError):
             return []
     return [name.decode("utf-8", "surrogateescape") for name in found]
+
+
+def check_files_beside(path: Path) -> None:
+    """Raise if a library that reads the model would be led out of its folder, or to a pipe or a device."""
+    for name in files_beside(path):
+        external_file(home_of(path), name, "external data")
 
 
 def _named(content: mmap.mmap) -> Iterator[bytes]:

@@ -31,9 +31,29 @@ def packed_weights(frames: Iterable[Frame]) -> dict[int, tuple[Shape, DType]]:
 
 
 def _unpacked(node: Node, constant: Stored) -> tuple[Shape, DType]:
-    bits = node.integer("bits", 4) or 4
-    dtype = DTYPES.get(f"uint{bits}", DTYPES["uint8"])
+    dtype = DTYPES[f"uint{bits_of(node)}"]
     if node.op in _MATMUL:
-        return (node.integer("N"), node.integer("K")), dtype
+        return matrix_of(node, constant.elements), dtype
     *front, last = constant.dims
-    return (*front, last * (8 // bits)), dtype
+    return (*front, last * (8 // bits_of(node))), dtype
+
+
+def bits_of(node: Node) -> int:
+    """Bits of a packed number."""
+    bits = node.integer("bits", 4)
+    widths = (2, 4, 8) if node.op == _GATHER else (4,) if node.op.endswith("Bnb4") else range(2, 9)
+    if bits not in widths:
+        node.refuse(f"attribute bits is {bits}; it must be one of {', '.join(map(str, widths))}")
+    return bits
+
+
+def matrix_of(node: Node, elements: int | None) -> tuple[int, int]:
+    """Columns N and rows K of a packed matrix, which must be what its packed elements hold."""
+    columns, rows = node.size("N"), node.size("K")
+    needed = -(-columns * rows // 2)
+    if node.op.endswith("NBits"):
+        block = node.size("block_size")
+        needed = columns * -(-rows // block) * -(-block * bits_of(node) // 8)
+    if elements is not None and elements != needed:
+        node.refuse(f"N={columns} and K={rows} need {needed:,} bytes of weights; there are {elements:,}")
+    return columns, rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from sizeup.errors import LoadError, WriteError
 from sizeup.formats.onnx.functions import inlined
+from sizeup.formats.onnx.outside import check_files_beside
 from sizeup.formats.rounding import Array, Observed, Rounding, Roundings, Seen, merged, sample_step
 from sizeup.graph import ABSENT, Graph
 
@@ -160,6 +162,7 @@ def whole(source: Any) -> ModelProto:
         return source
     try:
         if isinstance(source, str | os.PathLike):
+            check_files_beside(Path(source))
             return onnx.load(os.fspath(source))
         if isinstance(source, bytes | bytearray | memoryview):
             return onnx.load_model_from_string(bytes(source))

@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto
 
 from sizeup.errors import CorruptModel, LoadError
-from sizeup.formats.onnx.constants import SMALL, Home, Origins
+from sizeup.formats.external import Home, home_of
+from sizeup.formats.onnx.constants import SMALL, Origins
 from sizeup.formats.onnx.wire import Malformed, without_weights
 
 # Smaller files are parsed whole; larger ones than a message may be hold weights that are left out.
@@ -39,8 +40,7 @@ def read(source: Any) -> LightModel:
     """Read a model without touching what it is read from."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        home: Home = (path.absolute().parent, path.resolve().parent)
-        return _light(message_of(path), home, path.stem)
+        return _light(message_of(path), home_of(path), path.stem)
     if isinstance(source, bytes | bytearray | memoryview):
         return _light(_parsed(bytes(source)), (), "")
     if not isinstance(source, ModelProto):
@@ -134,7 +134,7 @@ def _lighten(nodes: Iterable[NodeProto], origins: Origins) -> set[str]:
                     original = TensorProto()
                     original.CopyFrom(attribute.t)
                     attribute.t.CopyFrom(origins.stand_in(original))
-        else:
+        elif has_graphs(node):
             for _, inner in graphs_of(node):
                 domains |= _lighten_graph(inner, origins)
     return domains
@@ -143,9 +143,10 @@ def _lighten(nodes: Iterable[NodeProto], origins: Origins) -> set[str]:
 def _lighten_graph(graph: GraphProto, origins: Origins) -> set[str]:
     light = [origins.stand_in(each) for each in graph.initializer]
     light += [origins.stand_in_for_sparse(each) for each in graph.sparse_initializer]
-    del graph.initializer[:]
-    del graph.sparse_initializer[:]
-    graph.initializer.extend(light)
+    if light:
+        del graph.initializer[:]
+        del graph.sparse_initializer[:]
+        graph.initializer.extend(light)
     return _lighten(graph.node, origins)
 
 

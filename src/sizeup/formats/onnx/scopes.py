@@ -13,7 +13,8 @@ def scope_of(node: NodeProto) -> tuple[str, bool]:
     for entry in node.metadata_props:
         if entry.key == _NAME_SCOPES:
             return _from_list(entry.value), True
-    return (from_name(node.name) if "/" in node.name else ""), False
+    name = node.name
+    return (from_name(name) if "/" in name else ""), False
 
 
 def _from_list(text: str) -> str:

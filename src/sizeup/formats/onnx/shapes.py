@@ -22,6 +22,7 @@ from sizeup.formats.onnx.doubts import is_doubtful, refused, ruled
 from sizeup.formats.onnx.flow import ROUNDS, Flow, follow
 from sizeup.formats.onnx.foreign import stand_in_for
 from sizeup.formats.onnx.frames import Frame
+from sizeup.formats.onnx.own_types import OLDEST, own_types
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
 from sizeup.formats.onnx.unsafe import hidden
 from sizeup.formats.onnx.value_types import ValueType, make, read, refined, unknown
@@ -31,6 +32,8 @@ _FIRST_WITH_SHAPES = 7
 # Loops within loops multiply their rounds. Beyond so many of each block, states are taken as unknown at once.
 _MOST_PASSES = 16
 _ALWAYS = 500
+# Copies of types that ONNX's inference may make for the graphs that operators carry.
+_MOST_COPIES = 1_000_000
 # A reader needs the first reasons, not all of them.
 _MOST_NOTES = 10
 
@@ -74,8 +77,11 @@ class Inference:
         """Find what is still open or wrong, in the order in which the operators run."""
         stale: set[str] = set()  # what follows from shapes that were wrong
         for node in frame.block.nodes:
-            is_wrong = not stale.isdisjoint(node.reads) or _is_refuted(node, frame)
-            if is_wrong:
+            known = _known(node, frame)
+            if not stale.isdisjoint(node.reads) or (
+                (known or _has_dimensions(node, frame)) and _is_refuted(node, frame)
+            ):
+                known = False
                 stale.update(node.outputs)
                 stale.discard("")
                 for name in node.outputs:
@@ -85,7 +91,7 @@ class Inference:
                 self.flows[id(node)] = flow
                 self._learn(node, flow.types, frame)
             else:
-                if not _known(node, frame):
+                if not known:
                     self._learn(node, self._types(node, frame), frame)
                 self._evaluate(node, frame)
 
@@ -103,6 +109,8 @@ class Inference:
 
     def _types(self, node: Node, frame: Frame) -> list[ValueType]:
         """What ONNX's inference tells of one operator, unless our own rule knows better, or more."""
+        if self.solo.opset >= OLDEST and (own := own_types(node, frame)) is not None:
+            return own
         found: list[ValueType] = []
         refusal = ""
         try:
@@ -163,6 +171,12 @@ def _known(node: Node, frame: Frame) -> bool:
     return True
 
 
+def _has_dimensions(node: Node, frame: Frame) -> bool:
+    """Whether a dimension of an output is known, or at least how many there are."""
+    types = map(frame.types.get, node.outputs)
+    return any(each is not None and each.dims is not None for each in types)
+
+
 def _is_refuted(node: Node, frame: Frame) -> bool:
     """Whether what was inferred is not what the operator makes by our own rule, or that rule cannot tell."""
     if not is_doubtful(node, frame):
@@ -181,14 +195,19 @@ def _at_once(model: ModelProto, block: Block) -> dict[str, ValueType]:
 
     Nor does it propagate values: for each number of every list it would keep a message of 100 bytes, also of
     lists that are no shapes. The second pass has values anyway.
+
+    For each graph that an operator carries it copies the types of all values around it, which is quadratic:
+    where that is too much, such operators are left to the second pass.
     """
     graph = model.graph
     del graph.value_info[:]
     for value in graph.output:
         value.ClearField("type")
-    if not block.in_order:
+    running = sum(len(node.blocks) for node in block.nodes)
+    too_many = running * len(block.nodes) > _MOST_COPIES
+    if not block.in_order or too_many:
         constants = [node for node in graph.node if node.op_type == "Constant"]
-        ordered = [*constants, *(node.proto for node in block.nodes)]
+        ordered = [*constants, *(node.proto for node in block.nodes if not (too_many and node.blocks))]
         del graph.node[:]
         graph.node.extend(ordered)
     try:

@@ -6,18 +6,25 @@ import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from onnx import ModelProto, NodeProto, OperatorSetIdProto, numpy_helper
+from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import infer_shapes
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
+from sizeup.formats.onnx.rules.values import evaluated
 from sizeup.formats.onnx.unsafe import needs_a_type
 from sizeup.formats.onnx.value_types import ValueType, read, unknown
 
 # Operators whose outputs differ from run to run.
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+
+
+# What shapes are mostly computed by: by our own arithmetic, for an evaluator takes long to make.
+_ARITHMETIC = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Gather", "Concat", "Slice", "Squeeze", "Unsqueeze", "Reshape", "Identity"}
 )
 
 
@@ -69,6 +76,10 @@ class Solo:
         for known in outputs:
             if known.shape is None or math.prod(known.shape) > SMALL:
                 return None
+        if node.op in _ARITHMETIC and all(each.dtype == np.int64 for each in inputs):
+            own = evaluated(node, inputs, TensorProto.INT64)
+            if own is not None and own.dtype == np.int64 and len(node.outputs) == 1:
+                return [own]
         try:
             evaluator = ReferenceEvaluator(node.proto, opsets=self.versions)
             with np.errstate(all="ignore"):

@@ -37,22 +37,34 @@ def dtype_of(element: int) -> DType:
 
 
 class ValueType:
-    """A value's type: ONNX's own message, and its number type and dimensions read out once."""
+    """A value's type: its number type and dimensions, and ONNX's own message of them."""
 
-    __slots__ = ("dims", "element", "proto", "shape")
+    __slots__ = ("_proto", "dims", "element", "shape")
 
-    def __init__(self, proto: TypeProto, element: int, dims: Dims) -> None:
-        self.proto = proto
+    def __init__(self, proto: TypeProto | None, element: int, dims: Dims) -> None:
+        self._proto = proto
         self.element = element
         self.dims = dims
         # The dimensions where all of them are known.
         self.shape: Shape | None = None if dims is None or None in dims else cast("Shape", dims)
 
+    @property
+    def proto(self) -> TypeProto:
+        """ONNX's message; that of a tensor is made when it is asked for, which is seldom."""
+        if self._proto is None:
+            self._proto = _message(self.element, self.dims)
+        return self._proto
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor's, not that of a sequence, a map, an optional or of something unknown."""
+        return self._proto is None or self._proto.HasField("tensor_type")
+
 
 def read(proto: TypeProto) -> ValueType:
     """The type that an ONNX message describes; sequences, maps and optionals have no dimensions."""
     if not proto.HasField("tensor_type"):
-        return ValueType(proto, _inner(proto), None)
+        return _NOTHING if proto.WhichOneof("value") is None else ValueType(proto, _inner(proto), None)
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return ValueType(proto, tensor.elem_type, None)
@@ -77,30 +89,40 @@ def _inner(proto: TypeProto) -> int:
 
 
 def make(element: int, dims: Iterable[int | None] | None) -> ValueType:
-    """A tensor's type from its number type and what is known of its dimensions."""
+    """A tensor's type from its number type and what is known of its dimensions; a negative one is not."""
+    if dims is None:
+        return ValueType(None, element, None)
+    dims = tuple(dims)
+    if any(size is None or size < 0 for size in dims):
+        dims = tuple(size if size is not None and size >= 0 else None for size in dims)
+    return ValueType(None, element, dims)
+
+
+def _message(element: int, dims: Dims) -> TypeProto:
     proto = TypeProto()
     tensor = proto.tensor_type
     tensor.elem_type = element
-    if dims is None:
-        return ValueType(proto, element, None)
-    dims = tuple(dims)
-    tensor.shape.SetInParent()
-    for size in dims:
-        dim = tensor.shape.dim.add()
-        if size is not None:
-            dim.dim_value = size
-    return ValueType(proto, element, dims)
+    if dims is not None:
+        tensor.shape.SetInParent()
+        for size in dims:
+            dim = tensor.shape.dim.add()
+            if size is not None:
+                dim.dim_value = size
+    return proto
+
+
+_NOTHING = ValueType(TypeProto(), 0, None)
 
 
 def unknown() -> ValueType:
     """The type of a value of which nothing is known."""
-    return ValueType(TypeProto(), 0, None)
+    return _NOTHING
 
 
 def joined(first: ValueType, second: ValueType) -> ValueType:
     """What two possible types of one value have in common."""
     element = first.element if first.element == second.element else 0
-    if not first.proto.HasField("tensor_type"):
+    if not first.is_tensor:
         return first if first.proto == second.proto else unknown()
     if first.dims is None or second.dims is None or len(first.dims) != len(second.dims):
         return make(element, None) if element else unknown()

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from sizeup.errors import WriteError
+from sizeup.formats.external import home_of
 from sizeup.formats.onnx.constants import region_of
 from sizeup.formats.onnx.read import graphs_of
 from sizeup.formats.onnx.wire import Malformed, fields, without_weights
@@ -33,17 +34,20 @@ class Row(NamedTuple):
 
 
 def write(source: Path, out: Path, graph: Graph, order: Sequence[int] | None) -> None:
-    """Write the model with the operators of its graph in that order, or as it is."""
+    """Write the model with the operators of its graph in that order, or as it is.
+
+    `out` is a path of `sizeup.files.replacing`, so that the result can be run before it is put in place.
+    """
     try:
-        with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            pieces = [(0, len(content))] if order is None else _pieces(content, graph, order)
-            with out.open("wb") as target:
-                for start, end in pieces:
-                    target.write(memoryview(content)[start:end])
+        with (
+            source.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+            out.open("wb") as target,
+        ):
+            for start, end in [(0, len(content))] if order is None else _pieces(content, graph, order):
+                target.write(memoryview(content)[start:end])
     except Malformed as error:
         raise WriteError(f"{source}: not an ONNX model, or cut short ({error})") from error
-    except OSError as error:
-        raise WriteError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
 def _pieces(content: mmap.mmap, graph: Graph, order: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -103,11 +107,10 @@ def external_files(source: Path) -> list[str]:
         model.ParseFromString(without_weights(source))
     except Malformed as error:
         raise WriteError(f"{source}: not an ONNX model, or cut short ({error})") from error
-    home = (source.absolute().parent,)
     found: dict[str, None] = {}
     for tensor in _tensors_of(model):
         if tensor.data_location == TensorProto.EXTERNAL:
-            found[region_of(tensor, home).location] = None
+            found[region_of(tensor, home_of(source)).location] = None
     # Large constants of the file itself were just made to look like external ones.
     found.pop(source.name, None)
     return list(found)

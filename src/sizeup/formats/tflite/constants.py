@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sizeup.dtypes import DType
 from sizeup.errors import CorruptModel
+from sizeup.formats.external import Home
 from sizeup.formats.tflite import sparse
 from sizeup.formats.tflite.content import Array, stored_inside, stored_outside
 from sizeup.formats.tflite.limits import Limits
@@ -27,11 +27,11 @@ class Outside(NamedTuple):
 class Constants:
     """Makes every constant once: tensors that share a buffer share it."""
 
-    def __init__(self, root: Any, content: memoryview, limits: Limits, folder: Path | None) -> None:
+    def __init__(self, root: Any, content: memoryview, limits: Limits, home: Home) -> None:
         self._root = root
         self._content = content
         self._limits = limits
-        self._folder = folder
+        self._home = home
         self._buffers = limits.length(root.BuffersLength())
         self._raw: dict[int, Array | None] = {}
         self._made: dict[tuple[int, str, Role], Constant] = {}
@@ -112,8 +112,12 @@ class Constants:
         place = self._outside.get(identity)
         if place is None:
             raise CorruptModel(f"{self._limits.name}: external buffer {identity} is not listed")
-        read = stored_outside(self._folder, place.file, place.offset, place.length, dtype, shape)
+        read = stored_outside(self._home, place.file, place.offset, place.length, dtype, shape)
         needed = (math.prod(shape) * dtype.bits + 7) // 8
+        if place.length < needed:
+            raise CorruptModel(
+                f"{self._limits.name}: external buffer {identity} has {place.length} bytes of {needed}"
+            )
         return Constant(role, read, None if place.length == needed else place.length)
 
     def _external_buffers(self) -> dict[int, Outside]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from sizeup.dtypes import DType
 from sizeup.errors import CorruptModel, LoadError
+from sizeup.formats.external import Home, external_file
 from sizeup.graph import Shape
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -67,22 +67,22 @@ def stored_inside(raw: Array, dtype: DType, shape: Shape) -> Callable[[], Array]
 
 
 def stored_outside(
-    folder: Path | None, name: str, offset: int, length: int, dtype: DType, shape: Shape
+    home: Home, name: str, offset: int, length: int, dtype: DType, shape: Shape
 ) -> Callable[[], Array]:
     """A reader of bytes in another file, which is opened only when asked."""
 
     def read() -> Array:
-        if folder is None:
-            raise LoadError(f"weights are in the file {name!r}; load the model by its path to read them")
-        path = Path(name)
-        if path.is_absolute() or ".." in path.parts:
-            raise CorruptModel(f"weights in {name!r}, outside the model's folder, are not read")
+        path = external_file(home, name, "a weight")
+        needed = (math.prod(shape) * dtype.bits + 7) // 8
         try:
-            raw = np.fromfile(folder / path, np.uint8, length, offset=offset)
+            # Before anything is allocated: the length is only what the model says.
+            if path.stat().st_size < offset + length:
+                raise CorruptModel(f"{path}: ends before byte {offset + length}")
+            if length < needed:
+                raise CorruptModel(f"{path}: a tensor needs {needed} bytes, its buffer has {length}")
+            raw = np.fromfile(path, np.uint8, length, offset=offset)
         except OSError as error:
-            raise LoadError(f"{folder / path}: cannot be read: {error.strerror}") from error
-        if len(raw) < length:
-            raise CorruptModel(f"{folder / path}: ends before byte {offset + length}")
+            raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
         return decode(raw, dtype, shape)
 
     return read

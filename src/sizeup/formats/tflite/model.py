@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from sizeup.errors import CorruptModel
+from sizeup.formats.external import Home
 from sizeup.formats.tflite.constants import Constants
 from sizeup.formats.tflite.limits import DEEPEST_NESTING, MOST_OPERATORS_RUN, Limits
 from sizeup.formats.tflite.node import Node
@@ -33,7 +33,7 @@ class OperatorCode:
 class Model:
     """The tables of a file, and what all of its subgraphs share."""
 
-    def __init__(self, content: memoryview, name: str, folder: Path | None) -> None:
+    def __init__(self, content: memoryview, name: str, home: Home) -> None:
         self.name = name
         self.root = schema().Model.GetRootAs(content)
         if self.root.Version() != _SCHEMA_VERSION:
@@ -41,7 +41,7 @@ class Model:
                 f"{name}: schema version {self.root.Version()}; only {_SCHEMA_VERSION} is in use"
             )
         self.limits = Limits(name, len(content))
-        self.constants = Constants(self.root, content, self.limits, folder)
+        self.constants = Constants(self.root, content, self.limits, home)
         self.codes = [
             self._code(index) for index in range(self.limits.length(self.root.OperatorCodesLength()))
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -38,6 +39,20 @@ class Node:
     def fail(self, problem: str) -> NoReturn:
         """Raise CorruptModel about this operator."""
         raise CorruptModel(f"{self.model.name}: {self.source}: {problem}")
+
+    def sizes(self, what: str, values: Iterable[int]) -> tuple[int, ...]:
+        """Sizes from its options, each at least 1, so that they cannot lower a total."""
+        sizes = tuple(values)
+        if min(sizes, default=1) < 1:
+            self.fail(f"the {what} are {sizes}; each must be at least 1")
+        return sizes
+
+    def window(self, sides: Sequence[int]) -> tuple[int, ...]:
+        """The sides of a window over its first input, one for each axis."""
+        shape = self.shape(0)
+        if shape is not None and len(sides) != len(shape):
+            self.fail(f"a window of {len(sides)} sides over data of the shape {shape}")
+        return self.sizes("sides of the window", sides)
 
     def has(self, position: int) -> bool:
         """Whether the input at that place is given."""

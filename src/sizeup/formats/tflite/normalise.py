@@ -45,7 +45,7 @@ def _conv_2d(node: Node) -> None:
     _fuse(node, options)
     data, filters = node.shape(0), _filter(node, 4)
     groups = data[3] // filters[3] if data is not None and len(data) == 4 else 1
-    node.attrs.update(out_channels=filters[0], groups=groups, kernel=filters[1:3], **_window(options))
+    node.attrs.update(out_channels=filters[0], groups=groups, kernel=filters[1:3], **_window(node, options))
 
 
 def _depthwise_conv_2d(node: Node) -> None:
@@ -54,25 +54,31 @@ def _depthwise_conv_2d(node: Node) -> None:
     _fuse(node, options)
     data, filters = node.shape(0), _filter(node, 4)
     groups = data[3] if data is not None and len(data) == 4 else filters[3]
-    node.attrs.update(out_channels=filters[3], groups=groups, kernel=filters[1:3], **_window(options))
+    node.attrs.update(out_channels=filters[3], groups=groups, kernel=filters[1:3], **_window(node, options))
 
 
 _PADDINGS = ("same", "valid")
 
 
-def _window(options: Any | None) -> dict[str, Any]:
+def _window(node: Node, options: Any | None) -> dict[str, Any]:
     if options is None:
         return {}
     return {
-        "stride": (options.StrideH(), options.StrideW()),
-        "dilation": (options.DilationHFactor(), options.DilationWFactor()),
-        **_padding(options),
+        "stride": _stride(node, options),
+        "dilation": node.sizes("dilations", (options.DilationHFactor(), options.DilationWFactor())),
+        "padding": _padding(node, options),
     }
 
 
-def _padding(options: Any) -> dict[str, str]:
-    known = options.Padding() < len(_PADDINGS)
-    return {"padding": _PADDINGS[options.Padding()]} if known else {}
+def _stride(node: Node, options: Any) -> tuple[int, ...]:
+    return node.sizes("strides", (options.StrideH(), options.StrideW()))
+
+
+def _padding(node: Node, options: Any) -> str:
+    code = options.Padding()
+    if not 0 <= code < len(_PADDINGS):
+        node.fail(f"the padding is {code}; the format defines 0 (same) and 1 (valid)")
+    return _PADDINGS[code]
 
 
 def _conv_3d(node: Node) -> None:
@@ -96,7 +102,7 @@ def _transpose_conv(node: Node) -> None:
     filters = _filter(node, 4)
     node.attrs.update(in_channels=filters[3], kernel=filters[1:3])
     if options is not None:
-        node.attrs["stride"] = (options.StrideH(), options.StrideW())
+        node.attrs["stride"] = _stride(node, options)
 
 
 def _conv_3d_transpose(node: Node) -> None:
@@ -148,14 +154,12 @@ def _batch_matmul(node: Node) -> None:
 def _pool(node: Node) -> None:
     options = node.needed_options("Pool2DOptions")
     _fuse(node, options)
-    kernel = (options.FilterHeight(), options.FilterWidth())
-    if min(kernel) < 1:
-        node.fail(f"a window of {kernel}")
+    kernel = node.sizes("sides of the window", (options.FilterHeight(), options.FilterWidth()))
     node.attrs.update(
-        taps=kernel[0] * kernel[1],
+        taps=math.prod(kernel),
         kernel=kernel,
-        stride=(options.StrideH(), options.StrideW()),
-        **_padding(options),
+        stride=_stride(node, options),
+        padding=_padding(node, options),
     )
 
 
@@ -188,7 +192,7 @@ def _reduce_window(node: Node) -> None:
     if window is None:
         node.kind = node.source  # the size of the window is not in the file
         return
-    node.attrs["taps"] = math.prod(window)
+    node.attrs["taps"] = math.prod(node.window(window))
 
 
 def _squeeze(node: Node) -> None:

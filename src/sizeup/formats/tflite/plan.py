@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from sizeup.errors import CorruptModel
 from sizeup.formats.tflite.model import Model
 
 PLAN = "OfflineMemoryAllocation"
@@ -17,8 +18,12 @@ def stored_plan(model: Model) -> tuple[int, ...]:
     for index in range(model.limits.length(root.MetadataLength())):
         entry = root.Metadata(index)
         if entry.Name() == PLAN.encode():
-            buffer = root.Buffers(entry.Buffer())
-            content = buffer.DataAsNumpy()
+            if entry.Buffer() >= model.limits.length(root.BuffersLength()):
+                raise CorruptModel(
+                    f"{model.limits.name}: metadata {PLAN!r} names buffer {entry.Buffer()} of"
+                    f" {root.BuffersLength()}"
+                )
+            content = root.Buffers(entry.Buffer()).DataAsNumpy()
             if isinstance(content, int):  # the schema's way to say that there is none
                 break
             data = content.tobytes()

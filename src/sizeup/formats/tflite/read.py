@@ -11,6 +11,7 @@ from typing import Any
 
 from sizeup import units
 from sizeup.errors import CorruptModel, LoadError
+from sizeup.formats.external import Home, home_of
 from sizeup.formats.tflite.model import Model
 from sizeup.formats.tflite.plan import stored_plan
 from sizeup.formats.tflite.schema import BROKEN, schema
@@ -29,18 +30,19 @@ def load(
 ) -> Graph:
     """Read a .tflite file, or its content; shapes are those that the file records."""
     schema()
+    home: Home
     if isinstance(source, bytes | bytearray | memoryview):
-        name, folder, content = "model", None, memoryview(source)
+        name, home, content = "model", (), memoryview(source)
     else:
         path = Path(source)
-        name, folder, content = path.name, path.parent, _mapped(path)
+        name, home, content = path.name, home_of(path), _mapped(path)
     if bytes(content[4:8]) != _MAGIC:
         raise CorruptModel(
             f"{name}: not a TFLite file: bytes 4 to 8 are not {_MAGIC.decode()!r};"
             " convert or download it again"
         )
     try:
-        return _read(Model(content, name, folder), inputs or {}, bind or {})
+        return _read(Model(content, name, home), inputs or {}, bind or {})
     except BROKEN as error:
         raise CorruptModel(f"{name}: the file is damaged: {error}") from error
 

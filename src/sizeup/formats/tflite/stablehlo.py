@@ -15,10 +15,30 @@ _RELATIONS = {2: "GREATER_EQUAL", 3: "GREATER", 4: "LESS_EQUAL", 5: "LESS"}
 def _dot_general(node: Node) -> None:
     options = node.needed_options("StablehloDotGeneralOptions")
     contracted = numbers(options.LhsContractingDimensionsAsNumpy())
-    left = node.shape(0)
-    if left is not None and not set(contracted) <= set(range(len(left))):
-        node.fail(f"axes {contracted} of an operand of the shape {left}")
+    left = _Operand(node, 0, contracted, numbers(options.LhsBatchingDimensionsAsNumpy()))
+    other = numbers(options.RhsContractingDimensionsAsNumpy())
+    right = _Operand(node, 1, other, numbers(options.RhsBatchingDimensionsAsNumpy()))
+    if left.shape is not None and right.shape is not None:
+        if (left.contracted, left.batch) != (right.contracted, right.batch):
+            node.fail(f"axes of {left.shape} and {right.shape} that differ are multiplied")
+        made = node.tensors[node.outputs[0]].shape
+        if made is not None and math.prod(made) != math.prod((*left.batch, *left.free, *right.free)):
+            node.fail(f"the product of {left.shape} and {right.shape} is not {made}")
     node.attrs["contracted"] = tuple(contracted)
+
+
+class _Operand:
+    """The axes of an operand by what becomes of them; the sizes of each sort."""
+
+    def __init__(self, node: Node, position: int, contracted: list[int], batch: list[int]) -> None:
+        self.shape = shape = node.shape(position)
+        if shape is None:
+            return
+        named = [*contracted, *batch]
+        if len(set(named)) < len(named) or not set(named) <= set(range(len(shape))):
+            node.fail(f"axes {named} of an operand of the shape {shape}")
+        self.contracted, self.batch = [shape[axis] for axis in contracted], [shape[axis] for axis in batch]
+        self.free = [size for axis, size in enumerate(shape) if axis not in named]
 
 
 def _convolution(node: Node) -> None:
@@ -31,16 +51,22 @@ def _convolution(node: Node) -> None:
     channels, features = options.InputFeatureDimension(), options.KernelOutputFeatureDimension()
     if not (0 <= channels < len(data) and 0 <= features < len(filters)) or 0 in data or 0 in filters:
         node.fail(f"channels on axes {channels} and {features} of the shapes {data} and {filters}")
+    inner = options.KernelInputFeatureDimension()
+    spatial = numbers(options.KernelSpatialDimensionsAsNumpy())
+    if sorted((inner, features, *spatial)) != list(range(len(filters))):
+        node.fail(f"axes {inner}, {features} and {spatial} of weights of the shape {filters}")
+    (groups,) = node.sizes("groups", [options.FeatureGroupCount()])
+    if filters[inner] * groups != data[channels]:
+        node.fail(f"{data[channels]} channels in {groups} groups for weights of the shape {filters}")
     if any(size > 1 for size in numbers(options.LhsDilationAsNumpy())):
         node.kind = "conv_transpose"
-    spatial = numbers(options.KernelSpatialDimensionsAsNumpy())
     node.attrs.update(
         out_channels=filters[features],
         in_channels=data[channels],
-        groups=options.FeatureGroupCount(),
-        kernel=tuple(filters[axis] for axis in spatial if 0 <= axis < len(filters)),
-        stride=tuple(numbers(options.WindowStridesAsNumpy())),
-        dilation=tuple(numbers(options.RhsDilationAsNumpy())),
+        groups=groups,
+        kernel=tuple(filters[axis] for axis in spatial),
+        stride=node.sizes("strides", numbers(options.WindowStridesAsNumpy())),
+        dilation=node.sizes("dilations", numbers(options.RhsDilationAsNumpy())),
     )
 
 
@@ -69,7 +95,8 @@ def _reduce_window(node: Node) -> None:
     if operations is None:
         node.kind = node.source
         return
-    node.attrs["taps"] = operations * math.prod(numbers(options.WindowDimensionsAsNumpy()))
+    window = node.window(numbers(options.WindowDimensionsAsNumpy()))
+    node.attrs["taps"] = operations * math.prod(window)
 
 
 def _compare(node: Node) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import units
-from sizeup.errors import LoadError, MissingLibrary, NumbersMissing, UnknownFormat
+from sizeup.errors import LoadError, MissingLibrary, NotTrusted, NumbersMissing, UnknownFormat
 from sizeup.graph import FreeGraph, Graph
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ def load(
     import torch
 
     from sizeup.formats.torch.eager import record
-    from sizeup.formats.torch.exported import record_program
+    from sizeup.formats.torch.exported import TorchProgram, record_program
 
     if isinstance(source, torch.export.ExportedProgram):
-        return record_program(source, inputs=inputs, bind=bind)
+        return record_program(TorchProgram(source), inputs=inputs, bind=bind)
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(
             f"cannot read a {type(source).__name__}; give a module, a program, a graph or a path"
@@ -61,9 +62,9 @@ def zoo_names(zoo: str) -> list[str]:
 def load_file(path: Path, *, inputs: Any = None, bind: Mapping[str, int] | None = None) -> Graph:
     """The graph of a .pt2 file."""
     _require_torch()
-    from sizeup.formats.torch.exported import load_program, record_program
+    from sizeup.formats.torch.exported import FileProgram, record_program
 
-    return record_program(load_program(path), inputs=inputs, bind=bind, name=path.stem)
+    return record_program(FileProgram(path), inputs=inputs, bind=bind, name=path.stem)
 
 
 def load_named(
@@ -102,14 +103,13 @@ def load_free(
     import torch
 
     from sizeup.formats.torch.eager import fake_mode, record
+    from sizeup.formats.torch.exported import FileProgram, TorchProgram
     from sizeup.formats.torch.free import record_free, record_free_program
     from sizeup.formats.torch.inputs import arguments
     from sizeup.formats.torch.sources import build
 
     if isinstance(source, Path):
-        from sizeup.formats.torch.exported import load_program
-
-        return record_free_program(load_program(source), free, inputs=inputs, bind=bind, name=source.stem)
+        return record_free_program(FileProgram(source), free, inputs=inputs, bind=bind, name=source.stem)
     if isinstance(source, str):
         built = build(source, bind or {})
         taken: tuple[Any, Any] = (inputs, kwargs)
@@ -125,7 +125,7 @@ def load_free(
 
         return record_free(built.module, arguments(*taken), free, mode, built.name, record_built)
     if isinstance(source, torch.export.ExportedProgram):
-        return record_free_program(source, free, inputs=inputs, bind=bind)
+        return record_free_program(TorchProgram(source), free, inputs=inputs, bind=bind)
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(
             f"cannot read a {type(source).__name__} with free dimensions; give a module or a program"
@@ -140,6 +140,28 @@ def load_free(
         type(source).__name__,
         lambda given: record(source, *given),
     )
+
+
+def refuse_untrusted(source: Any, *, trusted: bool) -> bool:
+    """Whether a source is a .pt2 file, which only a caller who trusts it may run."""
+    if not isinstance(source, str | os.PathLike) or not os.fspath(source).lower().endswith(".pt2"):
+        return False
+    if not trusted:
+        raise NotTrusted(
+            f"{os.fspath(source)}: to run a .pt2 file, torch loads it, and that can run any code that the"
+            " file holds; if you trust its origin, add --trust (Python: trusted=True)"
+        )
+    return True
+
+
+def runnable_source(source: Any, *, trusted: bool) -> Any:
+    """What can be run of a source: the program in a .pt2 file that is trusted, anything else as it is."""
+    if not refuse_untrusted(source, trusted=trusted):
+        return source
+    _require_torch()
+    from sizeup.formats.torch.exported import load_trusted
+
+    return load_trusted(Path(source))
 
 
 def network(name: str, *, classes: int, width: float = 1.0, divisor: int = 8) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,6 +61,25 @@ CONTROL: dict[str, Callable[[Recorder, tuple[Any, ...]], Outcome]] = {
     "higher_order.scan": _scan,
     "higher_order.map_impl": _map,
 }
+
+
+# Where the function stands among the arguments of an operator that only changes how it is run, and from
+# where on its own arguments follow.
+WRAPPERS: dict[str, tuple[int, int]] = {
+    "higher_order.wrap_with_set_grad_enabled": (1, 2),
+    "higher_order.wrap_with_autocast": (4, 5),
+    "higher_order.invoke_subgraph": (0, 2),
+    "higher_order.tag_activation_checkpoint": (0, 1),
+}
+
+
+def unwrapped_call(source: str, args: tuple[Any, ...]) -> Any:
+    """What such an operator returns, its function run in place."""
+    place, first = WRAPPERS[source]
+    autocast = source == "higher_order.wrap_with_autocast"
+    device, dtype, enabled, cached = args[:4] if autocast else (None,) * 4
+    with torch.autocast(device, dtype, enabled, cached) if autocast else nullcontext():
+        return args[place](*args[first:])
 
 
 def _body(

@@ -132,7 +132,7 @@ def attempt(
     with ExitStack() as stack:
         stack.enter_context(without_collection() if mode else nullcontext())
         stack.enter_context(untouched(module))
-        stack.enter_context(_plain_execution())
+        stack.enter_context(plain_execution())
         stack.enter_context(_without_dlpack() if mode else nullcontext())
         stack.enter_context(torch.inference_mode() if inference else torch.enable_grad())
         stack.enter_context(mode or nullcontext())
@@ -172,7 +172,7 @@ def _without_dlpack() -> Iterator[None]:
 
 
 @contextmanager
-def _plain_execution() -> Iterator[None]:
+def plain_execution() -> Iterator[None]:
     """Compiled regions run as they are written, and torch is silent about what it will raise."""
     loggers = [logging.getLogger(name) for name in _CHATTY]
     levels = [each.level for each in loggers]

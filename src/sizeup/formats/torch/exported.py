@@ -1,26 +1,27 @@
-"""The exported door: an ExportedProgram, or a .pt2 file, replayed through the same recorder."""
+"""Exported programs: those that the caller holds, and those in a .pt2 file, through one recorder."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import re
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from sizeup.errors import CorruptModel, LoadError, UnboundDimension
-from sizeup.formats.torch.eager import fake_mode
-from sizeup.formats.torch.inputs import Arguments, empty, is_shape, plain_shape
+from sizeup.errors import CorruptModel, LoadError, SizeupError
+from sizeup.formats.torch.archive import read_archive
+from sizeup.formats.torch.bound_sizes import BoundSizes, UserInput
+from sizeup.formats.torch.eager import fake_mode, plain_execution, summary
+from sizeup.formats.torch.inputs import Arguments, empty
+from sizeup.formats.torch.payloads import Payloads
 from sizeup.formats.torch.record import Recorder
+from sizeup.formats.torch.replay import Replay
+from sizeup.formats.torch.serialized import SerializedProgram, decode, module_path
+from sizeup.formats.torch.size_expressions import SizeExpression, parse_size
 from sizeup.formats.torch.translate import dtype_of, shape_of
 from sizeup.graph import Graph, GraphBuilder, Role
 
@@ -29,36 +30,67 @@ _ROLES: dict[InputKind, Role] = {
     InputKind.BUFFER: "buffer",
     InputKind.CONSTANT_TENSOR: "constant",
 }
+_FIRST_EXAMPLE = 2  # at 1, torch decides much otherwise
+
+
+class Program(Protocol):
+    """A program as the recorder needs it, wherever it comes from."""
+
+    @property
+    def user_inputs(self) -> Sequence[UserInput]:
+        """The inputs that the caller gives, in order."""
+        ...
+
+    def example(self, symbol: str) -> int:
+        """A size that the program allows for a symbol."""
+        ...
+
+    def arguments(
+        self, recorder: Recorder, mode: FakeTensorMode, user_input: Callable[[str], Any]
+    ) -> list[Any]:
+        """Weights, which the recorder is told of, and what the user gives, in the program's own order."""
+        ...
+
+    def run(self, recorder: Recorder, arguments: Sequence[Any], symbols: Mapping[str, Any]) -> list[Any]:
+        """Run it under a recorder; returns what its user gets."""
+        ...
 
 
 def record_program(
-    program: ExportedProgram,
+    program: Program,
     *,
     inputs: Any = None,
     bind: Mapping[str, int] | None = None,
     name: str = "",
     mode: FakeTensorMode | None = None,
-    named: Mapping[tuple[str, int], Any] | None = None,
+    named: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """The graph of an exported program; free dimensions take their sizes from `inputs` or `bind`.
+    """The graph of a program; symbolic dimensions take their sizes from `inputs` or `bind`.
 
-    Axes of inputs that are `named` have torch's symbols of that mode instead.
+    Symbols that are `named` stand for torch's symbols of that mode instead.
     """
     builder = GraphBuilder(name or "exported", "torch.export")
     mode = mode or fake_mode()
     recorder = Recorder(builder, mode)
-    shapes = {
-        each: tuple((named or {}).get((each, axis), size) for axis, size in enumerate(shape))
-        for each, shape in _shapes(program, inputs, bind or {}).items()
-    }
-    arguments = _arguments(program, recorder, mode, shapes)
-    _check_targets(program)
-    replay = _Replay(program.graph_module, recorder)
-    with torch.inference_mode(), mode, recorder:
-        result = replay.run(*arguments)
-    kept = len(result) - len(program.graph_signature.user_outputs)
-    outputs = [each for each in result[kept:] if isinstance(each, torch.Tensor)]
-    builder.outputs.extend(dict.fromkeys(recorder.identity(each) for each in outputs))
+    sizes = BoundSizes(program.user_inputs, inputs, bind or {})
+    symbols = {**sizes.symbols, **(named or {})}
+    given = {each.name: each for each in program.user_inputs}
+
+    def user_input(name: str) -> Any:
+        return _user_input(recorder, mode, given[name], sizes.of(given[name], symbols if named else None))
+
+    try:
+        arguments = program.arguments(recorder, mode, user_input)
+        with plain_execution(), torch.inference_mode(), mode, recorder:
+            outputs = program.run(recorder, arguments, symbols)
+    except SizeupError:
+        raise
+    # Torch raises anything on a program that does not suit its inputs.
+    except Exception as error:
+        what = f"{type(error).__name__}: {summary(error)}"
+        raise LoadError(f"{builder.name}: the program failed on its inputs: {what}") from error
+    tensors = [each for each in outputs if isinstance(each, torch.Tensor)]
+    builder.outputs.extend(dict.fromkeys(recorder.identity(each) for each in tensors))
     # A program lets go of a value after its last use; what this replay holds is no measure of that.
     builder.run = recorder.holders.run(len(builder.tensors), deaths=False)
     return builder.freeze()
@@ -66,51 +98,131 @@ def record_program(
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A free dimension of a program: a size that it allows, and the axes of inputs that have it."""
+    """A symbolic dimension of a program: a size that it allows, and the axes of inputs that have it."""
 
     example: int
     places: tuple[tuple[str, int], ...]
 
 
-def free_symbols(program: ExportedProgram) -> dict[str, Symbol]:
-    """The free dimensions of a program, by the names that its own expressions have for them."""
-    placeholders = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
-    found: dict[str, Symbol] = {}
-    for name in program.graph_signature.user_inputs:
-        value = placeholders.get(name) if isinstance(name, str) else None
-        sizes: tuple[Any, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
-        for axis, size in enumerate(sizes):
-            if type(size) is int or not size.node.expr.is_Symbol:
-                continue
-            known = found.get(str(size), Symbol(_example(program, size), ()))
-            found[str(size)] = Symbol(known.example, (*known.places, (str(name), axis)))
-    return found
+def free_symbols(program: Program) -> dict[str, Symbol]:
+    """The symbolic dimensions of a program's inputs, by their own names."""
+    symbols: dict[str, Symbol] = {}
+    for name, sizes, *_ in program.user_inputs:
+        for axis, size in enumerate(sizes or ()):
+            if isinstance(size, SizeExpression) and size.is_symbol:
+                known = symbols.get(size.text, Symbol(program.example(size.text), ()))
+                symbols[size.text] = Symbol(known.example, (*known.places, (name, axis)))
+    return symbols
 
 
-def _example(program: ExportedProgram, size: Any) -> int:
-    """A size within the limits of a program: the one that it was made with, where it still knows."""
-    limits = program.range_constraints.get(size.node.expr)
-    hint = size.node.hint if size.node.has_hint() else None
-    return int(hint or max(2, int(limits.lower) if limits is not None else 2))
+class FileProgram:
+    """The program of a .pt2 file, which torch never opens."""
 
+    def __init__(self, path: Path) -> None:
+        try:
+            archive = read_archive(path)
+            self._program: SerializedProgram = decode(archive.program)
+            self._payloads = Payloads(archive)
+            self.user_inputs = [
+                UserInput(each.name, None, value=each.value)
+                if each.meta is None
+                else UserInput(each.name, each.meta.sizes, each.meta.dtype)
+                for each in self._program.inputs
+                if each.role is None
+            ]
+        except LoadError as error:
+            if str(error).startswith(str(path)):
+                raise
+            raise error.within(str(path)) from error
+        self.path = path
 
-def with_arguments(
-    program: ExportedProgram, inputs: Any, bind: Mapping[str, int]
-) -> tuple[torch.nn.Module, Arguments]:
-    """A program as a module that runs, and zeros of the sizes that it is to be run on."""
-    _check_targets(program)
-    shapes = _shapes(program, inputs, bind)
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    flat: list[Any] = []
-    for spec in program.graph_signature.input_specs:
-        if spec.kind is InputKind.USER_INPUT:
-            value = values.get(spec.arg.name)
-            if isinstance(value, torch.Tensor):
-                flat.append(empty(shapes[spec.arg.name], torch.device("cpu"), value.dtype, None))
+    def example(self, symbol: str) -> int:
+        """The size that it was exported with, or the least that it allows."""
+        hint = self._program.hints.get(symbol)
+        return hint or max(_FIRST_EXAMPLE, self._program.lower_limits.get(symbol, 0))
+
+    def arguments(
+        self, recorder: Recorder, mode: FakeTensorMode, user_input: Callable[[str], Any]
+    ) -> list[Any]:
+        """Weights without content, and what the user gives."""
+        arguments = []
+        for each in self._program.inputs:
+            if each.role is None:
+                arguments.append(user_input(each.name))
             else:
-                flat.append(getattr(spec.arg, "value", value))
-    args, kwargs = torch.utils._pytree.tree_unflatten(flat, program.call_spec.in_spec)
-    return program.module(), (tuple(args), dict(kwargs))
+                tensor, read = self._payloads.tensor(each, mode)
+                recorder.add_shared_constant(each.target, tensor, each.role, read)
+                arguments.append(tensor)
+        return arguments
+
+    def run(self, recorder: Recorder, arguments: Sequence[Any], symbols: Mapping[str, Any]) -> list[Any]:
+        """Run its operators one by one."""
+        try:
+            results = Replay(recorder, symbols).run(self._program.graph, arguments)
+        except LoadError as error:
+            raise error.within(str(self.path)) from error
+        for note in self._payloads.notes:
+            recorder.builder.note(note)
+        return [results[place] for place in self._program.user_outputs]
+
+
+class TorchProgram:
+    """An ExportedProgram that the caller holds."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        self._values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+        self._sizes: dict[str, Any] = {}
+        self.user_inputs = [
+            self._user_input(spec.arg)
+            for spec in program.graph_signature.input_specs
+            if spec.kind is InputKind.USER_INPUT
+        ]
+
+    def _user_input(self, argument: Any) -> UserInput:
+        value = self._values.get(argument.name)
+        if not isinstance(value, torch.Tensor):
+            plain = getattr(argument, "value", value)
+            is_size = isinstance(plain, torch.SymInt)
+            return UserInput(argument.name, None, value=self._expression(plain) if is_size else plain)
+        sizes = tuple(each if type(each) is int else self._expression(each) for each in value.shape)
+        return UserInput(argument.name, sizes, value.dtype)
+
+    def _expression(self, size: Any) -> SizeExpression:
+        expression = parse_size(str(size))
+        self._sizes[expression.text] = size
+        return expression
+
+    def example(self, symbol: str) -> int:
+        """The size that it was exported with, or the least that it allows."""
+        size = self._sizes[symbol]
+        limits = self._program.range_constraints.get(size.node.expr)
+        hint = size.node.hint if size.node.has_hint() else None
+        return int(hint or max(_FIRST_EXAMPLE, int(limits.lower) if limits is not None else 0))
+
+    def arguments(
+        self, recorder: Recorder, mode: FakeTensorMode, user_input: Callable[[str], Any]
+    ) -> list[Any]:
+        """Its own weights, and what the user gives."""
+        del mode  # they have content
+        weights = {**self._program.state_dict, **self._program.constants}
+        arguments: list[Any] = []
+        for spec in self._program.graph_signature.input_specs:
+            role = _ROLES.get(spec.kind)
+            if role is not None and spec.target is not None:
+                recorder.add_shared_constant(spec.target, weights[spec.target], role)
+                arguments.append(weights[spec.target])
+            elif spec.kind is InputKind.USER_INPUT:
+                arguments.append(user_input(spec.arg.name))
+            else:
+                arguments.append(weights.get(spec.target or ""))
+        return arguments
+
+    def run(self, recorder: Recorder, arguments: Sequence[Any], symbols: Mapping[str, Any]) -> list[Any]:
+        """Run it by torch's own interpreter."""
+        del symbols  # its nodes compute them
+        result = _Replay(self._program.graph_module, recorder).run(*arguments)
+        return list(result[len(result) - len(self._program.graph_signature.user_outputs) :])
 
 
 class _Replay(torch.fx.Interpreter):
@@ -122,172 +234,43 @@ class _Replay(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         stack = n.meta.get("nn_module_stack")
-        path = next(reversed(stack.values()))[0] if stack else ""
-        # Torch writes repeated calls of one module as path@1, path@2.
-        self.recorder.enter(re.sub(r"@\d+", "", path))
+        self.recorder.enter(module_path(next(reversed(stack.values()))[0] if stack else ""))
         return super().run_node(n)
 
 
-def _arguments(
-    program: ExportedProgram, recorder: Recorder, mode: FakeTensorMode, shapes: Mapping[str, tuple[int, ...]]
-) -> list[Any]:
-    held = {**program.state_dict, **program.constants}
-    made: list[Any] = []
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    for spec in program.graph_signature.input_specs:
-        role = _ROLES.get(spec.kind)
-        if role is not None and spec.target is not None:
-            tensor = held[spec.target]
-            recorder.add_shared_constant(spec.target, tensor, role)
-            made.append(tensor)
-        elif spec.kind is InputKind.USER_INPUT:
-            made.append(_user_input(recorder, mode, spec.arg, values, shapes))
-        else:
-            made.append(held.get(spec.target))
-    return made
-
-
-def _user_input(
-    recorder: Recorder,
-    mode: FakeTensorMode,
-    argument: Any,
-    values: Mapping[str, Any],
-    shapes: Mapping[str, tuple[int, ...]],
-) -> Any:
-    value = values.get(argument.name)
-    if not isinstance(value, torch.Tensor):
-        return getattr(argument, "value", value)
-    tensor = empty(shapes[argument.name], torch.device(value.device.type), value.dtype, mode)
-    identity = recorder.builder.input(argument.name, shape_of(tensor), dtype_of(tensor.dtype))
+def _user_input(recorder: Recorder, mode: FakeTensorMode, given: UserInput, sizes: tuple[Any, ...]) -> Any:
+    if given.sizes is None:
+        return sizes[0] if sizes else given.value
+    assert given.dtype is not None
+    # A program for a GPU is read on any machine.
+    tensor = empty(sizes, torch.device("cpu"), given.dtype, mode)
+    identity = recorder.builder.input(given.name, shape_of(tensor), dtype_of(tensor.dtype))
     recorder.name_tensor(tensor, identity)
     return tensor
 
 
-def _shapes(program: ExportedProgram, inputs: Any, bind: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """The size of every input; free dimensions are in `inputs`, or in `bind` as symbol or input.axis."""
-    placeholders = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
-    names = [each for each in program.graph_signature.user_inputs if isinstance(each, str)]
-    given = _given_shapes(names, inputs)
-    shapes: dict[str, tuple[int, ...]] = {}
-    missing: list[str] = []
-    used: set[str] = set()
-    free: dict[str, set[int]] = {}  # sizes of symbols, which inputs may share
-    for name in names:
-        value = placeholders.get(name)
-        if not isinstance(value, torch.Tensor):
-            continue
-        if name in given and len(given[name]) != len(value.shape):
-            rank = len(value.shape)
-            raise LoadError(f"input {name!r} has {rank} dimensions; {len(given[name])} were given")
-        sizes: list[int] = []
-        for axis, size in enumerate(value.shape):
-            is_fixed = type(size) is int
-            keys = {f"{name}.{axis}"} if is_fixed else {f"{name}.{axis}", str(size)}
-            used |= keys & bind.keys()
-            wanted = {bind[key] for key in keys & bind.keys()}
-            wanted |= {given[name][axis]} if name in given else set()
-            wanted |= {size} if is_fixed else free.get(str(size), set())
-            if len(wanted) > 1:
-                told = " and ".join(map(str, sorted(wanted)))
-                raise LoadError(f"input {name!r} at axis {axis}: {told} at once; the program allows one size")
-            if not wanted:
-                missing.append(f"{name}.{axis} (symbol {size})")
-                continue
-            sizes.append(*wanted)
-            free.setdefault(str(size), set()).update(wanted)
-        shapes[name] = tuple(sizes)
-    unknown = sorted(set(bind) - used)
-    if unknown:
-        raise LoadError(
-            f"no dimension is called {', '.join(unknown)}; free ones are {', '.join(missing) or 'none'}"
-        )
-    if missing:
-        example = missing[0].partition(" ")[0]
-        raise UnboundDimension(f"free dimensions: {', '.join(missing)}; bind each, as in --bind {example}=1")
-    return shapes
-
-
-def _given_shapes(names: list[str], inputs: Any) -> dict[str, tuple[int, ...]]:
-    if inputs is None:
-        return {}
-    if isinstance(inputs, torch.Tensor) or is_shape(inputs):
-        inputs = (inputs,)
-    pairs = inputs.items() if isinstance(inputs, Mapping) else zip(names, inputs, strict=False)
-    found = {}
-    for name, value in pairs:
-        if name not in names:
-            raise LoadError(f"the program has no input {name!r}; its inputs are {', '.join(names)}")
-        found[name] = plain_shape(value)
-    return found
-
-
-def _check_targets(program: ExportedProgram) -> None:
-    """Only operators and Python's own arithmetic are called; a file may name any function it likes."""
-    for node in program.graph.nodes:
-        if node.op == "call_function" and not isinstance(
-            node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator
-        ):
-            module = getattr(node.target, "__module__", "")
-            if module not in ("_operator", "math", "torch.sym", "torch"):
-                raise CorruptModel(f"the program calls {module}.{node.target}, which is no operator")
-
-
-# Torch evaluates these strings as sympy code: only constructors (capital first letter) may be called,
-# names may be quoted, and there is no attribute, no other string, no dunder.
-_PLAIN_EXPRESSION = re.compile(
-    r"(?!.*__)(?!.*\.\s*[A-Za-z_])(?!.*\b[a-z_]\w*\s*\()(?:'\w+'|[\w\s+\-*/%(),.<>=!&|~])*\Z", re.DOTALL
-)
-
-
-def load_program(path: Path) -> ExportedProgram:
-    """Read a .pt2 file without ever loading a pickle or evaluating what it calls expressions."""
+def load_trusted(path: Path) -> ExportedProgram:
+    """The program of a file that its user trusts: torch runs code that such a file may hold."""
     try:
-        _check_archive(path)
-        with _tensors_only():
-            program: ExportedProgram = torch.export.load(path)
-    except LoadError:
-        raise
+        program: ExportedProgram = torch.export.load(path)
     except Exception as error:
-        summary = str(error).strip().partition("\n")[0]
-        raise CorruptModel(f"{path}: not a readable .pt2 file: {type(error).__name__}: {summary}") from error
+        raise CorruptModel(
+            f"{path}: not a readable .pt2 file: {type(error).__name__}: {summary(error)}"
+        ) from error
     return program
 
 
-def _check_archive(path: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
-        for entry in archive.namelist():
-            base = entry.rpartition("/")[2]
-            if base.startswith(("custom_obj", "opaque_obj")):
-                raise LoadError(f"{path}: holds a pickled object ({base}), which is never loaded")
-            if base.endswith(".json"):
-                _check_json(path, json.loads(archive.read(entry)))
-
-
-def _check_json(path: Path, content: Any) -> None:
-    stack = [content]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, list):
-            stack.extend(item)
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-            if item.get("use_pickle"):
-                raise LoadError(f"{path}: holds pickled weights, which are never loaded")
-            expression = item.get("expr_str")
-            if isinstance(expression, str) and not _PLAIN_EXPRESSION.match(expression):
-                raise CorruptModel(f"{path}: {expression[:60]!r} is no plain expression")
-
-
-@contextlib.contextmanager
-def _tensors_only() -> Iterator[None]:
-    """Torch's own switch that keeps torch.load from building anything but tensors."""
-    switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(switch)
-    os.environ[switch] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[switch]
-        else:
-            os.environ[switch] = before
+def with_arguments(
+    program: ExportedProgram, inputs: Any, bind: Mapping[str, int]
+) -> tuple[torch.nn.Module, Arguments]:
+    """A program as a module that runs, and zeros of the sizes that it is to be run on."""
+    user_inputs = TorchProgram(program).user_inputs
+    sizes = BoundSizes(user_inputs, inputs, bind)
+    flat = [
+        (*sizes.of(each), each.value)[0]
+        if each.sizes is None
+        else empty(sizes.of(each), torch.device("cpu"), each.dtype or torch.float32, None)
+        for each in user_inputs
+    ]
+    args, kwargs = torch.utils._pytree.tree_unflatten(flat, program.call_spec.in_spec)
+    return program.module(), (tuple(args), dict(kwargs))

@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from sizeup.errors import LoadError
 from sizeup.formats.torch.eager import attempt, fake_mode, home_of, unwrapped
-from sizeup.formats.torch.exported import Symbol, free_symbols, record_program
+from sizeup.formats.torch.exported import Program, Symbol, free_symbols, record_program
 from sizeup.formats.torch.inputs import Arguments, leaf_test, named_values, plain_shape, retyped
 from sizeup.formats.torch.reader import FIRST_EXAMPLE, Reader
 from sizeup.graph import FreeGraph, Graph
@@ -151,7 +150,7 @@ class FreeInputs:
 
 
 def record_free_program(
-    program: ExportedProgram,
+    program: Program,
     free: Free,
     *,
     inputs: Any = None,
@@ -170,7 +169,7 @@ def record_free_program(
         return record_program(program, inputs=inputs, bind={**(bind or {}), **by_symbol}, name=name)
 
     def trace(sizes: Mapping[str, Any]) -> Graph:
-        named = {place: sizes[each] for each, symbol in chosen.items() for place in symbols[symbol].places}
+        named = {symbol: sizes[each] for each, symbol in chosen.items()}
         by_symbol = {symbol: example[each] for each, symbol in chosen.items()}
         return record_program(
             program, inputs=inputs, bind={**(bind or {}), **by_symbol}, name=name, mode=mode, named=named

@@ -51,6 +51,11 @@ class Holders:
             return None
         return seen.identity
 
+    def is_fixed(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor object lies in the memory of a constant."""
+        seen = self._seen.get(id(tensor))
+        return seen is not None and seen.storage == _CONSTANT
+
     def value_beneath(self, tensor: torch.Tensor) -> int | None:
         """The last value that was named of the storage in which an unknown tensor object lies."""
         address = _address(tensor)

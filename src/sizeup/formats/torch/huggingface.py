@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sizeup.errors import CorruptModel, LoadError
+from sizeup.errors import CorruptModel, LoadError, MissingLibrary
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.weightless import construct
 from sizeup.formats.torch.zoo import Built, import_torchvision
@@ -60,7 +60,7 @@ def _import_transformers() -> Any:
     try:
         return importlib.import_module("transformers")
     except ModuleNotFoundError as error:
-        raise LoadError("hf: needs transformers: pip install transformers") from error
+        raise MissingLibrary("hf:", "transformers") from error
 
 
 def _configuration(transformers: Any, content: dict[str, Any], path: Path) -> Any:

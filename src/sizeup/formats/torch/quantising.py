@@ -10,7 +10,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sizeup.errors import LoadError, RunFailed, SizeupError
 from sizeup.formats.rounding import Array, Observed, Rounding, Roundings, Seen, merged, sample_step
+from sizeup.formats.torch import refuse_untrusted
 from sizeup.formats.torch.eager import home_of
-from sizeup.formats.torch.exported import load_program
 from sizeup.formats.torch.record import untouched
 from sizeup.formats.torch.translate import Operator, normalise, operator_of, taken_apart, tensor_arguments
 from sizeup.graph import ABSENT, Graph
@@ -53,8 +52,7 @@ def module_of(source: Any) -> torch.nn.Module:
         return source
     if isinstance(source, torch.export.ExportedProgram):
         return source.module()
-    if str(source).endswith(".pt2"):
-        return load_program(Path(source)).module()
+    refuse_untrusted(source, trusted=False)  # whoever trusts a file gives its program
     from sizeup.formats.torch.sources import build
 
     built = build(str(source), {})
@@ -68,8 +66,6 @@ def module_of(source: Any) -> torch.nn.Module:
 
 def fixed_batch(source: Any) -> int | None:
     """How many samples a program takes at a time; None where any number, as in all code."""
-    if str(source).endswith(".pt2"):
-        source = load_program(Path(source))
     if not isinstance(source, torch.export.ExportedProgram):
         return None
     shapes = [

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from sizeup.formats.torch import runnable_source
 from sizeup.formats.torch.eager import home_of
-from sizeup.formats.torch.exported import load_program, with_arguments
+from sizeup.formats.torch.exported import with_arguments
 from sizeup.formats.torch.inputs import Arguments, arguments, prepare
 from sizeup.formats.torch.sources import build
 
@@ -35,13 +36,14 @@ def runnable(
     inputs: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
+    trusted: bool = False,
 ) -> Callable[[], Any]:
-    """A call that runs a module, a name or a .pt2 file once; its inputs are made here, once."""
+    """A call that runs a module, a name or a trusted .pt2 file once; its inputs are made here, once."""
     torch.manual_seed(0)
     if isinstance(source, torch.nn.Module):
         module, given = source.eval(), arguments(inputs, kwargs)
     elif Path(source).exists():
-        module, given = with_arguments(load_program(Path(source)), inputs, bind or {})
+        module, given = with_arguments(runnable_source(source, trusted=trusted), inputs, bind or {})
     else:
         built = build(source, bind or {})
         module = built.real().eval() if built.real is not None else built.module.eval()

@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,11 +16,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from sizeup.errors import LoadError, NumbersMissing
-from sizeup.formats.torch.control import CONTROL
+from sizeup.formats.torch.control import CONTROL, WRAPPERS, unwrapped_call
 from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
-from sizeup.formats.torch.translate import Operator, dtype_of, normalise, operator_of, shape_of, taken_apart
+from sizeup.formats.torch.translate import (
+    Operator,
+    dtype_of,
+    normalise,
+    operator_of,
+    shape_of,
+    taken_apart,
+    tensor_arguments,
+)
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
+
+Numbers: TypeAlias = np.ndarray[Any, Any]
 
 _MIND_LAYOUTS = ("conv", "layer_norm")  # their kernels take more or less memory by how the data lies
 
@@ -56,24 +66,28 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         """Let a tensor object stand for a value of the graph, from now on."""
         self.holders.name(tensor, identity)
 
-    def add_constant(self, name: str, tensor: torch.Tensor, role: Role) -> int:
-        """Add a tensor whose content is fixed; its numbers are read only when asked for."""
+    def add_constant(
+        self, name: str, tensor: torch.Tensor, role: Role, read: Callable[[], Numbers] | None = None
+    ) -> int:
+        """Add a tensor whose content is fixed; its numbers are read only when asked for, by `read`."""
         is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta  # a network that is named has no weights
-        data = Constant(role, None if is_empty else partial(_numbers, tensor))
+        data = Constant(role, read or (None if is_empty else partial(_numbers, tensor)))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
         self.holders.name(tensor, identity, fixed=True)
         return identity
 
-    def add_shared_constant(self, name: str, tensor: torch.Tensor, role: Role) -> None:
+    def add_shared_constant(
+        self, name: str, tensor: torch.Tensor, role: Role, read: Callable[[], Numbers] | None = None
+    ) -> None:
         """The same, but tensors over the same bytes are one: tied weights."""
         if tensor.layout is not torch.strided:  # there is no one storage
-            self.add_constant(name, tensor, role)
+            self.add_constant(name, tensor, role, read)
             return
         storage = tensor.untyped_storage()._cdata
         place = (storage, tensor.storage_offset(), tensor.shape, tensor.stride())
         known = self._places.get(place)
         if known is None:
-            self._places[place] = self.add_constant(name, tensor, role)
+            self._places[place] = self.add_constant(name, tensor, role, read)
         else:
             self.holders.name(tensor, known, fixed=True)
 
@@ -127,6 +141,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             return parts
         if operator.source in CONTROL:
             return self._record_control(operator, args)
+        if operator.source in WRAPPERS:
+            with self:
+                return unwrapped_call(operator.source, args)
         self._attribute("code", operator.source)
         result = self._run(operator, func, args, kwargs)
         self._attribute(operator.source, "code")
@@ -170,7 +187,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
     def _without_content(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.mode is None or isinstance(tensor, FakeTensor):
             return tensor
-        return self.mode.from_tensor(tensor)
+        bare = self.mode.from_tensor(tensor)
+        known = self.holders.value(tensor)
+        if (
+            known is not None and self.holders.value(bare) is None
+        ):  # what is written into it stays in its place
+            self.holders.name(bare, known, fixed=self.holders.is_fixed(tensor))
+        return bare
 
     def _record(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         outputs = _tensors(result)
@@ -181,6 +204,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if not operator.mutates and any(outputs[0] is each for each in inputs):
             return  # it returned what it was given
         self._add(operator, kind, inputs, outputs, attrs)
+
+    def record_unseen_call(self, operator: Operator, kwargs: dict[str, Any], result: Any) -> None:
+        """Write down an operator that was not run; its outputs are as a file declares them."""
+        outputs = _tensors(result)
+        if outputs:
+            self._add(operator, operator.kind, tensor_arguments(operator, (), kwargs), outputs, {})
 
     def _record_control(self, operator: Operator, args: tuple[Any, ...]) -> Any:
         result, bodies, taken = CONTROL[operator.source](self, args)
@@ -228,7 +257,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         return f"{base}_{count}" if count else base
 
 
-def _numbers(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def _numbers(tensor: torch.Tensor) -> Numbers:
     if isinstance(tensor, FakeTensor) or tensor.is_meta:
         raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
     with torch.no_grad():

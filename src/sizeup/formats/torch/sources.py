@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from sizeup.errors import LoadError
+from sizeup.errors import LoadError, MissingLibrary
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.inputs import is_shape
 from sizeup.formats.torch.weightless import construct
@@ -52,7 +52,7 @@ def names(zoo: str) -> list[str]:
 
 def _torchvision_models(source: str) -> Any:
     if import_torchvision() is None:
-        raise LoadError(f"{source} needs torchvision: pip install torchvision")
+        raise MissingLibrary(source, "torchvision")
     return importlib.import_module("torchvision.models")
 
 
@@ -61,7 +61,7 @@ def _timm_models(source: str) -> Any:
     try:
         return importlib.import_module("timm")
     except ModuleNotFoundError as error:
-        raise LoadError(f"{source} needs timm: pip install timm") from error
+        raise MissingLibrary(source, "timm") from error
 
 
 def _torchvision(source: str) -> Built:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from sizeup.dtypes import DType
-from sizeup.errors import SizeupError, WriteError
+from sizeup.errors import SizeupError
+from sizeup.files import write_text
 from sizeup.graph import Graph
 from sizeup.precision.recipes import litert, onnx, torch
 from sizeup.precision.recipes.litert import recipe_for_ai_edge_quantizer
@@ -39,8 +39,5 @@ def write_recipe(
     if kind not in KINDS:
         raise SizeupError(f"no recipe is called {kind!r}; there are {', '.join(KINDS)}")
     recipe = KINDS[kind](graph, chosen)
-    try:
-        Path(path).write_text(json.dumps(recipe.content, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise WriteError(f"{path}: the recipe could not be written: {error}") from error
+    write_text(path, [json.dumps(recipe.content, indent=2), "\n"])
     return recipe

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from sizeup import units
+from sizeup.files import replacing
 from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.memory import Usage, shares
 from sizeup.memory.search import reordered
-from sizeup.report.files import writing
 from sizeup.report.plots import side
 from sizeup.report.plots.arena_map import Box, boxes_of, draw_map
 from sizeup.report.plots.axis import are_named, draw_steps, name_steps
@@ -40,10 +40,10 @@ def save(draw: Callable[[], Figure], path: str | os.PathLike[str]) -> Path:
     with house_style():
         figure = draw()
         is_vector = target.suffix.lower() == ".svg"
-        with writing(path):
+        with replacing(path) as new:
             # Without the date: the same model gives the same file.
             figure.savefig(
-                target,
+                new,
                 format="svg" if is_vector else "png",
                 dpi=DPI,
                 metadata={"Date": None} if is_vector else {},

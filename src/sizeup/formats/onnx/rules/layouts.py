@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from sizeup.formats.onnx.rules.spots import Spot, shapes
@@ -60,6 +61,8 @@ def _reshape(spot: Spot) -> list[Sides]:
 def _flatten(spot: Spot) -> list[Sides]:
     data = spot.shape()
     axis = spot.node.integer("axis", 1)
+    if not -len(data) <= axis <= len(data):
+        raise NotClosed(f"axis {axis} is none of {len(data)}")
     axis = axis + len(data) if axis < 0 else axis
     return [(math.prod(data[:axis]), math.prod(data[axis:]))]
 
@@ -68,13 +71,15 @@ def _flatten(spot: Spot) -> list[Sides]:
 def _transpose(spot: Spot) -> list[Sides]:
     data = spot.shape()
     order = spot.node.integers("perm") or tuple(reversed(range(len(data))))
+    if sorted(order) != list(range(len(data))):
+        raise NotClosed(f"{order} is no order of {len(data)} axes")
     return [tuple(data[axis] for axis in order)]
 
 
 @shapes("Concat")
 def _concat(spot: Spot) -> list[Sides]:
     given = [spot.shape(index) for index in range(len(spot.node.inputs))]
-    axis = spot.node.integer("axis") % len(given[0])
+    axis = _axis(spot.node.integer("axis"), len(given[0]))
     made = list(given[0])
     for shape in given[1:]:
         if any(
@@ -88,7 +93,7 @@ def _concat(spot: Spot) -> list[Sides]:
 @shapes("Split")
 def _split(spot: Spot) -> list[Sides]:
     data, node = spot.shape(), spot.node
-    axis, count = node.integer("axis") % len(data), len(node.outputs)
+    axis, count = _axis(node.integer("axis"), len(data)), len(node.outputs)
     if spot.given(1):
         parts = spot.numbers(1)
     elif node.integers("split"):
@@ -133,10 +138,23 @@ def _inside(place: Any, least: Any, most: Any) -> Any:
     return least if place < least else place
 
 
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise NotClosed(f"axis {axis} is none of {rank}")
+    return axis % rank
+
+
+def _axes(axes: Sequence[int], rank: int) -> list[int]:
+    places = [_axis(each, rank) for each in axes]
+    if len(set(places)) < len(places):
+        raise NotClosed(f"axes {list(axes)} name one twice")
+    return places
+
+
 @shapes("Gather")
 def _gather(spot: Spot) -> list[Sides]:
     data = spot.shape()
-    axis = spot.node.integer("axis") % len(data)
+    axis = _axis(spot.node.integer("axis"), len(data))
     return [(*data[:axis], *spot.shape(1), *data[axis + 1 :])]
 
 
@@ -158,7 +176,7 @@ def _gather_nd(spot: Spot) -> list[Sides]:
 def _unsqueeze(spot: Spot) -> list[Sides]:
     data, axes = list(spot.shape()), spot.axes(1)
     rank = len(data) + len(axes)
-    for axis in sorted(each % rank for each in axes):
+    for axis in sorted(_axes(axes, rank)):
         data.insert(axis, 1)
     return [tuple(data)]
 
@@ -166,9 +184,11 @@ def _unsqueeze(spot: Spot) -> list[Sides]:
 @shapes("Squeeze")
 def _squeeze(spot: Spot) -> list[Sides]:
     data, axes = spot.shape(), spot.axes(1)
-    gone = {each % len(data) for each in axes}
+    gone = {_axis(each, len(data)) for each in axes}
     if not axes:
         gone = {axis for axis, side in enumerate(data) if side == 1}
+    elif any(data[axis] != 1 for axis in gone):
+        raise NotClosed("an axis that it takes away is longer than 1")
     return [tuple(side for axis, side in enumerate(data) if axis not in gone)]
 
 

@@ -14,7 +14,9 @@ def _matmul(spot: Spot) -> list[Sides]:
     left, right = spot.shape(), spot.shape(3 if spot.node.op == "QLinearMatMul" else 1)
     rows = left[-2:-1] if len(left) > 1 else ()
     columns = right[-1:] if len(right) > 1 else ()
-    spread(left[-1], right[-2] if len(right) > 1 else right[0])
+    inner, shared = left[-1], right[-2] if len(right) > 1 else right[0]
+    if inner != shared:
+        raise NotClosed(f"{inner} and {shared} do not fit")
     return [(*broadcast(left[:-2], right[:-2]), *rows, *columns)]
 
 

@@ -78,8 +78,8 @@ def shapes(names: str) -> Callable[[Rule], Rule]:
 
 
 def _broadcast_all(spot: Spot) -> list[Sides]:
-    found: Sides = ()
-    for index, name in enumerate(spot.node.inputs):
-        if name:
-            found = broadcast(found, spot.shape(index))
-    return [found]
+    given = [spot.shape(index) for index, name in enumerate(spot.node.inputs) if name]
+    made = given[0] if given else ()
+    for shape in given[1:]:
+        made = broadcast(made, shape)
+    return [made]

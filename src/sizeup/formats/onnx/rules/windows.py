@@ -38,6 +38,8 @@ def _is_same(node: Node) -> bool:
 def _conv(spot: Spot) -> list[Sides]:
     node, weight = spot.node, spot.shape(3 if spot.node.op == "QLinearConv" else 1)
     kernel = node.integers("kernel_shape") or weight[2:]
+    if len(weight) != len(spot.shape()):
+        raise NotClosed("its weights are for another number of axes")
     if spot.shape()[1] != weight[1] * node.integer("group", 1):
         raise NotClosed("its weights are for other channels")
     strides, dilations = (_each_axis(node, each, len(kernel)) for each in ("strides", "dilations"))

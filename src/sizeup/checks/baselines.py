@@ -1,0 +1,129 @@
+"""Baselines: the amounts that a team accepted last, in one file with one line per model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sizeup.checks.growth import GROWING
+from sizeup.errors import BudgetError
+
+DEFAULT = "baselines.json"
+"""The file beside budgets.toml if a budget names no other."""
+FORMAT = "sizeup baselines"
+VERSION = 1
+_LEAST, _MOST = 1e-30, 1e30  # of any amount, in any unit
+
+
+class Key(NamedTuple):
+    """What the amounts of a line hold for; keys sort as the lines of the file do."""
+
+    model: str  # from the folder of the budgets, with slashes
+    target: str = ""
+    precision: str = ""
+    bind: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """A file of baselines; empty if there is none yet."""
+
+    path: Path
+    amounts: Mapping[Key, Mapping[str, float]] = field(default_factory=dict)
+
+
+class Update(NamedTuple):
+    """A baselines file that was written, and the number of lines that differ from the one before."""
+
+    path: Path
+    added: int
+    changed: int
+    removed: int
+
+
+def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Baselines:
+    """Read a file of baselines; raises BudgetError with the command that writes a new one.
+
+    If it `is_replaced` next, a report that was the baseline of one model counts as empty.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would never end
+            raise BudgetError(f"{path}: not a regular file; delete it, then: {command}")
+        content = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return Baselines(path)
+    except OSError as error:
+        raise BudgetError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BudgetError(f"{path}: not a JSON file: {error}; delete it, then: {command}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        if isinstance(content, dict) and {"schema_version", "totals"} <= content.keys():
+            if is_replaced:
+                return Baselines(path)
+            raise BudgetError(f"{path}: a report of sizeup analyze; to replace it by baselines: {command}")
+        raise BudgetError(f"{path}: not a baselines file; delete it, then: {command}")
+    if content.get("version") != VERSION:
+        raise BudgetError(f"{path}: version {content.get('version')!r} is not known; update sizeup")
+    return Baselines(path, dict(_lines(content.get("models"), path)))
+
+
+def updated(
+    before: Baselines, measured: Mapping[Key, Mapping[str, float]], exists: Callable[[str], bool]
+) -> tuple[Baselines, Update]:
+    """Baselines with new amounts; the lines of models that were not measured stay while their file exists."""
+    models = {key.model for key in measured}
+    others = {
+        key: amounts
+        for key, amounts in before.amounts.items()
+        if key.model not in models and exists(key.model)
+    }
+    after = {**others, **measured}
+    added = len(after.keys() - before.amounts.keys())
+    removed = len(before.amounts.keys() - after.keys())
+    changed = sum(key in before.amounts and before.amounts[key] != after[key] for key in measured)
+    return Baselines(before.path, after), Update(before.path, added, changed, removed)
+
+
+def written(baselines: Baselines) -> str:
+    """The text of the file: sorted, one line per model and target, so that a diff shows what changed."""
+    lines = ",\n".join(json.dumps(_line(*each)) for each in sorted(baselines.amounts.items()))
+    return f'{{"format": {json.dumps(FORMAT)}, "version": {VERSION}, "models": [\n{lines}\n]}}\n'
+
+
+def _line(key: Key, amounts: Mapping[str, float]) -> dict[str, Any]:
+    settings = {"target": key.target, "precision": key.precision, "bind": dict(key.bind)}
+    known = {name: amounts[name] for name in GROWING if name in amounts}
+    return {"model": key.model, **{name: value for name, value in settings.items() if value}, **known}
+
+
+def _lines(entries: Any, path: Path) -> Iterator[tuple[Key, Mapping[str, float]]]:
+    if not isinstance(entries, list):
+        raise BudgetError(f"{path}: 'models' is not a list")
+    seen: set[Key] = set()
+    for number, entry in enumerate(entries, 1):
+        where = f"{path}: entry {number} of models"
+        key, amounts = _entry(entry, where)
+        if key in seen:
+            raise BudgetError(f"{where} repeats {key.model!r}; remove one of the two lines")
+        seen.add(key)
+        yield key, amounts
+
+
+def _entry(entry: Any, where: str) -> tuple[Key, dict[str, float]]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("model"), str):
+        raise BudgetError(f"{where} names no model")
+    bind = entry.get("bind", {})
+    target, precision = entry.get("target", ""), entry.get("precision", "")
+    are_texts = isinstance(target, str) and isinstance(precision, str)
+    if not are_texts or not isinstance(bind, dict) or any(type(size) is not int for size in bind.values()):
+        raise BudgetError(f"{where}: target and precision are texts, bind is a table of sizes")
+    amounts = {name: value for name, value in entry.items() if name in GROWING}
+    for name, value in amounts.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        # JSON as Python reads it has infinities, and integers beyond floats.
+        if not is_number or not (value == 0 or _LEAST <= value <= _MOST):
+            raise BudgetError(f"{where}: {name} is {str(value)[:40]}, not an amount")
+    return Key(entry["model"], target, precision, tuple(sorted(bind.items()))), amounts

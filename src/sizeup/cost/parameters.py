@@ -1,0 +1,88 @@
+"""The parameters of a graph: which operator takes each first, and the bytes that they are kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sizeup.cost.columns import LARGEST, Access, AccessColumns, Accesses, Column
+from sizeup.errors import InvalidGraph
+from sizeup.graph import ABSENT, Graph, Op, Tensor
+
+# More numbers than this in one tensor take more bits than a column of 64 bits can count.
+_MOST_ELEMENTS = LARGEST // 64
+
+
+def parameter_columns(graph: Graph) -> tuple[Column, Accesses, int]:
+    """Parameters by the operator that takes each first, every one of them once, and the bytes that they
+    are kept in."""
+    owners, parameters = _Owners(), AccessColumns()
+    parameters.add(_parameters(graph))
+    params = np.array([owners.parameters_of(graph, op) for op in graph.ops], np.int64)
+    every = parameters.freeze()
+    return params, every, _stored_bytes(parameters.tensors, every.bytes_at())
+
+
+class _Owners:
+    """Gives every parameter to the first operator that computes with it.
+
+    What only prepares a parameter before the first run (weights unpacked from half precision) passes
+    it on to whoever takes the result.
+    """
+
+    def __init__(self) -> None:
+        self.owned: set[int] = set()  # by the identity of the constant, which shared weights share
+        self.prepared: dict[tuple[int, int], list[int]] = {}  # parameters behind a derived tensor, once
+
+    def parameters_of(self, graph: Graph, op: Op) -> int:
+        """Parameters that no earlier operator took."""
+        found = 0
+        for identity in op.inputs:
+            if identity == ABSENT:
+                continue
+            tensor = graph.tensors[identity]
+            if tensor.is_parameter and id(tensor.data) not in self.owned:
+                self.owned.add(id(tensor.data))
+                found += tensor.elements or 0  # known, or the count has failed before
+            behind = self.prepared.get((id(graph), identity))
+            found += behind.pop() if behind else 0
+        for body in op.bodies:
+            found += sum(self.parameters_of(body.graph, inner) for inner in body.graph.ops)
+        if op.outputs and all(graph.tensors[identity].data is not None for identity in op.outputs):
+            behind = [found]
+            self.prepared.update({(id(graph), identity): behind for identity in op.outputs})
+            return 0
+        return found
+
+
+def _stored_bytes(tensors: Iterable[Tensor], dense: Column) -> int:
+    stored = (None if each.data is None else each.data.stored_bytes for each in tensors)
+    return sum(full if kept is None else kept for kept, full in zip(stored, dense.tolist(), strict=True))
+
+
+def _parameters(graph: Graph) -> list[Access]:
+    """Every parameter once, used or not, those of bodies included."""
+    found: dict[int, Tensor] = {}
+    stack = [graph]
+    while stack:
+        each = stack.pop()
+        for tensor in each.tensors:
+            if tensor.is_parameter:
+                found.setdefault(id(tensor.data), tensor)
+        stack.extend(body.graph for op in each.ops for body in op.bodies)
+    sizes = [_countable(graph, tensor) for tensor in found.values()]
+    if sum(sizes) > LARGEST:
+        raise InvalidGraph(f"{graph.name or 'graph'}: {sum(sizes):,} parameters do not fit 64 bits")
+    return [(size, 1, tensor) for size, tensor in zip(sizes, found.values(), strict=True)]
+
+
+def _countable(graph: Graph, tensor: Tensor) -> int:
+    """The elements of a parameter; one of unknown size would make every total of parameters wrong."""
+    where = f"{graph.name or 'graph'}: parameter {tensor.name!r}"
+    elements = tensor.elements
+    if elements is None:
+        raise InvalidGraph(f"{where} has no known shape, so the parameters cannot be counted")
+    if elements > _MOST_ELEMENTS:
+        raise InvalidGraph(f"{where} of the shape {tensor.shape} does not fit 64 bits")
+    return elements

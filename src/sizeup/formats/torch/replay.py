@@ -1,0 +1,299 @@
+"""Running a decoded program on tensors without content, so that the recorder sees its operators.
+
+Only operators of torch that are on a list are called. Any other one (a custom operator, a function that a
+file names) is never looked up: it becomes an unknown row with the shapes that the file declares.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
+
+from sizeup.errors import CorruptModel, SizeupError
+from sizeup.formats.torch.control import CONTROL, WRAPPERS
+from sizeup.formats.torch.record import Recorder
+from sizeup.formats.torch.serialized import (
+    Node,
+    Opaque,
+    Outputs,
+    ProgramGraph,
+    Reference,
+    TensorMeta,
+    tensor_meta,
+)
+from sizeup.formats.torch.translate import Operator, operator_of
+from sizeup.formats.torch.zoo import import_torchvision
+from sizeup.ops import kind_of, rule_of
+
+Values: TypeAlias = dict[str, Any]  # of a graph, by name
+
+_OPERATOR = re.compile(r"torch\.ops\.(aten|prims|torchvision)\.(\w+)\.(\w+)\Z")
+_HIGHER_ORDER = "torch.ops.higher_order."
+_NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+_MOST_PARTS = 65_536  # tensors that one operator may return
+_LARGEST = 1 << 62
+_LARGEST_SHIFT = 62
+
+
+class Replay:
+    """One run of a program; `symbols` has the sizes of its symbolic dimensions."""
+
+    def __init__(self, recorder: Recorder, symbols: Mapping[str, Any]) -> None:
+        self._recorder, self._symbols = recorder, symbols
+
+    def run(self, graph: ProgramGraph, arguments: Iterable[Any]) -> list[Any]:
+        """What the program returns for these arguments; module paths are those of its nodes."""
+        return self._run(graph, arguments, is_root=True)
+
+    def _run(self, graph: ProgramGraph, arguments: Iterable[Any], *, is_root: bool) -> list[Any]:
+        values: Values = dict(zip(graph.inputs, arguments, strict=True))
+        for node in graph.nodes:
+            if is_root:
+                self._recorder.enter(node.scope)
+            try:
+                result = self._call(graph, node, values)
+            except SizeupError:
+                raise
+            except Exception as error:  # torch raises anything on arguments that do not suit an operator
+                summary = str(error).strip().partition("\n")[0]
+                raise CorruptModel(
+                    f"{node.target[:80]} cannot run: {type(error).__name__}: {summary}"
+                ) from error
+            _bind(node.outputs, result, values, node.target)
+        return [_resolved(each, values) for each in graph.outputs]
+
+    def _call(self, graph: ProgramGraph, node: Node, values: Values) -> Any:
+        named = [(name, _resolved(each, values, self._function)) for name, each in node.arguments]
+        compute = _ARITHMETIC.get(node.target)
+        if compute is not None:
+            return _computed(compute, [each for _, each in named])
+        function = _allowed(node.target)
+        if function is None:
+            return self._declared(graph, node, named)
+        if isinstance(function, torch._ops.HigherOrderOperator):
+            return function(*(each for _, each in named))
+        args, kwargs = _by_schema(function, named)
+        _refuse_many_parts(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    def _function(self, graph: ProgramGraph) -> Callable[..., Any]:
+        """A graph inside another as what control flow calls."""
+
+        def call(*arguments: Any) -> Any:
+            results = self._run(graph, arguments, is_root=False)
+            return results[0] if graph.is_single and len(results) == 1 else tuple(results)
+
+        return call
+
+    def _declared(self, graph: ProgramGraph, node: Node, named: list[tuple[str, Any]]) -> Any:
+        """The outputs of an operator that is not run, as the file describes them."""
+        recorder = _get_current_dispatch_mode()
+        assert isinstance(recorder, Recorder)  # control flow gives its bodies recorders of their own
+        with _pop_mode_temporarily():
+            result = self._declared_outputs(graph, node.outputs)
+        operator_ = _foreign(node.target, named)
+        values = dict(zip(operator_.arguments, (each for _, each in named), strict=True))
+        recorder.record_unseen_call(operator_, values, result)
+        return result
+
+    def _declared_outputs(self, graph: ProgramGraph, outputs: Outputs) -> Any:
+        if outputs is None:
+            return None
+        if isinstance(outputs, list):
+            return [self._declared_outputs(graph, each) for each in outputs]
+        if outputs in graph.tensor_values:
+            return self._empty(tensor_meta(graph.tensor_values[outputs]))
+        return self._unknown_size()
+
+    def _empty(self, meta: TensorMeta) -> torch.Tensor:
+        sizes = [self._size(each) for each in meta.sizes]
+        return torch.empty(sizes, dtype=meta.dtype)
+
+    def _size(self, size: Any) -> Any:
+        if isinstance(size, int):
+            return size
+        if not size.symbols <= self._symbols.keys():
+            return self._unknown_size()
+        return size.evaluate(self._symbols)
+
+    def _unknown_size(self) -> Any:
+        assert self._recorder.mode is not None
+        assert self._recorder.mode.shape_env is not None
+        return self._recorder.mode.shape_env.create_unbacked_symint()
+
+
+def _resolved(item: Any, values: Values, function: Callable[[ProgramGraph], Any] | None = None) -> Any:
+    if isinstance(item, Reference):
+        if item.name not in values:
+            raise CorruptModel(f"{item.name[:60]!r} is used before it is computed")
+        return values[item.name]
+    if isinstance(item, Opaque):
+        return None
+    if isinstance(item, list):
+        return [_resolved(each, values, function) for each in item]
+    if isinstance(item, dict):
+        return {name: _resolved(each, values, function) for name, each in item.items()}
+    if isinstance(item, ProgramGraph):
+        return None if function is None else function(item)
+    return item
+
+
+def _bind(outputs: Outputs, result: Any, values: Values, target: str) -> None:
+    if isinstance(outputs, str):
+        if outputs in values:
+            raise CorruptModel(f"{outputs[:60]!r} is computed twice")
+        values[outputs] = result
+    elif isinstance(outputs, list):
+        if not isinstance(result, list | tuple) or len(result) != len(outputs):
+            raise CorruptModel(f"{target[:60]} does not return {len(outputs)} values")
+        for each, value in zip(outputs, result, strict=True):
+            _bind(each, value, values, target)
+
+
+def _by_schema(
+    function: torch._ops.OpOverload, named: list[tuple[str, Any]]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by position as far as they go, then by name."""
+    given = dict(named)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    in_order = True
+    for argument in function._schema.arguments:
+        if argument.name not in given:
+            in_order = False
+        elif in_order and not argument.kwarg_only:
+            args.append(given.pop(argument.name))
+        else:
+            kwargs[argument.name] = given.pop(argument.name)
+    if given:
+        raise CorruptModel(f"{function} has no argument {next(iter(given))[:60]!r}")
+    return args, kwargs
+
+
+@cache
+def _allowed(target: str) -> Any:
+    """The operator of that name if it may be called, else None."""
+    if target.startswith(_HIGHER_ORDER):
+        name = target.removeprefix(_HIGHER_ORDER)
+        source = f"higher_order.{name}"
+        return getattr(torch.ops.higher_order, name) if source in CONTROL or source in WRAPPERS else None
+    match = _OPERATOR.match(target)
+    if match is None:
+        return None
+    namespace, base, overload = match.groups()
+    if namespace == "torchvision" and import_torchvision() is None:
+        return None
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return None
+    function = getattr(packet, overload, None)
+    return function if isinstance(function, torch._ops.OpOverload) and _is_harmless(function) else None
+
+
+def _is_harmless(function: torch._ops.OpOverload) -> bool:
+    """Whether its effect is known: by our table of operators, by torch's tags, or as made of other operators.
+
+    This leaves out what reaches beyond tensors, such as aten.from_file and aten._print.
+    """
+    described = operator_of(function)
+    if described.skipped:
+        return False
+    name = function.name()  # type: ignore[no-untyped-call]
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+    return bool(described.known or described.kind in ("pointwise", "view") or is_composite)
+
+
+def _foreign(target: str, named: list[tuple[str, Any]]) -> Operator:
+    """What is known of an operator that is not run: its name, and a rule that the user has registered."""
+    source = re.sub(r"[^\w.]", "_", target.removeprefix("torch.ops.")[:80])
+    base = source.rpartition(".")[0] or source
+    own = next((kind for name in (source, base) if (kind := _own_kind(name))), None)
+    names = tuple(name or f"argument_{place}" for place, (name, _) in enumerate(named))
+    tensors = tuple(
+        (place, name)
+        for place, (name, (_, value)) in enumerate(zip(names, named, strict=True))
+        if isinstance(value, torch.Tensor)
+        or (isinstance(value, list) and any(isinstance(each, torch.Tensor) for each in value))
+    )
+    return Operator(
+        own or base, base, base.rpartition(".")[2], own is not None, names, tensors, False, False, False
+    )
+
+
+def _own_kind(name: str) -> str | None:
+    kind = kind_of("torch", name)
+    rule = None if kind is None else rule_of(kind)
+    return kind if rule is not None and rule.family == "own" else None
+
+
+# What computes sizes: Python's own functions, called on numbers alone.
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    **{
+        f"_operator.{name}": getattr(operator, name)
+        for name in (
+            "eq", "ne", "le", "ge", "lt", "gt", "neg", "pos", "abs", "mul", "add", "sub", "floordiv", "mod",
+            "pow", "truediv", "and_", "or_", "lshift", "rshift", "not_", "index",
+        )
+    },
+    **{f"math.{name}": getattr(math, name) for name in ("trunc", "ceil", "floor")},
+    **{
+        f"torch.{name}": getattr(torch, name)
+        for name in ("sym_not", "sym_int", "sym_float", "sym_ite", "sym_max", "sym_min", "sym_sqrt")
+        if hasattr(torch, name)
+    },
+}  # fmt: skip
+
+
+def _computed(compute: Callable[..., Any], operands: list[Any]) -> Any:
+    if not all(isinstance(each, _NUMBERS) for each in operands):
+        raise CorruptModel(f"{compute.__name__} is given something that is no number")
+    if compute in (operator.pow, operator.lshift) and not (
+        isinstance(operands[-1], int) and abs(operands[-1]) <= _LARGEST_SHIFT
+    ):
+        raise CorruptModel(f"{compute.__name__} by {operands[-1]} is out of range")
+    result = compute(*operands)
+    if isinstance(result, int) and abs(result) >= _LARGEST:
+        raise CorruptModel(f"{compute.__name__} of sizes does not fit 63 bits")
+    return result
+
+
+def _refuse_many_parts(function: torch._ops.OpOverload, args: list[Any], kwargs: Mapping[str, Any]) -> None:
+    """An operator that returns a list makes one tensor per part, and a file may ask for 10^18 of them."""
+    name = function._schema.name.removeprefix("aten::").removesuffix("_copy")
+    parts = _PARTS.get(name.removeprefix("unsafe_"))
+    if parts is None or not args or not isinstance(args[0], torch.Tensor):
+        return
+    given = {**dict(zip((a.name for a in function._schema.arguments), args, strict=False)), **kwargs}
+    axis = given.get("dim", 0)
+    if args[0].dim() and isinstance(axis, int) and -args[0].dim() <= axis < args[0].dim():
+        count = parts(args[0].shape[axis], given)
+        if isinstance(count, int) and count > _MOST_PARTS:
+            raise CorruptModel(f"{function} returns {count:,} tensors; at most {_MOST_PARTS:,} are read")
+
+
+def _split_parts(size: Any, given: Mapping[str, Any]) -> Any:
+    each = given.get("split_size")
+    return size // each if isinstance(each, int) and each > 0 else 0
+
+
+def _equal_parts(size: Any, given: Mapping[str, Any]) -> Any:
+    chunks = given.get("chunks", given.get("sections"))
+    return chunks if isinstance(chunks, int) else 0
+
+
+_PARTS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    "unbind": lambda size, _: size,
+    "split": _split_parts,
+    "chunk": _equal_parts,
+    "tensor_split": _equal_parts,
+    "hsplit": _equal_parts,
+    "vsplit": _equal_parts,
+    "dsplit": _equal_parts,
+}

@@ -1,0 +1,208 @@
+"""The GitHub Action: the steps of action.yml as they stand there, run by bash as the runner does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import action
+from checks.automation import LARGE, SMALL, run, write_programs, write_repository
+from conftest import ROOT
+
+pytestmark = pytest.mark.extras
+yaml = pytest.importorskip("yaml")
+
+
+@dataclass
+class Runner:
+    """A checkout, and the files and variables that GitHub's runner gives to a step."""
+
+    workspace: Path
+    temporary: Path
+    programs: Path
+    outputs: dict[str, str] = field(default_factory=dict)
+    summary: str = ""
+
+    def step(self, name: str, further: dict[str, str], **inputs: str) -> subprocess.CompletedProcess[str]:
+        """Run one step of the Action with inputs filled in."""
+        (step,) = (each for each in _action()["runs"]["steps"] if each.get("name") == name)
+        given = {key: each["default"] for key, each in _action()["inputs"].items()} | inputs
+        variables = {
+            key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: given[match[1]], text)
+            for key, text in step["env"].items()
+        }
+        files = {
+            "GITHUB_STEP_SUMMARY": self.temporary / "summary",
+            "GITHUB_OUTPUT": self.temporary / "output",
+        }
+        for path in files.values():
+            path.write_text("", "utf-8")
+        known = {"GITHUB_ACTION_PATH": str(ROOT), "RUNNER_TEMP": str(self.temporary)}
+        known |= {key: str(path) for key, path in files.items()}
+        script = self.temporary / "step.sh"
+        script.write_text(step["run"], "utf-8")
+        command = [step["shell"], "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)]
+        done = run(command, self.workspace, self.programs, **known, **variables, **further)
+        lines = files["GITHUB_OUTPUT"].read_text("utf-8").splitlines()
+        self.outputs = dict(line.split("=", 1) for line in lines)
+        self.summary = files["GITHUB_STEP_SUMMARY"].read_text("utf-8")
+        return done
+
+    def check(self, **inputs: str) -> subprocess.CompletedProcess[str]:
+        """Run the step that checks."""
+        return self.step("Check", {}, **inputs)
+
+    def limits(self) -> dict[str, dict[str, bool | None]]:
+        """Model files, and whether each limit is kept, as the JSON output of the step says."""
+        content = json.loads(Path(self.outputs["json"]).read_text("utf-8"))
+        checks = content.get("checks", [content])
+        return {
+            each["model"]["source"]: {limit["name"]: limit["fits"] for limit in each["limits"]}
+            for each in checks
+        }
+
+
+@pytest.fixture
+def runner(shared: Path, tmp_path: Path) -> Runner:
+    (tmp_path / "temporary").mkdir()
+    repository = write_repository(tmp_path / "workspace", shared)
+    return Runner(repository, tmp_path / "temporary", write_programs(tmp_path / "bin"))
+
+
+def _action() -> Any:
+    return yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+
+
+def test_the_action_pins_what_it_uses_and_puts_no_input_into_a_command() -> None:
+    content = _action()
+    assert content["runs"]["using"] == "composite"
+    assert {"verdict", "json", "markdown", "junit"} == set(content["outputs"])
+    assert all(each["description"] for each in (*content["inputs"].values(), *content["outputs"].values()))
+    for step in content["runs"]["steps"]:
+        if "uses" in step:
+            # By the digest of a commit: a tag may be moved.
+            assert re.fullmatch(r"actions/(setup-python|cache)@[0-9a-f]{40}", step["uses"])
+        else:
+            assert step["shell"] == "bash"
+            assert "${{" not in step["run"]
+
+
+def test_every_model_of_several_lines_is_checked(runner: Runner) -> None:
+    done = runner.check(model=f"{SMALL}\n{LARGE}\n", args="--macs 1M --no-remedies")
+    assert done.returncode == 1, done.stderr
+    assert "::error file=models/mlperf_kws_int8.tflite" in done.stdout
+    assert runner.outputs["verdict"] == "no"
+    assert len(runner.limits()) == 2
+    assert runner.summary.startswith("## NO: 1 of 2 models fit, 1 does not")
+
+
+def test_every_limit_of_several_lines_is_judged(runner: Runner) -> None:
+    done = runner.check(model=LARGE, args="--macs '100 M'\n--params 10\n--no-remedies\n")
+    assert done.returncode == 1, done.stderr
+    assert runner.limits() == {LARGE: {"macs": True, "params": False}}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        ("--macs 1M\n\n--params=3\r\n", ["--macs", "1M", "--params=3"]),
+        ("--macs 1M \\\n  --params 3", ["--macs", "1M", "--params", "3"]),
+        ("""--ram '1 M' --flash "2 M" a\\ b ''""", ["--ram", "1 M", "--flash", "2 M", "a b", ""]),
+        ("$HOME `id` $(id) *.x ~ # ; |", ["$HOME", "`id`", "$(id)", "*.x", "~", "#", ";", "|"]),
+    ],
+)
+def test_options_are_quoted_as_in_a_shell_and_not_evaluated(text: str, words: list[str]) -> None:
+    assert action.options(text) == words
+
+
+def test_patterns_name_files_in_folders_at_any_depth(runner: Runner) -> None:
+    (runner.workspace / "models" / "deep" / "er").mkdir(parents=True)
+    shutil.copy(runner.workspace / LARGE, runner.workspace / "models" / "deep" / "er" / "copy.tflite")
+    assert action.models("models/*.tflite models/tflm*", runner.workspace) == [LARGE, SMALL]
+    assert runner.check(model="models/**/*.tflite", args="--macs 1M --no-remedies").returncode == 1
+    assert set(runner.limits()) == {SMALL, LARGE, "models/deep/er/copy.tflite"}
+
+
+def test_names_may_start_with_a_dash_and_have_spaces_and_quotes(runner: Runner) -> None:
+    names = ["--macs.tflite", "a b.tflite", 'it\'s "so".tflite', "-o [x].tflite"]
+    for name in names:
+        shutil.copy(runner.workspace / SMALL, runner.workspace / name)
+    done = runner.check(model="\n".join(names), args="--macs 1M --no-remedies")
+    assert done.returncode == 0, done.stderr
+    assert set(runner.limits()) == set(names)
+    assert set(action.models("*.tflite", runner.workspace)) == set(names)
+    one_line = "--macs.tflite 'a b.tflite' a\\b.onnx timm:resnet18"
+    assert action.models(one_line, runner.workspace) == [*names[:2], "a\\b.onnx", "timm:resnet18"]
+
+
+def test_outputs_name_the_reports(runner: Runner) -> None:
+    done = runner.check(budget="budgets.toml")
+    assert done.returncode == 1, done.stderr
+    assert set(runner.outputs) == {"verdict", "json", "markdown", "junit"}
+    assert Path(runner.outputs["markdown"]).read_text("utf-8") == runner.summary
+    assert "| MACs (models/*.tflite) | 2.66 M | 1.00 M |" in runner.summary
+    assert ElementTree.parse(runner.outputs["junit"]).getroot().attrib["failures"] == "1"
+    assert runner.check(model=LARGE, target="stm32f746/tflm").returncode == 0
+    assert runner.outputs["verdict"] == "yes"
+    assert (
+        runner.check(model=LARGE, target="rpi5/litert", args="--latency 0.3ms --no-remedies").returncode == 3
+    )
+    assert runner.outputs["verdict"] == "undetermined"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"model": "missing.tflite"}, "no such file"),
+        ({"model": SMALL, "args": "--macs nothing"}, "nothing"),
+        ({"model": f"{SMALL}\nmissing/*.onnx"}, "::error title=sizeup check::model: no file matches"),
+        ({"args": "--macs '1M"}, "args: No closing quotation"),
+    ],
+)
+def test_what_cannot_be_checked_is_an_error_and_no_verdict(
+    runner: Runner, inputs: dict[str, str], words: str
+) -> None:
+    done = runner.check(**{"model": SMALL, "args": "--macs 1M", **inputs})
+    assert done.returncode == 2, done.stdout
+    assert words in done.stdout + done.stderr
+    assert runner.outputs["verdict"] == "error"
+
+
+def test_nothing_in_an_input_or_a_checkout_is_executed(runner: Runner) -> None:
+    command = "$(touch pwned) `touch pwned`; touch pwned"
+    assert runner.check(model=f"{command}\n", target=command, budget=command, args=command).returncode == 2
+    for module in ("shlex", "sizeup", "typer"):
+        (runner.workspace / f"{module}.py").write_text("import os; os.mkdir('pwned')")
+    assert runner.check(model=SMALL, args="--macs 1M --no-remedies").returncode == 0
+    assert not (runner.workspace / "pwned").exists()
+
+
+def test_a_folder_that_links_to_itself_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "one.onnx").write_text("")
+    for name in "abc":
+        (tmp_path / name).symlink_to(tmp_path, target_is_directory=True)
+    assert action.models("**/*.onnx", tmp_path) == ["one.onnx"]
+    assert action.models(f"{tmp_path}/**/*.onnx", Path("/")) == [f"{tmp_path}/one.onnx"]
+
+
+def test_the_action_installs_its_own_version_and_knows_the_cache_of_pip(runner: Runner) -> None:
+    done = runner.step("Locate the pip cache", {"PIP_CACHE_DIR": str(runner.temporary / "cache")})
+    assert done.returncode == 0, done.stderr
+    assert runner.outputs["folder"] == str(runner.temporary / "cache")
+    key = runner.outputs["key"]
+    assert runner.step("Locate the pip cache", {}, extras="onnx").returncode == 0
+    assert runner.outputs["key"] != key
+    # What bash makes of the step: the build and the download are pip's own.
+    (runner.programs / "python").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', "utf-8")
+    for extras, package in {"onnx,tflite": f"{ROOT}[onnx,tflite]", "": str(ROOT)}.items():
+        done = runner.step("Install sizeup", {}, extras=extras)
+        assert done.stdout.splitlines() == ["-I", "-m", "pip", "install", "--quiet", package]

@@ -1,0 +1,211 @@
+"""Baselines: one compact file for a registry, what is judged against it, and what breaks it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sizeup
+from checks.products import save_product
+from sizeup.checks import read_baselines
+from sizeup.errors import BudgetError
+from sizeup.report.checked_words import remarks
+
+pytestmark = pytest.mark.extras
+
+
+def _registry(folder: Path, **sizes: int) -> Path:
+    """Models of size x size MACs, and a budget that allows them no growth."""
+    for name, size in sizes.items():
+        save_product(folder / "models" / f"{name}.onnx", size)
+    path = folder / "budgets.toml"
+    path.write_text(
+        '[[budget]]\nmodels = "models/*.onnx"\ngrowth = { macs = "0%", params = "10%" }\n', "utf-8"
+    )
+    return path
+
+
+def test_an_update_writes_one_short_line_per_model_and_is_then_judged_against(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, b=10, a=8)
+    assert all(each.fits for each in sizeup.check_budgets(budgets, update_baselines=True))
+    text = (tmp_path / "baselines.json").read_text("utf-8")
+    assert text.splitlines() == [
+        '{"format": "sizeup baselines", "version": 1, "models": [',
+        '{"model": "models/a.onnx", "macs": 64, "params": 64},',
+        '{"model": "models/b.onnx", "macs": 100, "params": 100}',
+        "]}",
+    ]
+    for check in sizeup.check_budgets(budgets):
+        assert (check.fits, check.new, [each.need for each in check.limits]) == (True, "", [0.0, 0.0])
+    sizeup.check_budgets(budgets, update_baselines=True)
+    assert (tmp_path / "baselines.json").read_text("utf-8") == text
+
+
+def test_growth_is_a_share_of_the_baseline(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, a=20)
+    sizeup.check_budgets(budgets, update_baselines=True)
+    save_product(tmp_path / "models" / "a.onnx", 21)
+    (grown,) = sizeup.check_budgets(budgets)
+    # From 400 to 441.
+    assert [(each.name, each.need, each.fits) for each in grown.limits] == [
+        ("growth of macs", 0.1025, False),
+        ("growth of params", 0.1025, False),
+    ]
+    growth = grown.to_dict()["limits"][0]["growth"]
+    assert growth == {"unit": "count", "before": 400, "now": 441}
+
+
+def test_a_model_without_a_baseline_is_new_and_no_error(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, a=8)
+    sizeup.check_budgets(budgets, update_baselines=True)
+    save_product(tmp_path / "models" / "b.onnx", 8)
+    old, new = sizeup.check_budgets(budgets)
+    assert (old.new, new.fits, new.error, new.limits) == ("", True, "", ())
+    assert new.new.startswith("not in baselines.json; to add it: sizeup check --budget ")
+    assert new.to_dict()["new"] == new.new
+
+
+def test_a_baseline_that_can_be_lowered_is_reported_until_it_is(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, a=40)
+    sizeup.check_budgets(budgets, update_baselines=True)
+    assert list(remarks(sizeup.check_budgets(budgets)[0])) == []
+    save_product(tmp_path / "models" / "a.onnx", 32)
+    (lower,) = sizeup.check_budgets(budgets)
+    assert lower.fits is True
+    assert [each.text for each in remarks(lower)] == [
+        "growth of MACs: baseline can be lowered from 1.60 k to 1.02 k; run check --update-baselines",
+        "growth of parameters: baseline can be lowered from 1.60 k to 1.02 k; run check --update-baselines",
+    ]
+    sizeup.check_budgets(budgets, update_baselines=True)
+    assert list(remarks(sizeup.check_budgets(budgets)[0])) == []
+
+
+def test_amounts_that_round_to_the_same_are_shown_to_the_last_digit(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, a=1000)
+    sizeup.check_budgets(budgets, update_baselines=True)
+    path = tmp_path / "baselines.json"
+    path.write_text(path.read_text("utf-8").replace('"macs": 1000000', '"macs": 1000001'), "utf-8")
+    assert "lowered from 1,000,001 to 1,000,000;" in next(remarks(sizeup.check_budgets(budgets)[0])).text
+
+
+def test_an_update_keeps_the_lines_of_models_that_it_did_not_measure(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, a=8, b=8, c=8, d=8)
+    sizeup.check_budgets(budgets, update_baselines=True)
+    for name in "bc":
+        save_product(tmp_path / "models" / f"{name}.onnx", 4)
+    (tmp_path / "models" / "a.onnx").write_bytes(b"garbage")
+    (tmp_path / "models" / "d.onnx").unlink()
+    sizeup.check_budgets(budgets, [str(tmp_path / "models" / "b.onnx")], update_baselines=True)
+    assert _macs(tmp_path) == {"models/a.onnx": 64, "models/b.onnx": 16, "models/c.onnx": 64}
+    sizeup.check_budgets(budgets, update_baselines=True)
+    assert _macs(tmp_path) == {"models/a.onnx": 64, "models/b.onnx": 16, "models/c.onnx": 16}
+
+
+def _macs(folder: Path) -> dict[str, int]:
+    content = json.loads((folder / "baselines.json").read_text("utf-8"))
+    return {each["model"]: each["macs"] for each in content["models"]}
+
+
+def test_targets_and_precisions_have_lines_of_their_own(shared: Path, tmp_path: Path) -> None:
+    shutil.copy(shared / "models" / "mlperf_kws_int8.tflite", tmp_path / "kws.tflite")
+    head = '[[budget]]\nmodels = "kws.tflite"\n'
+    growth = 'growth = { latency = "1%", arena = "0%" }\n'
+    path = tmp_path / "budgets.toml"
+    path.write_text(f'{head}target = "rpi5/litert"\n{growth}{head}precision = "fp32"\n{growth}', "utf-8")
+    checks = sizeup.check_budgets(path, update_baselines=True)
+    lines = json.loads((tmp_path / "baselines.json").read_text("utf-8"))["models"]
+    assert [{key: line[key] for key in line if key not in ("latency", "arena")} for line in lines] == [
+        {"model": "kws.tflite", "precision": "fp32"},
+        {"model": "kws.tflite", "target": "rpi5/litert"},
+    ]
+    # An estimate of time needs a target: it is missing, not zero.
+    assert ["latency" in line for line in lines] == [False, True]
+    assert [each.fits for each in checks] == [True, None]
+    (other,) = (c for c in sizeup.check_budgets(_retargeted(path)) if c.target == "rpi4/litert")
+    assert other.new
+
+
+def _retargeted(path: Path) -> Path:
+    path.write_text(path.read_text("utf-8").replace("rpi5", "rpi4"), "utf-8")
+    return path
+
+
+def test_what_was_nothing_may_not_become_something(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, a=8)
+    sizeup.check_budgets(budgets, update_baselines=True)
+    path = tmp_path / "baselines.json"
+    path.write_text(path.read_text("utf-8").replace('"macs": 64', '"macs": 0'), "utf-8")
+    (found,) = sizeup.check_budgets(budgets)
+    assert found.fits is False
+    assert found.to_dict()["limits"][0]["need"] is None
+    found.save(tmp_path / "check.json")
+
+
+def test_a_report_of_one_model_is_refused_with_the_command_that_replaces_it(tmp_path: Path) -> None:
+    budgets = _registry(tmp_path, a=8)
+    sizeup.analyze(tmp_path / "models" / "a.onnx").save(tmp_path / "baselines.json")
+    (found,) = sizeup.check_budgets(budgets)
+    assert re.search(
+        "a report of sizeup analyze; .* sizeup check --budget .* --update-baselines", found.error
+    )
+    sizeup.check_budgets(budgets, update_baselines=True)
+    assert sizeup.check_budgets(budgets)[0].fits is True
+
+
+def _with(**amounts: Any) -> str:
+    entry = {"model": "a", **amounts}
+    return json.dumps({"format": "sizeup baselines", "version": 1, "models": [entry]})
+
+
+_DAMAGED = {
+    "": "not a JSON file",
+    "<<<<<<< HEAD": "not a JSON file",
+    "[" * 100_000: "not a JSON file",
+    "[]": "not a baselines file; delete it, then: COMMAND",
+    '{"name": "a package", "version": 1}': "not a baselines file",
+    '{"format": "sizeup baselines", "version": 2}': "version 2 is not known",
+    '{"format": "sizeup baselines", "version": 1}': "'models' is not a list",
+    '{"format": "sizeup baselines", "version": 1, "models": [3]}': "entry 1 of models names no model",
+    _with(macs="5"): "macs is 5, not an amount",
+    _with(macs=True): "macs is True, not an amount",
+    _with(macs=-1): "macs is -1",
+    _with(macs=10**400): "macs is 1000",
+    _with(macs=float("inf")): "macs is inf",
+    _with(macs=float("nan")): "macs is nan",
+    _with(macs=5e-324): "macs is 5e-324",
+    _with(macs=None): "macs is None",
+    _with(bind={"batch": "1"}): "bind is a table of sizes",
+    _with(target=3): "target and precision are texts",
+    _with().replace("}]", '}, {"model": "a"}]'): "entry 2 of models repeats 'a'",
+}
+
+
+@pytest.mark.parametrize("content", _DAMAGED, ids=range(len(_DAMAGED)))
+def test_a_file_that_is_damaged_is_refused_in_one_sentence(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "baselines.json"
+    path.write_text(content, "utf-8")
+    for is_replaced in (False, True):  # an update overwrites nothing that it does not understand
+        with pytest.raises(BudgetError, match=re.escape(_DAMAGED[content])) as raised:
+            read_baselines(path, "COMMAND", is_replaced=is_replaced)
+        assert str(raised.value).startswith(str(path))
+
+
+def test_a_failed_update_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets = _registry(tmp_path, a=8)
+    sizeup.check_budgets(budgets, update_baselines=True)
+    before = (tmp_path / "baselines.json").read_bytes()
+    save_product(tmp_path / "models" / "a.onnx", 4)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(sizeup.SizeupError, match="cannot be written"):
+        sizeup.check_budgets(budgets, update_baselines=True)
+    assert (tmp_path / "baselines.json").read_bytes() == before
+    assert [each.name for each in tmp_path.glob(".baselines*")] == []

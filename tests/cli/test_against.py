@@ -1,0 +1,225 @@
+"""`sizeup check --against REV`: models are compared with their files at another git revision."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.products import save_product
+from cli.running import Run
+from conftest import ROOT
+from sizeup.report.check_comment import MARKER
+
+pytestmark = [pytest.mark.extras, pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")]
+
+_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n"
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    """Git as a fresh machine has it, whatever the user's settings are."""
+    names = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+    settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    environment = {**os.environ, **dict.fromkeys(names, "somebody"), **settings}
+    subprocess.run(["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+
+
+def _commit(folder: Path) -> None:
+    _git(folder, "add", "--all")
+    _git(folder, "commit", "--quiet", "--message", "models")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Models at a commit that is tagged `before`, and other ones in the work tree."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    _git(folder, "init", "--quiet")
+    for name in ("grown", "same", "gone", "shrunk"):
+        save_product(folder / "models" / f"{name}.onnx", 20)
+    text = '[[budget]]\nmodels = "models/*.onnx"\ngrowth = { macs = "5%" }\n'
+    (folder / "budgets.toml").write_text(text, "utf-8")
+    _commit(folder)
+    _git(folder, "tag", "before")
+    save_product(folder / "models" / "grown.onnx", 21)
+    save_product(folder / "models" / "shrunk.onnx", 10)
+    save_product(folder / "models" / "added.onnx", 30)
+    (folder / "models" / "gone.onnx").unlink()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def _checks(out: str) -> dict[str, Any]:
+    return {Path(each["model"]["source"]).stem: each for each in json.loads(out)["checks"]}
+
+
+def test_growth_is_judged_since_the_revision(run: Run, repository: Path) -> None:
+    before = subprocess.run(["git", "status", "--porcelain"], capture_output=True, check=True).stdout
+    ended = run("check", "--budget", "budgets.toml", "--against", "before", "--json")
+    assert ended.code == 1
+    checks = _checks(ended.out)
+    assert {name: (each["answer"], each["new"]) for name, each in checks.items()} == {
+        "added": ("fits", "not in before"),
+        "gone": ("removed", None),
+        "grown": ("does not fit", None),
+        "same": ("fits", None),
+        "shrunk": ("fits", None),
+    }
+    assert checks["grown"]["limits"][0]["growth"] == {"unit": "count", "before": 400, "now": 441}
+    assert {each["name"]: (each["before"], each["now"]) for each in checks["shrunk"]["changes"]} == {
+        "macs": (400, 100),
+        "params": (400, 100),
+        "weights": (1600, 400),
+        "peak": (160, 80),
+    }
+    assert checks["same"]["changes"] == []
+    after = subprocess.run(["git", "status", "--porcelain"], capture_output=True, check=True).stdout
+    assert after == before
+
+
+def test_text_says_what_changed_and_what_is_new_or_gone(run: Run, repository: Path) -> None:
+    ended = run("check", "--budget", "budgets.toml", "--against", "HEAD")
+    first = ended.out.splitlines()[0]
+    assert first == "NO: 3 of 4 models fit, 1 does not (grown), 1 new, 1 removed"
+    text = " ".join(ended.out.split())
+    assert "growth of MACs: +10.2 %, 400 -> 441, where 5 % is allowed" in text
+    assert "since HEAD MACs 400 -> 100 (-75 %), parameters 400 -> 100 (-75 %)" in text
+    assert "REMOVED: gone.onnx is no longer there removed models/gone.onnx is in HEAD, but not" in text
+    assert "since HEAD nothing changed" in text
+    assert "can be lowered" not in text  # there is no baseline to lower
+
+
+def test_models_without_budgets_are_compared_too(run: Run, repository: Path) -> None:
+    asked = ("check", "models/grown.onnx", "models/gone.onnx", "--macs", "1M", "--against", "before")
+    ended = run(*asked, "--json")
+    assert ended.code == 0
+    checks = _checks(ended.out)
+    assert [each["now"] for each in checks["grown"]["changes"] if each["name"] == "macs"] == [441]
+    assert checks["gone"]["answer"] == "removed"
+
+
+def test_external_data_of_the_revision_is_read(run: Run, repository: Path) -> None:
+    path = repository / "models" / "outside.onnx"
+    save_product(path, 20, external="data/weights.bin")
+    _commit(repository)
+    save_product(path, 10, external="data/weights.bin")
+    ended = run("check", path, "--macs", "1M", "--against", "HEAD", "--json")
+    assert [(each["before"], each["now"]) for each in json.loads(ended.out)["changes"]][:2] == [
+        (400, 100),
+        (400, 100),
+    ]
+
+
+def test_a_pointer_of_git_lfs_is_an_error_until_its_object_is_fetched(run: Run, repository: Path) -> None:
+    path = repository / "models" / "same.onnx"
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    path.write_text(_POINTER.format(digest, len(content)), "utf-8")
+    _commit(repository)
+    path.write_bytes(content)
+    ended = run("check", "--budget", "budgets.toml", "--against", "HEAD", "--json")
+    assert ended.code == 1
+    checks = _checks(ended.out)
+    assert [name for name, each in checks.items() if each["error"]] == ["same"]
+    assert "is a Git LFS pointer" in checks["same"]["error"]
+    assert "run: git lfs fetch origin " in checks["same"]["error"]
+    # As `git lfs fetch` stores it.
+    stored = repository / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(content)
+    fetched = _checks(run("check", "--budget", "budgets.toml", "--against", "HEAD", "--json").out)
+    assert (fetched["same"]["error"], fetched["same"]["changes"]) == (None, [])
+
+
+def test_a_model_that_could_not_be_read_then_is_new(run: Run, repository: Path) -> None:
+    save_product(repository / "models" / "mended.onnx", 8)
+    good = (repository / "models" / "mended.onnx").read_bytes()
+    (repository / "models" / "mended.onnx").write_bytes(b"garbage")
+    _commit(repository)
+    (repository / "models" / "mended.onnx").write_bytes(good)
+    checks = _checks(run("check", "--budget", "budgets.toml", "--against", "HEAD", "--json").out)
+    assert checks["mended"]["fits"] is True
+    assert checks["mended"]["new"].startswith("not readable at HEAD (")
+
+
+def test_submodules_and_files_elsewhere_are_errors_of_those_models(
+    run: Run, repository: Path, tmp_path: Path
+) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    _git(library, "init", "--quiet")
+    save_product(library / "net.onnx", 8)
+    _commit(library)
+    _git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "zoo")
+    (repository / "models" / "link.onnx").symlink_to("same.onnx")
+    _commit(repository)
+    models = ("zoo/net.onnx", str(library / "net.onnx"), "models/link.onnx", "models/same.onnx")
+    ended = run("check", *models, "--macs", "1M", "--against", "HEAD", "--json")
+    assert ended.code == 1
+    errors = [each["error"] or "" for each in json.loads(ended.out)["checks"]]
+    words = ("in the submodule 'zoo'", "outside the git repository", "a symbolic link at HEAD", "")
+    assert all(word in error for word, error in zip(words, errors, strict=True))
+    assert errors[-1] == ""
+
+
+@pytest.mark.parametrize(
+    ("revision", "words"),
+    [
+        ("--output=x", "is not a git revision"),
+        ("-x", "is not a git revision"),
+        ("", "is not a git revision"),
+        ("nonesuch", "is not a commit of"),
+        ("HEAD:models", "is not a commit of"),
+        ("HEAD; touch pwned", "is not a commit of"),
+    ],
+)
+def test_what_is_no_revision_is_refused(revision: str, words: str, run: Run, repository: Path) -> None:
+    ended = run("check", "--budget", "budgets.toml", f"--against={revision}")
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+    assert not (repository / "pwned").exists()
+
+
+def test_a_folder_outside_any_repository_is_refused(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    save_product(tmp_path / "a.onnx", 8)
+    ended = run("check", "a.onnx", "--macs", "1M", "--against", "HEAD")
+    assert ended.code == 2
+    assert "not a git repository" in ended.err
+
+
+def test_baselines_are_not_updated_from_another_revision(run: Run, repository: Path) -> None:
+    for asked in (["--budget", "budgets.toml", "--against", "HEAD"], ["models/same.onnx", "--macs", "1M"]):
+        ended = run("check", *asked, "--update-baselines")
+        assert ended.code == 2
+        assert "give it with --budget and without --against" in ended.err
+
+
+def test_the_examples_of_the_documentation_write_what_their_jobs_keep(run: Run, repository: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    page = (ROOT / "docs" / "checking.md").read_text("utf-8")
+    blocks = [yaml.safe_load(text) for text in re.findall("```yaml\n(.*?)```", page, re.DOTALL)]
+    (github,) = (each["jobs"]["models"] for each in blocks if "jobs" in each)
+    (gitlab,) = (each["models"] for each in blocks if "models" in each)
+    _git(repository, "fetch", "--quiet", ".", "HEAD")
+    scripts = [[step["run"] for step in github["steps"] if "run" in step], gitlab["script"]]
+    kept = [{"check.md", "check.json", "check.xml"}, {"check.md", *gitlab["artifacts"]["reports"].values()}]
+    for script, files in zip(scripts, kept, strict=True):
+        (command,) = (each for each in script if each.startswith("sizeup check"))
+        assert run(*shlex.split(command)[1:]).code == 1  # one of the models grew
+        assert all((repository / name).stat().st_size for name in files)
+    for script in [*scripts, gitlab["after_script"]]:
+        for text in script:
+            subprocess.run(["bash", "-n", "-c", text], check=True)
+            assert "<!--" not in text or MARKER in text

@@ -1,0 +1,119 @@
+"""Numbers that no cost can have: negative ones, and those that do not fit 64 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sizeup.cost import count
+from sizeup.cost.closed import FreeCost, closed
+from sizeup.dtypes import dtype
+from sizeup.errors import InvalidGraph, RuleError
+from sizeup.graph import Body, Constant, FreeGraph, GraphBuilder, Piece, size
+from sizeup.ops import op_rule, temporary_rules
+
+FLOAT = dtype("float32")
+
+
+def one_op(kind: str, weight: tuple[int, ...] | None = (4, 4), **attrs: object) -> GraphBuilder:
+    builder = GraphBuilder("net")
+    x = builder.input("x", (2, 4), FLOAT)
+    w = builder.tensor("w", weight, FLOAT, Constant("parameter"))
+    builder.op(kind, [x, w], [builder.tensor("y", (2, 4), FLOAT)], attrs)
+    return builder
+
+
+def test_a_negative_count_of_an_operator_is_unknown_and_cancels_nothing() -> None:
+    builder = one_op("matmul", contracted=(1,))
+    y = builder.tensor("z", (2, 4), FLOAT)
+    builder.op("pool", [0], [y], {"taps": -1_000})
+    cost = count(builder.freeze())
+    assert (cost.total_macs, cost.total_elementwise) == (2 * 4 * 4, 0)
+    assert cost.reasons == {1: "its count is negative (-8,000)"}
+
+
+@pytest.mark.parametrize(("answer", "problem"), [(-1, r"negative \(-1\)"), (0.5, "0.5, not a whole number")])
+def test_a_rule_from_outside_that_gives_no_count_is_an_error(answer: Any, problem: str) -> None:
+    with temporary_rules():
+        op_rule("mine")(lambda call: answer)
+        with pytest.raises(RuleError, match=problem):
+            count(one_op("mine").freeze())
+
+
+def test_a_cost_cannot_be_made_with_negative_numbers() -> None:
+    cost = count(one_op("matmul", contracted=(1,)).freeze())
+    for column in ("macs", "elementwise", "params"):
+        with pytest.raises(RuleError, match="is negative"):
+            replace(cost, **{column: -1 - getattr(cost, column)})
+    for side in ("reads", "writes", "parameters"):
+        accesses = getattr(cost, side)
+        with pytest.raises(RuleError, match=f"elements in `{side}` is negative"):
+            replace(cost, **{side: replace(accesses, elements=-accesses.elements)})
+    with pytest.raises(RuleError, match="bytes"):
+        replace(cost, stored_bytes=-1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "problem"),
+    [
+        (None, "'w' has no known shape, so the parameters cannot be counted"),
+        ((2**40, 2**40), "does not fit 64 bits"),
+        ((2**63,), "does not fit 64 bits"),
+    ],
+)
+def test_parameters_that_cannot_be_counted_are_an_error(shape: Any, problem: str) -> None:
+    with pytest.raises(InvalidGraph, match=problem):
+        count(one_op("add", shape).freeze())
+
+
+def test_parameters_whose_sum_does_not_fit_64_bits_are_an_error() -> None:
+    builder = one_op("add")
+    for place in range(65):
+        builder.tensor(f"w{place}", (2**56,), FLOAT, Constant("parameter"))
+    with pytest.raises(InvalidGraph, match="parameters do not fit 64 bits"):
+        count(builder.freeze())
+
+
+def test_many_accesses_of_one_row_that_overflow_together_are_unknown() -> None:
+    builder = GraphBuilder()
+    large = [builder.input(f"x{place}", (2**55,), FLOAT) for place in range(9)]
+    builder.op("concat", large, [builder.tensor("y", (9, 2**50), FLOAT)])
+    assert count(builder.freeze()).reasons == {0: "its count does not fit 64 bits"}
+
+
+def test_a_negative_dimension_or_trip_count_is_no_graph() -> None:
+    builder = one_op("add", (-2, -2))
+    with pytest.raises(InvalidGraph, match=r"'w' has a negative dimension: \[-2, -2\]"):
+        builder.freeze()
+    builder = one_op("add")
+    builder.op("loop", [], [], bodies=(Body("body", one_op("add").freeze(), -3),))
+    with pytest.raises(InvalidGraph, match="runs 'body' -3 times"):
+        builder.freeze()
+
+
+def pooled(taps: Any) -> FreeCost:
+    """A pool over rows that have no size yet."""
+
+    def read(example: Mapping[str, int]) -> Piece:
+        builder = GraphBuilder("pool")
+        rows: Any = (size("rows"), 4)
+        x, y = builder.input("x", rows, FLOAT), builder.tensor("y", rows, FLOAT)
+        builder.op("pool", [x], [y], {"taps": taps})
+        return Piece(builder.freeze(), example, {})
+
+    return closed(FreeGraph(("rows",), {"rows": 10}, read))
+
+
+def test_a_closed_form_that_is_negative_is_unknown() -> None:
+    counts = pooled(-5).at(rows=3)
+    assert (counts.elementwise_ops, counts.is_known) == (0, False)
+
+
+def test_a_closed_form_that_is_negative_at_another_point_is_an_error_there() -> None:
+    cost = pooled(20 - size("rows"))
+    assert cost.at(rows=15).elementwise_ops == 5 * 15 * 4
+    with pytest.raises(RuleError, match=r"negative at one of the points \(-500\)"):
+        _ = cost.at(rows=[15, 25]).elementwise_ops

@@ -1,0 +1,228 @@
+"""Writing a file: all or nothing, with the right permissions, through links, and past pipes and devices."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sizeup import files
+from sizeup.errors import WriteError
+
+OLD, NEW = b"old", b"new content"
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """The umask of the process, as it was, whatever a test sets."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def left_over(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name.endswith(files.UNFINISHED)]
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664), (0o777, 0)])
+def test_a_new_file_honours_the_umask(tmp_path: Path, umask: None, mask: int, expected: int) -> None:
+    os.umask(mask)
+    files.write_bytes(tmp_path / "new", NEW)
+    assert mode(tmp_path / "new") == expected
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+@pytest.mark.parametrize("kept", [0o600, 0o640, 0o644, 0o666, 0o755])
+def test_a_file_keeps_its_permissions(tmp_path: Path, umask: None, mask: int, kept: int) -> None:
+    path = tmp_path / "old"
+    path.write_bytes(OLD)
+    path.chmod(kept)
+    os.umask(mask)
+    files.write_bytes(path, NEW)
+    assert (mode(path), path.read_bytes()) == (kept, NEW)
+
+
+@pytest.mark.parametrize(
+    ("source", "mask", "expected"),
+    [
+        (0o600, 0o022, 0o600),
+        (0o640, 0o022, 0o640),
+        (0o644, 0o077, 0o600),
+        (0o666, 0o022, 0o644),
+        (0o444, 0o022, 0o644),  # the owner may go on writing
+        (0o755, 0o022, 0o644),  # a model is nothing to execute
+    ],
+)
+def test_a_new_file_gives_others_no_more_than_its_source(
+    tmp_path: Path, umask: None, source: int, mask: int, expected: int
+) -> None:
+    like = tmp_path / "source"
+    like.write_bytes(OLD)
+    like.chmod(source)
+    os.umask(mask)
+    files.write_bytes(tmp_path / "new", NEW, like=like)
+    assert mode(tmp_path / "new") == expected
+
+
+def test_nobody_else_reads_it_before_it_is_finished(tmp_path: Path, umask: None) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(OLD)
+    path.chmod(0o600)
+    os.umask(0)
+    with files.replacing(path) as new:
+        assert mode(new) == 0o600
+        assert new.parent == tmp_path
+    with files.replacing(tmp_path / "another", like=path) as new:
+        assert mode(new) == 0o600
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+def test_owner_and_group_stay(tmp_path: Path) -> None:
+    path = tmp_path / "theirs"
+    path.write_bytes(OLD)
+    os.chown(path, 12_345, 54_321)
+    path.chmod(0o640)
+    files.write_bytes(path, NEW)
+    assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (12_345, 54_321, 0o640)
+
+
+_AS_ANOTHER = """
+import os, sys
+from pathlib import Path
+from sizeup import files
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    files.write_bytes(Path(sys.argv[1]), b"new content")
+except files.WriteError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize(("kept", "expected"), [(0o666, 0o666), (0o662, 0o622), (0o664, None)])
+def test_rights_of_a_group_do_not_pass_to_another_group(
+    tmp_path: Path, kept: int, expected: int | None
+) -> None:
+    folder = tmp_path
+    for each in (folder, *list(folder.parents)[:3]):
+        each.chmod(each.stat().st_mode | 0o005)  # whoever comes must find the way
+    folder.chmod(0o777)
+    path = folder / "shared"
+    path.write_bytes(OLD)
+    os.chown(path, 12_345, 54_321)
+    path.chmod(kept)
+    done = subprocess.run(
+        [sys.executable, "-c", _AS_ANOTHER, str(path)], capture_output=True, text=True, check=True
+    )
+    if expected is None:  # others may read it, not write it
+        assert "cannot be written: Permission denied" in done.stdout
+        assert (path.read_bytes(), mode(path)) == (OLD, kept)
+    else:
+        assert (path.read_bytes(), mode(path), path.stat().st_gid) == (NEW, expected, 65534)
+    assert left_over(folder) == []
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link, first = tmp_path / "folder" / "target", tmp_path / "link", tmp_path / "first"
+    target.write_bytes(OLD)
+    target.chmod(0o640)
+    link.symlink_to("folder/../folder/target")
+    first.symlink_to(link)
+    files.write_bytes(first, NEW)
+    assert first.is_symlink()
+    assert link.is_symlink()
+    assert (target.read_bytes(), mode(target)) == (NEW, 0o640)
+
+
+def test_a_link_to_nothing_makes_its_target(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    files.write_bytes(tmp_path / "link", NEW)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == NEW
+
+
+@pytest.mark.parametrize("what", ["folder", "loop", "nowhere", "long"])
+def test_what_cannot_be_written_is_one_line(tmp_path: Path, what: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    paths = {"nowhere": tmp_path / "nowhere" / "file", "long": tmp_path / ("x" * 300)}
+    with pytest.raises(WriteError, match="cannot be written: ") as raised:
+        files.write_bytes(paths.get(what, tmp_path / what), NEW)
+    assert "\n" not in str(raised.value)
+    assert left_over(tmp_path) == []
+
+
+def test_names_as_long_as_the_system_allows_are_written(tmp_path: Path) -> None:
+    for name in ("x" * 255, "\N{GRINNING FACE}" * 63, f"x.{'y' * 253}"):
+        files.write_bytes(tmp_path / name, NEW)
+        assert (tmp_path / name).read_bytes() == NEW
+
+
+def _write_half(path: Path, error: BaseException) -> None:
+    with files.replacing(path) as new:
+        new.write_bytes(NEW)
+        raise error
+
+
+def test_an_error_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    for error in (RuntimeError("ours"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            _write_half(path, error)
+        assert path.read_bytes() == OLD
+        assert left_over(tmp_path) == []
+
+
+def test_a_pipe_is_written_directly(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.json").symlink_to("pipe")
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    files.write_text(tmp_path / "link.json", ["new ", "content"])
+    reader.join()
+    assert received == [NEW]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_device_is_a_write_error(tmp_path: Path) -> None:
+    (tmp_path / "full.json").symlink_to("/dev/full")
+    with pytest.raises(WriteError, match=f"full.json: cannot be written: {os.strerror(errno.ENOSPC)}"):
+        files.write_text(tmp_path / "full.json", ["x" * 100_000])
+    assert Path("/dev/full").is_char_device()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="this system has no /dev/stdout")
+def test_stdout_is_written_and_not_replaced(tmp_path: Path) -> None:
+    """Also if it leads to a file: what is printed later must go there, too."""
+    code = "import os; from sizeup import files; files.write_text('/dev/stdout', ['first, ']);"
+    with (tmp_path / "out").open("ab") as out:
+        subprocess.run([sys.executable, "-c", f"{code} os.write(1, b'second')"], stdout=out, check=True)
+    assert (tmp_path / "out").read_text() == "first, second"
+
+
+def test_a_file_in_the_way_of_the_temporary_one_is_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(OLD)
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
+    (tmp_path / f".file.guessed{files.UNFINISHED}").symlink_to(victim)
+    with pytest.raises(WriteError):
+        files.write_bytes(tmp_path / "file", NEW)
+    assert victim.read_bytes() == OLD

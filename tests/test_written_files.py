@@ -1,0 +1,159 @@
+"""No file is written but by `sizeup.files`: every call that could write one, found in the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sizeup
+
+SOURCE = Path(sizeup.__file__).parent
+WRITES = [
+    "write_text",
+    "write_bytes",
+    "savefig",
+    "to_csv",
+    "to_parquet",
+    "savez",
+    "savez_compressed",
+    "tofile",
+    "copy2",
+    "copyfile",
+    "copyfileobj",
+    "copytree",
+    "move",
+    "symlink_to",
+    "hardlink_to",
+    "touch",
+    "extractall",
+    "fdopen",
+    "mkstemp",
+    "NamedTemporaryFile",
+    "TemporaryFile",
+    "ParquetWriter",
+    "CSVWriter",
+    "write_table",
+    "write_csv",
+]
+# Names of these that mean something else elsewhere.
+OF_MODULES = frozenset({"np", "torch", "onnx", "shutil", "json", "pickle", "cloudpickle"})
+OF_A_MODULE = frozenset({"save", "save_model", "copy", "dump"})
+OPENS = frozenset({"open", "memmap", "ZipFile", "GzipFile", "TarFile"})
+# What gives a path whose content replaces a file in one step; `writing` is that for stores.
+REPLACES = frozenset({"replacing", "writing"})
+
+SCRATCH = "a temporary folder of our own, gone when the run ends"
+PIPE = "a pipe to the process that started this one"
+ALLOWED = {
+    "files.py:_created": "the module itself",
+    "files.py:_sync": "the module itself",
+    "formats/onnx/write.py:write": "a path of `replacing`, which is run before it is put in place",
+    "sweeps/store.py:_written": "a path of `Place.draft`",
+    "compat/tflite_tools.py:TFLiteModel._rewrite": SCRATCH,
+    "formats/torch/real.py:write": SCRATCH,
+    "runtimes/process.py:run": SCRATCH,
+    "runtimes/process.py:save_samples": SCRATCH,
+    "runtimes/series.py:time_series": SCRATCH,
+    "runtimes/series.py:_Series._process": SCRATCH,
+    "runtimes/serving.py:Server.__init__": SCRATCH,
+    "runtimes/serving.py:Server.run": SCRATCH,
+    "runtimes/stopwatch.py:main": f"{SCRATCH}; {PIPE}",
+    "runtimes/timing.py:time_model": SCRATCH,
+    "runtimes/timing.py:_placed": SCRATCH,
+    "runtimes/timing.py:_listen": SCRATCH,
+    "runtimes/turns.py:main": PIPE,
+    "runtimes/worker.py:main": SCRATCH,
+    "sweeps/child.py:main": PIPE,
+    "sweeps/keeper.py:Keeper.__init__": SCRATCH,
+    "sweeps/engine/ray.py:_silent": "/dev/null",
+    "report/pipes.py:forget_output": "/dev/null",
+    "precision/store.py:Store.keep": "a cache that is appended to; a line that was cut short is passed over",
+    "sweeps/run.py:_log": "a log that is read while it grows",
+    "sweeps/store.py:Store._opened_lock": "a lock file without content",
+}
+
+
+def _name(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _mode(call: ast.Call) -> str:
+    """The mode of an opened file: the first short text among its arguments, or nothing."""
+    texts = [*call.args, *(word.value for word in call.keywords if word.arg == "mode")]
+    values = [each.value for each in texts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return next((each for each in values if set(each) <= set("rwaxbt+c")), "")
+
+
+def _could_write(call: ast.Call) -> bool:
+    module = getattr(call.func.value, "id", "") if isinstance(call.func, ast.Attribute) else ""
+    if isinstance(call.func, ast.Name) and call.func.id in ("write_text", "write_bytes"):
+        return False  # our own
+    if _name(call) in OPENS:
+        return module == "os" or bool(set(_mode(call)) & set("wax+"))
+    return _name(call) in WRITES or (module in OF_MODULES and _name(call) in OF_A_MODULE)
+
+
+def _given(tree: ast.With | ast.AsyncWith) -> set[str]:
+    """The names of paths that a block got from `replacing`."""
+    return {
+        item.optional_vars.id
+        for item in tree.items
+        if isinstance(item.context_expr, ast.Call)
+        and _name(item.context_expr) in REPLACES
+        and isinstance(item.optional_vars, ast.Name)
+    }
+
+
+def writes(tree: ast.AST, place: str = "", given: frozenset[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    """Functions and their calls that may write a file, other than to a path of `replacing`."""
+    if isinstance(tree, ast.With | ast.AsyncWith):
+        given = given | _given(tree)
+    if isinstance(tree, ast.FunctionDef | ast.ClassDef):
+        place = f"{place}.{tree.name}".lstrip(".")
+    if isinstance(tree, ast.Call) and _could_write(tree):
+        receiver = tree.func.value if isinstance(tree.func, ast.Attribute) else None
+        if not {each.id for each in (receiver, *tree.args) if isinstance(each, ast.Name)} & given:
+            yield place, ast.unparse(tree)
+    for child in ast.iter_child_nodes(tree):
+        yield from writes(child, place, given)
+
+
+def found() -> dict[str, list[str]]:
+    """By module and function the calls in it."""
+    calls: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for place, call in writes(ast.parse(path.read_text("utf-8"))):
+            calls.setdefault(f"{path.relative_to(SOURCE).as_posix()}:{place}", []).append(call)
+    return calls
+
+
+def test_only_the_listed_functions_write_files_themselves() -> None:
+    calls = found()
+    new = {place: calls[place] for place in calls.keys() - ALLOWED.keys()}
+    assert new == {}, "use sizeup.files.replacing or write_text, or say here why not"
+    assert ALLOWED.keys() - calls.keys() == set(), "nothing is written there any more"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_seen"),
+    [
+        ("Path(p).write_text('x')", True),
+        ("open(p, 'w')", True),
+        ("p.open(mode='ab')", True),
+        ("p.open('x', encoding='utf-8')", True),
+        ("os.open(p, flags)", True),
+        ("shutil.copyfile(a, b)", True),
+        ("figure.savefig(p)", True),
+        ("with replacing(p) as new:\n    other.write_bytes(b'')", True),
+        ("with replacing(p) as new:\n    new.write_bytes(b'')", False),
+        ("write_text(p, lines)", False),
+        ("p.open('rb')", False),
+        ("open(p)", False),
+    ],
+)
+def test_a_new_write_is_seen(line: str, is_seen: bool) -> None:
+    assert bool(list(writes(ast.parse(line)))) is is_seen
