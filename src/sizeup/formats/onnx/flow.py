@@ -92,7 +92,8 @@ def _loop(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
 
 def _trip_count(frame: Frame, trips: str, condition: str, goes_on: bool | None) -> int | None:
     limit = frame.value(trips) if trips else None
-    most = int(limit.reshape(-1)[0]) if limit is not None and limit.size == 1 else None
+    is_count = limit is not None and limit.size == 1 and limit.dtype.kind in "iub"
+    most = int(limit.reshape(-1)[0]) if limit is not None and is_count else None
     enters = _truth(frame, condition) if condition else True
     if enters is False or (most is not None and most <= 0):
         return 0

@@ -37,10 +37,10 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
 
 def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
     model = inlined(light.proto)
-    refuse_unsafe(model.graph)
+    unsafe = refuse_unsafe(model.graph)
     bind(model.graph, inputs, sizes, {each.name for each in model.graph.initializer})
     block = Block(model.graph, light.origins)
-    inference = Inference(model)
+    inference = Inference(model, unsafe)
     inference.whole(block)
     shared = Shared(inference, Roles(block))
     return BlockBuilder(block, shared).build(light.name, inference.notes)

@@ -13,6 +13,7 @@ from onnx.shape_inference import infer_shapes
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
 from sizeup.formats.onnx.rules.values import evaluated
+from sizeup.formats.onnx.unsafe import needs_a_type
 from sizeup.formats.onnx.value_types import ValueType, read, unknown
 
 # Operators whose outputs differ from run to run.
@@ -48,6 +49,8 @@ class Solo:
         self, proto: NodeProto, inputs: Mapping[str, ValueType], values: Mapping[str, Array]
     ) -> list[ValueType]:
         """The types of an operator's outputs, from what is known of its inputs."""
+        if needs_a_type(proto) and not any(each.proto.WhichOneof("value") for each in inputs.values()):
+            raise NotInferred("the type of its input is not known")
         model = ModelProto()
         model.CopyFrom(self._empty)
         graph = model.graph

@@ -1,12 +1,15 @@
 """Operators that ONNX's own shape inference (1.23) does not survive: it crashes, or never returns.
 
-They are refused before it sees them. Each entry was found by fuzzing and has a test; a file with one of them
-breaks ONNX's specification anyway.
+Most break ONNX's specification and are refused before it sees them. A few are sound, but must be kept from
+it while the type of their input is not known. Each entry was found by fuzzing and has a test.
 """
 
 from __future__ import annotations
 
-from onnx import GraphProto, NodeProto
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from onnx import GraphProto, ModelProto, NodeProto
 
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.read import graphs_of, has_graphs
@@ -14,30 +17,81 @@ from sizeup.ops.einsum import is_equation
 
 _MOST_OUTPUTS = 1 << 20
 _MOST_AXES = 1 << 31  # an axis is cut to 32 bits without a check
+# It reads the type of their input without asking whether there is one.
+_NEED_A_TYPE = frozenset({"DictVectorizer", "LabelEncoder", "RegexFullMatch"})
+_HIDDEN = "sizeup.hidden"
 
 
-def refuse_unsafe(graph: GraphProto) -> None:
-    """Raise CorruptModel for the first such operator of a graph or of the graphs within it."""
+def refuse_unsafe(graph: GraphProto) -> list[NodeProto]:
+    """Raise CorruptModel for an operator that no inference survives; the result are those that need a type.
+
+    Graphs within the graph are searched, too.
+    """
+    typed: list[NodeProto] = []
     for node in graph.node:
-        reason = _reason(node)
+        check = _CHECKS.get(node.op_type)
+        reason = "" if check is None else check(node)
         if reason:
             raise CorruptModel(f"operator {node.name or node.op_type}: {reason}")
-        if has_graphs(node):
+        if needs_a_type(node):
+            typed.append(node)
+        elif has_graphs(node):
             for _, inner in graphs_of(node):
-                refuse_unsafe(inner)
+                typed += refuse_unsafe(inner)
+    return typed
 
 
-def _reason(node: NodeProto) -> str:
-    """Why an operator is refused; empty if it is not."""
+def needs_a_type(node: NodeProto) -> bool:
+    """Whether inference crashes on it unless the type of its input is known."""
+    return node.op_type in _NEED_A_TYPE
+
+
+@contextmanager
+def hidden(model: ModelProto, nodes: Sequence[NodeProto]) -> Iterator[None]:
+    """Let inference pass over these operators, as it does over those of domains that it does not know."""
+    domains = [node.domain for node in nodes]
+    for node in nodes:
+        node.domain = _HIDDEN
+    model.opset_import.add(domain=_HIDDEN, version=1)
+    try:
+        yield
+    finally:
+        del model.opset_import[-1]
+        for node, domain in zip(nodes, domains, strict=True):
+            node.domain = domain
+
+
+def _integer(node: NodeProto, name: str) -> int | None:
+    return next((each.i for each in node.attribute if each.name == name), None)
+
+
+def _equation(node: NodeProto) -> str:
     for attribute in node.attribute:
-        if attribute.name == "equation" and node.op_type == "Einsum":
-            equation = attribute.s.decode("latin-1")
-            if not is_equation(equation):
-                return f"{equation!r} is no einsum equation"
-        elif attribute.name == "batch_dims" and attribute.i < 0:
-            return f"batch_dims is {attribute.i}, below 0"
-        elif attribute.name == "num_outputs" and not len(node.output) <= attribute.i <= _MOST_OUTPUTS:
-            return f"num_outputs is {attribute.i}, and it has {len(node.output)} outputs"
-        elif attribute.name == "axis" and not -_MOST_AXES < attribute.i < _MOST_AXES:
-            return f"axis is {attribute.i}, and no tensor has that many dimensions"
+        equation = attribute.s.decode("latin-1")
+        if attribute.name == "equation" and not is_equation(equation):
+            return f"{equation!r} is no einsum equation"
     return ""
+
+
+def _batch_dims(node: NodeProto) -> str:
+    found = _integer(node, "batch_dims")
+    return f"batch_dims is {found}, below 0" if found is not None and found < 0 else ""
+
+
+def _num_outputs(node: NodeProto) -> str:
+    found, listed = _integer(node, "num_outputs"), len(node.output)
+    is_wrong = found is not None and not listed <= found <= _MOST_OUTPUTS
+    return f"num_outputs is {found}, and it has {listed} outputs" if is_wrong else ""
+
+
+def _axis(node: NodeProto) -> str:
+    found = _integer(node, "axis") or 0
+    return "" if -_MOST_AXES < found < _MOST_AXES else f"axis is {found}, more than any tensor has"
+
+
+_CHECKS: Mapping[str, Callable[[NodeProto], str]] = {
+    "Einsum": _equation,
+    "GatherND": _batch_dims,
+    "LayerNormalization": _axis,
+    "Split": _num_outputs,
+}

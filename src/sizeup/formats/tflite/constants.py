@@ -36,6 +36,15 @@ class Constants:
         self._raw: dict[int, Array | None] = {}
         self._made: dict[tuple[int, str, Role], Constant] = {}
         self._outside = self._external_buffers()
+        if self._buffers and self._bytes(0) is not None:
+            raise CorruptModel(
+                f"{limits.name}: buffer 0, which tensors without data refer to, is not empty as it must be"
+            )
+
+    def has(self, tensor: Any) -> bool:
+        """Whether the file itself holds numbers for a tensor."""
+        index = tensor.Buffer()
+        return bool(index) and self._bytes(index) is not None
 
     @property
     def files(self) -> list[str]:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from sizeup.formats.tflite.schema import schema
 from sizeup.graph import Quant, Shape
-
-_ZERO = np.zeros(1, np.int64)
 
 
 class Details(NamedTuple):
@@ -20,13 +16,13 @@ class Details(NamedTuple):
 
 
 def affine(quantisation: Any, shape: Shape) -> Quant | None:
-    """Scales and zero points written beside the tensor, one for all of it or one for each slice."""
-    scale = quantisation.ScaleAsNumpy()
-    if isinstance(scale, int) or not len(scale):
+    """Scales and zero points written beside the tensor, one for all of it or one for each slice.
+
+    None if either is missing: LiteRT refuses such a file, and TFLite Micro takes the tensor as not quantized.
+    """
+    scale, zero_point = quantisation.ScaleAsNumpy(), quantisation.ZeroPointAsNumpy()
+    if any(isinstance(each, int) or not len(each) for each in (scale, zero_point)):
         return None
-    zero_point = quantisation.ZeroPointAsNumpy()
-    if isinstance(zero_point, int) or not len(zero_point):
-        zero_point = _ZERO
     axis = None if len(scale) == 1 else _axis(quantisation.QuantizedDimension(), len(scale), shape)
     return Quant(scale, zero_point, axis)
 

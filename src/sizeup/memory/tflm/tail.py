@@ -130,7 +130,7 @@ def _variables(graphs: Sequence[Graph], offline: Collection[tuple[int, int]]) ->
 
 def _ends(tensors: Sequence[Tensor], build: Build) -> Iterator[Extent]:
     """Inputs or outputs: an array of pointers, and a full description of each."""
-    yield _requested(build.pointer_bytes * len(tensors))
+    yield Extent(build.pointer_bytes * len(tensors), ALIGNMENT)  # aligned even if there are none
     for tensor in tensors:
         yield extent(TENSOR, build)
         if tensor.quant is not None:
