@@ -40,7 +40,7 @@ def ended(*arguments: str) -> int:
 
 
 def test_a_sweep_says_what_it_did(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("sweep", "sweep.toml", "-o", "out", "--trusted") == 0
+    assert ended("sweep", "sweep.toml", "-o", "out", "--in-process") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("3 models at 1 point each, in processes of this machine, in ")
     assert lines[1] == "3 rows written to out, 1 of them errors"
@@ -56,12 +56,12 @@ def test_a_sweep_that_is_stopped_says_that_it_can_go_on(
         "def all():\n    yield 'nets/00000.tflite'\n    raise KeyboardInterrupt\n"
     )
     (folder / "sweep.toml").write_text('generate = "stop:all"\ntargets = ["rpi5/litert"]\n')
-    assert ended("sweep", "sweep.toml", "-o", "out", "--trusted") == 130
+    assert ended("sweep", "sweep.toml", "-o", "out", "--in-process") == 130
     assert capsys.readouterr().err.endswith("the same command goes on from there\n")
 
 
 def test_json_is_alone_on_stdout(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("sweep", "sweep.toml", "-o", "out", "--trusted", "--json", "--strict") == 3
+    assert ended("sweep", "sweep.toml", "-o", "out", "--in-process", "--json", "--strict") == 3
     told = json.loads(capsys.readouterr().out)
     assert told["schema_version"] == 1
     assert (told["sweep"]["models"], told["sweep"]["rows"], told["sweep"]["errors"]) == (3, 3, 1)
@@ -69,7 +69,7 @@ def test_json_is_alone_on_stdout(folder: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_what_is_there_can_be_sorted_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("sweep", "sweep.toml", "-o", "out", "--trusted") == 0
+    assert ended("sweep", "sweep.toml", "-o", "out", "--in-process") == 0
     assert ended("sweep", "-o", "out", "--compact") == 0
     assert capsys.readouterr().out.endswith("3 rows of out sorted by device, precision and model\n")
     assert (folder / "out" / "table" / "current.json").exists()
@@ -109,7 +109,7 @@ def test_progress_tells_done_failed_elapsed_rate_and_time_left(capsys: pytest.Ca
     not Path("/proc/self/stat").exists(), reason="this system does not say when a process began"
 )
 def test_the_time_of_a_sweep_is_that_of_its_process(folder: Path) -> None:
-    arguments = ["sweep", "sweep.toml", "-o", "out", "--trusted", "--json"]
+    arguments = ["sweep", "sweep.toml", "-o", "out", "--in-process", "--json"]
     code = f"import time; time.sleep(1.5); from sizeup.cli import main; main({arguments})"
     before = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

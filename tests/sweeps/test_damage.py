@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three models, swept into `out`, in a folder that is the current one."""
     write_models(tmp_path / "nets", 3)
     monkeypatch.chdir(tmp_path)
-    sizeup.sweep(SPEC, tmp_path / "out", trusted=True)
+    sizeup.sweep(SPEC, tmp_path / "out", in_process=True)
     return tmp_path
 
 
@@ -61,11 +61,11 @@ def test_a_shard_that_was_cut_off_is_evaluated_anew(folder: Path, length: Callab
     before = table_of(folder / "out")
     shards = Store(folder / "out").paths()
     shard = cut(shards[1], length)
-    done = sizeup.sweep(SPEC, folder / "out", trusted=True)
+    done = sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert (done.there, done.rows, done.damaged, done.damaged_file) == (2, 4, 1, str(shard))
     assert table_of(folder / "out") == before
     assert Store(folder / "out").paths() == shards
-    again = sizeup.sweep(SPEC, folder / "out", trusted=True)
+    again = sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert (again.there, again.rows, again.damaged) == (3, 0, 0)
 
 
@@ -86,15 +86,15 @@ def test_a_shard_that_no_sweep_plans_any_more_is_said_to_stay(folder: Path) -> N
     first = sorted((folder / "nets").iterdir())[0]
     before = Store(folder / "out").paths()
     first.rename(first.with_stem("other"))
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     planned = folder / "planned"
-    sizeup.sweep(SPEC, planned, trusted=True)
+    sizeup.sweep(SPEC, planned, in_process=True)
     (stray,) = {Path(each).name for each in before} - {Path(each).name for each in Store(planned).paths()}
     shard = cut(next(each for each in before if each.endswith(stray)), CUTS["half"])
     for _ in range(2):  # its sweep mends nothing
         with pytest.raises(SizeupError, match=r"a sweep that still plans its model.*; else remove it"):
             sizeup.query(folder / "out")
-        sizeup.sweep(SPEC, folder / "out", trusted=True)
+        sizeup.sweep(SPEC, folder / "out", in_process=True)
     shard.unlink()
     assert sizeup.query(folder / "out").rows
 
@@ -140,12 +140,12 @@ def test_a_damaged_shard_of_other_questions_is_replaced_by_one_of_these(folder: 
     compact(Store(folder / "out"))
     cut(str(folder / "out" / Store(folder / "out").shards()[0]), CUTS["half"])
     fewer = {**SPEC, "targets": ["rpi5/ort"], "precisions": ["stored"]}
-    done = sizeup.sweep(fewer, folder / "out", trusted=True)
+    done = sizeup.sweep(fewer, folder / "out", in_process=True)
     assert (done.rows, done.damaged) == (1, 1)
     rows = rows_of(folder / "out")
     assert len(rows) == len({row["key"] for row in rows}) == 2 * 4 + 1
-    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 3
-    sizeup.sweep(SPEC, folder / "fresh", trusted=True)
+    assert sizeup.sweep(SPEC, folder / "out", in_process=True).rows == 3
+    sizeup.sweep(SPEC, folder / "fresh", in_process=True)
     assert table_of(folder / "out") == table_of(folder / "fresh")
 
 
@@ -157,7 +157,7 @@ def test_a_table_of_something_else_among_the_shards_of_a_model_is_replaced(folde
     mine = foreign.with_suffix(".parquet.bak")
     mine.write_text("a note beside it")
     more = {**SPEC, "targets": [*SPEC["targets"], "esp32-s3"]}
-    assert sizeup.sweep(more, folder / "out", trusted=True).damaged == 1
+    assert sizeup.sweep(more, folder / "out", in_process=True).damaged == 1
     assert not foreign.exists()
     assert mine.exists()
 
@@ -167,11 +167,11 @@ def test_shards_in_memory_are_looked_at_too(folder: Path) -> None:
     address = "memory://damage/one"
     system = fsspec.filesystem("memory")
     try:
-        sizeup.sweep(SPEC, address, trusted=True)
+        sizeup.sweep(SPEC, address, in_process=True)
         shard = Store(address).shards()[0]
         for content in (b"", b"PAR1", system.cat_file(f"/damage/one/{shard}")[:-1]):
             system.pipe_file(f"/damage/one/{shard}", content)
-            assert sizeup.sweep(SPEC, address, trusted=True).damaged == 1
+            assert sizeup.sweep(SPEC, address, in_process=True).damaged == 1
         assert table_of(address) == table_of(folder / "out")
     finally:
         system.rm("/damage", recursive=True)

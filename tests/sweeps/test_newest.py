@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four models, swept into `out`, in a folder that is the current one."""
     write_models(tmp_path / "nets", 4)
     monkeypatch.chdir(tmp_path)
-    sizeup.sweep(SPEC, tmp_path / "out", trusted=True)
+    sizeup.sweep(SPEC, tmp_path / "out", in_process=True)
     return tmp_path
 
 
@@ -52,8 +52,8 @@ def keys(rows: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_questions_are_answered_for_models_as_they_are_now(folder: Path, is_sorted: bool) -> None:
     change(folder)
-    sizeup.sweep(SPEC, folder / "out", trusted=True, compact=is_sorted)
-    sizeup.sweep(SPEC, folder / "fresh", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True, compact=is_sorted)
+    sizeup.sweep(SPEC, folder / "fresh", in_process=True)
     assert len(rows_of(folder / "out")) == 20
     assert keys(asked(folder / "out")) == keys(rows_of(folder / "fresh"))
     assert keys(asked(folder / "out", "SELECT * FROM all_rows")) == keys(rows_of(folder / "out"))
@@ -66,18 +66,18 @@ def test_a_model_that_is_as_it_was_again_counts_as_it_is(folder: Path) -> None:
     """Not what was written last, but what was asked about last."""
     first = table_of(folder / "out")
     before = change(folder)
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     (folder / FIRST).write_bytes(before)
-    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 0
+    assert sizeup.sweep(SPEC, folder / "out", in_process=True).rows == 0
     assert keys(asked(folder / "out")) == set(first["key"].to_pylist())
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert keys(asked(folder / "out")) == set(first["key"].to_pylist())
 
 
 def test_models_that_were_not_asked_about_again_stay(folder: Path) -> None:
     change(folder)
     others = {**SPEC, "models": ["nets/00001.onnx"]}
-    sizeup.sweep(others, folder / "out", trusted=True)
+    sizeup.sweep(others, folder / "out", in_process=True)
     assert keys(asked(folder / "out")) == keys(rows_of(folder / "out"))
 
 
@@ -86,7 +86,7 @@ def test_two_models_of_one_name_in_one_sweep_both_count(folder: Path) -> None:
     (folder / "twins.py").write_text(code)
     spec = {"generate": "twins:all", "targets": ["rpi5/ort"]}
     for _ in range(2):
-        sizeup.sweep(spec, folder / "twins", trusted=True)
+        sizeup.sweep(spec, folder / "twins", in_process=True)
         assert len(asked(folder / "twins")) == 2
 
 
@@ -97,23 +97,23 @@ def test_points_are_answered_by_the_program_that_was_asked_last(
     older = rows_of(folder / "out")
     monkeypatch.setattr("sizeup.sweeps.points.version", lambda _: "99.0")
     fewer = {**SPEC, "precisions": ["int8"]}
-    assert sizeup.sweep(fewer, folder / "out", trusted=True).rows == 8
+    assert sizeup.sweep(fewer, folder / "out", in_process=True).rows == 8
     found = asked(folder / "out")
     assert len(found) == 16
     assert {row["version"] for row in found if row["precision"] == "int8"} == {"99.0"}
     assert {row["version"] for row in found if row["precision"] == "stored"} == {older[0]["version"]}
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    sizeup.sweep(SPEC, folder / "out", trusted=True)  # the older program again
+    sizeup.sweep(SPEC, folder / "out", in_process=True)  # the older program again
     assert keys(asked(folder / "out")) == keys(older)
 
 
 def test_a_store_from_before_is_answered_as_it_was(folder: Path) -> None:
     change(folder)
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     (folder / "out" / NEWEST).unlink()
     assert len(asked(folder / "out")) == 20
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert len(asked(folder / "out")) == 20  # nobody can tell what was there before
 
 
@@ -121,7 +121,7 @@ def test_a_note_that_was_cut_off_is_named_and_made_anew(folder: Path) -> None:
     (folder / "out" / NEWEST).write_bytes(b"PAR1")
     with pytest.raises(sizeup.SizeupError, match=r"newest\.parquet: not a whole table"):
         asked(folder / "out")
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert len(asked(folder / "out")) == 16
 
 
@@ -133,20 +133,20 @@ def test_pruning_leaves_what_a_fresh_sweep_would_write(folder: Path, is_sorted: 
     change(folder)
     (folder / "nets" / "00003.onnx").unlink()
     fewer = {**SPEC, "precisions": ["int8"]}
-    done = sizeup.sweep(fewer, folder / "out", trusted=True, prune=True)
+    done = sizeup.sweep(fewer, folder / "out", in_process=True, prune=True)
     assert done.pruned == Pruned(
         2, 12, 4, {FIRST: 4, "nets/00001.onnx": 2, "nets/00002.tflite": 2, "nets/00003.onnx": 4}
     )
-    sizeup.sweep(fewer, folder / "fresh", trusted=True)
+    sizeup.sweep(fewer, folder / "fresh", in_process=True)
     assert table_of(folder / "out") == table_of(folder / "fresh")
     assert keys(asked(folder / "out")) == keys(rows_of(folder / "fresh"))
-    again = sizeup.sweep(fewer, folder / "out", trusted=True, prune=True)
+    again = sizeup.sweep(fewer, folder / "out", in_process=True, prune=True)
     assert again.rows == 0
     assert again.pruned == Pruned(0, 0, 0, {})
 
 
 def test_pruning_touches_no_file_of_others(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out", trusted=True, compact=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True, compact=True)
     shard = Store(folder / "out").shards()[0]
     mine = [
         folder / "out" / "notes.txt",
@@ -158,7 +158,7 @@ def test_pruning_touches_no_file_of_others(folder: Path) -> None:
     for path in mine:
         path.write_bytes(b"mine")
     logs = sorted((folder / "out" / "log").iterdir())
-    done = sizeup.sweep({**SPEC, "models": [FIRST]}, folder / "out", trusted=True, prune=True)
+    done = sizeup.sweep({**SPEC, "models": [FIRST]}, folder / "out", in_process=True, prune=True)
     assert done.pruned is not None
     assert done.pruned.rows == 12
     assert [path.read_bytes() for path in mine] == [b"mine"] * 5

@@ -88,7 +88,7 @@ def test_a_sweep_that_was_killed_goes_on_and_is_asked(system: Any, tmp_path: Pat
     assert last.returncode == 0, last.stderr
     assert f"\n{killed} models had all rows there already\n" in last.stdout
 
-    sizeup.sweep("sweep.toml", tmp_path / "here", trusted=True)
+    sizeup.sweep("sweep.toml", tmp_path / "here", in_process=True)
     there, here = Store("s3://bucket/nightly"), table_of(tmp_path / "here")
     assert table_of("s3://bucket/nightly") == here
     assert compact(there) == len(here)
@@ -101,7 +101,7 @@ def test_a_sweep_that_was_killed_goes_on_and_is_asked(system: Any, tmp_path: Pat
 
 def test_shards_that_were_cut_off_or_are_not_planned_are_seen_there_too(system: Any, tmp_path: Path) -> None:
     address = "s3://bucket/nightly"
-    sizeup.sweep("sweep.toml", address, trusted=True)
+    sizeup.sweep("sweep.toml", address, in_process=True)
     whole = table_of(address)
     shard = Store(address).shards()[1]
     content = system.cat_file(f"bucket/nightly/{shard}")
@@ -109,11 +109,11 @@ def test_shards_that_were_cut_off_or_are_not_planned_are_seen_there_too(system: 
         system.pipe_file(f"bucket/nightly/{shard}", left)
         with pytest.raises(SizeupError, match="not a whole table"):
             sizeup.query(address)
-        assert sizeup.sweep("sweep.toml", address, trusted=True).damaged == 1
+        assert sizeup.sweep("sweep.toml", address, in_process=True).damaged == 1
         assert table_of(address) == whole
     (tmp_path / "nets" / "00000.tflite").write_bytes((tmp_path / "nets" / "00002.tflite").read_bytes())
     system.pipe_file("bucket/nightly/notes.txt", b"mine")
-    done = sizeup.sweep("sweep.toml", address, trusted=True, prune=True)
+    done = sizeup.sweep("sweep.toml", address, in_process=True, prune=True)
     assert done.pruned is not None
     assert (done.rows, done.pruned.rows) == (4, 4)
     assert len(rows_of(address)) == 4 * MODELS
@@ -124,7 +124,7 @@ def test_a_bucket_or_a_server_that_is_not_there_is_told_in_one_line(
     system: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for verb in (
-        lambda: sizeup.sweep("sweep.toml", "s3://absent/x", trusted=True),
+        lambda: sizeup.sweep("sweep.toml", "s3://absent/x", in_process=True),
         lambda: sizeup.query("s3://absent/x"),
     ):
         with pytest.raises(SizeupError, match="s3://absent/x: The specified bucket does not exist"):
@@ -132,7 +132,7 @@ def test_a_bucket_or_a_server_that_is_not_there_is_told_in_one_line(
     assert [each.rstrip("/") for each in system.ls("")] == ["bucket"]  # a slip of the pen made none
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    done = run("--trusted")
+    done = run("--in-process")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "s3://bucket/nightly: Could not connect to the endpoint" in done.stderr
@@ -142,5 +142,5 @@ def test_a_bucket_or_a_server_that_is_not_there_is_told_in_one_line(
 def test_ray_writes_there(system: Any, tmp_path: Path) -> None:
     done = run("--engine", "ray", "--workers", "2")
     assert done.returncode == 0, done.stderr
-    sizeup.sweep("sweep.toml", tmp_path / "here", trusted=True)
+    sizeup.sweep("sweep.toml", tmp_path / "here", in_process=True)
     assert table_of("s3://bucket/nightly") == table_of(tmp_path / "here")

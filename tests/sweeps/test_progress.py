@@ -31,9 +31,9 @@ def test_the_time_left_is_that_of_the_models_left_not_of_their_number(
     heard: list[Progress] = []
     spec = {"models": ["*.onnx"], "targets": ["rpi5/ort"]}
     sizeup.sweep(
-        {**spec, "models": ["0.onnx"]}, tmp_path / "warm", trusted=True
+        {**spec, "models": ["0.onnx"]}, tmp_path / "warm", in_process=True
     )  # imports have no second time
-    sizeup.sweep(spec, tmp_path / "out", trusted=True, progress=heard.append)
+    sizeup.sweep(spec, tmp_path / "out", in_process=True, progress=heard.append)
     before, last = heard[-2:]
     assert before.left is not None
     assert before.rate is not None
@@ -42,7 +42,7 @@ def test_the_time_left_is_that_of_the_models_left_not_of_their_number(
     assert abs(math.log(before.left / actual)) < abs(math.log(by_count / actual))
     assert last.left == 0
     again: list[Progress] = []
-    sizeup.sweep(spec, tmp_path / "out", trusted=True, progress=again.append)
+    sizeup.sweep(spec, tmp_path / "out", in_process=True, progress=again.append)
     assert [each.left for each in again] == [None] * 7  # nothing is measured, and nothing has to be
 
 

@@ -45,7 +45,7 @@ def swept(folder: Path) -> Path:
     """A store that no test changes."""
     before = Path.cwd()
     os.chdir(folder)
-    sizeup.sweep(SPEC, folder / "swept", trusted=True)
+    sizeup.sweep(SPEC, folder / "swept", in_process=True)
     os.chdir(before)
     return folder / "swept"
 
@@ -59,10 +59,10 @@ def memory() -> Iterator[str]:
 
 def test_a_store_in_memory_holds_the_same_table(swept: Path, memory: str) -> None:
     """In this process, because that memory is this process's own."""
-    done = sizeup.sweep(SPEC, memory, trusted=True)
+    done = sizeup.sweep(SPEC, memory, in_process=True)
     assert done.rows == 30
     assert table_of(memory) == table_of(swept)
-    assert sizeup.sweep(SPEC, memory, trusted=True).rows == 0
+    assert sizeup.sweep(SPEC, memory, in_process=True).rows == 0
     assert compact(Store(memory)) == 30
     assert table_of(memory) == table_of(swept)
     names = [path.removeprefix("/sweeps/one/") for path in fsspec.filesystem("memory").find("/sweeps/one")]
@@ -83,7 +83,7 @@ def test_an_address_of_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_compaction_keeps_every_row_once_and_sorts_them(swept: Path, tmp_path: Path) -> None:
-    sizeup.sweep(SPEC, tmp_path / "out", trusted=True, compact=True)
+    sizeup.sweep(SPEC, tmp_path / "out", in_process=True, compact=True)
     store = Store(tmp_path / "out")
     parts = store.parts()
     folders = {"/".join(part.split("/")[2:4]) for part in parts}
@@ -100,10 +100,10 @@ def test_compaction_keeps_every_row_once_and_sorts_them(swept: Path, tmp_path: P
 
 def test_rows_that_come_after_compaction_are_seen_beside_it(tmp_path: Path) -> None:
     fewer = {**SPEC, "models": ["nets/00000.tflite", "nets/00001.onnx"]}
-    sizeup.sweep(fewer, tmp_path / "out", trusted=True, compact=True)
-    sizeup.sweep(SPEC, tmp_path / "out", trusted=True)
+    sizeup.sweep(fewer, tmp_path / "out", in_process=True, compact=True)
+    sizeup.sweep(SPEC, tmp_path / "out", in_process=True)
     assert len({part.partition("/")[0] for part in Store(tmp_path / "out").parts()}) == 2
-    sizeup.sweep(SPEC, tmp_path / "fresh", trusted=True)
+    sizeup.sweep(SPEC, tmp_path / "fresh", in_process=True)
     assert table_of(tmp_path / "out") == table_of(tmp_path / "fresh")
     assert compact(Store(tmp_path / "out")) == 30
     assert {part.partition("/")[0] for part in Store(tmp_path / "out").parts()} == {"table"}
@@ -166,7 +166,7 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_table_that_others_put_beside_the_shards_is_not_counted(tmp_path: Path) -> None:
-    sizeup.sweep(SPEC, tmp_path, trusted=True)
+    sizeup.sweep(SPEC, tmp_path, in_process=True)
     before = sizeup.query(tmp_path, "SELECT count(*) FROM points").rows
     parquet.write_table(pa.table({"key": ["mine"], "model": [None]}), tmp_path / "shards" / "mine.parquet")
     assert sizeup.query(tmp_path, "SELECT count(*) FROM points").rows == before
@@ -176,11 +176,11 @@ def test_a_table_that_others_put_beside_the_shards_is_not_counted(tmp_path: Path
 def test_a_place_that_cannot_be_written_to_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(SizeupError, match="cannot be written to: Not a directory"):
-        sizeup.sweep(SPEC, tmp_path / "file" / "out", trusted=True)
+        sizeup.sweep(SPEC, tmp_path / "file" / "out", in_process=True)
 
 
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
-    sizeup.sweep(SPEC, tmp_path, trusted=True)
+    sizeup.sweep(SPEC, tmp_path, in_process=True)
     shard = Path(Store(tmp_path).paths()[0])
     shard.write_bytes(shard.read_bytes()[:100])
     with pytest.raises(SizeupError, match=shard.name):

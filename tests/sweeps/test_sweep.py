@@ -67,7 +67,7 @@ def test_every_number_of_a_row_is_what_analyze_says(folder: Path) -> None:
 
 
 def test_nothing_is_null_without_a_reason(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     reasons = {
         "macs": "counts_missing",
         "arena_bytes": "memory_missing",
@@ -81,31 +81,31 @@ def test_nothing_is_null_without_a_reason(folder: Path) -> None:
 
 
 def test_a_second_run_computes_nothing(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     before = {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")}
-    again = sizeup.sweep(SPEC, folder / "out", trusted=True)
+    again = sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert (again.there, again.rows) == (6, 0)
     assert {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")} == before
 
 
 def test_a_changed_sweep_computes_only_what_is_missing(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     write_models(folder / "nets", 7)
     more = {**SPEC, "targets": [*TARGETS, "esp32-s3"]}
-    done = sizeup.sweep(more, folder / "out", trusted=True)
+    done = sizeup.sweep(more, folder / "out", in_process=True)
     assert done.rows == 6 * 2 + 6  # two precisions on a new target, and a new model
     assert len(rows_of(folder / "out")) == 7 * 6
-    assert sizeup.sweep(more, folder / "out", trusted=True).rows == 0
-    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 0
-    fresh = sizeup.sweep(more, folder / "fresh", trusted=True)
+    assert sizeup.sweep(more, folder / "out", in_process=True).rows == 0
+    assert sizeup.sweep(SPEC, folder / "out", in_process=True).rows == 0
+    fresh = sizeup.sweep(more, folder / "fresh", in_process=True)
     assert fresh.rows == 42
     assert table_of(folder / "fresh") == table_of(folder / "out")
 
 
 def test_a_model_that_changes_is_evaluated_anew_under_its_name(folder: Path) -> None:
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     (folder / "nets" / "00000.tflite").write_bytes((folder / "nets" / "00002.tflite").read_bytes())
-    assert sizeup.sweep(SPEC, folder / "out", trusted=True).rows == 4
+    assert sizeup.sweep(SPEC, folder / "out", in_process=True).rows == 4
     found = {(row["model"], row["macs"]) for row in rows_of(folder / "out")}
     hashes = {(row["model"], row["model_hash"]) for row in rows_of(folder / "out")}
     assert len(found) == len(hashes) == 7
@@ -116,7 +116,7 @@ def test_a_model_that_changes_is_evaluated_anew_under_its_name(folder: Path) -> 
 def test_tables_of_two_runs_are_equal(folder: Path) -> None:
     sizeup.sweep(SPEC, folder / "one", workers=1)
     sizeup.sweep(SPEC, folder / "two", workers=2)
-    sizeup.sweep(SPEC, folder / "three", trusted=True)
+    sizeup.sweep(SPEC, folder / "three", in_process=True)
     assert table_of(folder / "one") == table_of(folder / "two") == table_of(folder / "three")
 
 
@@ -237,7 +237,7 @@ def test_a_generator_that_fails_midway_is_told_as_its_own_fault(folder: Path) ->
     (folder / "failing.py").write_text(GENERATOR + '    raise RuntimeError("no more ideas")\n')
     spec = {"generate": "failing:candidates", "targets": ["rpi5/ort"]}
     with pytest.raises(SizeupError, match="generate 'failing:candidates': RuntimeError: no more ideas"):
-        sizeup.sweep(spec, folder / "out", trusted=True)
+        sizeup.sweep(spec, folder / "out", in_process=True)
     assert {row["model"] for row in rows_of(folder / "out")} >= {"w4d1", "w8d2"}
 
 
@@ -245,9 +245,9 @@ def test_closed_forms_say_what_loading_anew_says(folder: Path) -> None:
     (folder / "search.py").write_text(GENERATOR)
     batches = [1, 2, 3, 5, 8, 13]
     spec = {"generate": "search:candidates", "targets": ["rpi5/ort"], "precisions": ["stored", "int8"]}
-    sizeup.sweep({**spec, "batch": batches}, folder / "many", trusted=True)
+    sizeup.sweep({**spec, "batch": batches}, folder / "many", in_process=True)
     for batch in batches:
-        sizeup.sweep({**spec, "batch": [batch]}, folder / "one", trusted=True)
+        sizeup.sweep({**spec, "batch": [batch]}, folder / "one", in_process=True)
     assert table_of(folder / "many") == table_of(folder / "one")
     assert len(rows_of(folder / "many")) == 6 * 6 * 2
 
@@ -281,7 +281,7 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
         "batch": [1, 2],
         "shapes": [{"seq": 16}, {"seq": 24}],
     }
-    sizeup.sweep(spec, folder / "out", trusted=True)
+    sizeup.sweep(spec, folder / "out", in_process=True)
     rows = rows_of(folder / "out")
     found = {(row["batch"], row["shapes"]): row["macs"] for row in rows if row["model"] == "free.onnx"}
     assert found == {(b, f'{{"seq":{n}}}'): b * n * 8 * 5 for b in (1, 2) for n in (16, 24)}
@@ -297,7 +297,7 @@ def test_a_tflite_file_has_other_batches_or_says_what_keeps_its_own(
     for name in ("mlperf_kws_int8", "tflm_mobilenetv2_224"):
         (folder / f"{name}.tflite").symlink_to(shared / "models" / f"{name}.tflite")
     spec = {"models": ["*.tflite"], "targets": ["rpi5/litert"], "batch": batches}
-    sizeup.sweep(spec, folder / "out", trusted=True)
+    sizeup.sweep(spec, folder / "out", in_process=True)
     rows = {(row["model"].partition(".")[0], row["batch"]): row for row in rows_of(folder / "out")}
     one, three = (rows["mlperf_kws_int8", batch] for batch in (1, 3))
     assert (one["macs"], three["macs"]) == (2_656_768, 3 * 2_656_768)
@@ -310,7 +310,7 @@ def test_a_tflite_file_has_other_batches_or_says_what_keeps_its_own(
 def test_what_nobody_could_count_takes_no_zero_milliseconds(folder: Path, shared: Path) -> None:
     (folder / "vela.tflite").symlink_to(shared / "models" / "tflm_person_detect_vela.tflite")
     spec = {"models": ["vela.tflite"], "targets": ["stm32f746", "pixel-8"]}
-    sizeup.sweep(spec, folder / "out", trusted=True)
+    sizeup.sweep(spec, folder / "out", in_process=True)
     assert [row["ms"] for row in rows_of(folder / "out")] == [None, None]
     assert all(row["latency_missing"] for row in rows_of(folder / "out"))
 
@@ -320,9 +320,9 @@ def test_many_sizes_of_a_file_are_what_loading_it_anew_says(folder: Path) -> Non
     spec = {"models": ["free.onnx"], "targets": ["rpi5/ort", "rtx4090"], "precisions": ["stored", "int8"]}
     sizes = [(batch, {"seq": seq}) for batch in (1, 2, 7) for seq in (1, 16, 33)]
     for batch, shapes in sizes:
-        sizeup.sweep({**spec, "batch": [batch], "shapes": [shapes]}, folder / "one", trusted=True)
+        sizeup.sweep({**spec, "batch": [batch], "shapes": [shapes]}, folder / "one", in_process=True)
     grid = {"batch": [1, 2, 7], "shapes": [{"seq": 1}, {"seq": 16}, {"seq": 33}]}
-    sizeup.sweep({**spec, **grid}, folder / "many", trusted=True)
+    sizeup.sweep({**spec, **grid}, folder / "many", in_process=True)
     assert table_of(folder / "many") == table_of(folder / "one")
     assert len(rows_of(folder / "many")) == 36
 
@@ -330,7 +330,7 @@ def test_many_sizes_of_a_file_are_what_loading_it_anew_says(folder: Path) -> Non
 def test_a_tflite_file_has_batches_by_closed_forms(folder: Path) -> None:
     """Its file has a batch of one; every product is done for each of the others as well."""
     spec = {"models": ["nets/00002.tflite"], "targets": ["rpi5/litert-xnnpack"], "batch": [1, 2, 6]}
-    sizeup.sweep(spec, folder / "out", trusted=True)
+    sizeup.sweep(spec, folder / "out", in_process=True)
     macs = {row["batch"]: row["macs"] for row in rows_of(folder / "out")}
     alone = sizeup.count(folder / "nets" / "00002.tflite").total_macs
     assert macs == {1: alone, 2: 2 * alone, 6: 6 * alone}
@@ -339,7 +339,7 @@ def test_a_tflite_file_has_batches_by_closed_forms(folder: Path) -> None:
 def test_shapes_of_inputs_are_given_by_name(folder: Path) -> None:
     write_free(folder / "free.onnx")
     spec = {"models": ["free.onnx"], "targets": ["rpi5/ort"], "shapes": [{"x": "3x4x8"}, {"x": [3, 4, 8]}]}
-    sizeup.sweep(spec, folder / "out", trusted=True)
+    sizeup.sweep(spec, folder / "out", in_process=True)
     assert [(row["shapes"], row["macs"]) for row in rows_of(folder / "out")] == [('{"x":[3,4,8]}', 480)]
 
 
@@ -352,7 +352,7 @@ def test_points_may_be_listed(folder: Path) -> None:
             {"target": "rpi5/ort"},
         ],
     }
-    sizeup.sweep(spec, folder / "out", trusted=True)
+    sizeup.sweep(spec, folder / "out", in_process=True)
     found = {(row["target"], row["precision"]) for row in rows_of(folder / "out")}
     assert found == {("rpi5/ort", "stored"), ("stm32f746/tflm", "int8")}
 
@@ -397,7 +397,7 @@ def test_a_file_says_where_it_is_wrong(folder: Path) -> None:
 def test_names_are_relative_to_the_file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (folder / "sweep.toml").write_text('models = ["nets/*.onnx"]\ntargets = ["rpi5"]\n')
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
-    sizeup.sweep(folder / "sweep.toml", "out", trusted=True)
+    sizeup.sweep(folder / "sweep.toml", "out", in_process=True)
     assert sorted(row["model"] for row in rows_of("out")) == [f"nets/0000{i}.onnx" for i in (1, 3, 5)]
 
 
@@ -472,7 +472,7 @@ def test_two_sweeps_do_not_write_to_one_store(folder: Path) -> None:
 
 def test_a_model_of_which_nothing_is_known_takes_no_zero_time(shared: Path, tmp_path: Path) -> None:
     spec = {"models": [str(shared / "models" / "tflm_audio_preproc_int8.tflite")], "targets": ["stm32f746"]}
-    sizeup.sweep(spec, tmp_path / "out", trusted=True)
+    sizeup.sweep(spec, tmp_path / "out", in_process=True)
     (row,) = rows_of(tmp_path / "out")
     assert (row["macs"], row["ms"]) == (None, None)
     assert row["latency_missing"] == "nothing known of it takes time on this basis"
@@ -483,7 +483,7 @@ def test_a_library_that_is_not_installed_is_named_in_the_row(
 ) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     spec = {**SPEC, "models": ["timm:resnet18", "nets/*"], "precisions": ["stored"], "batch": 2}
-    sizeup.sweep(spec, folder / "out", trusted=True)
+    sizeup.sweep(spec, folder / "out", in_process=True)
     (row, *_) = [row for row in rows_of(folder / "out") if row["model"] == "timm:resnet18"]
     assert (row["error_kind"], row["error"]) == (
         "MissingLibrary",

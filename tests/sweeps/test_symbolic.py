@@ -42,7 +42,7 @@ def test_a_symbolic_batch_is_one_unless_a_batch_is_given(folder: Path) -> None:
     write_symbolic(folder / "other.onnx", ("x", ["N", 3, 8]), ("z", ["N", 8]))
     write_symbolic(folder / "nameless.onnx", ("x", [None, 8]))
     write_symbolic(folder / "fixed.onnx", ("x", [4, 8]))
-    done = sizeup.sweep(SPEC, folder / "out", trusted=True)
+    done = sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert (done.rows, done.errors, done.caveats) == (4, 0, 3)
     found = {row["model"]: (row["macs"], row["batch"], row["caveat"]) for row in rows_of(folder / "out")}
     assert found == {
@@ -54,7 +54,7 @@ def test_a_symbolic_batch_is_one_unless_a_batch_is_given(folder: Path) -> None:
     batches = [2, 3, 5, 7]  # many enough for closed forms
     for some in (batches, batches[:1]):
         done = sizeup.sweep(
-            {**SPEC, "exclude": ["fixed.onnx"], "batch": some}, folder / f"{len(some)}", trusted=True
+            {**SPEC, "exclude": ["fixed.onnx"], "batch": some}, folder / f"{len(some)}", in_process=True
         )
         assert (done.errors, done.caveats) == (0, 0)
         got = {(row["model"], row["batch"]): row["macs"] for row in rows_of(folder / f"{len(some)}")}
@@ -70,7 +70,7 @@ def test_other_symbolic_dimensions_are_bound_in_the_spec(folder: Path) -> None:
     write_symbolic(folder / "text.onnx", ("ids", ["batch", "seq", 8]), ("mask", ["batch", "past seq", 8]))
     write_symbolic(folder / "first.onnx", ("x", ["seq", 2, 8]))
     write_symbolic(folder / "fixed.onnx", ("x", [4, 8]))
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     rows = {row["model"]: row for row in rows_of(folder / "out")}
     assert rows["text.onnx"]["error_kind"] == rows["first.onnx"]["error_kind"] == "UnboundDimension"
     assert rows["text.onnx"]["error"] == (
@@ -78,7 +78,7 @@ def test_other_symbolic_dimensions_are_bound_in_the_spec(folder: Path) -> None:
         'Set them in the spec, as in bind = { seq = 128, "past seq" = 128 }'
     )
     bound = {**SPEC, "bind": {"seq": 16, "past seq": 2}}
-    done = sizeup.sweep(bound, folder / "out", trusted=True)
+    done = sizeup.sweep(bound, folder / "out", in_process=True)
     assert (done.rows, done.errors, done.there) == (3, 0, 0)  # other keys, though no file changed
     found = [row for row in rows_of(folder / "out") if row["bind"]]
     assert {(row["model"], row["macs"], row["caveat"]) for row in found} == {
@@ -87,10 +87,12 @@ def test_other_symbolic_dimensions_are_bound_in_the_spec(folder: Path) -> None:
         ("fixed.onnx", 4 * 40, None),
     }
     assert {row["bind"] for row in found} == {'{"past seq":2,"seq":16}'}
-    assert sizeup.sweep(bound, folder / "out", trusted=True).rows == 0
-    assert sizeup.sweep({**SPEC, "bind": {"seq": 17, "past seq": 2}}, folder / "out", trusted=True).rows == 3
+    assert sizeup.sweep(bound, folder / "out", in_process=True).rows == 0
+    assert (
+        sizeup.sweep({**SPEC, "bind": {"seq": 17, "past seq": 2}}, folder / "out", in_process=True).rows == 3
+    )
     several = {**bound, "batch": [3]}
-    sizeup.sweep(several, folder / "batched", trusted=True)
+    sizeup.sweep(several, folder / "batched", in_process=True)
     macs = {row["model"]: (row["macs"], row["error_kind"]) for row in rows_of(folder / "batched")}
     assert macs["text.onnx"] == (3 * 18 * 40, None)
     assert macs["fixed.onnx"] == (None, "LoadError")
@@ -117,12 +119,12 @@ def test_a_wrong_binding_is_refused() -> None:
 def test_rows_of_an_older_store_have_nulls_in_new_columns(folder: Path) -> None:
     write_models(folder, 4)
     (folder / "bad.onnx").write_text("no model")
-    sizeup.sweep(SPEC, folder / "out", trusted=True)
+    sizeup.sweep(SPEC, folder / "out", in_process=True)
     before = table_of(folder / "out")
     for shard in (folder / "out" / "shards").rglob("*.parquet"):
         parquet.write_table(parquet.read_table(shard).drop_columns(["bind", "caveat"]), shard)
     write_symbolic(folder / "new.onnx", ("x", ["batch", 8]))
-    done = sizeup.sweep(SPEC, folder / "out", trusted=True, retry_errors=True)
+    done = sizeup.sweep(SPEC, folder / "out", in_process=True, retry_errors=True)
     assert (done.rows, done.errors, done.there) == (2, 1, 2)
     assert api.compact(folder / "out") == 4
     after = table_of(folder / "out")

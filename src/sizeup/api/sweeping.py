@@ -24,7 +24,7 @@ def sweep(
     memory: int | str | None = None,
     tries: int | None = None,
     retry_errors: bool = False,
-    trusted: bool = False,
+    in_process: bool = False,
     compact: bool = False,
     prune: bool = False,
     progress: Callable[[Progress], None] | None = None,
@@ -35,7 +35,7 @@ def sweep(
     there already is not computed again, errors only with `retry_errors`. The engine is `here`, processes of
     this machine, or `ray`, on this machine or at an `address`. A model that crashes, hangs or is corrupt
     becomes rows that say so, after so many `tries` of so many `seconds` with so much `memory` ("4 GiB");
-    with `trusted` models are loaded in this process, where they could end it. With `prune` rows that this
+    with `in_process` models are loaded in this process, where they could end it. With `prune` rows that this
     spec does not plan are removed at the end.
     """
     from sizeup import sweeps
@@ -43,7 +43,7 @@ def sweep(
     asked = sweeps.read_spec(spec)
     limits = _limited(asked.limits, seconds, memory, tries)
     done = sweeps.sweep(
-        asked, out, sweeps.How(engine, address, workers, limits, retry_errors, trusted, prune), progress
+        asked, out, sweeps.How(engine, address, workers, limits, retry_errors, in_process, prune), progress
     )
     if compact:
         sweeps.compact(sweeps.Store(out))

@@ -57,8 +57,8 @@ def sweep(
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors", help="Try again what is an error in the store.")
     ] = False,
-    trusted: Annotated[
-        bool, typer.Option("--trusted", help="Load models in this process, where they could end it.")
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Load models in this process, where they could end it.")
     ] = False,
     compact: Annotated[
         bool, typer.Option("--compact", help="Sort all rows by device, precision and model at the end.")
@@ -96,7 +96,7 @@ def sweep(
             memory=memory,
             tries=tries,
             retry_errors=retry_errors,
-            trusted=trusted,
+            in_process=in_process,
             compact=compact,
             prune=prune,
             progress=progress,

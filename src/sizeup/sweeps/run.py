@@ -75,14 +75,14 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """The way in which a sweep runs: the engine, where Ray is, how many work, what is trusted."""
+    """The way in which a sweep runs: engine, address of Ray, workers, limits."""
 
     engine: Engine = "here"
     address: str | None = None
     workers: int | None = None
     limits: Limits | None = None
     retry_errors: bool = False
-    trusted: bool = False
+    in_process: bool = False
     prune: bool = False
 
 
@@ -101,7 +101,7 @@ def sweep(
         how.limits or spec.limits,
         (str(spec.folder), str(Path.cwd())),
         how.retry_errors,
-        how.trusted,
+        how.in_process,
     )
     with store.alone(), importable(spec.folder):
         store.place.clean()

@@ -31,7 +31,7 @@ class Settings:
     limits: Limits
     folders: tuple[str, ...] = ()
     retry_errors: bool = False
-    trusted: bool = False
+    in_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)

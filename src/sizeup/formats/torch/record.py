@@ -239,7 +239,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             label = name if place == 0 else f"{name}.{place}"
             data = Constant("derived") if derived else None
             made.append(self.builder.tensor(label, shape_of(output), dtype_of(output.dtype), data))
-            self.name_tensor(output, made[-1])
+            self.holders.name(output, made[-1], fixed=derived)
         self.builder.op(
             kind, identities, made, attrs, source=operator.source, name=name, scope=self.scope, bodies=bodies
         )

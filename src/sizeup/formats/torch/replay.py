@@ -18,16 +18,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_t
 
 from sizeup.errors import CorruptModel, SizeupError
 from sizeup.formats.torch.control import CONTROL, WRAPPERS
+from sizeup.formats.torch.json_values import Opaque, Reference
 from sizeup.formats.torch.record import Recorder
-from sizeup.formats.torch.serialized import (
-    Node,
-    Opaque,
-    Outputs,
-    ProgramGraph,
-    Reference,
-    TensorMeta,
-    tensor_meta,
-)
+from sizeup.formats.torch.serialized import Node, Outputs, ProgramGraph, TensorMeta, tensor_meta
 from sizeup.formats.torch.translate import Operator, operator_of
 from sizeup.formats.torch.zoo import import_torchvision
 from sizeup.ops import kind_of, rule_of

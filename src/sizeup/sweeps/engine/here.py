@@ -14,7 +14,7 @@ from sizeup.sweeps.task import Outcome, Settings, perform, perform_each
 
 def run(models: Iterator[Model], settings: Settings, workers: int) -> Generator[Outcome, None, None]:
     """The outcomes of all tasks, in the order in which they end."""
-    if settings.trusted:
+    if settings.in_process:
         yield from (perform(model, settings, None) for model in models)
         return
     crew = _Crew(models, settings)

@@ -73,7 +73,7 @@ def run(
 
 def _perform(portion: Portion, settings: Settings) -> list[Outcome]:
     found: list[Outcome] = []
-    if settings.trusted:
+    if settings.in_process:
         perform_each(portion, settings, None, found.append)
         return found
     if not _keeper:
