@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from onnx import ModelProto
-
 from sizeup.errors import CorruptModel, InvalidGraph, LoadError
 from sizeup.formats.onnx.bind import bind
 from sizeup.formats.onnx.blocks import Block
@@ -19,7 +17,6 @@ from sizeup.formats.onnx.shapes import Inference
 from sizeup.formats.onnx.unsafe import refuse_unsafe
 from sizeup.graph import Graph, without_collection
 
-_OWN = {"", "ai.onnx"}  # ONNX's own domain, by either name
 # What broken files make of code that trusts them; the first is also how invalid text shows itself.
 _SYMPTOMS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
@@ -40,7 +37,6 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
 
 def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
     model = inlined(light.proto)
-    _demand_opset(model)
     unsafe = refuse_unsafe(model.graph)
     bind(model.graph, inputs, sizes, {each.name for each in model.graph.initializer})
     block = Block(model.graph, light.origins)
@@ -48,13 +44,3 @@ def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int
     inference.whole(block)
     shared = Shared(inference, Roles(block))
     return BlockBuilder(block, shared).build(light.name, inference.notes)
-
-
-def _demand_opset(model: ModelProto) -> None:
-    """Refuse a model that lists operator sets, but not that of its operators of ONNX: their meaning is open.
-
-    Files from before operator sets list none at all; theirs is the first.
-    """
-    listed = {each.domain for each in model.opset_import}
-    if listed and not listed & _OWN and any(node.domain in _OWN for node in model.graph.node):
-        raise CorruptModel("it has operators of ONNX and does not say of which operator set (opset_import)")
