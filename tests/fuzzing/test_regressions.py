@@ -48,7 +48,9 @@ def test_settings_with_deep_nesting_or_huge_numbers_are_refused(tmp_path: Path, 
     ):
         with pytest.raises(SizeupError):
             read_spec(_written(tmp_path, text))
-    for key in ("arena", "strict", "bind", "target", "layers"):
+    with pytest.raises(TargetError):
+        Catalog((_written(tmp_path, f"[[device]]\nname = {value}\n"),)).devices()
+    for key in ("arena", "strict", "bind", "target", "layers", "name"):
         with pytest.raises(BudgetError):
             read_budgets(_written(tmp_path, f'[[budget]]\nmodels = "a"\n{key} = {value}\n'))
     with pytest.raises(SizeupError):

@@ -219,7 +219,8 @@ def read_budgets(path: Path) -> Budgets:
 
 def _budget(table: dict[str, Any], number: int, path: Path) -> Budget:
     models = _models(table.get("models"), f"{path}: budget {number + 1}")
-    name = str(table.get("name") or models[0])
+    given = table.get("name") or models[0]
+    name = given if isinstance(given, str) else quoted(given)
     where = f"{path}: budget {name!r}"
     _only(table, (*_SETTINGS, *MEASURES), where)
     limits = {

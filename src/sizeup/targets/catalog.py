@@ -17,6 +17,7 @@ from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, keys, nearest, suggestion
 from sizeup.targets.runtime import Runtime, Target
 from sizeup.targets.table import Table, is_source
+from sizeup.units import quoted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -214,7 +215,8 @@ def _tables(path: Path) -> Iterator[tuple[str, Table]]:
     for kind in _KINDS:
         for index, table in enumerate(top.tables(kind)):
             taken = {name: value for name, value in shared.items() if kind == "device" or name == "recorded"}
-            place = f"{kind} {table.values.get('name', index)}"
+            name = table.values.get("name", index)
+            place = f"{kind} {name if isinstance(name, str) else quoted(name)}"
             yield kind, Table({**taken, **table.values}, file, place, sources)
 
 
