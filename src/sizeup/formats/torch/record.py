@@ -71,7 +71,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
     ) -> int:
         """Add a tensor whose content is fixed; its numbers are read only when asked for, by `read`."""
         is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta  # a network that is named has no weights
-        data = Constant(role, read or (None if is_empty else partial(_numbers, tensor)))
+        data = Constant(role, read or (None if is_empty else partial(numbers, tensor)))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
         self.holders.name(tensor, identity, fixed=True)
         return identity
@@ -257,7 +257,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         return f"{base}_{count}" if count else base
 
 
-def _numbers(tensor: torch.Tensor) -> Numbers:
+def numbers(tensor: torch.Tensor) -> Numbers:
+    """The content of a tensor; raises NumbersMissing if it has none."""
     if isinstance(tensor, FakeTensor) or tensor.is_meta:
         raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
     with torch.no_grad():
