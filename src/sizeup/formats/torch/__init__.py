@@ -163,7 +163,7 @@ def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -
     from sizeup.formats.torch.eager import REAL_RUN_BYTES, record
 
     try:
-        return record(built.module, inputs, kwargs, name=built.name, mode=built.mode)
+        return record(built.module, inputs, kwargs, name=built.name, mode=built.mode, most_ops=built.most_ops)
     except NumbersMissing:
         held = sum(each.numel() * each.element_size() for each in built.module.parameters())
         if built.real is None or held > REAL_RUN_BYTES:
