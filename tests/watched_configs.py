@@ -21,7 +21,7 @@ from typing import Any
 
 from fuzzing.hf_configs import NAMES
 
-MOST_SECONDS = 5.0
+_MOST_SECONDS = 120.0  # so that a file that never ends is a finding; slow machines take 20 for a large model
 _EXTRA_BYTES = 1 << 30
 _PACKAGES = ("transformers", "torch", "torchvision", "timm", "huggingface_hub", "numpy", "sizeup", "sympy")
 _FORBIDDEN = (
@@ -87,7 +87,7 @@ def judge(path: Path, watch: Watch) -> tuple[str, str]:
 
     finding = ""
     watch.events, watch.is_active = [], True
-    signal.setitimer(signal.ITIMER_PROF, 4 * MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS)
     try:
         report = sizeup.analyze(f"hf:{path}")
         outcome = "a result"
@@ -142,8 +142,6 @@ def main() -> None:
             started = time.process_time()
             outcome, finding = judge(path, watch)
             seconds = time.process_time() - started
-            if seconds > MOST_SECONDS:
-                finding = finding or f"took {seconds:.1f} s of CPU"
             output.write(json.dumps({"outcome": outcome, "finding": finding, "seconds": seconds}) + "\n")
             output.flush()
 
