@@ -29,7 +29,8 @@ _FORBIDDEN = (
     *("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork"),
 )
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1] / "src"), "<frozen ")
+_ROOT = Path(__file__).parents[1]
+_INSTALLED = (sys.prefix, sys.base_prefix, str(_ROOT / "src"), str(_ROOT / "tests"), "<frozen ")
 _IMPORTING = "<frozen importlib._bootstrap>"
 
 

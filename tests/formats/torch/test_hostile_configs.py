@@ -130,6 +130,10 @@ HOSTILE: dict[str, tuple[Any, str]] = {
         {"model_type": "bark", "fine_acoustics_config": {"n_codes_total": 10**9}},
         "CorruptModel: .*at most 20,000",
     ),
+    "groups without end": (
+        {"model_type": "albert", "inner_group_num": 10**9},
+        "CorruptModel: .*at most 20,000",
+    ),
     "labels without end": ({"model_type": "vit", "num_labels": 10**9}, "CorruptModel: .*at most 1,000,000"),
     "too wide": ({"model_type": "llama", "hidden_size": 10**12}, "LoadError: .*overflow"),
     "wider": ({"model_type": "llama", "hidden_size": 10**13}, "CorruptModel: .*out of range"),

@@ -54,7 +54,7 @@ _NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 # A number may be large if its name says that it is a size, an id or a constant. Any other may be the number
 # of times that something is built, as may these, whatever else is in their names.
 _SIZE = re.compile(
-    r"(^|_)(sizes?|dims?|d|dff|ffn?|inner|width|height|embd|embeds?|embeddings?|positions?|vocab|tokens?|ids?"
+    r"(^|_)(sizes?|dims?|d|dff|ffn?|n_inner|width|height|embd|embeds?|embeddings?|positions?|vocab|tokens?|ids?"
     r"|index|length|len|ctx|context|window|base|theta|temperature|period|timescale|rate|scale|factor|channels"
     r"|filters|buckets|objects|points|samples?|frames|bins|pixels|area|chunk|chunksize|params|parameters|steps?"
     r"|seed|max|min|limit|capacity|offset|frequency)(_|$)"
