@@ -44,6 +44,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
         {"model_type": "bert", "architectures": ["ViTModel"]},
         "LoadError: .*no ViTModel",
     ),
+    "a class that does not exist": ({"model_type": "voxtral_realtime_text"}, "LoadError: .*architectures"),
     "a tokenizer": (
         {"model_type": "bert", "architectures": ["BertTokenizer"]},
         "LoadError: .*no BertTokenizer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import math
@@ -96,8 +97,9 @@ def _class(transformers: Any, content: dict[str, Any], config: Any, where: str) 
         return found
     for auto in (transformers.AutoModel, transformers.AutoModelForCausalLM):
         if type(config) in auto._model_mapping:
-            found = auto._model_mapping[type(config)]
-            return found[0] if isinstance(found, tuple | list) else found
+            with contextlib.suppress(ValueError):  # the mapping names some classes that do not exist
+                found = auto._model_mapping[type(config)]
+                return found[0] if isinstance(found, tuple | list) else found
     raise LoadError(f'{where}: add "architectures": [CLASS] to say which {config.model_type} model is meant')
 
 
