@@ -48,10 +48,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     supports_higher_order_operators = True
 
-    def __init__(self, builder: GraphBuilder, mode: FakeTensorMode | None = None) -> None:
+    def __init__(
+        self, builder: GraphBuilder, mode: FakeTensorMode | None = None, most_ops: int | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor has its constructor
         self.builder = builder
         self.mode = mode
+        self.most_ops = most_ops
         self.scope = ""
         self.holders = Holders(builder.ops)
         self.held_before: frozenset[int] = frozenset()  # ids of tensors that a model had before it ran
@@ -139,6 +142,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         parts = taken_apart(self, func, operator, args, kwargs)
         if parts is not NotImplemented:
             return parts
+        if self.most_ops is not None and len(self.builder.ops) >= self.most_ops:
+            raise LoadError(f"{self.builder.name}: its forward runs more than {self.most_ops:,} operators")
         if operator.source in CONTROL:
             return self._record_control(operator, args)
         if operator.source in WRAPPERS:
