@@ -11,6 +11,8 @@ See docs/fuzzing.md.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,6 +30,8 @@ def main() -> int:
     names = GROUPS.get(arguments.target, (arguments.target,))
     if arguments.replay is not None:
         return _replay(names[0], arguments.mode, arguments.replay)
+    if arguments.coverage:
+        return _guided(names[0], arguments)
     findings = 0
     for name in names:
         summary = _round(name, arguments, len(names))
@@ -56,11 +60,23 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="index of the first mutant (default: 0)")
     parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--seconds", type=float, help="stop after that much time")
+    parser.add_argument(
+        "--coverage", action="store_true", help="let Atheris guide the mutations (needs atheris)"
+    )
     parser.add_argument("--keep", type=Path, help="folder for the smallest input of each cause")
     parser.add_argument(
         "--replay", type=Path, metavar="FILE", help="run one kept input and print its finding"
     )
     return parser.parse_args()
+
+
+def _guided(name: str, arguments: argparse.Namespace) -> int:
+    """A coverage-guided round in a subprocess, which libFuzzer ends."""
+    seconds, keep = int(arguments.seconds or 60), arguments.keep or Path("fuzz-findings")
+    command = [sys.executable, "-m", "fuzzing.coverage", name, arguments.mode, str(seconds)]
+    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    command += [str(arguments.seed), str(keep)]
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False).returncode
 
 
 def _replay(name: str, mode: str, path: Path) -> int:

@@ -91,7 +91,7 @@ def sites(content: bytes) -> dict[str, list[Site]]:
     walk = _Walk(content)
     try:
         walk.table("Model", walk.unsigned(0), 0)
-    except (struct.error, RecursionError):
+    except (struct.error, IndexError):
         pass
     return walk.sites
 
@@ -159,6 +159,7 @@ class _Walk:
                 self.add("Buffer.Data as numbers", Site("number", first + 4 * number, "<i"))
 
     def _entries(self, path: str, field: Field, first: int, length: int, depth: int) -> None:
+        length = min(length, max(len(self.content) - first, 0) // 4)  # a damaged input may claim more
         self.add(path, Site("entries", first, field.type, length))
         for number in range(min(length, 256)):
             slot = first + 4 * number

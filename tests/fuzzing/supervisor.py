@@ -22,6 +22,7 @@ CPU_SECONDS = 5.0
 MEMORY_BYTES = 1 << 30
 STALLED_SECONDS = 120.0  # of waiting: a worker that uses no CPU and does not move on
 _POLL_SECONDS = 0.1
+_NOT_STARTED = -1
 
 
 @dataclass
@@ -124,7 +125,7 @@ def _prepared(order: Order) -> Order:
     folder = Path(order.folder)
     for each in (folder, folder / "kept", folder / "seeds"):
         each.mkdir()
-    (folder / "progress").write_bytes(PROGRESS.pack(order.start, 0, 0, 0, 0.0))
+    (folder / "progress").write_bytes(PROGRESS.pack(_NOT_STARTED, 0, 0, 0, 0.0))
     (folder / "findings").touch()
     return order
 
@@ -177,7 +178,7 @@ def _after_death(worker: _Running, code: int) -> Order | None:
     index, inputs, results, findings, spent = _progress(folder)
     path = next(folder.glob("input.*"), None)
     output = (folder / "output").read_bytes()[-4000:].decode("utf-8", "replace")
-    if code == 1:  # an exception that left the loop: the fuzzer's own fault
+    if code == 1 or index == _NOT_STARTED:  # an exception of the fuzzer itself, or a seed that crashes
         raise RuntimeError(f"the worker failed: {output}")
     assert path is not None
     reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -186,7 +187,7 @@ def _after_death(worker: _Running, code: int) -> Order | None:
         file.write(json.dumps(record) + "\n")
     shutil.copy(path, folder / "kept" / f"{index}{path.suffix}")
     following = index + order.step
-    (folder / "progress").write_bytes(PROGRESS.pack(following, inputs + 1, results, findings + 1, spent))
+    (folder / "progress").write_bytes(PROGRESS.pack(_NOT_STARTED, inputs + 1, results, findings + 1, spent))
     return replace(order, start=following) if following < order.stop else None
 
 

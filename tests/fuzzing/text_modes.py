@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +40,11 @@ def _cost() -> Cost:
 
 def devices(path: Path) -> Any:
     """Every device and runtime of a file; latency and fit verdict of a small network on each pair."""
-    os.environ[catalog.VARIABLE] = str(path)
-    _without_built_in(path.parent)
-    found: Catalog = catalog.current()
+    with _alone(path):
+        return _described(catalog.current())
+
+
+def _described(found: Catalog) -> Any:
     data: dict[str, Any] = {"devices": [device_to_dict(each) for each in found.devices()]}
     data["runtimes"] = [runtime_to_dict(each) for each in found.runtimes()]
     data["fits"] = [fit_to_dict(each) for each in found.fits()]
@@ -50,12 +54,23 @@ def devices(path: Path) -> Any:
     return data
 
 
-def _without_built_in(folder: Path) -> None:
-    """Read the mutant alone: the files that come along take a hundred times longer to parse."""
-    empty = folder / "empty"
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Have targets of one file only: those that come with sizeup take a hundred times longer to parse."""
+    empty = path.parent / "empty"
     empty.mkdir(exist_ok=True)
-    catalog.BUILT_IN, catalog.FITS = empty, empty
+    named, folders = os.environ.get(catalog.VARIABLE), (catalog.BUILT_IN, catalog.FITS)
+    os.environ[catalog.VARIABLE] = str(path)
+    catalog.BUILT_IN = catalog.FITS = empty
     catalog.read_again()
+    try:
+        yield
+    finally:
+        os.environ.pop(catalog.VARIABLE)
+        if named is not None:
+            os.environ[catalog.VARIABLE] = named
+        catalog.BUILT_IN, catalog.FITS = folders
+        catalog.read_again()
 
 
 def _on_target(name: str) -> Any:

@@ -327,7 +327,7 @@ layers = { "conv*" = { macs = "1 M", latency = "1 ms" } }
 models = "net.tflite"
 params = 100000
 bind = { batch = 1 }
-baseline = "{stem}.json"
+baseline = "baselines.json"
 growth = { macs = "5%", weights = "10%" }
 """
 _SWEEP = """\

@@ -50,7 +50,7 @@ def judge(run: Callable[[Path], Any], path: Path) -> tuple[bool, Finding | None]
 
 def _place(error: BaseException) -> str:
     """The innermost line of sizeup, or else of the fuzzer, that an exception went through."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.name != stop.__name__]
     own = [each for each in frames if "/sizeup/" in each.filename] or frames
     if not own:
         return "?"

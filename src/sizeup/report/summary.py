@@ -16,6 +16,8 @@ from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.report import rollup
 from sizeup.report.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 
+_MOST_BYTES = 1 << 60
+
 if TYPE_CHECKING:
     from sizeup.conventions import Counted
     from sizeup.latency import Estimate
@@ -117,8 +119,11 @@ class Report:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Assumptions that were made on the way."""
-        return self.graph.notes
+        """Assumptions that were made on the way, and doubts about the file."""
+        totals = self.totals
+        if max(totals.weight_bytes, totals.read_bytes, totals.written_bytes) <= _MOST_BYTES:
+            return self.graph.notes
+        return (*self.graph.notes, "more bytes than any machine holds: shapes of the model may be wrong")
 
     @cached_property
     def inputs(self) -> tuple[Port, ...]:

@@ -111,11 +111,14 @@ def _light(model: ModelProto, home: Home, name: str) -> LightModel:
     graph.value_info.extend(source.value_info)
     graph.initializer.extend(origins.stand_in(each) for each in source.initializer)
     graph.initializer.extend(origins.stand_in_for_sparse(each) for each in source.sparse_initializer)
-    domains = {"", *_lighten(graph.node, origins)}
+    used = _lighten(graph.node, origins)
+    domains = {"", *used}
     for function in light.functions:
         domains |= _lighten(function.node, origins)
     # Models older than the list of operator sets lack it; some exporters forget their own domain.
     listed = {"" if each.domain == "ai.onnx" else each.domain for each in light.opset_import}
+    if listed and "" not in listed and used & {"", "ai.onnx"}:
+        raise CorruptModel("it has operators of ONNX and does not say of which operator set (opset_import)")
     light.opset_import.extend(OperatorSetIdProto(domain=each, version=1) for each in domains - listed)
     return LightModel(light, origins, name or source.name)
 

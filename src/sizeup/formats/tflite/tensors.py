@@ -60,8 +60,9 @@ class TensorReader:
         shape = self._shape(name, accessor)
         quant = None if quantisation is None else self._quant(index, quantisation, shape)
         if index in self.made:
-            if self.model.constants.has(accessor):
-                raise CorruptModel(f"{self.model.name}: tensor {name!r} is computed or fed, and constant too")
+            if accessor.IsVariable() or self.model.constants.has(accessor):
+                kind = "a variable" if accessor.IsVariable() else "constant"
+                raise CorruptModel(f"{self.model.name}: tensor {name!r} is computed or fed, and {kind} too")
             self._note_open(index, accessor)
             known = bool(shape) or not self._is_unranked(accessor, dtype)
             return Tensor(name, shape if known else None, dtype, None, quant)

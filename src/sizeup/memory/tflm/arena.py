@@ -15,7 +15,7 @@ from sizeup.memory.tflm.head import Planned, planned
 from sizeup.memory.tflm.kernels import KERNELS
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
 from sizeup.memory.tflm.overlap import label
-from sizeup.memory.tflm.program import subgraphs
+from sizeup.memory.tflm.program import is_described, subgraphs, variable_bytes
 from sizeup.memory.tflm.refusal import refusal
 from sizeup.memory.tflm.setup import needed_bytes
 from sizeup.memory.tflm.tail import tail_bytes
@@ -76,6 +76,7 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
     a shape depends on data, and where a graph of the file cannot be read or prepared.
     """
     graphs = subgraphs(graph)
+    _refuse_unmade_outputs(graphs)
     offline = _offline(graphs, offsets)
     asked = planned(graph, offline)
     refused = refusal(graphs)
@@ -107,6 +108,17 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
         kernels=label(graph, asked, found) if shared else None,
         refused=refused,
     )
+
+
+def _refuse_unmade_outputs(graphs: Sequence[Graph]) -> None:
+    """Raise Incomplete for an output that is neither made nor fed, and neither constant nor a variable."""
+    for graph in graphs:
+        unmade = [each for each in graph.outputs if is_described(graph.tensors[each])]
+        variables = variable_bytes(graph) if unmade else {}
+        for identity in unmade:
+            if identity not in variables:
+                name = graph.tensors[identity].name
+                raise Incomplete(f"nothing makes the output {name!r} of {graph.name!r}")
 
 
 def _refuse_idle_scratch(graphs: Sequence[Graph], asked: Planned) -> None:

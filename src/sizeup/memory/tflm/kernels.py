@@ -193,7 +193,51 @@ def _output_shape(call: Call) -> Demand:
     return Demand((4 + 4 * len(_shape(call.output())),))
 
 
+def _rearranged(call: Call) -> Demand:
+    """The shape that the kernel computes has as many elements as its input."""
+    _demand_elements(call, _elements(call.input(0)))
+    return _output_shape(call)
+
+
+def _pooled(call: Call) -> Demand:
+    """The shape that the kernel computes follows from its window."""
+    batch, *sides, channels = _shape(call.input(0))
+    attrs = call.op.attrs
+    window = (1, 1) if attrs.get("padding") == "same" else attrs.get("kernel", (0, 0))
+    counts = [
+        -(-max(side - taps + 1, 0) // max(step, 1))
+        for side, taps, step in zip(sides, window, attrs.get("stride", (0, 0)), strict=False)
+    ]
+    _demand_elements(call, batch * math.prod(counts) * channels)
+    return _output_shape(call)
+
+
+def _gathered(call: Call) -> Demand:
+    """The shape that the kernel computes has the indices in the place of one axis, whichever that is."""
+    data, indices = _shape(call.input(0)), _shape(call.input(1))
+    made = _elements(call.output())
+    batches = [math.prod(indices[:count]) for count in range(len(indices) + 1)]
+    products = [math.prod(data[:axis] + data[axis + 1 :]) * math.prod(indices) for axis in range(len(data))]
+    if not any(made * batch == product for batch in batches for product in products):
+        _demand_elements(call, -1)
+    return _output_shape(call)
+
+
+def _gathered_slices(call: Call) -> Demand:
+    """The shape that the kernel computes has a slice for each row of indices."""
+    data, indices = _shape(call.input(0)), _shape(call.input(1))
+    _demand_elements(call, math.prod(indices[:-1]) * math.prod(data[indices[-1] :]))
+    return _output_shape(call)
+
+
+def _demand_elements(call: Call, computed: int) -> None:
+    """Raise Incomplete if the file records another shape than the kernel will compute."""
+    if _elements(call.output()) != computed:
+        raise Incomplete(f"{call.op.source} {call.op.name!r} does not make the shape that the file records")
+
+
 def _embedding_lookup(call: Call) -> Demand:
+    _demand_elements(call, _elements(call.input(0)) * math.prod(_shape(call.input(1))[1:]))
     return Demand((call.size("4i"), *_output_shape(call).persistent))
 
 
@@ -213,7 +257,8 @@ def _rfft(call: Call) -> Demand:
 
 
 def _filter_bank(call: Call) -> Demand:
-    """A 64-bit sum for every channel and one more."""
+    """A 64-bit sum for every channel and one more; the starts of channels are as many."""
+    _demand_elements(call, _elements(call.input(3)) - 1)
     return Demand((call.size("i5p2ip"), 8 * (_elements(call.output()) + 1)))
 
 
@@ -249,7 +294,7 @@ KERNELS: dict[str, Kernel] = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel("3i3b", "172i", _lstm),
     "AVERAGE_POOL_2D": _POOL,
     "MAX_POOL_2D": _POOL,
-    "L2_POOL_2D": Kernel("10i", "", _output_shape),
+    "L2_POOL_2D": Kernel("10i", "", _pooled),
     "SOFTMAX": Kernel("i", "l7i5p", _softmax),
     "LOG_SOFTMAX": Kernel("", "", _where_int8("5i2p")),
     "L2_NORMALIZATION": Kernel("i", "i"),
@@ -296,11 +341,11 @@ KERNELS: dict[str, Kernel] = {
     "ARG_MIN": Kernel("i"),
     "RESIZE_BILINEAR": Kernel("2b"),
     "RESIZE_NEAREST_NEIGHBOR": Kernel("2b"),
-    "GATHER": Kernel("2i", "", _output_shape),
-    "GATHER_ND": Kernel("", "", _output_shape),
+    "GATHER": Kernel("2i", "", _gathered),
+    "GATHER_ND": Kernel("", "", _gathered_slices),
     "EMBEDDING_LOOKUP": Kernel("", "", _embedding_lookup),
-    "DEPTH_TO_SPACE": Kernel("i", "", _output_shape),
-    "SPACE_TO_DEPTH": Kernel("i", "", _output_shape),
+    "DEPTH_TO_SPACE": Kernel("i", "", _rearranged),
+    "SPACE_TO_DEPTH": Kernel("i", "", _rearranged),
     "IF": Kernel("2i", "2i"),
     "WHILE": Kernel("2i", "2i"),
     "CALL_ONCE": Kernel("i", "2i"),

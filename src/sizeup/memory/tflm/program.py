@@ -81,9 +81,9 @@ def is_described(tensor: Tensor) -> bool:
 
 
 def exact_bytes(graph: Graph, tensor: Tensor) -> int:
-    """Bytes of a tensor; raises Incomplete where its shape depends on data."""
+    """Bytes of a tensor, a 4-bit number taking a whole one; Incomplete if its shape depends on data."""
     if tensor.elements is None:
         raise Incomplete(
             f"{graph.name or 'graph'}: TFLite Micro cannot plan {tensor.name!r}, whose size depends on data"
         )
-    return tensor_bytes(tensor)
+    return tensor.elements if 0 < tensor.dtype.bits < 8 else tensor_bytes(tensor)

@@ -38,7 +38,7 @@ def demand(graph: Graph, op: Op, build: Build) -> Demand:
         return Demand()
     try:
         asked = kernel.prepare(Call(op, graph.tensors, build))
-    except LookupError:  # fewer dimensions than the kernel reads
+    except (LookupError, ValueError):  # fewer dimensions than the kernel reads
         asked = None
     if asked is None or min((*asked.persistent, *asked.scratch), default=0) < 0:
         raise Incomplete(

@@ -1,0 +1,157 @@
+"""A short round of every target, and the fuzzer itself on inputs that misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzzing.supervisor import Summary, fuzz, report
+from fuzzing.targets import GROUPS, TARGETS, Target, mutant, seeds_of
+from fuzzing.verdicts import judge, wrong_numbers
+
+SEED = 20261115
+MODELS = ("tflite", "onnx")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_shared_models() -> Iterator[None]:
+    """Rounds must be the same everywhere, so seeds come from the repository alone."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("SIZEUP_SHARED", "/nonexistent")
+    yield
+    patch.undo()
+
+
+def _round_here(name: str, mode: str, inputs: int, folder: Path) -> tuple[int, list[str]]:
+    """A round in this process, which saves the start of a worker."""
+    target = TARGETS[name]
+    run, path, results, findings = target.runner(mode), folder / f"input{target.suffix}", 0, []
+    for index in range(inputs):
+        path.unlink(missing_ok=True)
+        path.write_bytes(mutant(target, folder / "seeds", SEED, index))
+        has_result, finding = judge(run, path)
+        results += has_result
+        if finding is not None:
+            findings.append(f"input {index}: {finding.signature}\n{finding.details}")
+    return results, findings
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(("name", "inputs"), [("tflite", 3000), ("onnx", 2000)])
+def test_mutated_models_are_analyzed_or_refused(name: str, inputs: int) -> None:
+    summary = fuzz(name, seed=SEED, inputs=inputs)
+    assert not summary.causes, report(summary)
+    assert summary.inputs == inputs
+    assert inputs / 4 < summary.results < 3 * inputs / 4
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("mode", ["plan", "check", "optimize"])
+@pytest.mark.parametrize("name", MODELS)
+def test_plans_verdicts_and_written_files_of_mutants_hold(name: str, mode: str, tmp_path: Path) -> None:
+    results, findings = _round_here(name, mode, 200, tmp_path)
+    assert not findings, "\n".join(findings)
+    assert results > 40
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("name", GROUPS["toml"])
+def test_mutated_settings_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    results, findings = _round_here(name, "analyze", 300, tmp_path)
+    assert not findings, "\n".join(findings)
+    assert results > 20
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"]])
+def test_every_seed_gives_a_result(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    run, path = target.runner("analyze"), tmp_path / f"input{target.suffix}"
+    for content in seeds_of(target, tmp_path / "seeds"):
+        path.write_bytes(content)
+        assert judge(run, path) == (True, None)
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"]])
+def test_an_input_is_the_same_whenever_it_is_made(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    inputs = [mutant(target, tmp_path, SEED, index) for index in range(100)]
+    assert inputs == [mutant(target, tmp_path, SEED, index) for index in range(100)]
+    assert len(set(inputs)) > 60
+
+
+@pytest.fixture(scope="module")
+def misbehavior() -> Summary:
+    target = Target("fuzzing.misbehaving", ".word", {"analyze": "fuzzing.misbehaving:run"})
+    return fuzz("misbehaving", target=target, inputs=40, workers=2, cpu_seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "worker ended: SIGABRT",
+        "Hang fuzzing/misbehaving.py",
+        "MemoryError fuzzing/misbehaving.py",
+        "KeyError fuzzing/misbehaving.py",
+        "numbers: peak_bytes",
+    ],
+)
+def test_misbehavior_is_a_finding(misbehavior: Summary, cause: str) -> None:
+    assert any(each.startswith(cause) for each in misbehavior.causes), report(misbehavior)
+
+
+def test_no_input_is_lost_when_workers_die(misbehavior: Summary) -> None:
+    assert misbehavior.inputs == 40
+    assert misbehavior.results + misbehavior.findings > 20
+
+
+def test_inputs_of_findings_are_kept(tmp_path: Path) -> None:
+    target = Target("fuzzing.misbehaving", ".word", {"analyze": "fuzzing.misbehaving:run"})
+    summary = fuzz("misbehaving", target=target, inputs=30, cpu_seconds=0.2, keep=tmp_path)
+    contents = {Path(each.kept).read_bytes() for each in summary.causes.values()}
+    assert {b"abort", b"loop", b"memory", b"raise"} <= contents
+
+
+def test_only_impossible_numbers_are_wrong() -> None:
+    fine = {"notes": [], "headroom": -5, "known": True, "macs": 10**30, "ops": [{"read_bytes": 2**60}]}
+    assert not list(wrong_numbers(fine))
+    wrong = {"notes": [], "ms": float("nan"), "ops": [{"macs": -1}, {"read_bytes": 2**60 + 1}]}
+    assert [each.split()[0] for each in wrong_numbers(wrong)] == ["ms", "ops.macs", "ops.read_bytes"]
+    assert not list(wrong_numbers({"notes": ["more than any machine has"], "read_bytes": 2**61}))
+
+
+@pytest.mark.extras
+def test_fields_are_where_the_schema_says() -> None:
+    """Every shape, stride and name that the schema's own reader returns is at a site of that field."""
+    import struct
+
+    from ai_edge_litert import schema_py_generated as schema
+
+    from fuzzing.flatbuffer_layout import sites
+    from fuzzing.tflite_models import chain, rare_tables
+
+    content = chain()
+    found, model = sites(content), schema.ModelT.InitFromPackedBuf(content, 0)
+    tensors, convolution = model.subgraphs[0].tensors, model.subgraphs[0].operators[0].builtinOptions
+    numbers = [each for each in found["Tensor.Shape"] if each.kind == "number"]
+    stored = [struct.unpack_from("<i", content, each.position)[0] for each in numbers]
+    assert sorted(stored) == sorted(int(side) for tensor in tensors for side in tensor.shape)
+    stride = next(each for each in found["Conv2DOptions.StrideW"] if each.kind == "number")
+    assert struct.unpack_from("<i", content, stride.position)[0] == convolution.strideW == 2
+    rare = sites(rare_tables())
+    assert {"SignatureDef.Inputs", "Metadata.Name", "SparsityParameters.TraversalOrder"} <= set(rare)
+    assert {"Uint8Vector.Values", "IfOptions.ThenSubgraphIndex", "Operator.CustomOptions"} <= set(rare)
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(("name", "least"), [("tflite", 40), ("onnx", 40)])
+def test_runtimes_agree_with_what_is_stated_of_mutants(name: str, least: int) -> None:
+    pytest.importorskip("tflite_micro" if name == "tflite" else "onnxruntime")
+    from fuzzing.differential import compare
+
+    summary = compare(name, seed=SEED, inputs=200)
+    assert not summary.causes, report(summary)
+    assert summary.results > least

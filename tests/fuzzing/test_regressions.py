@@ -1,0 +1,304 @@
+"""One test per cause that fuzzing found: the smallest input that showed it, written as code."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sizeup
+from sizeup.checks import read_budgets
+from sizeup.checks.baselines import read_baselines
+from sizeup.errors import BudgetError, CorruptModel, LoadError, SizeupError, TargetError
+from sizeup.latency import read_table
+from sizeup.sweeps.spec import read_spec
+from sizeup.targets import Catalog
+
+DEEP = "[" * 2000 + "1" + "]" * 2000
+HUGE = "0x" + "f" * 5000  # more digits than Python converts to text
+
+pytestmark = pytest.mark.extras
+
+
+def _written(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+# Settings.
+
+
+@pytest.mark.parametrize("value", [DEEP, HUGE, f"[{HUGE}]", f"-{'9' * 400}"])
+def test_settings_with_deep_nesting_or_huge_numbers_are_refused(tmp_path: Path, value: str) -> None:
+    fit = (
+        f'[[fit]]\nname = "a/b"\nrates = {{ pooled = {{ mac = 1 }} }}\nband = {{ low = {value}, high = 1 }}\n'
+    )
+    with pytest.raises(TargetError):
+        Catalog((_written(tmp_path, fit),)).fits()
+    with pytest.raises(TargetError):
+        Catalog((_written(tmp_path, f'[[device]]\nname = "d"\nunits = {value}\n'),)).devices()
+    for text in (
+        f"models = {value}",
+        f'models = "a"\nbatch = {value}',
+        f'models = "a"\nshapes = {{ n = {value} }}',
+    ):
+        with pytest.raises(SizeupError):
+            read_spec(_written(tmp_path, text))
+    for key in ("arena", "strict", "bind", "target", "layers"):
+        with pytest.raises(BudgetError):
+            read_budgets(_written(tmp_path, f'[[budget]]\nmodels = "a"\n{key} = {value}\n'))
+    with pytest.raises(SizeupError):
+        read_table(_written(tmp_path, f"conv = {{ int8 = {value} }}"))
+
+
+@pytest.mark.parametrize("value", ["1e-300", "5e-324", "1e300"])
+def test_coefficients_that_make_infinite_rates_are_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(SizeupError, match="no number of milliseconds"):
+        read_table(_written(tmp_path, f"[conv]\nint8 = {value}\n"))
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../baseline.json", "/baseline.json"])
+def test_a_baseline_outside_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    text = f'[[budget]]\nmodels = "a.tflite"\nbaseline = "{name}"\ngrowth = {{ macs = "5%" }}\n'
+    with pytest.raises(BudgetError, match="leaves the folder"):
+        read_budgets(_written(tmp_path, text))
+
+
+def test_a_baseline_or_a_list_of_models_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    from sizeup.sweeps.expand import models_of
+
+    with pytest.raises(BudgetError, match="not a regular file"):
+        read_baselines(Path("/dev/zero"), "sizeup check")
+    spec = read_spec(_written(tmp_path, 'models = "@/dev/zero"\ntargets = "rpi5"\n'))
+    with pytest.raises(SizeupError, match="not a file"):
+        next(models_of(spec))
+
+
+# TFLite.
+
+
+def _single(name: str, inputs: Sequence[int], outputs: Sequence[int], **fields: Any) -> Any:
+    """One operator on float tensors of shape (1, 4); the last is made, the others are fed."""
+    from formats.tflite.factory import File
+
+    file = File()
+    tensors = [file.main.tensor(f"t{n}", (1, 4), **fields) for n in range(4)]
+    file.main.op(name, [tensors[each] for each in inputs], [tensors[each] for each in outputs])
+    made = [tensors[each] for each in outputs]
+    file.main.ends([each for each in tensors if each not in made], made or tensors[:1])
+    return file
+
+
+def _arena(file: Any) -> Any:
+    from sizeup.memory import as_shipped
+
+    return as_shipped(sizeup.load(file.pack()))
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs"),
+    [
+        *(("DEQUANTIZE", (), ()), ("FULLY_CONNECTED", (0,), (3,)), ("ASSIGN_VARIABLE", (0,), ())),
+        *(("ASSIGN_VARIABLE", (), ()), ("SVDF", (0, 1), (3,)), ("RESHAPE", (), ()), ("SPLIT", (0,), (3,))),
+    ],
+)
+def test_operators_that_lack_tensors_are_analyzed_or_refused(
+    name: str, inputs: Sequence[int], outputs: Sequence[int]
+) -> None:
+    content = _single(name, inputs, outputs).pack()
+    try:
+        report = sizeup.analyze(content)
+    except LoadError:
+        return
+    report.to_dict()
+
+
+def test_an_arena_is_unknown_if_a_kernel_takes_no_such_shapes() -> None:
+    from formats.tflite.factory import File
+
+    file = File()
+    data, made = file.main.tensor("x", (8,), "INT16"), file.main.tensor("y", (), "INT16")
+    file.main.op("SignalRfft", [data], [made])
+    file.main.ends([data], [made])
+    assert _arena(file) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "recorded"),
+    [
+        ("DEPTH_TO_SPACE", [(1, 2, 2, 8)], (1, 3, 4, 2)),
+        ("SPACE_TO_DEPTH", [(1, 8, 4, 2)], (1, 2, 2, 8)),
+        ("GATHER_ND", [(5, 9), (2, 1)], (3, 9)),
+        ("GATHER", [(5, 9), (2,)], (4, 9)),
+    ],
+)
+def test_an_arena_is_unknown_if_a_kernel_computes_another_shape(
+    name: str, shapes: Sequence[tuple[int, ...]], recorded: tuple[int, ...]
+) -> None:
+    """TFLite Micro plans the shape that these kernels compute, whatever the file records."""
+    from formats.tflite.factory import File
+
+    file = File()
+    kinds = ("FLOAT32", "INT32")
+    fed = [file.main.tensor(kind, shape, kind) for shape, kind in zip(shapes, kinds, strict=False)]
+    made = file.main.tensor("y", recorded)
+    file.main.op(name, fed, [made])
+    file.main.ends(fed, [made])
+    assert _arena(file) is None
+
+
+def test_a_tensor_that_is_fed_and_constant_or_a_variable_is_refused() -> None:
+    for fields in ({"data": bytes(16)}, {"isVariable": True}):
+        with pytest.raises(CorruptModel, match="computed or fed, and"):
+            sizeup.load(_single("ADD", (0, 1), (3,), **fields).pack())
+
+
+def test_a_first_buffer_with_data_is_refused() -> None:
+    file = _single("RELU", (0,), (3,))
+    file.model.buffers[0].data = [1, 2, 3]
+    with pytest.raises(CorruptModel, match="buffer 0"):
+        sizeup.load(file.pack())
+
+
+def test_scales_without_zero_points_quantize_nothing() -> None:
+    from formats.tflite.factory import quantised
+
+    quantization = quantised([0.5], [])
+    graph = sizeup.load(_single("RELU", (0,), (3,), quantization=quantization).pack())
+    assert all(tensor.quant is None for tensor in graph.tensors)
+
+
+@pytest.mark.parametrize("case", ["no inputs", "no operators", "unmade output", "int4 without data"])
+def test_odd_files_have_the_arena_that_the_interpreter_reports(case: str) -> None:
+    pytest.importorskip("tflite_micro")
+    from formats.tflite.factory import File, options, quantised
+    from micro_interpreter import measure
+
+    file = File()
+    kind = "FLOAT32" if case != "int4 without data" else "INT8"
+    scales: dict[str, Any] = {} if kind == "FLOAT32" else {"quantization": quantised([0.1])}
+    data, made, extra = (file.main.tensor(name, (2, 9), kind, **scales) for name in "xyz")
+    if case == "int4 without data":
+        weights = file.main.tensor("w", (5, 9), "INT4", **scales)
+        made = file.main.tensor("r", (2, 5), kind, **scales)
+        file.main.op("FULLY_CONNECTED", [data, weights, -1], [made], options("FullyConnectedOptions"))
+    elif case != "no operators":
+        file.main.op("RELU", [data], [made])
+    file.main.ends([] if case == "no inputs" else [data], [extra if case == "unmade output" else made])
+    stated, real = _arena(file), measure([file.pack()])[0]
+    if case in ("no operators", "unmade output"):
+        assert stated is None
+    else:
+        assert not real.failure
+        assert (stated.head_bytes, stated.tail_bytes_64) == (real.head, real.tail)
+
+
+def test_a_graph_without_operators_holds_its_inputs() -> None:
+    from formats.tflite.factory import File
+
+    file = File()
+    data = file.main.tensor("x", (3, 3))
+    file.main.ends([data], [data])
+    plan = sizeup.plan(file.pack())
+    assert plan.lower_bound_bytes == plan.peak_bytes == plan.arena_bytes == 36
+
+
+# ONNX.
+
+
+def _onnx(op: str, inputs: str, outputs: str, **attributes: Any) -> bytes:
+    from formats.onnx.making import model, node, value
+
+    fed = [value(name, (2, 4)) for name in dict.fromkeys(inputs.split()) if name.startswith("x")]
+    return bytes(model([node(op, inputs, outputs, **attributes)], fed, outputs).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("op", "outputs", "attributes", "message"),
+    [
+        ("GatherND", "y", {"batch_dims": -128}, "batch_dims"),
+        ("Split", "a b c", {"num_outputs": 2}, "num_outputs"),
+        ("Split", "a b c", {"num_outputs": 2**31}, "num_outputs"),
+        ("LayerNormalization", "y", {"axis": 2**31}, "axis"),
+        ("Einsum", "y", {"equation": "ij,\x01k->ik"}, "einsum"),
+    ],
+)
+def test_operators_that_crash_shape_inference_are_refused(
+    op: str, outputs: str, attributes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(CorruptModel, match=message):
+        sizeup.load(_onnx(op, "x0 x1", outputs, **attributes))
+
+
+@pytest.mark.parametrize("op", ["ai.onnx.ml::LabelEncoder", "ai.onnx.ml::DictVectorizer", "RegexFullMatch"])
+def test_operators_that_need_a_type_are_kept_from_inference_without_one(op: str) -> None:
+    """Behind an operator that nobody knows, the type of their input is not known."""
+    from formats.onnx.making import model, node, value
+
+    made = model([node("own::Nowhere", "x", "m"), node(op, "m", "y")], [value("x", (2, 4))], "y")
+    graph = sizeup.load(made.SerializeToString())
+    assert graph.tensors[graph.outputs[0]].shape is None
+    assert [each.source for each in graph.ops] == ["own::Nowhere", op]
+
+
+def test_operators_that_need_a_type_and_have_one_are_inferred() -> None:
+    import onnx
+
+    from formats.onnx.making import model, node, value
+
+    matching = node("RegexFullMatch", "x", "y", pattern="a*")
+    graph = sizeup.load(model([matching], [value("x", (2, 4), onnx.TensorProto.STRING)], "y"))
+    assert graph.tensors[graph.outputs[0]].shape == (2, 4)
+
+
+@pytest.mark.parametrize("entry", ["length", "offset"])
+def test_external_data_of_impossible_size_is_refused(entry: str, tmp_path: Path) -> None:
+    from fuzzing.onnx_models import external
+
+    made = external()
+    for each in made.graph.initializer[0].external_data:
+        if each.key == entry:
+            each.value = str(2**63)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(CorruptModel, match="does not say where"):
+        sizeup.load(path)
+
+
+def test_a_loop_whose_trip_count_is_no_integer_is_unknown() -> None:
+    import numpy as np
+
+    from formats.onnx.making import BOOL, INT64, graph, model, node, numbers, value
+
+    body = graph(
+        [node("Identity", "c", "go"), node("Neg", "s", "t")],
+        [value("i", (), INT64), value("c", (), BOOL), value("s", (2,))],
+        "go t",
+    )
+    trips = numbers("n", 1 + 2j, np.complex64)
+    made = model([node("Loop", "n - x", "y", body=body)], [value("x", (2,))], "y", [trips])
+    assert sizeup.analyze(made.SerializeToString()).unknown
+
+
+def test_operators_of_onnx_without_their_operator_set_are_refused() -> None:
+    import onnx
+
+    made = onnx.ModelProto.FromString(_onnx("Add", "x0 x1", "y"))
+    made.opset_import[0].domain = "elsewhere"
+    with pytest.raises(CorruptModel, match="opset_import"):
+        sizeup.load(made.SerializeToString())
+
+
+def test_more_bytes_than_any_machine_holds_come_with_a_caveat() -> None:
+    from formats.onnx.making import model, node, value
+
+    names = [f"v{number}" for number in range(400)]
+    nodes = [node("Add", f"{one} {one}", other) for one, other in itertools.pairwise(names)]
+    made = model(nodes, [value(names[0], (2**25, 2**25))], names[-1])
+    report = sizeup.analyze(made.SerializeToString())
+    assert report.totals.written_bytes == 399 * 4 * 2**50
+    assert any("any machine" in note for note in report.notes)
