@@ -6,6 +6,7 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _TEXT = {
@@ -320,3 +321,17 @@ _MUTATIONS: tuple[Callable[[dict[str, Any], random.Random], str | None], ...] = 
     _nest,
     _damage_the_text,
 )
+
+
+class _Files:
+    """The same as contents of files, for the rounds that `targets` lists."""
+
+    def seeds(self, folder: Path) -> list[bytes]:
+        return [json.dumps(each).encode() for each in seeds()]
+
+    def mutate(self, content: bytes, random: random.Random) -> bytes:
+        mutant = mutate(json.loads(content), random)
+        return (mutant if isinstance(mutant, str) else json.dumps(mutant)).encode("utf-8", "surrogatepass")
+
+
+FILES = _Files()
