@@ -84,6 +84,15 @@ def test_a_table_may_say_the_precision_and_what_belongs_together(tmp_path: Path,
         ("model,ms\nabsent.onnx,1\n", "line 2: .*no such file"),
         ("model,ms,precision\nMODEL,1,int7\n", "line 2: .*int7"),
         ("model,ms,bind\nMODEL,1,batch\n", "line 2: 'batch' is not NAME=SIZE"),
+        (
+            "model,ms\nno_such.module:factory,1\n",
+            "line 2: 'no_such.module:factory' is not a file, and a table",
+        ),
+        (
+            "model,ms\nMODEL,1\nos:getcwd,1\n",
+            "line 3: 'os:getcwd' is not a file, and a table may not name code",
+        ),
+        ("model,ms\nhttps://example.com/a.onnx,1\n", "line 2: 'https://example.com/a.onnx' is not a file"),
         ("", "no column is called model"),
     ],
 )
@@ -94,6 +103,15 @@ def test_what_is_wrong_with_a_table_is_told_with_its_line(
     table.write_text(text.replace("MODEL", models[0]))
     with pytest.raises(SizeupError, match=message.replace("MODEL", models[0])):
         from_table(table, ())
+
+
+def test_code_beside_a_table_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "beside_the_table.py").write_text("from pathlib import Path; Path('ran').touch()\n")
+    (tmp_path / "times.csv").write_text("model,ms\nbeside_the_table:factory,1\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SizeupError, match=r"line 2: .*may not name code"):
+        from_table(tmp_path / "times.csv", ())
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_table_that_is_no_text_is_told(tmp_path: Path) -> None:

@@ -133,7 +133,9 @@ def test_everything_can_be_kept(keywords: Path, tmp_path: Path) -> None:
     assert kept["fits"] is False
     assert kept["limits"][2]["headroom"] == 1000 - 2_656_768
     assert (
-        (tmp_path / "check.md").read_text("utf-8").startswith("## NO: mlperf_kws_int8 (tflite) does not fit")
+        (tmp_path / "check.md")
+        .read_text("utf-8")
+        .startswith("## NO: mlperf\\_kws\\_int8 (tflite) does not fit")
     )
     assert ElementTree.parse(tmp_path / "check.xml").getroot().attrib["failures"] == "1"
     with pytest.raises(SizeupError, match="ending"):

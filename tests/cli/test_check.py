@@ -153,7 +153,7 @@ def test_github_takes_nothing_that_is_printed_for_people_as_a_command(run: Run, 
     found = re.fullmatch("::stop-commands::([0-9a-f]{32})", lines[0])
     assert found is not None
     ended = lines.index(f"::{found[1]}::")
-    assert any("::add-mask::" in line for line in lines[:ended])
+    assert any("add-mask::" in line for line in lines[:ended])
     assert [line[:8] for line in lines[ended + 1 :]] == ["::error "]
 
 

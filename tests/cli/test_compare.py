@@ -57,7 +57,9 @@ def test_arena_is_what_a_check_holds_against_its_limit(run: Run, models: Path) -
 
 def test_markdown_is_for_pull_requests(run: Run, models: Path) -> None:
     done = run(models / "mlperf_kws_fp32.tflite", models / "mlperf_kws_int8.tflite", "--markdown")
-    assert done.out.startswith("## mlperf_kws_fp32 (tflite) and mlperf_kws_int8 (tflite)\n\nB has the same")
+    assert done.out.startswith(
+        "## mlperf\\_kws\\_fp32 (tflite) and mlperf\\_kws\\_int8 (tflite)\n\nB has the same"
+    )
 
 
 def test_one_file_at_two_precisions_and_on_two_targets(run: Run, models: Path) -> None:

@@ -64,7 +64,7 @@ TARGETS: Mapping[str, Target] = {
         "fuzzing.texts:PRECISION_MAPS", ".json", {"analyze": "fuzzing.text_modes:precisions"}
     ),
     "pt2": Target("fuzzing.pt2", ".pt2", {"analyze": "fuzzing.model_modes:analyze"}),
-    "hf": Target("fuzzing.hf_configs", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
+    "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "toml": ("devices", "calibrations", "budgets", "sweeps", "coefficients", "precision-maps")

@@ -126,7 +126,7 @@ def test_csv_of_a_model_without_operators_still_has_its_names() -> None:
 def test_suffix_chooses_the_format_of_a_file(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"report{suffix}"
     sizeup.analyze(three_convolutions()).save(path)
-    start = {".json": "{", ".csv": "index,", ".md": "## three_convolutions"}[suffix.lower()]
+    start = {".json": "{", ".csv": "index,", ".md": "## three\\_convolutions"}[suffix.lower()]
     assert path.read_text(encoding="utf-8").startswith(start)
 
 

@@ -24,6 +24,7 @@ _SCALES = {
 }
 _OTHERS = ("model", "precision", "batch", "bind", "family")
 _MOST_BYTES = 1 << 24
+_NAMED = ("torchvision", "timm", "hf")
 
 
 def from_table(path: Path, fuses: Sequence[str] | None) -> list[Point]:
@@ -78,17 +79,26 @@ def _point(
         seconds = float(row[column]) * scale
     except ValueError:
         raise SizeupError(f"{where}: {row[column]!r} is no time") from None
-    source: Any = row["model"]
-    if not source:
+    if not row["model"]:
         raise SizeupError(f"{where}: no model is named")
-    if not (":" in source and not (path.parent / source).exists()):
-        source = path.parent / source
     try:
-        cost = count(formats.load(source, bind=_bindings(row)))
+        cost = count(formats.load(_source(path.parent, row["model"]), bind=_bindings(row)))
         asked = precision_of(row["precision"]) if row.get("precision") else None
         return point(row["model"], cost, seconds, fuses, family=row.get("family") or None, precision=asked)
     except SizeupError as error:
         raise SizeupError(f"{where}: {error}") from error
+
+
+def _source(folder: Path, name: str) -> str | Path:
+    """A model file, by its path from the folder, or a name of a model library; never code of its choice."""
+    if ":" not in name or (folder / name).exists():
+        return folder / name
+    if name.partition(":")[0] not in _NAMED:
+        raise SizeupError(
+            f"{name!r} is not a file, and a table may not name code to run;"
+            " give a model file, torchvision:NAME, timm:NAME or hf:CONFIG.json"
+        )
+    return name
 
 
 def _bindings(row: Mapping[str, str]) -> dict[str, int] | None:

@@ -1,4 +1,8 @@
-"""budgets.toml: what a team allows its models, read once and judged strictly."""
+"""budgets.toml: what a team allows its models, read once and judged strictly.
+
+Its `models` may name package.module:factory, which is imported when the model is checked: treat a file from
+elsewhere like code.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from sizeup.report.view import Entry, view
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
 
-_WIDTH = 112  # letters of a table, which is as wide as a page of a notebook
+_WIDTH = 106  # letters of a table, which is as wide as a page of a notebook
 
 
 def text(report: Report) -> str:

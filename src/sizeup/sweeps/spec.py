@@ -1,4 +1,7 @@
-"""What a sweep is asked to do, as a TOML file says it."""
+"""What a sweep is asked to do, as a TOML file says it.
+
+Its `models` and `generate` may name Python code, which is imported: treat a spec from elsewhere like code.
+"""
 
 from __future__ import annotations
 

@@ -5,12 +5,13 @@ Found by running random operators in ONNX Runtime (tests/formats/onnx/drawn): th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from onnx import TensorProto
 
 from sizeup.formats.onnx.blocks import Node
+from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.rules import RULES, Spot, shapes_of
 from sizeup.graph import NotClosed, Sides
@@ -94,13 +95,29 @@ def ruled(node: Node, frame: Frame) -> list[Sides] | None:
 def own_shapes(node: Node, frame: Frame) -> list[Sides] | None:
     """The same, also of elementwise operators, which have one rule in common."""
     shapes = [frame.type(name).shape if name else None for name in node.inputs]
-    values = [frame.value(name) if name else None for name in node.inputs]
     try:
-        found = shapes_of(Spot(node, shapes, values))
+        found = shapes_of(Spot(node, shapes, _Values(node, frame)))
     except (NotClosed, ValueError, LookupError, ArithmeticError, TypeError):
         return None
     # Numbers from a file that lies make sides that nothing has.
-    return found if all(0 <= side < _MOST for shape in found for side in shape) else None
+    return found if all(min(each) >= 0 and max(each) < _MOST for each in found if each) else None
+
+
+class _Values(Sequence[Array | None]):
+    """The small tensors that an operator reads, each looked up when its rule asks for it."""
+
+    __slots__ = ("_frame", "_node")
+
+    def __init__(self, node: Node, frame: Frame) -> None:
+        self._node = node
+        self._frame = frame
+
+    def __len__(self) -> int:
+        return len(self._node.inputs)
+
+    def __getitem__(self, index: Any) -> Any:
+        name = self._node.inputs[index]
+        return self._frame.value(name) if name else None
 
 
 def refused(node: Node, frame: Frame) -> str:

@@ -102,7 +102,8 @@ class Inference:
         """Keep what was inferred, and where that is open what the file declares."""
         found = found + [unknown()] * (len(node.outputs) - len(found))
         for name, known in zip(node.outputs, found, strict=False):
-            for other in (frame.types.get(name), frame.block.declared.get(name)):
+            is_whole = known.shape is not None and known.element
+            for other in () if is_whole else (frame.types.get(name), frame.block.declared.get(name)):
                 known = known if other is None else refined(known, other)
             if name:
                 frame.types[name] = known

@@ -6,6 +6,7 @@ import difflib
 import inspect
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,9 +184,13 @@ def _refuse_unknown_names(built: Built, inputs: Mapping[str, Any]) -> None:
 
 def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -> Graph:
     from sizeup.formats.torch.eager import REAL_RUN_BYTES, record
+    from sizeup.formats.torch.offline import offline
 
     try:
-        return record(built.module, inputs, kwargs, name=built.name, mode=built.mode)
+        with offline() if built.mode else nullcontext():  # some ask the Hub for kernels when they run
+            return record(
+                built.module, inputs, kwargs, name=built.name, mode=built.mode, most_ops=built.most_ops
+            )
     except NumbersMissing:
         held = sum(each.numel() * each.element_size() for each in built.module.parameters())
         if built.real is None or held > REAL_RUN_BYTES:

@@ -54,6 +54,7 @@ def record(
     *,
     name: str = "",
     mode: FakeTensorMode | None = None,
+    most_ops: int | None = None,
 ) -> Graph:
     """The graph of one forward pass of a module, which is left as it was."""
     module = unwrapped(module)
@@ -61,7 +62,7 @@ def record(
     name = name or type(module).__name__
     mode = mode or fake_mode()
     try:
-        return attempt(module, given, name, mode, inference=True)
+        return attempt(module, given, name, mode, inference=True, most_ops=most_ops)
     except SizeupError:
         raise
     except _NEEDS_NUMBERS as error:
@@ -69,7 +70,7 @@ def record(
     except _ANYTHING:
         pass  # some models need autograd inside their forward, which inference mode forbids
     try:
-        return attempt(module, given, name, mode, inference=False)
+        return attempt(module, given, name, mode, inference=False, most_ops=most_ops)
     except SizeupError:
         raise
     except _ANYTHING as error:
@@ -113,10 +114,11 @@ def attempt(
     *,
     inference: bool,
     note: str = "",
+    most_ops: int | None = None,
 ) -> Graph:
     """One run of a module, recorded; the tensors of `given` may have free dimensions."""
     builder = GraphBuilder(name, "torch")
-    recorder = Recorder(builder, mode)
+    recorder = Recorder(builder, mode, most_ops)
     device, dtype = home_of(module)
     args, kwargs = prepare(given, device, dtype, mode)
     for label, tensor in named_leaves(module.forward, (args, kwargs)):

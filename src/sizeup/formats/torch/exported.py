@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from sizeup.formats.torch.bound_sizes import BoundSizes, UserInput
 from sizeup.formats.torch.eager import fake_mode, plain_execution, summary
 from sizeup.formats.torch.inputs import Arguments, empty
 from sizeup.formats.torch.payloads import Payloads
-from sizeup.formats.torch.record import Recorder
+from sizeup.formats.torch.record import Recorder, numbers
 from sizeup.formats.torch.replay import Replay
 from sizeup.formats.torch.serialized import SerializedProgram, decode, module_path
 from sizeup.formats.torch.size_expressions import SizeExpression, parse_size
@@ -204,14 +205,15 @@ class TorchProgram:
         self, recorder: Recorder, mode: FakeTensorMode, user_input: Callable[[str], Any]
     ) -> list[Any]:
         """Its own weights, and what the user gives."""
-        del mode  # they have content
         weights = {**self._program.state_dict, **self._program.constants}
         arguments: list[Any] = []
         for spec in self._program.graph_signature.input_specs:
             role = _ROLES.get(spec.kind)
             if role is not None and spec.target is not None:
-                recorder.add_shared_constant(spec.target, weights[spec.target], role)
-                arguments.append(weights[spec.target])
+                weight = weights[spec.target]
+                tensor = _without_content(weight, role, mode)
+                recorder.add_shared_constant(spec.target, tensor, role, partial(numbers, weight))
+                arguments.append(tensor)
             elif spec.kind is InputKind.USER_INPUT:
                 arguments.append(user_input(spec.arg.name))
             else:
@@ -223,6 +225,11 @@ class TorchProgram:
         del symbols  # its nodes compute them
         result = _Replay(self._program.graph_module, recorder).run(*arguments)
         return list(result[len(result) - len(self._program.graph_signature.user_outputs) :])
+
+
+def _without_content(weight: torch.Tensor, role: Role, mode: FakeTensorMode) -> torch.Tensor:
+    """A weight as the tensors of a file are, except for a constant whose one number may be a size."""
+    return weight if role == "constant" and weight.numel() <= 1 else mode.from_tensor(weight)
 
 
 class _Replay(torch.fx.Interpreter):

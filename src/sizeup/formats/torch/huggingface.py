@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
-import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sizeup.errors import CorruptModel, LoadError, MissingLibrary
+from sizeup import units
+from sizeup.errors import CorruptModel, LoadError, MissingLibrary, SizeupError
+from sizeup.formats.torch import configuration
 from sizeup.formats.torch.eager import fake_mode
+from sizeup.formats.torch.inputs import is_shape, plain_shape
+from sizeup.formats.torch.offline import offline
 from sizeup.formats.torch.weightless import construct
 from sizeup.formats.torch.zoo import Built, import_torchvision
 
 _TOKENS = 128
 _SECOND = 16_000  # samples of speech
+_MOST_INPUT = 1 << 40  # elements
+_MOST_WORDS = 300
+_MOST_OPS = 300_000  # Llama 3.1 405B runs 7,400; Zamba, one token after the other, 164,000
 _TWO_INPUTS = ("vilt", "bridgetower")  # text and image as well, though their configuration does not show it
 
 
@@ -25,34 +33,22 @@ def build_configuration(place: str, bind: Mapping[str, int]) -> Built:
     """The model that a config.json describes (a file, or a folder that holds one), without weights."""
     path = Path(place)
     path = path / "config.json" if path.is_dir() else path
-    content = _read(path)
+    where = f"hf:{path}"
+    content = configuration.read(path)
     transformers = _import_transformers()
-    config = _configuration(transformers, content, path)
-    if hasattr(config, "use_cache"):
-        config.use_cache = False  # a cache would be an output, and is no part of a pass
-    model_class = _class(transformers, content, config, path)
+    with offline():
+        config = _configuration(transformers, content, where)
+        model_class = _class(transformers, content, config, where)
     mode = fake_mode()
 
     def make() -> torch.nn.Module:
-        return _make(model_class, config)
+        with offline():
+            return _make(model_class, config)
 
-    module = construct(make, mode, f"hf:{place}")
+    module = construct(make, mode, where)
+    most_ops = _MOST_OPS * max(1, bind.get("seq", 0) // _TOKENS)  # some run one token after the other
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return Built(module, name, None, _Inputs(config, module, bind).named(), mode, make)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LoadError(f"hf:{path}: cannot be read: {error.strerror}; give a local config.json") from error
-    except ValueError as error:
-        raise CorruptModel(f"hf:{path}: not JSON: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
-        raise CorruptModel(
-            f"hf:{path}: a Hugging Face configuration names its model_type; this file does not"
-        )
-    return content
+    return Built(module, name, None, _inputs(config, module, bind, where), mode, make, most_ops)
 
 
 def _import_transformers() -> Any:
@@ -63,34 +59,56 @@ def _import_transformers() -> Any:
         raise MissingLibrary("hf:", "transformers") from error
 
 
-def _configuration(transformers: Any, content: dict[str, Any], path: Path) -> Any:
+def _configuration(transformers: Any, content: dict[str, Any], where: str) -> Any:
     model_type = content["model_type"]
     mapping = transformers.CONFIG_MAPPING
     if model_type not in mapping:
         raise LoadError(
-            f"hf:{path}: this transformers ({transformers.__version__}) does not know {model_type!r};"
+            f"{where}: this transformers ({transformers.__version__}) does not know {model_type!r};"
             " models with code of their own are named as package.module:factory"
         )
-    rest = {key: value for key, value in content.items() if key not in ("model_type", "auto_map")}
+    rest = {key: value for key, value in content.items() if key != "model_type"}
     try:
-        return mapping[model_type](**rest)
+        config = mapping[model_type](**rest)
+        if hasattr(config, "use_cache"):
+            config.use_cache = False  # a cache would be an output, and is no part of a pass
     except Exception as error:
-        raise CorruptModel(f"hf:{path}: not a {model_type} configuration: {error}") from error
+        if type(error).__name__ == "OfflineModeIsEnabled":
+            raise LoadError(
+                f"{where}: it would ask the Hugging Face Hub for a part of it, and sizeup makes no network"
+                " requests; write that part's configuration into the file"
+            ) from error
+        raise CorruptModel(f"{where}: not a {model_type} configuration: {_reason(error)}") from error
+    return config
 
 
-def _class(transformers: Any, content: dict[str, Any], config: Any, path: Path) -> Any:
+def _reason(error: Exception) -> str:
+    """The message of transformers on one line: it names a setting, and on the next line the problem."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}..."
+
+
+def _class(transformers: Any, content: dict[str, Any], config: Any, where: str) -> Any:
+    """The model class that the file names, if transformers has it for this family, or the usual one."""
     for name in content.get("architectures") or []:
-        found = getattr(transformers, name, None)
-        if found is not None:
-            return found
-        raise LoadError(f"hf:{path}: this transformers has no {name}")
+        found = _class_beside(transformers, config, name)
+        if found is None:
+            raise LoadError(f"{where}: this transformers has no {name} for {config.model_type} models")
+        return found
     for auto in (transformers.AutoModel, transformers.AutoModelForCausalLM):
         if type(config) in auto._model_mapping:
-            found = auto._model_mapping[type(config)]
-            return found[0] if isinstance(found, tuple | list) else found
-    raise LoadError(
-        f'hf:{path}: add "architectures": [CLASS] to say which {config.model_type} model is meant'
-    )
+            with contextlib.suppress(ValueError):  # the mapping names some classes that do not exist
+                found = auto._model_mapping[type(config)]
+                return found[0] if isinstance(found, tuple | list) else found
+    raise LoadError(f'{where}: add "architectures": [CLASS] to say which {config.model_type} model is meant')
+
+
+def _class_beside(transformers: Any, config: Any, name: str) -> Any:
+    """A model of this name in the package of a configuration, whose models alone are made for it."""
+    package = importlib.import_module(type(config).__module__.rpartition(".")[0])
+    found: Any = getattr(package, name, None) if name in dir(package) else None
+    is_model = inspect.isclass(found) and issubclass(found, transformers.PreTrainedModel)
+    return found if is_model and isinstance(config, found.config_class or type(config)) else None
 
 
 def _make(model_class: Any, config: Any) -> torch.nn.Module:
@@ -100,6 +118,21 @@ def _make(model_class: Any, config: Any) -> torch.nn.Module:
         module: torch.nn.Module = model_class._from_config(config, dtype=dtype)
     module.tie_weights()  # type: ignore[operator]
     return module
+
+
+def _inputs(config: Any, module: Any, bind: Mapping[str, int], where: str) -> dict[str, Any]:
+    """What the model is run on; a configuration may say anything where these sizes are expected."""
+    try:
+        chosen = _Inputs(config, module, bind).named()
+    except SizeupError:
+        raise
+    except Exception as error:
+        raise CorruptModel(f"{where}: does not say what the model is run on: {_reason(error)}") from error
+    for name, shape in chosen.items():
+        sizes = plain_shape(shape)
+        if not is_shape(shape) or min(sizes) < 1 or math.prod(sizes) > _MOST_INPUT:
+            raise CorruptModel(f"{where}: cannot be run on {name} of shape {units.shape(sizes)}")
+    return chosen
 
 
 class _Inputs:

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sizeup.errors import CorruptModel, LoadError, NumbersMissing
 from sizeup.formats.torch.archive import Archive, read_payload
+from sizeup.formats.torch.record import Numbers, numbers
 from sizeup.formats.torch.serialized import ProgramInput, TensorMeta, tensor_meta
 
-_Read = Callable[[], np.ndarray[Any, Any]]
+_Read = Callable[[], Numbers]
 _LARGEST_TENSOR = 1 << 60
 _LEGACY_NOTE = (
     "this .pt2 file is from torch 2.7 or older: weights that share memory cannot be recognized and are"
@@ -68,11 +68,11 @@ class Payloads:
 
 def _place(meta: TensorMeta) -> tuple[list[int], list[int], int]:
     """Sizes, strides and offset, which are numbers in every weight."""
-    numbers = [each for each in (*meta.sizes, *meta.strides, meta.offset) if isinstance(each, int)]
+    values = [each for each in (*meta.sizes, *meta.strides, meta.offset) if isinstance(each, int)]
     rank = len(meta.sizes)
-    if len(numbers) != 2 * rank + 1:
+    if len(values) != 2 * rank + 1:
         raise CorruptModel("a weight has a size that is not a number")
-    return numbers[:rank], numbers[rank:-1], numbers[-1]
+    return values[:rank], values[rank:-1], values[-1]
 
 
 def _extent(meta: TensorMeta) -> int:
@@ -95,14 +95,12 @@ def _strided(meta: TensorMeta, base: torch.Tensor | None, mode: FakeTensorMode) 
         return base.as_strided(*_place(meta))
 
 
-def _numbers(path: Path, name: str, meta: TensorMeta) -> np.ndarray[Any, Any]:
+def _numbers(path: Path, name: str, meta: TensorMeta) -> Numbers:
     try:
         content = bytearray(read_payload(path, name))
     except (LoadError, OSError) as error:
         raise NumbersMissing(f"{path}: its weights cannot be read any more: {error}") from error
-    if not content:
-        return np.zeros(_place(meta)[0], np.float32)
-    tensor = torch.frombuffer(content, dtype=meta.dtype).as_strided(*_place(meta))
-    # numpy has no bfloat16 and no 8-bit floats.
-    is_plain = meta.dtype in (torch.float16, torch.float32, torch.float64) or not meta.dtype.is_floating_point
-    return np.asarray((tensor if is_plain else tensor.float()).numpy())
+    extent = _extent(meta)
+    if not extent:
+        return numbers(torch.empty(_place(meta)[0], dtype=meta.dtype))
+    return numbers(torch.frombuffer(content, dtype=meta.dtype, count=extent).as_strided(*_place(meta)))

@@ -48,10 +48,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     supports_higher_order_operators = True
 
-    def __init__(self, builder: GraphBuilder, mode: FakeTensorMode | None = None) -> None:
+    def __init__(
+        self, builder: GraphBuilder, mode: FakeTensorMode | None = None, most_ops: int | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor has its constructor
         self.builder = builder
         self.mode = mode
+        self.most_ops = most_ops
         self.scope = ""
         self.holders = Holders(builder.ops)
         self.held_before: frozenset[int] = frozenset()  # ids of tensors that a model had before it ran
@@ -71,7 +74,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
     ) -> int:
         """Add a tensor whose content is fixed; its numbers are read only when asked for, by `read`."""
         is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta  # a network that is named has no weights
-        data = Constant(role, read or (None if is_empty else partial(_numbers, tensor)))
+        data = Constant(role, read or (None if is_empty else partial(numbers, tensor)))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
         self.holders.name(tensor, identity, fixed=True)
         return identity
@@ -139,6 +142,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         parts = taken_apart(self, func, operator, args, kwargs)
         if parts is not NotImplemented:
             return parts
+        if self.most_ops is not None and len(self.builder.ops) >= self.most_ops:
+            raise LoadError(f"{self.builder.name}: its forward runs more than {self.most_ops:,} operators")
         if operator.source in CONTROL:
             return self._record_control(operator, args)
         if operator.source in WRAPPERS:
@@ -257,7 +262,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         return f"{base}_{count}" if count else base
 
 
-def _numbers(tensor: torch.Tensor) -> Numbers:
+def numbers(tensor: torch.Tensor) -> Numbers:
+    """The content of a tensor; raises NumbersMissing if it has none."""
     if isinstance(tensor, FakeTensor) or tensor.is_meta:
         raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
     with torch.no_grad():

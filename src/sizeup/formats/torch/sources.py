@@ -17,6 +17,7 @@ import torch
 from sizeup.errors import LoadError, MissingLibrary
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.inputs import is_shape
+from sizeup.formats.torch.offline import offline
 from sizeup.formats.torch.weightless import construct
 from sizeup.formats.torch.zoo import Built, import_torchvision
 
@@ -107,13 +108,19 @@ _TORCHVISION_INPUTS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 def _timm(source: str) -> Built:
     name = source.partition(":")[2]
+    if ":" in name or "/" in name:
+        raise LoadError(
+            f"{source}: repositories and folders are not supported, because sizeup makes no network requests;"
+            " give the name of a timm model"
+        )
     timm = _timm_models(source)
     if not timm.is_model(name):
         raise LoadError(f"timm has no model {name!r}{_nearest(name, timm.list_models())}")
     mode = fake_mode()
 
     def make() -> torch.nn.Module:
-        return timm.create_model(name, pretrained=False)  # type: ignore[no-any-return]
+        with offline():
+            return timm.create_model(name, pretrained=False)  # type: ignore[no-any-return]
 
     module = construct(make, mode, source)
     size = getattr(module, "pretrained_cfg", {}).get("input_size", _IMAGE[1:])

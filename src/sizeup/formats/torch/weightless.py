@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.modules import module as hooks
 
 from sizeup.errors import LoadError, SizeupError
+
+MOST_PARTS = 150_000  # Switch-C, with 2,048 experts in each of 15 layers, has 124,000 modules and parameters
 
 
 def construct(make: Callable[[], torch.nn.Module], mode: FakeTensorMode, what: str) -> torch.nn.Module:
@@ -18,7 +23,7 @@ def construct(make: Callable[[], torch.nn.Module], mode: FakeTensorMode, what: s
     CPU is what a model's forward expects to find its tensors on.
     """
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _bounded(what):
             module = make()
     except SizeupError:
         raise
@@ -27,6 +32,28 @@ def construct(make: Callable[[], torch.nn.Module], mode: FakeTensorMode, what: s
         raise LoadError(f"{what}: building it failed: {type(error).__name__}: {summary}") from error
     _move(module, mode)
     return module.eval()
+
+
+@contextmanager
+def _bounded(what: str) -> Iterator[None]:
+    """Stop a constructor that makes more modules and parameters than any real model has."""
+    thread, parts = threading.get_ident(), 0
+
+    def count(*_: Any) -> None:
+        nonlocal parts
+        parts += threading.get_ident() == thread
+        if parts > MOST_PARTS:
+            raise LoadError(f"{what}: more than {MOST_PARTS:,} modules and parameters")
+
+    registrations = (
+        hooks.register_module_module_registration_hook(count),
+        hooks.register_module_parameter_registration_hook(count),
+    )
+    try:
+        yield
+    finally:
+        for each in registrations:
+            each.remove()
 
 
 def _move(module: torch.nn.Module, mode: FakeTensorMode) -> None:

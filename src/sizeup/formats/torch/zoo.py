@@ -24,6 +24,7 @@ class Built:
     real: Callable[[], torch.nn.Module] | None = (
         None  # the same with random weights, for what asks for numbers
     )
+    most_ops: int | None = None  # the longest forward that is recorded, where a file decides how long it is
 
 
 _LIBRARIES: list[torch.library.Library] = []
