@@ -110,11 +110,12 @@ def test_the_tensors_at_the_peak_are_named_largest_first() -> None:
     assert [(each.name, each.bytes) for each in found.held] == [("a", 1000), ("b", 1000), ("x", 100)]
 
 
-def test_a_graph_without_operators_holds_nothing() -> None:
+def test_a_graph_without_operators_holds_its_inputs() -> None:
     builder = GraphBuilder()
     builder.input("x", (6,), BYTE)
     found = usage(builder.freeze())
-    assert (found.peak_bytes, found.peak_op, found.held) == (0, None, ())
+    assert (found.peak_bytes, found.peak_op) == (6, None)
+    assert [(each.name, each.bytes) for each in found.held] == [("x", 6)]
 
 
 def test_a_shape_that_data_decides_is_told() -> None:
