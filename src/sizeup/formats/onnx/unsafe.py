@@ -84,6 +84,11 @@ def _num_outputs(node: NodeProto) -> str:
     return f"num_outputs is {found}, and it has {listed} outputs" if is_wrong else ""
 
 
+def _ceil_mode(node: NodeProto) -> str:
+    mode = _integer(node, "ceil_mode")  # runtimes disagree whether 2 means 1 or 0
+    return "" if mode in (None, 0, 1) else f"ceil_mode is {mode}; it is 0 or 1"
+
+
 def _axis(node: NodeProto) -> str:
     found = _integer(node, "axis") or 0
     return "" if -_MOST_AXES < found < _MOST_AXES else f"axis is {found}, more than any tensor has"
@@ -94,4 +99,5 @@ _CHECKS: Mapping[str, Callable[[NodeProto], str]] = {
     "GatherND": _batch_dims,
     "LayerNormalization": _axis,
     "Split": _num_outputs,
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool", "QLinearAveragePool"), _ceil_mode),
 }

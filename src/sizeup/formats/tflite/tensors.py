@@ -66,13 +66,12 @@ class TensorReader:
             self._note_open(index, accessor)
             known = bool(shape) or not self._is_unranked(accessor, dtype)
             return Tensor(name, shape if known else None, dtype, None, quant)
-        data = None
-        if not accessor.IsVariable():
-            data = self.model.constants.of(accessor, dtype, shape, self._role(index, dtype, shape, quant))
-            if data is None and index in self.used and 0 not in shape:
-                data = Constant("scratch", None, 0)
-        # States, which a run leaves for the next: memory that the file only describes.
-        return Tensor(name, shape, dtype, data or Constant("buffer", None, 0), quant)
+        if accessor.IsVariable():  # a state, which a run leaves for the next: the file only describes it
+            return Tensor(name, shape, dtype, Constant("buffer", None, 0), quant)
+        data = self.model.constants.of(accessor, dtype, shape, self._role(index, dtype, shape, quant))
+        if data is None and index in self.used and 0 not in shape:
+            data = Constant("scratch", None, 0)
+        return Tensor(name, shape, dtype, data or Constant("buffer"), quant)  # left over by a converter
 
     def _role(self, index: int, dtype: DType, shape: Shape, quant: Quant | None) -> Role:
         if index in self.states:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sizeup.errors import Incomplete, InvalidPlan
-from sizeup.graph import Graph
+from sizeup.graph import Graph, Tensor
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.overlapping import sharing
@@ -111,14 +111,26 @@ def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool =
 
 
 def _refuse_unmade_outputs(graphs: Sequence[Graph]) -> None:
-    """Raise Incomplete for an output that is neither made nor fed, and neither constant nor a variable."""
+    """Raise Incomplete for an output that is neither made nor fed nor a variable."""
     for graph in graphs:
+        encoded = [each for each in graph.outputs if _is_encoded(graph.tensors[each])]
+        if encoded:
+            name = graph.tensors[encoded[0]].name
+            raise Incomplete(
+                f"TFLite Micro's memory for the output {name!r}, an encoded weight, is not known"
+            )
         unmade = [each for each in graph.outputs if is_described(graph.tensors[each])]
         variables = variable_bytes(graph) if unmade else {}
         for identity in unmade:
             if identity not in variables:
                 name = graph.tensors[identity].name
                 raise Incomplete(f"nothing makes the output {name!r} of {graph.name!r}")
+
+
+def _is_encoded(tensor: Tensor) -> bool:
+    return (
+        tensor.data is not None and tensor.data.role in ("parameter", "constant") and tensor.data.read is None
+    )
 
 
 def _refuse_idle_scratch(graphs: Sequence[Graph], asked: Planned) -> None:

@@ -52,7 +52,7 @@ def planned_bytes(graph: Graph) -> dict[int, int]:
     sizes = {}
     for identity, tensor in enumerate(graph.tensors):
         is_made = tensor.data is None or tensor.data.role in ("derived", "scratch")
-        is_leftover = is_described(tensor) and identity not in read
+        is_leftover = is_described(tensor) and not _is_variable(tensor) and identity not in read
         if (is_made or is_leftover) and identity not in handles:
             sizes[identity] = exact_bytes(graph, tensor)
     return {identity: size for identity, size in sizes.items() if size}
@@ -61,13 +61,13 @@ def planned_bytes(graph: Graph) -> dict[int, int]:
 def variable_bytes(graph: Graph) -> dict[int, int]:
     """Bytes of every variable tensor, which a run leaves for the next, by its id.
 
-    Formats describe one as a buffer without content that an operator reads.
+    Formats describe one as a buffer without content that takes no bytes of the file, or that is read.
     """
     read = _read(graph)
     return {
         identity: exact_bytes(graph, tensor)
         for identity, tensor in enumerate(graph.tensors)
-        if identity in read and is_described(tensor)
+        if is_described(tensor) and (identity in read or _is_variable(tensor))
     }
 
 
@@ -78,6 +78,10 @@ def _read(graph: Graph) -> set[int]:
 def is_described(tensor: Tensor) -> bool:
     """Whether the file only describes it and gives it no content."""
     return tensor.data is not None and tensor.data.role == "buffer" and tensor.data.read is None
+
+
+def _is_variable(tensor: Tensor) -> bool:
+    return tensor.data is not None and tensor.data.stored_bytes == 0
 
 
 def exact_bytes(graph: Graph, tensor: Tensor) -> int:
