@@ -12,6 +12,7 @@ from sizeup.formats.onnx.constants import Origins, Stored, stored, stored_in_nod
 from sizeup.formats.onnx.read import graphs_of, has_graphs
 from sizeup.formats.onnx.scopes import scope_of
 from sizeup.formats.onnx.value_types import ValueType, read
+from sizeup.ops.einsum import is_equation
 
 _ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
 
@@ -33,8 +34,19 @@ class Node:
         if has_graphs(proto):
             self.blocks = {name: Block(graph, origins) for name, graph in graphs_of(proto)}
         self._attributes: dict[str, object] | None = None
+        if self.op in ("Split", "Einsum"):
+            self._refuse_what_onnx_cannot_infer()
         # Stack traces and the like: larger than all the rest, and not needed again.
         proto.ClearField("metadata_props")
+
+    def _refuse_what_onnx_cannot_infer(self) -> None:
+        """ONNX's own inference (1.23) never returns from an einsum with a sign that it does not know, and
+        ends the process at a Split into another number of parts than it has outputs."""
+        parts, equation = self.attributes.get("num_outputs"), self.text("equation")
+        if self.op == "Split" and parts is not None and parts != len(self.outputs):
+            self.refuse(f"num_outputs is {parts}, but it has {len(self.outputs)} outputs")
+        if self.op == "Einsum" and equation and not is_equation(equation):
+            self.refuse(f"{equation!r} is no einsum equation")
 
     @property
     def label(self) -> str:

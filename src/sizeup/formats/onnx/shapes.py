@@ -75,7 +75,7 @@ class Inference:
         stale: set[str] = set()  # what follows from shapes that were wrong
         for node in frame.block.nodes:
             known = _known(node, frame)
-            if not stale.isdisjoint(node.reads) or (
+            if (stale and not stale.isdisjoint(node.reads)) or (
                 (known or _has_dimensions(node, frame)) and _is_refuted(node, frame)
             ):
                 known = False
