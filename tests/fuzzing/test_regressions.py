@@ -174,7 +174,9 @@ def test_scales_without_zero_points_quantize_nothing() -> None:
     assert all(tensor.quant is None for tensor in graph.tensors)
 
 
-@pytest.mark.parametrize("case", ["no inputs", "no operators", "unmade output", "int4 without data"])
+@pytest.mark.parametrize(
+    "case", ["no inputs", "no operators", "unmade output", "int4 without data", "variable"]
+)
 def test_odd_files_have_the_arena_that_the_interpreter_reports(case: str) -> None:
     pytest.importorskip("tflite_micro")
     from formats.tflite.factory import File, options, quantised
@@ -184,6 +186,8 @@ def test_odd_files_have_the_arena_that_the_interpreter_reports(case: str) -> Non
     kind = "FLOAT32" if case != "int4 without data" else "INT8"
     scales: dict[str, Any] = {} if kind == "FLOAT32" else {"quantization": quantised([0.1])}
     data, made, extra = (file.main.tensor(name, (2, 9), kind, **scales) for name in "xyz")
+    if case == "variable":  # that no operator reads
+        file.main.tensor("v", (3, 50), kind, isVariable=True)
     if case == "int4 without data":
         weights = file.main.tensor("w", (5, 9), "INT4", **scales)
         made = file.main.tensor("r", (2, 5), kind, **scales)

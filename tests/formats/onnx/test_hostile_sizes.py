@@ -16,7 +16,7 @@ from formats.onnx.test_operators import ROWS, Row
 from sizeup import cost
 from sizeup.cli import main
 from sizeup.errors import CorruptModel, SizeupError
-from sizeup.formats.onnx import load
+from sizeup.formats.onnx import load, load_free
 
 EXTREMES = (-(2**63), -64, -1, 0, 2**31, 2**63 - 1)
 # A product of 3 rows with 32 x 64 weights, beside whatever lies.
@@ -218,3 +218,9 @@ def test_the_numbers_of_a_packed_table_are_those_of_its_bytes() -> None:
         constants = [numbers("t", table, np.uint8), numbers("i", [0]), weight("s", 4, 2)]
         with pytest.raises(CorruptModel, match=f"bits is {bits}"):
             load(model([made], [value("x", (1,))], "y", constants))
+
+
+def test_what_ends_onnx_itself_is_refused_with_free_dimensions_too() -> None:
+    made = model([node("Split", "x", "y z", num_outputs=1)], [value("x", ("batch", 6))], "y z")
+    with pytest.raises(CorruptModel, match="num_outputs is 1, but it has 2 outputs"):
+        load_free(made, True)

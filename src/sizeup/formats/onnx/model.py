@@ -14,7 +14,6 @@ from sizeup.formats.onnx.functions import inlined
 from sizeup.formats.onnx.read import LightModel, read
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shapes import Inference
-from sizeup.formats.onnx.unsafe import refuse_unsafe
 from sizeup.graph import Graph, without_collection
 
 # What broken files make of code that trusts them; the first is also how invalid text shows itself.
@@ -37,10 +36,9 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
 
 def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
     model = inlined(light.proto)
-    unsafe = refuse_unsafe(model.graph)
     bind(model.graph, inputs, sizes, {each.name for each in model.graph.initializer})
     block = Block(model.graph, light.origins)
-    inference = Inference(model, unsafe)
+    inference = Inference(model)
     inference.whole(block)
     shared = Shared(inference, Roles(block))
     return BlockBuilder(block, shared).build(light.name, inference.notes)

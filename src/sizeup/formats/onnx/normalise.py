@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.graph import Shape
@@ -13,8 +13,7 @@ from sizeup.ops import kind_of
 from sizeup.ops.einsum import letters
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """An operator with the shapes around it; None where a shape is unknown or an input not given."""
 
     node: Node

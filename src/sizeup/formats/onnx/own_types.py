@@ -15,14 +15,19 @@ from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.value_types import ValueType, make
 from sizeup.ops.rule import names
 
-# Their first output has the number type of their first input.
-_LIKE_THE_FIRST = frozenset(
+# Their output is of the type of their one input.
+_SAME = frozenset(
     names(
         "Relu LeakyRelu Sigmoid Tanh Neg Abs Exp Log Sqrt Erf Floor Ceil Reciprocal Elu Selu HardSigmoid"
-        " HardSwish Softplus Softsign Sin Cos Gelu Clip Add Sub Mul Div Pow Identity Softmax LogSoftmax"
-        " BatchNormalization LayerNormalization InstanceNormalization Conv MatMul Gemm MaxPool AveragePool"
-        " GlobalAveragePool GlobalMaxPool Reshape Flatten Transpose Concat Split Slice Gather Unsqueeze"
-        " Squeeze Expand"
+        " HardSwish Softplus Softsign Sin Cos Gelu Identity Softmax LogSoftmax"
+    )
+)
+# Their outputs have the number type of their first input.
+_LIKE_THE_FIRST = frozenset(
+    names(
+        "Clip Add Sub Mul Div Pow BatchNormalization LayerNormalization InstanceNormalization Conv MatMul"
+        " Gemm MaxPool AveragePool GlobalAveragePool GlobalMaxPool Reshape Flatten Transpose Concat Split"
+        " Slice Gather Unsqueeze Squeeze Expand"
     )
 )
 _FIXED = {
@@ -38,12 +43,17 @@ def own_types(node: Node, frame: Frame) -> list[ValueType] | None:
     """The types of an operator's outputs; None if it is not listed, or not all that it needs is known."""
     if not node.inputs or (len(node.outputs) > 1 and node.op not in _SEVERAL_OUTPUTS):
         return None
+    if node.op in _SAME:
+        same = frame.type(node.inputs[0])
+        return [same] if same.shape is not None and same.element else None
     element: int = _FIXED.get(node.op, 0)
     if node.op in _LIKE_THE_FIRST:
         element = frame.type(node.inputs[0]).element
     elif node.op == "Cast":
         element = node.integer("to")
-    shapes = own_shapes(node, frame) if element else None
+    if not element:
+        return None
+    shapes = own_shapes(node, frame)
     if shapes is None or len(shapes) != len(node.outputs):
         return None
     return [make(element, shape) for shape in shapes]

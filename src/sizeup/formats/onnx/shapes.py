@@ -10,7 +10,7 @@ found anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from onnx import ModelProto, NodeProto, OperatorSetIdProto
 from onnx.shape_inference import infer_shapes
@@ -24,7 +24,7 @@ from sizeup.formats.onnx.foreign import stand_in_for
 from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.own_types import OLDEST, own_types
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
-from sizeup.formats.onnx.unsafe import hidden
+from sizeup.formats.onnx.unsafe import hidden, refuse_unsafe
 from sizeup.formats.onnx.value_types import ValueType, make, read, refined, unknown
 
 # Operators older than this set often have no inference; their shapes are those of the set's own.
@@ -41,20 +41,20 @@ _MOST_NOTES = 10
 class Inference:
     """What was found out about one model: the frame of every block, and how blocks run."""
 
-    def __init__(self, model: ModelProto, unsafe: Sequence[NodeProto] = ()) -> None:
+    def __init__(self, model: ModelProto) -> None:
         self.frames: dict[int, Frame] = {}  # by the identity of the block
         self.flows: dict[int, Flow] = {}  # by the identity of the operator
         self.notes: list[str] = []
         self._passes = 0  # how often a block was inferred
         self._model = model
-        self._unsafe = unsafe
+        self._untyped = refuse_unsafe(model.graph)
         self.solo = Solo(model.ir_version, model.opset_import)
         self._elder = Solo(model.ir_version, [OperatorSetIdProto(domain="", version=_FIRST_WITH_SHAPES)])
 
     def whole(self, block: Block) -> None:
         """Infer the whole model, whose inputs are bound."""
         frame = self.frames[id(block)] = Frame(block)
-        with hidden(self._model, self._unsafe):
+        with hidden(self._model, self._untyped):
             frame.types.update(_at_once(self._model, block))
         frame.types.update((name, block.declared[name]) for name in block.inputs)
         if any(node.blocks or not _known(node, frame) or _is_refuted(node, frame) for node in block.nodes):
@@ -78,7 +78,7 @@ class Inference:
         stale: set[str] = set()  # what follows from shapes that were wrong
         for node in frame.block.nodes:
             known = _known(node, frame)
-            if not stale.isdisjoint(node.reads) or (
+            if (stale and not stale.isdisjoint(node.reads)) or (
                 (known or _has_dimensions(node, frame)) and _is_refuted(node, frame)
             ):
                 known = False

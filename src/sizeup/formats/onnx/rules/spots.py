@@ -6,8 +6,7 @@ Comparisons of sizes are decided by an example and become conditions (`sizeup.gr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
@@ -16,8 +15,7 @@ from sizeup.graph import Expression, NotClosed, Sides, broadcast
 from sizeup.ops import kind_of, rule_of
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """An operator with the shapes and the small tensors that it reads; None where one is not known."""
 
     node: Node
