@@ -151,7 +151,7 @@ REFUSED = [
     ("com.microsoft::GroupQueryAttention", {"kv_num_heads": 10**6}, "do not divide into groups"),
     ("com.microsoft::Attention", {"num_heads": -4}, "num_heads is -4"),
     ("com.microsoft::Attention", {"qkv_hidden_sizes": [1, 1, 1]}, "are not the"),
-    ("Split", {"num_outputs": 1}, "num_outputs is 1, but it has 2 outputs"),
+    ("Split", {"num_outputs": 1}, "num_outputs is 1, and it has 2 outputs"),
 ]
 
 
@@ -222,5 +222,5 @@ def test_the_numbers_of_a_packed_table_are_those_of_its_bytes() -> None:
 
 def test_what_ends_onnx_itself_is_refused_with_free_dimensions_too() -> None:
     made = model([node("Split", "x", "y z", num_outputs=1)], [value("x", ("batch", 6))], "y z")
-    with pytest.raises(CorruptModel, match="num_outputs is 1, but it has 2 outputs"):
+    with pytest.raises(CorruptModel, match="num_outputs is 1, and it has 2 outputs"):
         load_free(made, True)
