@@ -30,10 +30,11 @@ def refuse_unsafe(graph: GraphProto) -> list[NodeProto]:
     typed: list[NodeProto] = []
     for node in graph.node:
         check = _CHECKS.get(node.op_type)
-        reason = "" if check is None else check(node)
-        if reason:
-            raise CorruptModel(f"operator {node.name or node.op_type}: {reason}")
-        if needs_a_type(node):
+        if check is not None:
+            reason = check(node)
+            if reason:
+                raise CorruptModel(f"operator {node.name or node.op_type}: {reason}")
+        elif needs_a_type(node):
             typed.append(node)
         elif has_graphs(node):
             for _, inner in graphs_of(node):
