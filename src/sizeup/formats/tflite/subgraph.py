@@ -11,6 +11,7 @@ from sizeup.errors import CorruptModel, InvalidGraph
 from sizeup.formats.tflite.dynamic import Openness
 from sizeup.formats.tflite.names import scope_of
 from sizeup.formats.tflite.node import Node
+from sizeup.formats.tflite.recorded import contradiction
 from sizeup.formats.tflite.schema import numbers
 from sizeup.formats.tflite.tensors import TensorReader
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
@@ -45,6 +46,7 @@ def build(model: Model, index: int) -> Graph:
             normalise(node)
         if openness is not None:
             openness.follow(node)
+        _drop_false_shapes(model, node)
         fixed.follow(node)
         ops.append(_op(node, position))
     name = model.limits.label(table.Name()) or f"subgraph {index}"
@@ -64,6 +66,17 @@ def _note_open_inputs(
             tensor, signature = tensors[identity], units.shape(tuple(signatures[identity]))
             recorded = units.shape(tensor.shape)
             model.note(f"input {tensor.name!r} ({signature}) is counted at its recorded shape {recorded}")
+
+
+def _drop_false_shapes(model: Model, node: Node) -> None:
+    """Use no recorded shape that contradicts the operator: what it costs is then unknown."""
+    computed = contradiction(node)
+    if not computed:
+        return
+    name = node.tensors[node.outputs[0]].name
+    model.note(f"{node.source} {name!r} computes {computed} as the file records: it is not counted")
+    for identity in node.outputs:
+        node.tensors[identity] = replace(node.tensors[identity], shape=None)
 
 
 def _note_scratch(model: Model, nodes: list[Node], tensors: list[Tensor]) -> None:
