@@ -127,6 +127,32 @@ def _save_uncounted(path: Path) -> None:
     onnx.save(helper.make_model(helper.make_graph([node], "open", [x], [y]), opset_imports=opsets), path)
 
 
+def test_flags_of_the_command_line_hold_for_every_budget(run: Run, registry: Path) -> None:
+    _save_uncounted(registry / "open.onnx")
+    budget = '[[budget]]\nmodels = "open.onnx"\nparams = "1M"\n'
+    (registry / "budgets.toml").write_text(budget, "utf-8")
+    assert run("check", "--budget", "budgets.toml").code == 0
+    assert run("check", "--budget", "budgets.toml", "--strict").code == 3
+    (registry / "budgets.toml").write_text(f"{budget}strict = true\n", "utf-8")
+    assert run("check", "--budget", "budgets.toml", "--expected").code == 3
+
+
+def test_expected_on_the_command_line_decides_a_budget_of_the_latency(run: Run, registry: Path) -> None:
+    save_product(registry / "large.onnx", 2000)
+    asked = ("check", "large.onnx", "-d", "rpi5", "--latency", "1s", "--no-remedies", "--json")
+    limits = json.loads(run(*asked).out)["limits"]
+    latency = next(each for each in limits if each["name"] == "latency")
+    assert latency["least_need"] < latency["need"] < latency["most_need"]
+    allowed = (latency["need"] + latency["most_need"]) / 2
+    (registry / "budgets.toml").write_text(
+        f'[[budget]]\nmodels = "large.onnx"\ntarget = "rpi5"\nlatency = "{allowed * 1e6:.3f} us"\n',
+        "utf-8",
+    )
+    ended = run("check", "--budget", "budgets.toml")
+    assert ended.code == 3
+    assert run("check", "--budget", "budgets.toml", "--expected").code == 0
+
+
 def test_where_nothing_was_judged_errors_go_to_stderr_and_files_are_still_written(
     run: Run, registry: Path
 ) -> None:

@@ -38,15 +38,24 @@ def check_budgets(
     remedies: bool = False,
     against: str | None = None,
     update_baselines: bool = False,
+    expected: bool = False,
+    strict: bool = False,
 ) -> tuple[Check, ...]:
     """Every model that a file of budgets names, or only these, each against all budgets that name it.
 
     A model that cannot be judged, or a pattern without any file, becomes a check with an `error`. Growth is
     judged against baselines, which `update_baselines` writes first, or with `against` against the model
-    files of a git revision. Raises BudgetError if the file of budgets itself cannot be used.
+    files of a git revision. `expected` and `strict` hold for every budget, in addition to those that set them
+    in the file. Raises BudgetError if the file of budgets itself cannot be used.
     """
     checks, _ = run_budgets(
-        path, models, remedies=remedies, against=against, update_baselines=update_baselines
+        path,
+        models,
+        remedies=remedies,
+        against=against,
+        update_baselines=update_baselines,
+        expected=expected,
+        strict=strict,
     )
     return checks
 
@@ -58,6 +67,8 @@ def run_budgets(
     remedies: bool = False,
     against: str | None = None,
     update_baselines: bool = False,
+    expected: bool = False,
+    strict: bool = False,
     progress: Progress | None = None,
 ) -> tuple[tuple[Check, ...], tuple[Update, ...]]:
     """The checks of `check_budgets`, and the files of baselines that were written."""
@@ -66,7 +77,7 @@ def run_budgets(
 
     if update_baselines and against is not None:
         raise BudgetError("baselines are updated from the work tree, not from a git revision")
-    budgets = read_budgets(Path(path))
+    budgets = read_budgets(Path(path)).with_flags(expected=expected, strict=strict)
     for budget in budgets.budgets:
         target_of(budget.target)
         check_precision(budget.precision)

@@ -145,6 +145,8 @@ def check(
                 remedies=bool(remedies),
                 against=against,
                 update_baselines=update_baselines,
+                expected=expected,
+                strict=strict,
                 progress=progress,
             )
         else:
