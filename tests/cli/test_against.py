@@ -97,6 +97,15 @@ def test_text_says_what_changed_and_what_is_new_or_gone(run: Run, repository: Pa
     assert "can be lowered" not in text  # there is no baseline to lower
 
 
+def test_a_space_follows_the_name_of_a_revision_however_long_it_is(run: Run, repository: Path) -> None:
+    for name in ("origin/main", "release/2026-11-with-a-long-name"):
+        _git(repository, "tag", name, "before")
+        lines = run("check", "--budget", "budgets.toml", "--against", name).out.splitlines()
+        assert f"  since {name} nothing changed" in lines
+        assert any(line.startswith(f"  since {name} MACs 400 -> 100") for line in lines)
+        assert max(len(line) for line in lines if "since" in line) <= 100
+
+
 def test_models_without_budgets_are_compared_too(run: Run, repository: Path) -> None:
     asked = ("check", "models/grown.onnx", "models/gone.onnx", "--macs", "1M", "--against", "before")
     ended = run(*asked, "--json")
