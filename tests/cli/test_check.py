@@ -79,7 +79,12 @@ def test_a_limit_that_is_exceeded_goes_before_one_that_is_open(run: Run, keyword
         (["KWS", "-d", "stm32f746", "-o", "nowhere/check.md"], "no such folder"),
         (["KWS", "-d", "stm32f746", "--junit", "check.json"], "written as .xml"),
         (["--budget", "missing.toml"], "cannot be read"),
-        (["KWS", "--budget", "b.toml", "-d", "stm32f746"], "belongs into the file"),
+        (["KWS", "--budget", "b.toml", "-d", "stm32f746"], 'set target = "..." in b.toml'),
+        (["KWS", "--budget", "b.toml", "--macs", "1M"], 'set macs = "..." in b.toml'),
+        (
+            ["KWS", "--budget", "b.toml", "--bind", "N=1"],
+            "--bind cannot be combined with --budget; set bind = {...} in b.toml",
+        ),
     ],
 )
 def test_bad_input_ends_with_2_and_one_line(

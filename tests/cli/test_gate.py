@@ -150,7 +150,27 @@ def test_expected_on_the_command_line_decides_a_budget_of_the_latency(run: Run, 
     )
     ended = run("check", "--budget", "budgets.toml")
     assert ended.code == 3
+    assert "; expected = true judges by the " in " ".join(ended.out.split())
     assert run("check", "--budget", "budgets.toml", "--expected").code == 0
+
+
+def test_a_budget_is_told_its_own_settings_for_symbolic_dimensions(run: Run, registry: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ("N", "past seq")) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "open", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "open.onnx")
+    budget = '[[budget]]\nmodels = "open.onnx"\nparams = "1M"\n'
+    (registry / "budgets.toml").write_text(budget, "utf-8")
+    ended = run("check", "--budget", "budgets.toml")
+    setting = 'bind = { N = 1, "past seq" = 1 }'
+    assert ended.code == 2
+    assert f"add {setting} to the [[budget]]" in " ".join(ended.err.split())
+    assert ended.err.count("open.onnx: ") == 1
+    assert "--bind" not in ended.err
+    (registry / "budgets.toml").write_text(f"{budget}{setting}\n", "utf-8")
+    assert run("check", "--budget", "budgets.toml").code == 0
 
 
 def test_where_nothing_was_judged_errors_go_to_stderr_and_files_are_still_written(

@@ -22,10 +22,11 @@ from sizeup.api.checking import (
     whole,
 )
 from sizeup.api.reports import check_precision, target_of
-from sizeup.errors import BudgetError
+from sizeup.errors import BudgetError, UnboundDimension
+from sizeup.units import toml_key
 
 if TYPE_CHECKING:
-    from sizeup.checks import Baselines, Budget, Budgets, Reference, Subject
+    from sizeup.checks import Baselines, Budget, Budgets, Needs, Reference, Subject
     from sizeup.checks.baselines import Key, Update
     from sizeup.checks.revision import Revision
     from sizeup.report.checked import Check
@@ -143,7 +144,7 @@ class _Gate:
         read = Model(model, None, None, first.bind or None, first.precision)
         limits = first.limits
         target = target_of(first.target)
-        subject = Subject(read.needs(), target, whole(limits, "ram"), whole(limits, "flash"))
+        subject = Subject(_needs(read), target, whole(limits, "ram"), whole(limits, "flash"))
         before = None if self.revision is None else at_revision(read, subject, self.revision)
         wanted = [
             Wanted(
@@ -208,6 +209,21 @@ class _Gate:
 
     def _exists(self, model: str) -> bool:
         return ":" in model or (self.budgets.folder / model).exists()
+
+
+def _needs(model: Model) -> Needs:
+    """What a model needs; raises UnboundDimension with the setting of a budget that binds the sizes."""
+    try:
+        return model.needs()
+    except UnboundDimension as error:
+        if not error.names:
+            raise
+        sizes = ", ".join(f"{toml_key(name)} = 1" for name in error.names)
+        raise UnboundDimension(
+            f"{model.typed}: dimensions without a size: {error.places};"
+            f" add bind = {{ {sizes} }} to the [[budget]], with the sizes that you need",
+            error.dimensions,
+        ) from error
 
 
 def _budget_options(budgets: Sequence[Budget]) -> str:

@@ -224,7 +224,18 @@ def _demand_sense(models: list[str] | None, budget: Path | None, given: set[str]
         raise typer.BadParameter("give a MODEL or --budget FILE", param_hint="MODEL")
     if budget is not None and given:
         first = sorted(given)[0]
-        raise typer.BadParameter(f"{first} belongs into the file of budgets", param_hint="--budget")
+        raise typer.BadParameter(
+            f"{first} cannot be combined with --budget; {_in_budget(first)} in {budget}",
+            param_hint="--budget",
+        )
+
+
+def _in_budget(option: str) -> str:
+    """What to do instead of an option if there is a file of budgets."""
+    if option == "--input":  # budgets set sizes by name only
+        return "set symbolic sizes by bind = {...}"
+    name = {"-d": "target"}.get(option, option.removeprefix("--"))
+    return "set bind = {...}" if name == "bind" else f'set {name} = "..."'
 
 
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:

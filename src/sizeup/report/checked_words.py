@@ -108,7 +108,8 @@ def reasons(check: Check) -> Iterator[Finding]:
     if check.unknown_ops:
         count = check.unknown_ops
         text = f"{count:,} operator{'s are' if count != 1 else ' is'} not counted"
-        yield Finding("coverage", text + ", which --strict does not allow" * check.strict, "warning")
+        setting = "strict = true" if check.budgets else "--strict"
+        yield Finding("coverage", text + f", which {setting} does not allow" * check.strict, "warning")
 
 
 def announced(check: Check) -> Iterator[Finding]:
@@ -211,7 +212,8 @@ def open_question(limit: Limit) -> str:
     text = f"{title(limit)}: it needs {between}, and the limit of {limit.say(limit.most)} lies between"
     if limit.expected is None:
         return text
-    return f"{text}; --expected judges by the {limit.say(limit.expected)} expected"
+    setting = "expected = true" if limit.of else "--expected"  # only budgets have a name
+    return f"{text}; {setting} judges by the {limit.say(limit.expected)} expected"
 
 
 def _largest(limit: Limit) -> str:
