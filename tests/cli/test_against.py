@@ -88,11 +88,11 @@ def test_growth_is_judged_since_the_revision(run: Run, repository: Path) -> None
 def test_text_says_what_changed_and_what_is_new_or_gone(run: Run, repository: Path) -> None:
     ended = run("check", "--budget", "budgets.toml", "--against", "HEAD")
     first = ended.out.splitlines()[0]
-    assert first == "NO: 3 of 4 models fit, 1 does not (grown), 1 new, 1 removed"
+    assert first == "NO: 3 of 4 models fit, 1 does not (models/grown.onnx), 1 new, 1 removed"
     text = " ".join(ended.out.split())
     assert "growth of MACs: +10.2 %, 400 -> 441, where 5 % is allowed" in text
     assert "since HEAD MACs 400 -> 100 (-75 %), parameters 400 -> 100 (-75 %)" in text
-    assert "REMOVED: gone.onnx is no longer there removed models/gone.onnx is in HEAD, but not" in text
+    assert "REMOVED: models/gone.onnx is no longer there removed models/gone.onnx is in HEAD, but not" in text
     assert "since HEAD nothing changed" in text
     assert "can be lowered" not in text  # there is no baseline to lower
 

@@ -34,7 +34,7 @@ def test_a_garbage_file_costs_no_other_model_its_verdict(run: Run, registry: Pat
     assert "NO: 3 of 4 models fit, 1 could not be judged (bad.onnx)\n" in ended.out
     lines = ended.out.splitlines()
     assert [line for line in lines if line.startswith("YES: ")] == [
-        f"YES: {name} (onnx) is within its limits" for name in "abc"
+        f"YES: {name}.onnx (onnx) is within its limits" for name in "abc"
     ]
     assert "ERROR: bad.onnx could not be judged" in lines
     annotations = [line for line in lines if line.startswith(("::error ", "::warning ", "::notice "))]
@@ -74,7 +74,42 @@ def test_a_garbage_file_costs_no_other_model_its_verdict(run: Run, registry: Pat
         "| c.onnx",
     ]
     (issue,) = json.loads((registry / "check.codequality.json").read_text("utf-8"))
+    assert issue["description"].startswith("bad.onnx: not an ONNX")
     assert (issue["check_name"], issue["location"]["path"]) == ("sizeup-error", "bad.onnx")
+
+
+def test_models_of_one_name_in_two_folders_are_told_apart(run: Run, registry: Path) -> None:
+    for folder in ("x", "y"):
+        save_product(registry / folder / "model.onnx", 8)
+    limits = [("first", 64), ("second", 32), ("second", 16)]
+    tables = [
+        f'[[budget]]\nname = "{name}"\nmodels = "*/model.onnx"\nmacs = {most}\n' for name, most in limits
+    ]
+    unmatched = '[[budget]]\nmodels = "none/*.onnx"\nparams = 1\n'
+    (registry / "budgets.toml").write_text("".join([*tables, unmatched]), "utf-8")
+    ended = run("check", "--budget", "budgets.toml", "-o", "check.md", "--junit", "check.xml")
+    summary = (
+        "NO: 0 of 3 models fit, 2 do not (x/model.onnx, y/model.onnx), 1 could not be judged (none/*.onnx)"
+    )
+    assert ended.code == 1
+    assert " ".join(ended.out.split()).startswith(summary)
+    comment = (registry / "check.md").read_text("utf-8")
+    for folder in ("x", "y"):
+        heading = f"NO: {folder}/model.onnx (onnx) is over its limits"
+        assert heading in ended.out
+        assert heading in comment
+    assert "ERROR: none/*.onnx could not be judged" in ended.out
+    cases = [
+        (case.attrib["classname"], case.attrib["name"])
+        for case in ElementTree.parse("check.xml").iter("testcase")
+    ]
+    names = ("MACs (first)", "MACs (second)", "MACs (second) #2")
+    assert cases == [
+        *((f"{folder}/model.onnx", name) for folder in ("x", "y") for name in names),
+        ("none/*.onnx", "judged"),
+    ]
+    alone = run("check", "--budget", "budgets.toml", "x/model.onnx", "--json")
+    assert json.loads(alone.out)["checks"][0]["model"]["name"] == "model"
 
 
 def test_models_that_are_named_one_by_one_are_judged_alike(run: Run, registry: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def run_budgets(
     else:
         named, errors = budgets.models()
     checks = [*each_judged(named, gate.judge, revision, progress)]
-    checks += [failed(pattern, error) for pattern, error in errors.items()]
+    checks += [replace(failed(pattern, error), name=pattern) for pattern, error in errors.items()]
     if revision is not None and not models:
         checks += [removed(each, revision) for each in _removed(budgets, revision)]
     return tuple(checks), gate.write_baselines()

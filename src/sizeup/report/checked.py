@@ -7,7 +7,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -106,6 +106,13 @@ class Check:
         from sizeup.report import checked_pages
 
         return checked_pages.html(self)
+
+
+def by_path(checks: Sequence[Check]) -> Sequence[Check]:
+    """The checks, named by the paths of their models if there are several: file names may repeat."""
+    if len({each.model for each in checks}) <= 1:
+        return checks
+    return [replace(each, name=each.model) for each in checks]
 
 
 def to_dict(checks: Sequence[Check]) -> dict[str, Any]:
