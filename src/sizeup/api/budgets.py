@@ -160,7 +160,8 @@ class _Gate:
         names = tuple(budget.name for budget in budgets)
         strict = any(budget.strict for budget in budgets)
         origin = read.origin(_budget_options(budgets)) if self.remedies else None
-        return checked(read, subject, wanted, origin, before, SECONDS, strict=strict, budgets=names)
+        check = checked(read, subject, wanted, origin, before, SECONDS, strict=strict, budgets=names)
+        return replace(check, update_command=self.command)
 
     def _baseline(self, model: Model, budget: Budget, subject: Subject) -> Reference:
         """What the baselines of a budget say of a model; what they will say if they are updated."""

@@ -50,6 +50,7 @@ class Check:
     new: str = ""  # why there is nothing that its growth could be judged against
     against: str = ""  # the git revision that it was compared with
     changes: tuple[tuple[str, Growth], ...] = ()  # measures that have another amount there
+    update_command: str = ""  # what writes the present amounts as baselines
     is_removed: bool = False  # there at that revision, but not any more
 
     @property

@@ -125,25 +125,24 @@ def remarks(check: Check) -> Iterator[Finding]:
         yield Finding("new", f"{check.new}; its growth is not judged", "notice")
     if check.is_removed:
         yield Finding("removed", f"{check.model} is in {check.against}, but not in the work tree", "notice")
-    for limit in () if check.against else check.limits:
-        amounts = _lowered(limit)
-        if amounts:
-            text = f"{title(limit)}: baseline can be lowered from {amounts}; run check --update-baselines"
-            yield Finding("baseline", text, "notice", cells(limit).name)
+    lower = () if check.against else tuple(dict.fromkeys(filter(None, map(_lowered, check.limits))))
+    if lower:
+        text = f"baseline can be lowered: {', '.join(lower)}; run {check.update_command}"
+        yield Finding("baseline", text, "notice")
     if check.against and check.is_judged and not check.new:
         texts = [f"{_title(name)} {_change(growth)}" for name, growth in check.changes]
         yield Finding(f"since {check.against}", ", ".join(texts) or "nothing changed")
 
 
 def _lowered(limit: Limit) -> str:
-    """Both amounts if the present one is lower than the baseline, for estimates by what can be seen."""
+    """The measure and both amounts if the present one is visibly lower than the baseline, else nothing."""
     growth = limit.growth
     if growth is None or growth.now >= growth.before:
         return ""
     is_estimate = growth.unit in ("seconds", "joules")
     if is_estimate and amount(growth.unit, growth.before) == amount(growth.unit, growth.now):
         return ""
-    return " to ".join(_both(growth))
+    return f"{_title(limit.name.removeprefix('growth of '))} {' to '.join(_both(growth))}"
 
 
 def _change(growth: Growth) -> str:
