@@ -270,5 +270,26 @@ def test_baselines_are_updated_and_what_changed_is_named(run: Run, registry: Pat
     (registry / "c.onnx").unlink()
     ended = run("check", "--budget", "budgets.toml", "--update-baselines")
     assert ended.code == 0
-    assert ended.err.splitlines()[0] == "baselines.json: 0 added, 2 changed, 1 removed"
+    assert ended.err.splitlines()[:3] == [
+        "baselines.json: 0 added, 2 changed, 1 removed",
+        "  a.onnx: MACs 64 -> 16",
+        "  b.onnx: MACs 64 -> 256",
+    ]
     assert run("check", "--budget", "budgets.toml").code == 0
+
+
+def test_an_update_lists_no_more_than_20_models_and_every_measure_that_changed(
+    run: Run, registry: Path
+) -> None:
+    for number in range(20):
+        save_product(registry / f"m{number:02}.onnx", 8)
+    budgets = registry / "budgets.toml"
+    budgets.write_text('[[budget]]\nmodels = "*.onnx"\ngrowth = { macs = "0%" }\n', "utf-8")
+    run("check", "--budget", "budgets.toml", "--update-baselines")
+    growth = 'growth = { macs = "0%", peak = "0%" }'
+    budgets.write_text(f'[[budget]]\nmodels = "*.onnx"\n{growth}\n', "utf-8")
+    save_product(registry / "a.onnx", 4)
+    lines = run("check", "--budget", "budgets.toml", "--update-baselines").err.splitlines()
+    assert lines[0] == "baselines.json: 0 added, 23 changed, 0 removed"
+    assert lines[1] == "  a.onnx: MACs 64 -> 16, peak none -> 32 B"
+    assert lines[20:22] == ["  m16.onnx: peak none -> 64 B", "  and 3 more"]

@@ -116,7 +116,7 @@ def check(
     """
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import checked
+    from sizeup.report import checked, checked_words
 
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
     limits |= {"macs": macs, "params": params}
@@ -166,9 +166,8 @@ def check(
         checked.save(found, path)
     _print(found, as_json=json, as_markdown=markdown, annotated=github)
     for update in updates:
-        terminal.remark(
-            f"{update.path}: {update.added:,} added, {update.changed:,} changed, {update.removed:,} removed"
-        )
+        for line in checked_words.updated(update):
+            terminal.remark(line)
     terminal.tell_written([*(update.path for update in updates), *written])
     code = _exit_code(found)
     if code:

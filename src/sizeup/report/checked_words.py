@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sizeup.checks.limits import Growth, Limit, amount
+from sizeup.checks.measures import MEASURES
 from sizeup.report.checked import ANSWERS, Check, Status, fits
 from sizeup.report.text import brief, named, plain
 
 if TYPE_CHECKING:
     from sizeup.checks import Part, Remedy
+    from sizeup.checks.baselines import Update
 
 WORDS: dict[Status, str] = {
     "fits": "YES",
@@ -31,6 +33,7 @@ _WITHIN = {
 _HEADING = "What would help, each carried out and checked again:"
 _NOTHING = "Nothing that sizeup can try on this model brings its need down."
 _MOST_NAMED = 3
+_MOST_UPDATED = 20
 
 
 class Finding(NamedTuple):
@@ -149,6 +152,28 @@ def _change(growth: Growth) -> str:
     before, now = _both(growth)
     share = f" ({amount('share', (growth.now - growth.before) / growth.before)})" if growth.before else ""
     return f"{before} -> {now}{share}"
+
+
+def updated(update: Update) -> Iterator[str]:
+    """How many lines of a baselines file an update changed, and the first of them with both amounts."""
+    changes = update.changes
+    yield f"{update.path}: {update.added:,} added, {len(changes):,} changed, {update.removed:,} removed"
+    for key, before, after in changes[:_MOST_UPDATED]:
+        settings = [f" on {key.target}"] * bool(key.target) + [f" at {key.precision}"] * bool(key.precision)
+        sizes = [f", {name}={size}" for name, size in key.bind]
+        names = [name for name in MEASURES if before.get(name) != after.get(name)]
+        texts = [f"{_title(name)} {_replaced(name, before, after)}" for name in names]
+        yield f"  {key.model}{''.join((*settings, *sizes))}: {', '.join(texts)}"
+    if len(changes) > _MOST_UPDATED:
+        yield f"  and {len(changes) - _MOST_UPDATED:,} more"
+
+
+def _replaced(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """Both amounts of a measure; none where it is not in the file."""
+    unit = MEASURES[name].unit
+    if name in before and name in after:
+        return " -> ".join(_both(Growth(unit, before[name], after[name])))
+    return " -> ".join(amount(unit, each[name]) if name in each else "none" for each in (before, after))
 
 
 def _both(growth: Growth) -> tuple[str, str]:
