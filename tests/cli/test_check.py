@@ -145,7 +145,8 @@ def test_budgets_are_judged_and_summed_up(run: Run, keywords: Path, tmp_path: Pa
     (tmp_path / "again.tflite").write_bytes(keywords.read_bytes())
     ended = run("check", "--budget", budget)
     assert ended.code == 1
-    assert ended.out.startswith("NO: 0 of 2 models fit, 2 do not (again, kws)\n")
+    models = f"{tmp_path / 'again.tflite'}, {tmp_path / 'kws.tflite'}"
+    assert ended.out.startswith(f"NO: 0 of 2 models fit, 2 do not ({models})\n")
     text = " ".join(ended.out.split())
     assert "MACs: 2.66 M, 1.66 M (166 %) more than the 1.00 M of *.tflite; largest:" in text
     assert "MACs of layer 'conv': 512 k" in text

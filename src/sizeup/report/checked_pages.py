@@ -39,7 +39,7 @@ _LEVELS = {"error": "red", "warning": "yellow", "notice": "cyan", "": ""}
 def render(checks: Sequence[Check], console: Console) -> None:
     """Print every check, and where there are several, the answer of all first."""
     if len(checks) > 1:
-        console.print(Text(all_of(by_path(checks)), style=_STYLES[answer(checks)]))
+        console.print(Text(all_of(by_path(checks)), style=_STYLES[answer(checks)]), soft_wrap=True)
     for check in by_path(checks):
         if len(checks) > 1:
             console.print()
