@@ -72,6 +72,20 @@ class UnboundDimension(LoadError):
     def __str__(self) -> str:
         return str(self.args[0])
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What binds the dimensions, each name once."""
+        return tuple(dict.fromkeys(each.name for each in self.dimensions if each.name))
+
+    @property
+    def places(self) -> str:
+        """Every dimension with the inputs and axes that have it."""
+        places: dict[str, list[str]] = {}
+        for each in self.dimensions:
+            place = f"{each.input} axis {each.axis}" if each.name else "all of it"
+            places.setdefault(each.name or each.input, []).append(place)
+        return "; ".join(f"{name} ({', '.join(where)})" for name, where in places.items())
+
 
 class NumbersMissing(LoadError):
     """A model without weights asks for numbers while it runs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 _COUNT_SUFFIXES = ("", " k", " M", " G", " T", " P", " E")
@@ -79,3 +81,8 @@ def quoted(value: Any) -> str:
     except (ValueError, RecursionError):  # an integer with more digits than Python writes, or deep nesting
         return "a value too large to show"
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+
+
+def toml_key(name: str) -> str:
+    """A name as a key of TOML."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

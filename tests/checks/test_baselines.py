@@ -78,8 +78,10 @@ def test_a_baseline_that_can_be_lowered_is_reported_until_it_is(tmp_path: Path) 
     (lower,) = sizeup.check_budgets(budgets)
     assert lower.fits is True
     assert [each.text for each in remarks(lower)] == [
-        "growth of MACs: baseline can be lowered from 1.60 k to 1.02 k; run check --update-baselines",
-        "growth of parameters: baseline can be lowered from 1.60 k to 1.02 k; run check --update-baselines",
+        (
+            "baseline can be lowered: MACs 1.60 k to 1.02 k, parameters 1.60 k to 1.02 k;"
+            f" run sizeup check --budget {budgets} --update-baselines"
+        )
     ]
     sizeup.check_budgets(budgets, update_baselines=True)
     assert list(remarks(sizeup.check_budgets(budgets)[0])) == []
@@ -90,7 +92,7 @@ def test_amounts_that_round_to_the_same_are_shown_to_the_last_digit(tmp_path: Pa
     sizeup.check_budgets(budgets, update_baselines=True)
     path = tmp_path / "baselines.json"
     path.write_text(path.read_text("utf-8").replace('"macs": 1000000', '"macs": 1000001'), "utf-8")
-    assert "lowered from 1,000,001 to 1,000,000;" in next(remarks(sizeup.check_budgets(budgets)[0])).text
+    assert "lowered: MACs 1,000,001 to 1,000,000;" in next(remarks(sizeup.check_budgets(budgets)[0])).text
 
 
 def test_an_update_keeps_the_lines_of_models_that_it_did_not_measure(tmp_path: Path) -> None:

@@ -88,13 +88,22 @@ def test_growth_is_judged_since_the_revision(run: Run, repository: Path) -> None
 def test_text_says_what_changed_and_what_is_new_or_gone(run: Run, repository: Path) -> None:
     ended = run("check", "--budget", "budgets.toml", "--against", "HEAD")
     first = ended.out.splitlines()[0]
-    assert first == "NO: 3 of 4 models fit, 1 does not (grown), 1 new, 1 removed"
+    assert first == "NO: 3 of 4 models fit, 1 does not (models/grown.onnx), 1 new, 1 removed"
     text = " ".join(ended.out.split())
     assert "growth of MACs: +10.2 %, 400 -> 441, where 5 % is allowed" in text
     assert "since HEAD MACs 400 -> 100 (-75 %), parameters 400 -> 100 (-75 %)" in text
-    assert "REMOVED: gone.onnx is no longer there removed models/gone.onnx is in HEAD, but not" in text
+    assert "REMOVED: models/gone.onnx is no longer there removed models/gone.onnx is in HEAD, but not" in text
     assert "since HEAD nothing changed" in text
     assert "can be lowered" not in text  # there is no baseline to lower
+
+
+def test_a_space_follows_the_name_of_a_revision_however_long_it_is(run: Run, repository: Path) -> None:
+    for name in ("origin/main", "release/2026-11-with-a-long-name"):
+        _git(repository, "tag", name, "before")
+        lines = run("check", "--budget", "budgets.toml", "--against", name).out.splitlines()
+        assert f"  since {name} nothing changed" in lines
+        assert any(line.startswith(f"  since {name} MACs 400 -> 100") for line in lines)
+        assert max(len(line) for line in lines if "since" in line) <= 100
 
 
 def test_models_without_budgets_are_compared_too(run: Run, repository: Path) -> None:

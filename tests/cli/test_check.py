@@ -79,7 +79,12 @@ def test_a_limit_that_is_exceeded_goes_before_one_that_is_open(run: Run, keyword
         (["KWS", "-d", "stm32f746", "-o", "nowhere/check.md"], "no such folder"),
         (["KWS", "-d", "stm32f746", "--junit", "check.json"], "written as .xml"),
         (["--budget", "missing.toml"], "cannot be read"),
-        (["KWS", "--budget", "b.toml", "-d", "stm32f746"], "belongs into the file"),
+        (["KWS", "--budget", "b.toml", "-d", "stm32f746"], 'set target = "..." in b.toml'),
+        (["KWS", "--budget", "b.toml", "--macs", "1M"], 'set macs = "..." in b.toml'),
+        (
+            ["KWS", "--budget", "b.toml", "--bind", "N=1"],
+            "--bind cannot be combined with --budget; set bind = {...} in b.toml",
+        ),
     ],
 )
 def test_bad_input_ends_with_2_and_one_line(
@@ -140,7 +145,8 @@ def test_budgets_are_judged_and_summed_up(run: Run, keywords: Path, tmp_path: Pa
     (tmp_path / "again.tflite").write_bytes(keywords.read_bytes())
     ended = run("check", "--budget", budget)
     assert ended.code == 1
-    assert ended.out.startswith("NO: 0 of 2 models fit, 2 do not (again, kws)\n")
+    models = f"{tmp_path / 'again.tflite'}, {tmp_path / 'kws.tflite'}"
+    assert ended.out.startswith(f"NO: 0 of 2 models fit, 2 do not ({models})\n")
     text = " ".join(ended.out.split())
     assert "MACs: 2.66 M, 1.66 M (166 %) more than the 1.00 M of *.tflite; largest:" in text
     assert "MACs of layer 'conv': 512 k" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,11 @@ from sizeup.api.checking import (
     whole,
 )
 from sizeup.api.reports import check_precision, target_of
-from sizeup.errors import BudgetError
+from sizeup.errors import BudgetError, UnboundDimension
+from sizeup.units import toml_key
 
 if TYPE_CHECKING:
-    from sizeup.checks import Baselines, Budget, Budgets, Reference, Subject
+    from sizeup.checks import Baselines, Budget, Budgets, Needs, Reference, Subject
     from sizeup.checks.baselines import Key, Update
     from sizeup.checks.revision import Revision
     from sizeup.report.checked import Check
@@ -38,15 +39,24 @@ def check_budgets(
     remedies: bool = False,
     against: str | None = None,
     update_baselines: bool = False,
+    expected: bool = False,
+    strict: bool = False,
 ) -> tuple[Check, ...]:
     """Every model that a file of budgets names, or only these, each against all budgets that name it.
 
     A model that cannot be judged, or a pattern without any file, becomes a check with an `error`. Growth is
     judged against baselines, which `update_baselines` writes first, or with `against` against the model
-    files of a git revision. Raises BudgetError if the file of budgets itself cannot be used.
+    files of a git revision. `expected` and `strict` hold for every budget, in addition to those that set them
+    in the file. Raises BudgetError if the file of budgets itself cannot be used.
     """
     checks, _ = run_budgets(
-        path, models, remedies=remedies, against=against, update_baselines=update_baselines
+        path,
+        models,
+        remedies=remedies,
+        against=against,
+        update_baselines=update_baselines,
+        expected=expected,
+        strict=strict,
     )
     return checks
 
@@ -58,6 +68,8 @@ def run_budgets(
     remedies: bool = False,
     against: str | None = None,
     update_baselines: bool = False,
+    expected: bool = False,
+    strict: bool = False,
     progress: Progress | None = None,
 ) -> tuple[tuple[Check, ...], tuple[Update, ...]]:
     """The checks of `check_budgets`, and the files of baselines that were written."""
@@ -66,7 +78,7 @@ def run_budgets(
 
     if update_baselines and against is not None:
         raise BudgetError("baselines are updated from the work tree, not from a git revision")
-    budgets = read_budgets(Path(path))
+    budgets = read_budgets(Path(path)).with_flags(expected=expected, strict=strict)
     for budget in budgets.budgets:
         target_of(budget.target)
         check_precision(budget.precision)
@@ -77,7 +89,7 @@ def run_budgets(
     else:
         named, errors = budgets.models()
     checks = [*each_judged(named, gate.judge, revision, progress)]
-    checks += [failed(pattern, error) for pattern, error in errors.items()]
+    checks += [replace(failed(pattern, error), name=pattern) for pattern, error in errors.items()]
     if revision is not None and not models:
         checks += [removed(each, revision) for each in _removed(budgets, revision)]
     return tuple(checks), gate.write_baselines()
@@ -132,7 +144,7 @@ class _Gate:
         read = Model(model, None, None, first.bind or None, first.precision)
         limits = first.limits
         target = target_of(first.target)
-        subject = Subject(read.needs(), target, whole(limits, "ram"), whole(limits, "flash"))
+        subject = Subject(_needs(read), target, whole(limits, "ram"), whole(limits, "flash"))
         before = None if self.revision is None else at_revision(read, subject, self.revision)
         wanted = [
             Wanted(
@@ -148,7 +160,8 @@ class _Gate:
         names = tuple(budget.name for budget in budgets)
         strict = any(budget.strict for budget in budgets)
         origin = read.origin(_budget_options(budgets)) if self.remedies else None
-        return checked(read, subject, wanted, origin, before, SECONDS, strict=strict, budgets=names)
+        check = checked(read, subject, wanted, origin, before, SECONDS, strict=strict, budgets=names)
+        return replace(check, update_command=self.command)
 
     def _baseline(self, model: Model, budget: Budget, subject: Subject) -> Reference:
         """What the baselines of a budget say of a model; what they will say if they are updated."""
@@ -197,6 +210,21 @@ class _Gate:
 
     def _exists(self, model: str) -> bool:
         return ":" in model or (self.budgets.folder / model).exists()
+
+
+def _needs(model: Model) -> Needs:
+    """What a model needs; raises UnboundDimension with the setting of a budget that binds the sizes."""
+    try:
+        return model.needs()
+    except UnboundDimension as error:
+        if not error.names:
+            raise
+        sizes = ", ".join(f"{toml_key(name)} = 1" for name in error.names)
+        raise UnboundDimension(
+            f"{model.typed}: dimensions without a size: {error.places};"
+            f" add bind = {{ {sizes} }} to the [[budget]], with the sizes that you need",
+            error.dimensions,
+        ) from error
 
 
 def _budget_options(budgets: Sequence[Budget]) -> str:

@@ -35,13 +35,21 @@ class Baselines:
     amounts: Mapping[Key, Mapping[str, float]] = field(default_factory=dict)
 
 
+class KeyChange(NamedTuple):
+    """The amounts of a line before and after an update."""
+
+    key: Key
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+
+
 class Update(NamedTuple):
-    """A baselines file that was written, and the number of lines that differ from the one before."""
+    """A baselines file that was written, and how its lines differ from those before."""
 
     path: Path
     added: int
-    changed: int
     removed: int
+    changes: tuple[KeyChange, ...]
 
 
 def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Baselines:
@@ -83,8 +91,12 @@ def updated(
     after = {**others, **measured}
     added = len(after.keys() - before.amounts.keys())
     removed = len(before.amounts.keys() - after.keys())
-    changed = sum(key in before.amounts and before.amounts[key] != after[key] for key in measured)
-    return Baselines(before.path, after), Update(before.path, added, changed, removed)
+    changes = tuple(
+        KeyChange(key, before.amounts[key], after[key])
+        for key in sorted(measured)
+        if key in before.amounts and before.amounts[key] != after[key]
+    )
+    return Baselines(before.path, after), Update(before.path, added, removed, changes)
 
 
 def written(baselines: Baselines) -> str:

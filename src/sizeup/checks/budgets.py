@@ -10,7 +10,7 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +74,14 @@ class Budgets:
     def folder(self) -> Path:
         """Where the file is: its patterns begin there."""
         return self.path.parent
+
+    def with_flags(self, *, expected: bool, strict: bool) -> Budgets:
+        """The same file with these flags set in every budget; False leaves them as they are."""
+        budgets = (
+            replace(each, expected=each.expected or expected, strict=each.strict or strict)
+            for each in self.budgets
+        )
+        return Budgets(self.path, tuple(budgets))
 
     def models(self) -> tuple[list[str], dict[str, BudgetError]]:
         """Every model that a pattern names, in the order of the file; an error per pattern without any."""

@@ -116,7 +116,7 @@ def check(
     """
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import checked
+    from sizeup.report import checked, checked_words
 
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
     limits |= {"macs": macs, "params": params}
@@ -145,6 +145,8 @@ def check(
                 remedies=bool(remedies),
                 against=against,
                 update_baselines=update_baselines,
+                expected=expected,
+                strict=strict,
                 progress=progress,
             )
         else:
@@ -164,9 +166,8 @@ def check(
         checked.save(found, path)
     _print(found, as_json=json, as_markdown=markdown, annotated=github)
     for update in updates:
-        terminal.remark(
-            f"{update.path}: {update.added:,} added, {update.changed:,} changed, {update.removed:,} removed"
-        )
+        for line in checked_words.updated(update):
+            terminal.remark(line)
     terminal.tell_written([*(update.path for update in updates), *written])
     code = _exit_code(found)
     if code:
@@ -222,7 +223,18 @@ def _demand_sense(models: list[str] | None, budget: Path | None, given: set[str]
         raise typer.BadParameter("give a MODEL or --budget FILE", param_hint="MODEL")
     if budget is not None and given:
         first = sorted(given)[0]
-        raise typer.BadParameter(f"{first} belongs into the file of budgets", param_hint="--budget")
+        raise typer.BadParameter(
+            f"{first} cannot be combined with --budget; {_in_budget(first)} in {budget}",
+            param_hint="--budget",
+        )
+
+
+def _in_budget(option: str) -> str:
+    """What to do instead of an option if there is a file of budgets."""
+    if option == "--input":  # budgets set sizes by name only
+        return "set symbolic sizes by bind = {...}"
+    name = {"-d": "target"}.get(option, option.removeprefix("--"))
+    return "set bind = {...}" if name == "bind" else f'set {name} = "..."'
 
 
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sizeup.checks.limits import Limit
-from sizeup.report.checked import Check, Status
+from sizeup.report.checked import Check, Status, by_path
 from sizeup.report.checked_ci import place
 from sizeup.report.checked_words import (
     HELPS,
@@ -37,7 +37,7 @@ def markdown(checks: Sequence[Check]) -> Iterator[str]:
     if len(checks) == 1:
         yield from _single(checks[0])
     else:
-        yield from _several(checks)
+        yield from _several(by_path(checks))
     yield f"{MARKER}\n"
 
 

@@ -7,7 +7,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -50,6 +50,7 @@ class Check:
     new: str = ""  # why there is nothing that its growth could be judged against
     against: str = ""  # the git revision that it was compared with
     changes: tuple[tuple[str, Growth], ...] = ()  # measures that have another amount there
+    update_command: str = ""  # what writes the present amounts as baselines
     is_removed: bool = False  # there at that revision, but not any more
 
     @property
@@ -106,6 +107,13 @@ class Check:
         from sizeup.report import checked_pages
 
         return checked_pages.html(self)
+
+
+def by_path(checks: Sequence[Check]) -> Sequence[Check]:
+    """The checks, named by the paths of their models if there are several: file names may repeat."""
+    if len({each.model for each in checks}) <= 1:
+        return checks
+    return [replace(each, name=each.model) for each in checks]
 
 
 def to_dict(checks: Sequence[Check]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TextIO
 from xml.etree import ElementTree
 
 from sizeup.checks.limits import Limit
-from sizeup.report.checked import Check
+from sizeup.report.checked import Check, by_path
 from sizeup.report.checked_words import announced, cells, headline, open_question, over, remarks, title
 from sizeup.report.text import plain
 
@@ -32,7 +33,7 @@ def without_commands(log: TextIO) -> Iterator[None]:
 
 def annotated(checks: Sequence[Check]) -> Iterator[str]:
     """A line for every error, every limit that is over or undetermined, and every remark of a model."""
-    for check in checks:
+    for check in by_path(checks):
         for finding in announced(check):
             properties = [f"file={_property(place(check))}"] if check.is_file else []
             properties.append(f"title={_property(plain(f'{check.name}: {finding.label}'))}")
@@ -61,10 +62,10 @@ def junit(checks: Sequence[Check]) -> str:
     A model that could not be judged is one case with an error; growth of a new model is a skipped case.
     """
     root = ElementTree.Element("testsuites", {"name": "sizeup check"})
-    for check in checks:
+    for check in by_path(checks):
         suite = ElementTree.SubElement(root, "testsuite", {"name": _writable(check.model)})
-        for limit in check.limits:
-            _case(suite, check, title(limit), _verdict_of(limit), _told(limit))
+        for name, limit in _case_names(check.limits):
+            _case(suite, check, name, _verdict_of(limit), _told(limit))
         if check.error:
             _case(suite, check, "judged", ("error", check.error), headline(check))
         if check.refused:
@@ -79,6 +80,16 @@ def junit(checks: Sequence[Check]) -> str:
     _count(root, failures="failure", errors="error")  # the schema of Jenkins has no `skipped` there
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, "unicode")}\n'
+
+
+def _case_names(limits: Sequence[Limit]) -> Iterator[tuple[str, Limit]]:
+    """Every limit under a name that no other has: with its budget, and a number if budgets share a name."""
+    counts = Counter(limit.name for limit in limits)
+    seen: Counter[str] = Counter()
+    for limit in limits:
+        name = title(limit) if counts[limit.name] == 1 else cells(limit).name
+        seen[name] += 1
+        yield (name if seen[name] == 1 else f"{name} #{seen[name]}"), limit
 
 
 def _told(limit: Limit) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.report.checked import Check
+from sizeup.report.checked import Check, by_path
 from sizeup.report.checked_words import (
     HELPS,
     WORDS,
@@ -39,8 +39,8 @@ _LEVELS = {"error": "red", "warning": "yellow", "notice": "cyan", "": ""}
 def render(checks: Sequence[Check], console: Console) -> None:
     """Print every check, and where there are several, the answer of all first."""
     if len(checks) > 1:
-        console.print(Text(all_of(checks), style=_STYLES[answer(checks)]))
-    for check in checks:
+        console.print(Text(all_of(by_path(checks)), style=_STYLES[answer(checks)]), soft_wrap=True)
+    for check in by_path(checks):
         if len(checks) > 1:
             console.print()
         _render(check, console)

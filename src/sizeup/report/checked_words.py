@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sizeup.checks.limits import Growth, Limit, amount
+from sizeup.checks.measures import MEASURES
 from sizeup.report.checked import ANSWERS, Check, Status, fits
 from sizeup.report.text import brief, named, plain
 
 if TYPE_CHECKING:
     from sizeup.checks import Part, Remedy
+    from sizeup.checks.baselines import Update
 
 WORDS: dict[Status, str] = {
     "fits": "YES",
@@ -31,6 +33,7 @@ _WITHIN = {
 _HEADING = "What would help, each carried out and checked again:"
 _NOTHING = "Nothing that sizeup can try on this model brings its need down."
 _MOST_NAMED = 3
+_MOST_UPDATED = 20
 
 
 class Finding(NamedTuple):
@@ -108,7 +111,8 @@ def reasons(check: Check) -> Iterator[Finding]:
     if check.unknown_ops:
         count = check.unknown_ops
         text = f"{count:,} operator{'s are' if count != 1 else ' is'} not counted"
-        yield Finding("coverage", text + ", which --strict does not allow" * check.strict, "warning")
+        setting = "strict = true" if check.budgets else "--strict"
+        yield Finding("coverage", text + f", which {setting} does not allow" * check.strict, "warning")
 
 
 def announced(check: Check) -> Iterator[Finding]:
@@ -124,31 +128,52 @@ def remarks(check: Check) -> Iterator[Finding]:
         yield Finding("new", f"{check.new}; its growth is not judged", "notice")
     if check.is_removed:
         yield Finding("removed", f"{check.model} is in {check.against}, but not in the work tree", "notice")
-    for limit in () if check.against else check.limits:
-        amounts = _lowered(limit)
-        if amounts:
-            text = f"{title(limit)}: baseline can be lowered from {amounts}; run check --update-baselines"
-            yield Finding("baseline", text, "notice", cells(limit).name)
+    lower = () if check.against else tuple(dict.fromkeys(filter(None, map(_lowered, check.limits))))
+    if lower:
+        text = f"baseline can be lowered: {', '.join(lower)}; run {check.update_command}"
+        yield Finding("baseline", text, "notice")
     if check.against and check.is_judged and not check.new:
         texts = [f"{_title(name)} {_change(growth)}" for name, growth in check.changes]
         yield Finding(f"since {check.against}", ", ".join(texts) or "nothing changed")
 
 
 def _lowered(limit: Limit) -> str:
-    """Both amounts if the present one is lower than the baseline, for estimates by what can be seen."""
+    """The measure and both amounts if the present one is visibly lower than the baseline, else nothing."""
     growth = limit.growth
     if growth is None or growth.now >= growth.before:
         return ""
     is_estimate = growth.unit in ("seconds", "joules")
     if is_estimate and amount(growth.unit, growth.before) == amount(growth.unit, growth.now):
         return ""
-    return " to ".join(_both(growth))
+    return f"{_title(limit.name.removeprefix('growth of '))} {' to '.join(_both(growth))}"
 
 
 def _change(growth: Growth) -> str:
     before, now = _both(growth)
     share = f" ({amount('share', (growth.now - growth.before) / growth.before)})" if growth.before else ""
     return f"{before} -> {now}{share}"
+
+
+def updated(update: Update) -> Iterator[str]:
+    """How many lines of a baselines file an update changed, and the first of them with both amounts."""
+    changes = update.changes
+    yield f"{update.path}: {update.added:,} added, {len(changes):,} changed, {update.removed:,} removed"
+    for key, before, after in changes[:_MOST_UPDATED]:
+        settings = [f" on {key.target}"] * bool(key.target) + [f" at {key.precision}"] * bool(key.precision)
+        sizes = [f", {name}={size}" for name, size in key.bind]
+        names = [name for name in MEASURES if before.get(name) != after.get(name)]
+        texts = [f"{_title(name)} {_replaced(name, before, after)}" for name in names]
+        yield f"  {key.model}{''.join((*settings, *sizes))}: {', '.join(texts)}"
+    if len(changes) > _MOST_UPDATED:
+        yield f"  and {len(changes) - _MOST_UPDATED:,} more"
+
+
+def _replaced(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """Both amounts of a measure; none where it is not in the file."""
+    unit = MEASURES[name].unit
+    if name in before and name in after:
+        return " -> ".join(_both(Growth(unit, before[name], after[name])))
+    return " -> ".join(amount(unit, each[name]) if name in each else "none" for each in (before, after))
 
 
 def _both(growth: Growth) -> tuple[str, str]:
@@ -211,7 +236,8 @@ def open_question(limit: Limit) -> str:
     text = f"{title(limit)}: it needs {between}, and the limit of {limit.say(limit.most)} lies between"
     if limit.expected is None:
         return text
-    return f"{text}; --expected judges by the {limit.say(limit.expected)} expected"
+    setting = "expected = true" if limit.of else "--expected"  # only budgets have a name
+    return f"{text}; {setting} judges by the {limit.say(limit.expected)} expected"
 
 
 def _largest(limit: Limit) -> str:

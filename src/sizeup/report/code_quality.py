@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sizeup.report.checked import Check
+from sizeup.report.checked import Check, by_path
 from sizeup.report.checked_ci import place
 from sizeup.report.checked_words import Finding, announced
 from sizeup.report.text import plain
@@ -23,7 +23,7 @@ def issues(checks: Sequence[Check]) -> list[dict[str, Any]]:
     """One issue per finding; a fingerprint holds no amounts, so that it stays while the finding does."""
     seen: Counter[tuple[str, ...]] = Counter()
     listed = []
-    for check in checks:
+    for check in by_path(checks):
         for finding in announced(check):
             identity = (place(check), check.target or "", *check.budgets, finding.label, finding.about)
             seen[identity] += 1
@@ -32,8 +32,9 @@ def issues(checks: Sequence[Check]) -> list[dict[str, Any]]:
 
 
 def _issue(check: Check, finding: Finding, identity: tuple[str, ...]) -> dict[str, Any]:
+    is_named = finding.text.startswith((f"{check.name}:", f"{check.model}:"))  # as most errors are
     return {
-        "description": plain(f"{check.name}: {finding.text}"),
+        "description": plain(finding.text if is_named else f"{check.name}: {finding.text}"),
         "check_name": f"sizeup-{finding.label}",
         "fingerprint": hashlib.sha256(repr(identity).encode("utf-8")).hexdigest(),
         "severity": _SEVERITIES[finding.level],

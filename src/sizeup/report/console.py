@@ -75,16 +75,21 @@ def explanation_text(explanation: Explanation) -> str:
 def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = LABELS) -> None:
     """Print a text beside its label, wrapped so that the labels stand alone in their column."""
     room = max(console.width - width, LEAST_ROOM)
-    lines = textwrap.wrap(plain(text), room, subsequent_indent="  ", break_on_hyphens=False) or [""]
+    # What a long label takes of the first line.
+    taken = " " * min(max(len(label) + 3 - width, 0), room // 2)
+    lines = textwrap.wrap(
+        plain(text), room, initial_indent=taken, subsequent_indent="  ", break_on_hyphens=False
+    ) or [""]
+    lines[0] = lines[0].removeprefix(taken)
     print_lines(console, label, lines, style, width)
 
 
 def print_lines(
     console: Console, label: str, lines: Sequence[str], style: str = "", width: int = LABELS
 ) -> None:
-    """Print lines beside their label."""
+    """Print lines beside their label, which a space follows even if it is wider than its column."""
     for index, line in enumerate(lines):
-        start = f"  {label if index == 0 else ''}".ljust(width)
+        start = f"  {label if index == 0 else ''} ".ljust(width)
         console.print(Text.assemble((start, "cyan"), (line, style)), soft_wrap=True)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Mapping
 
 from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
 from sizeup.graph import Graph
 from sizeup.sweeps.loading import Loading, Shapes, Sizes
+from sizeup.units import toml_key
 
 # In front of a shape these are not a batch: sequences come first in some recurrent networks.
 _NOT_BATCH = ("seq", "len", "time", "step", "frame", "token")
-_BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
 
 def resolved(
@@ -92,23 +90,11 @@ def _unbound(load: Loading, sizes: Sizes, shapes: Shapes) -> tuple[SymbolicDimen
 
 def _advised(load: Loading, error: LoadError) -> LoadError:
     """The error with what a spec says, in the place of options that a sweep does not have."""
-    dimensions = error.dimensions if isinstance(error, UnboundDimension) else ()
-    if not dimensions:
+    if not isinstance(error, UnboundDimension) or not error.dimensions:
         return error
-    places: dict[str, list[str]] = {}
-    for each in dimensions:
-        place = f"{each.input} axis {each.axis}" if each.name else "all of it"
-        places.setdefault(each.name or each.input, []).append(place)
-    open_ = "; ".join(f"{name} ({', '.join(where)})" for name, where in places.items())
-    bind = ", ".join(
-        f"{_key(name)} = 128" for name in dict.fromkeys(each.name for each in dimensions) if name
-    )
-    whole = ", ".join(f'{_key(each.input)} = "1x3x224x224"' for each in dimensions if not each.name)
+    dimensions = error.dimensions
+    bind = ", ".join(f"{toml_key(name)} = 128" for name in error.names)
+    whole = ", ".join(f'{toml_key(each.input)} = "1x3x224x224"' for each in dimensions if not each.name)
     advice = [f"bind = {{ {bind} }}"] * bool(bind) + [f"shapes = {{ {whole} }}"] * bool(whole)
-    text = f"dimensions without a size: {open_}. Set them in the spec, as in {' and '.join(advice)}"
+    text = f"dimensions without a size: {error.places}. Set them in the spec, as in {' and '.join(advice)}"
     return UnboundDimension(text if load.file is None else f"{load.file}: {text}", dimensions)
-
-
-def _key(name: str) -> str:
-    """A name as a key of TOML."""
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
