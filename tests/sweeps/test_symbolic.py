@@ -116,6 +116,47 @@ def test_a_wrong_binding_is_refused() -> None:
     assert len({asked.key("model", point) for point in asked.points}) == 2
 
 
+def test_a_batch_that_is_also_bound_is_an_error(folder: Path) -> None:
+    write_symbolic(folder / "m.onnx", ("x", ["N", 8]))
+    write_symbolic(folder / "boxes.onnx", ("x", ["batch", 8]), ("boxes", ["N", 8]))
+    done = sizeup.sweep({**SPEC, "batch": [1, 8], "bind": {"N": 4}}, folder / "out", in_process=True)
+    assert (done.rows, done.errors) == (4, 2)
+    rows = [(row["model"], row["batch"], row["macs"], row["error"]) for row in rows_of(folder / "out")]
+    message = "m.onnx: batch and bind both set dimension N (x axis 0); give one"
+    assert sorted(rows, key=str) == [
+        ("boxes.onnx", 1, (1 + 4) * 40, None),
+        ("boxes.onnx", 8, (8 + 4) * 40, None),
+        ("m.onnx", 1, None, message),
+        ("m.onnx", 8, None, message),
+    ]
+    write_symbolic(folder / "m.onnx", ("x", ["batch", 8]))
+    spec = {**SPEC, "models": ["m.onnx"], "batch": [8], "bind": {"x.0": 4}}
+    assert sizeup.sweep(spec, folder / "place", in_process=True).errors == 1
+    assert "dimension batch (x axis 0)" in rows_of(folder / "place")[0]["error"]
+
+
+def test_different_sizes_of_one_dimension_are_an_error(folder: Path) -> None:
+    write_symbolic(folder / "m.onnx", ("ids", [1, "past_len", 8]), ("mask", [1, "past_len", 8]))
+    for number, (settings, words) in enumerate(
+        (
+            ({"bind": {"past_len": 64, "ids.1": 8}}, "ids.1 = 8 in bind, past_len = 64 in bind"),
+            ({"bind": {"ids.1": 8, "mask.1": 16}}, "ids.1 = 8 in bind, mask.1 = 16 in bind"),
+            (
+                {"shapes": {"past_len": 64}, "bind": {"ids.1": 8}},
+                "past_len = 64 in shapes, ids.1 = 8 in bind",
+            ),
+        )
+    ):
+        sizeup.sweep({**SPEC, **settings}, folder / f"{number}", in_process=True)
+        (row,) = rows_of(folder / f"{number}")
+        place = "mask" if "mask" in words else "ids"
+        expected = f"m.onnx: different sizes for dimension past_len ({place} axis 1): {words}; give one"
+        assert (row["error"], row["macs"]) == (expected, None)
+    sizeup.sweep({**SPEC, "bind": {"past_len": 8, "ids.1": 8}}, folder / "equal", in_process=True)
+    (row,) = rows_of(folder / "equal")
+    assert (row["macs"], row["error"]) == (2 * 8 * 40, None)
+
+
 def test_rows_of_an_older_store_have_nulls_in_new_columns(folder: Path) -> None:
     write_models(folder, 4)
     (folder / "bad.onnx").write_text("no model")
