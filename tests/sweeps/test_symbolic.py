@@ -15,6 +15,7 @@ from pyarrow import compute, parquet
 import sizeup
 from sizeup import api
 from sizeup.errors import SizeupError
+from sizeup.report import swept
 from sizeup.sweeps import read_spec
 from sweeps.generated import write_models
 from sweeps.tables import rows_of, table_of
@@ -155,6 +156,21 @@ def test_different_sizes_of_one_dimension_are_an_error(folder: Path) -> None:
     sizeup.sweep({**SPEC, "bind": {"past_len": 8, "ids.1": 8}}, folder / "equal", in_process=True)
     (row,) = rows_of(folder / "equal")
     assert (row["macs"], row["error"]) == (2 * 8 * 40, None)
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_a_name_that_no_model_has_is_reported(folder: Path, in_process: bool) -> None:
+    write_symbolic(folder / "a.onnx", ("ids", [1, "past_len", 8]))
+    write_symbolic(folder / "b.onnx", ("x", ["batch", 8]))
+    spec = {**SPEC, "bind": {"pastlen": 64, "ids.1": 8}}
+    done = sizeup.sweep(spec, folder / "out", in_process=in_process, workers=1)
+    assert (done.rows, done.errors, done.unknown_bind) == (2, 0, ("pastlen",))
+    line = "bind: no model has a dimension 'pastlen'"
+    assert line in swept.text(done).splitlines()
+    assert sizeup.sweep(spec, folder / "out", in_process=True).unknown_bind == ()  # nothing evaluated
+    write_symbolic(folder / "c.onnx", ("x", ["batch", "pastlen", 8]))
+    assert sizeup.sweep(spec, folder / "out", in_process=True).unknown_bind == ("ids.1",)
+    assert sizeup.sweep(spec, folder / "all", in_process=True).unknown_bind == ()
 
 
 def test_rows_of_an_older_store_have_nulls_in_new_columns(folder: Path) -> None:
