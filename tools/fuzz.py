@@ -11,26 +11,41 @@ See docs/fuzzing.md.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fuzzing.supervisor import Summary, fuzz, report, write  # noqa: E402 - the tests' folder is on the path only now
-from fuzzing.targets import GROUPS, TARGETS  # noqa: E402
-from fuzzing.verdicts import judge  # noqa: E402
+_ADVICE = "see Setting up in CONTRIBUTING.md"
+try:  # the tests' folder is on the path only now
+    from fuzzing.supervisor import SetupError, Summary, fuzz, report, write
+    from fuzzing.targets import COMPARED, GROUPS, TARGETS
+    from fuzzing.verdicts import judge
+except ImportError as missing:
+    sys.stderr.write(f"fuzz.py: error: {missing}; {_ADVICE}\n")
+    sys.exit(2)
 
 
 def main() -> int:
-    """Fuzz what the command line names; 1 if there are findings."""
+    """Fuzz what the command line names; 1 if there are findings, 2 if the setup is incomplete."""
     arguments = _arguments()
-    names = GROUPS.get(arguments.target, (arguments.target,))
+    try:
+        return _run(arguments, GROUPS.get(arguments.target, (arguments.target,)))
+    except (ImportError, SetupError) as error:
+        sys.stderr.write(f"fuzz.py: error: {error}; {_ADVICE}\n")
+        return 2
+
+
+def _run(arguments: argparse.Namespace, names: Sequence[str]) -> int:
     if arguments.replay is not None:
         return _replay(names[0], arguments.mode, arguments.replay)
     if arguments.coverage:
+        _check_atheris()
         return _guided(names[0], arguments)
     findings = 0
     for name in names:
@@ -67,7 +82,26 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--replay", type=Path, metavar="FILE", help="run one kept input and print its finding"
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    modes = _modes(arguments.target, arguments.replay is not None or arguments.coverage)
+    if arguments.mode not in modes:
+        parser.error(f"{arguments.target} has no mode {arguments.mode!r}; choose from {', '.join(modes)}")
+    if arguments.replay is not None and not arguments.replay.is_file():
+        parser.error(f"--replay: no file {arguments.replay}")
+    return arguments
+
+
+def _modes(name: str, is_single: bool) -> list[str]:
+    """The modes of a target; single inputs are not compared with a runtime."""
+    is_compared = name in COMPARED and not is_single
+    return [*TARGETS[GROUPS.get(name, (name,))[0]].modes, *["differential"] * is_compared]
+
+
+def _check_atheris() -> None:
+    try:
+        importlib.import_module("atheris")
+    except ImportError as error:
+        raise SetupError("--coverage needs atheris (pip install --group fuzz)") from error
 
 
 def _guided(name: str, arguments: argparse.Namespace) -> int:

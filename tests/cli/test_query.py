@@ -102,6 +102,17 @@ def test_what_is_not_known_is_a_question_mark(run: Run, folder: Path) -> None:
     ]
 
 
+def test_selected_columns_without_a_value_are_shown(run: Run, folder: Path) -> None:
+    _, out, _ = run(folder, "SELECT batch FROM points LIMIT 2")
+    assert out.splitlines() == ["all rows: batch -", "2 rows"]
+    _, out, _ = run(folder, "SELECT caveat, error, ms FROM points WHERE ms IS NULL")
+    assert [line.split() for line in out.splitlines()] == [
+        ["caveat", "error", "ms"],
+        ["-", "-", "?"],
+        ["1", "row"],
+    ]
+
+
 def test_json_is_alone_on_stdout(run: Run, folder: Path) -> None:
     code, out, err = run(folder, "--view", "fastest", "--top", "9", "--json")
     assert (code, err) == (0, "")

@@ -45,7 +45,7 @@ def test_a_sweep_says_what_it_did(folder: Path, capsys: pytest.CaptureFixture[st
     assert lines[0].startswith("3 models at 1 point each, in processes of this machine, in ")
     assert lines[1] == "3 rows written to out, 1 of them errors"
     assert lines[2].startswith("  CorruptModel: 1 row, such as nets/bad.onnx: ")
-    assert lines[3] == "--retry-errors tries them again"
+    assert lines[3] == "to retry errors: --retry-errors"
     assert lines[4:] == ["$ sizeup query out"]
 
 

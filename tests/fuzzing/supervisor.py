@@ -25,6 +25,10 @@ _POLL_SECONDS = 0.1
 _NOT_STARTED = -1
 
 
+class SetupError(RuntimeError):
+    """The fuzzer cannot run here: a library is missing."""
+
+
 @dataclass
 class Cause:
     """Findings with one signature: how many, and the smallest input."""
@@ -179,6 +183,9 @@ def _after_death(worker: _Running, code: int) -> Order | None:
     path = next(folder.glob("input.*"), None)
     output = (folder / "output").read_bytes()[-4000:].decode("utf-8", "replace")
     if code == 1 or index == _NOT_STARTED:  # an exception of the fuzzer itself, or a seed that crashes
+        last = output.strip().rpartition("\n")[2]
+        if last.startswith(("ImportError: ", "ModuleNotFoundError: ")):
+            raise SetupError(last)
         raise RuntimeError(f"the worker failed: {output}")
     assert path is not None
     reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"

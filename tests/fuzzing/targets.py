@@ -66,6 +66,7 @@ TARGETS: Mapping[str, Target] = {
     "pt2": Target("fuzzing.pt2", ".pt2", {"analyze": "fuzzing.model_modes:analyze"}),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
+COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "toml": ("devices", "calibrations", "budgets", "sweeps", "coefficients", "precision-maps")
 }

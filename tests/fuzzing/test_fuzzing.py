@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,3 +158,41 @@ def test_runtimes_agree_with_what_is_stated_of_mutants(name: str, least: int) ->
     summary = compare(name, seed=SEED, inputs=200)
     assert not summary.causes, report(summary)
     assert summary.results > least
+
+
+def run_tool(*arguments: str, without: Path | None = None) -> tuple[int, str]:
+    """The exit code and stderr of tools/fuzz.py; modules in the folder `without` hide the installed ones."""
+    path = os.pathsep.join(filter(None, [str(without or ""), os.environ.get("PYTHONPATH")]))
+    tool = Path(__file__).parents[2] / "tools" / "fuzz.py"
+    command = [sys.executable, str(tool), *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tflite", "--mode", "bogus"), "choose from analyze, plan, check, optimize, differential"),
+        (("toml", "--mode", "plan"), "toml has no mode 'plan'; choose from analyze\n"),
+        (("pt2", "--replay", "missing.pt2"), "--replay: no file missing.pt2"),
+    ],
+)
+def test_a_wrong_option_ends_with_code_2(arguments: tuple[str, ...], message: str) -> None:
+    code, error = run_tool(*arguments)
+    assert code == 2
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("onnx", ("onnx", "--inputs", "1")), ("atheris", ("budgets", "--coverage", "--seconds", "1"))],
+)
+def test_a_missing_library_ends_with_code_2(module: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / f"{module}.py").write_text(f"raise ModuleNotFoundError({f'No module named {module}'!r})\n")
+    code, error = run_tool(*arguments, without=tmp_path)
+    assert (code, len(error.splitlines())) == (2, 1)
+    assert module in error
+    assert error.endswith("; see Setting up in CONTRIBUTING.md\n")

@@ -15,6 +15,7 @@ from pyarrow import compute, parquet
 import sizeup
 from sizeup import api
 from sizeup.errors import SizeupError
+from sizeup.report import swept
 from sizeup.sweeps import read_spec
 from sweeps.generated import write_models
 from sweeps.tables import rows_of, table_of
@@ -114,6 +115,62 @@ def test_a_wrong_binding_is_refused() -> None:
     points = [{"target": "rpi5/ort", "bind": {"seq": size}} for size in (1, 2)]
     asked = read_spec({"models": ["*.onnx"], "points": points}).asked
     assert len({asked.key("model", point) for point in asked.points}) == 2
+
+
+def test_a_batch_that_is_also_bound_is_an_error(folder: Path) -> None:
+    write_symbolic(folder / "m.onnx", ("x", ["N", 8]))
+    write_symbolic(folder / "boxes.onnx", ("x", ["batch", 8]), ("boxes", ["N", 8]))
+    done = sizeup.sweep({**SPEC, "batch": [1, 8], "bind": {"N": 4}}, folder / "out", in_process=True)
+    assert (done.rows, done.errors) == (4, 2)
+    rows = [(row["model"], row["batch"], row["macs"], row["error"]) for row in rows_of(folder / "out")]
+    message = "m.onnx: batch and bind both set dimension N (x axis 0); give one"
+    assert sorted(rows, key=str) == [
+        ("boxes.onnx", 1, (1 + 4) * 40, None),
+        ("boxes.onnx", 8, (8 + 4) * 40, None),
+        ("m.onnx", 1, None, message),
+        ("m.onnx", 8, None, message),
+    ]
+    write_symbolic(folder / "m.onnx", ("x", ["batch", 8]))
+    spec = {**SPEC, "models": ["m.onnx"], "batch": [8], "bind": {"x.0": 4}}
+    assert sizeup.sweep(spec, folder / "place", in_process=True).errors == 1
+    assert "dimension batch (x axis 0)" in rows_of(folder / "place")[0]["error"]
+
+
+def test_different_sizes_of_one_dimension_are_an_error(folder: Path) -> None:
+    write_symbolic(folder / "m.onnx", ("ids", [1, "past_len", 8]), ("mask", [1, "past_len", 8]))
+    for number, (settings, words) in enumerate(
+        (
+            ({"bind": {"past_len": 64, "ids.1": 8}}, "ids.1 = 8 in bind, past_len = 64 in bind"),
+            ({"bind": {"ids.1": 8, "mask.1": 16}}, "ids.1 = 8 in bind, mask.1 = 16 in bind"),
+            (
+                {"shapes": {"past_len": 64}, "bind": {"ids.1": 8}},
+                "past_len = 64 in shapes, ids.1 = 8 in bind",
+            ),
+        )
+    ):
+        sizeup.sweep({**SPEC, **settings}, folder / f"{number}", in_process=True)
+        (row,) = rows_of(folder / f"{number}")
+        place = "mask" if "mask" in words else "ids"
+        expected = f"m.onnx: different sizes for dimension past_len ({place} axis 1): {words}; give one"
+        assert (row["error"], row["macs"]) == (expected, None)
+    sizeup.sweep({**SPEC, "bind": {"past_len": 8, "ids.1": 8}}, folder / "equal", in_process=True)
+    (row,) = rows_of(folder / "equal")
+    assert (row["macs"], row["error"]) == (2 * 8 * 40, None)
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_a_name_that_no_model_has_is_reported(folder: Path, in_process: bool) -> None:
+    write_symbolic(folder / "a.onnx", ("ids", [1, "past_len", 8]))
+    write_symbolic(folder / "b.onnx", ("x", ["batch", 8]))
+    spec = {**SPEC, "bind": {"pastlen": 64, "ids.1": 8}}
+    done = sizeup.sweep(spec, folder / "out", in_process=in_process, workers=1)
+    assert (done.rows, done.errors, done.unknown_bind) == (2, 0, ("pastlen",))
+    line = "bind: no model has a dimension 'pastlen'"
+    assert line in swept.text(done).splitlines()
+    assert sizeup.sweep(spec, folder / "out", in_process=True).unknown_bind == ()  # nothing evaluated
+    write_symbolic(folder / "c.onnx", ("x", ["batch", "pastlen", 8]))
+    assert sizeup.sweep(spec, folder / "out", in_process=True).unknown_bind == ("ids.1",)
+    assert sizeup.sweep(spec, folder / "all", in_process=True).unknown_bind == ()
 
 
 def test_rows_of_an_older_store_have_nulls_in_new_columns(folder: Path) -> None:

@@ -42,7 +42,17 @@ _LEAST = 14
 # Columns that one line tells where all rows are alike in them.
 _ALIKE = ("target", "device", "runtime", "precision", "batch", "shapes", "place")
 # Columns where nothing stands for nothing: all others are then not known.
-_OPTIONAL = ("batch", "shapes", "error", "error_kind", "fits_reason", "latency_missing", "counts_missing")
+_OPTIONAL = (
+    "batch",
+    "shapes",
+    "bind",
+    "caveat",
+    "error",
+    "error_kind",
+    "fits_reason",
+    "latency_missing",
+    "counts_missing",
+)
 _COUNTS = ("macs", "params", "elementwise_ops")
 
 
@@ -132,7 +142,7 @@ def render(answer: Answer, console: Console) -> None:
     if question.sql is None:
         view = views(query.COSTS, compared=True)[question.view or DEFAULT]
         console.print(Text(f"{view.name}: {view.shows}", style="bold"), soft_wrap=True)
-    left_out = _print(found, console) if found.rows else []
+    left_out = _print(found, console, question.sql is not None) if found.rows else []
     for line in _remarks(question, found, left_out):
         console.print(Text(plain(line), style="dim"), soft_wrap=True)
 
@@ -151,10 +161,13 @@ def _remarks(question: Question, found: Glimpse, left_out: Sequence[str]) -> Ite
         yield f"no room for {told} (-o FILE.csv keeps all)"
 
 
-def _print(found: Glimpse, console: Console) -> list[str]:
-    """Print a table no wider than the console; the columns that it has no room for."""
+def _print(found: Glimpse, console: Console, is_asked: bool) -> list[str]:
+    """Print a table no wider than the console; the columns that it has no room for.
+
+    Columns that SQL asks for are shown even if all their values are null.
+    """
     made = (_Column(name, [row[place] for row in found.rows]) for place, name in enumerate(found.columns))
-    columns = [column for column in made if not column.is_empty]
+    columns = [column for column in made if is_asked or not column.is_empty]
     if len(found.rows) == found.total > 1:
         alike = [column for column in columns if column.title in _ALIKE and len(set(column.texts)) == 1]
         columns = [column for column in columns if column not in alike]

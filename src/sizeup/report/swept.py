@@ -29,11 +29,13 @@ def text(done: Swept) -> str:
     for kind, rows in done.kinds.items():
         example = done.examples.get(kind)
         lines.append(f"  {kind}: {_several(rows, 'row')}" + (f", such as {example}" if example else ""))
+    if done.errors:
+        lines.append("to retry errors: --retry-errors")
     if done.caveats:
         lines.append(f"{_several(done.caveats, 'row')} with a symbolic batch set to 1 (column caveat)")
-    if done.errors:
-        lines.append("--retry-errors tries them again")
     lines += _pruned(done)
+    among = f" (of {_several(done.models - done.there, 'model')} evaluated now)" if done.there else ""
+    lines += [f"bind: no model has a dimension {name!r}{among}" for name in done.unknown_bind]
     lines.append(f"$ sizeup query {shlex.quote(store)}")
     return "\n".join(lines)
 

@@ -51,15 +51,16 @@ def _answer(asked: IO[bytes], told: IO[bytes]) -> dict[str, Any]:
         told.seek(0)
         told.truncate()
         start = time.process_time()
-        rows = _write(pickle.loads(asked.read()), told)
+        bound = set[str]()
+        rows = _write(pickle.loads(asked.read()), told, bound)
     # Whatever a model's code raises, leaving the program included, is the answer that the caller waits for.
     except BaseException as error:
         kind, reason = described(error)
         return {"kind": kind, "error": reason}
-    return {"rows": rows, "cpu_seconds": time.process_time() - start}
+    return {"rows": rows, "cpu_seconds": time.process_time() - start, "bound": sorted(bound)}
 
 
-def _write(work: tuple[Model, Identity, Questions, bool], file: IO[bytes]) -> int:
+def _write(work: tuple[Model, Identity, Questions, bool], file: IO[bytes], bound: set[str]) -> int:
     import pyarrow as pa
 
     from sizeup.sweeps.rows import rows_of
@@ -68,7 +69,7 @@ def _write(work: tuple[Model, Identity, Questions, bool], file: IO[bytes]) -> in
     model, identity, asked, is_last = work
     count = 0
     with pa.ipc.new_stream(file, arrow_schema()) as stream:
-        for batch in batches_of(rows_of(model, identity, asked, is_last=is_last)):
+        for batch in batches_of(rows_of(model, identity, asked, is_last=is_last, bound=bound)):
             stream.write_batch(batch)
             count += batch.num_rows
     return count

@@ -26,13 +26,19 @@ _LONGEST_REASON = 500
 
 
 def evaluate(
-    source: Any, asked: Questions, file_bytes: int | None = None, *, is_last: bool = True
+    source: Any,
+    asked: Questions,
+    file_bytes: int | None = None,
+    *,
+    is_last: bool = True,
+    bound: set[str] | None = None,
 ) -> Iterator[tuple[Point, Row]]:
     """The answers about a model (whatever `load` takes), one row a point; what keeps a batch or shapes from
     being loaded is told in their rows.
 
     `file_bytes` is the size of the model's file, where it has one. Where memory runs out and this is not the
-    last try, MemoryError leaves it to a process that has loaded nothing before.
+    last try, MemoryError leaves it to a process that has loaded nothing before. `bound` receives the names in
+    `bind` that the model has a symbolic dimension for.
     """
     by_shape: dict[PointShape, list[Point]] = {}
     for point in asked.points:
@@ -40,14 +46,18 @@ def evaluate(
     load = Loading(source, len(by_shape))
     targets = {name: _same_target(name, digest) for name, digest in asked.target_hashes.items()}
     for shape, points in by_shape.items():
+        sizes, shapes, bind = bindings_of(shape)
         try:
-            graph, defaulted = resolved(load, *bindings_of(shape))
+            graph, defaulted = resolved(load, sizes, shapes, bind)
             counted = count(graph)
         except (SizeupError, MemoryError) as error:
             if _is_of_memory(error) and not is_last:
                 raise MemoryError from error
             yield from ((point, failure(point, *described(error))) for point in points)
             continue
+        finally:
+            if bound is not None:
+                bound |= load.symbolic & bind.keys()
         answers = _Answers(counted, file_bytes, _caveat(defaulted))
         yield from ((point, answers.row(point, targets[point.target])) for point in points)
 

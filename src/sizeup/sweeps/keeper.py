@@ -54,6 +54,7 @@ class Keeper:
         self._child: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
         self.cpu_seconds: float | None = None  # of the last model that was evaluated
+        self.bound: tuple[str, ...] = ()  # names in `bind` that the last model has a dimension for
         self.start_seconds = 0.0  # that new children took to start for it
 
     @contextlib.contextmanager
@@ -61,9 +62,10 @@ class Keeper:
         """The rows of a model as record batches, to be read within the block; Refused after all tries."""
         import pyarrow as pa
 
-        self.cpu_seconds, self.start_seconds = None, 0.0
+        self.cpu_seconds, self.start_seconds, self.bound = None, 0.0, ()
         answer = self._asked((model, identity, asked), self.limits.tries - 1)
         promised, self.cpu_seconds = answer["rows"], answer["cpu_seconds"]
+        self.bound = tuple(answer["bound"])
         self._rows.seek(0)
         try:
             with pa.ipc.open_stream(self._rows) as stream:

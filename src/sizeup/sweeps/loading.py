@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from sizeup import formats
-from sizeup.errors import LoadError, SizeupError
+from sizeup.errors import LoadError, SizeupError, SymbolicDimension, UnboundDimension
 from sizeup.graph import FreeGraph, Graph
 
 Sizes: TypeAlias = dict[str, int]
@@ -27,11 +27,33 @@ class Loading:
         self._own: Any = source[1] if _has_inputs(source) else None
         self._is_worth_it = readings >= _WORTH
         self._free: dict[tuple[str, ...], FreeGraph] = {}
+        self._unbound: dict[str, tuple[SymbolicDimension, ...]] = {}
+        self.symbolic: set[str] = set()  # keys of the symbolic dimensions seen so far
 
     @property
     def file(self) -> str | None:
         """The path or name that it loads; None for an object."""
         return os.fspath(self._source) if isinstance(self._source, str | os.PathLike) else None
+
+    @property
+    def prefix(self) -> str:
+        """What an error message about it begins with."""
+        return "" if self.file is None else f"{self.file}: "
+
+    def unbound(self, sizes: Sizes, shapes: Shapes) -> tuple[SymbolicDimension, ...]:
+        """The symbolic dimensions of a file that have no size with these sizes and shapes."""
+        if self.file is None or not self.file.lower().endswith((".onnx", ".pt2")):
+            return ()
+        key = repr((sizes, shapes))
+        if key not in self._unbound:
+            self._unbound[key] = ()
+            try:
+                self(sizes, shapes)
+            except UnboundDimension as error:
+                self._unbound[key] = error.dimensions
+            except LoadError:
+                pass
+        return self._unbound[key]
 
     def __call__(self, sizes: Sizes, shapes: Shapes) -> Graph:
         """The graph with these sizes and shapes."""
@@ -74,11 +96,23 @@ class Loading:
         return self._free[names].at(**sizes)
 
     def _exact(self, sizes: Sizes, shapes: Shapes) -> Graph:
+        try:
+            return self._read(sizes, shapes)
+        except UnboundDimension as error:
+            self.symbolic.update(key for each in error.dimensions for key in keys_of(each))
+            raise
+
+    def _read(self, sizes: Sizes, shapes: Shapes) -> Graph:
         if self._own is None or shapes:
             return formats.load(self._source, inputs=shapes or None, bind=sizes or None)
         rest = {name: size for name, size in sizes.items() if name != "batch"}
         inputs = _with_batch(self._own, sizes["batch"]) if "batch" in sizes else self._own
         return formats.load(self._source, inputs=inputs, bind=rest or None)
+
+
+def keys_of(dimension: SymbolicDimension) -> tuple[str, str]:
+    """The keys that set a dimension in a spec: its place and its name."""
+    return f"{dimension.input}.{dimension.axis}", dimension.name
 
 
 def _has_inputs(source: Any) -> bool:

@@ -9,9 +9,16 @@ from sizeup.sweeps.models import Identity, Model
 from sizeup.sweeps.points import Point, Questions
 
 
-def rows_of(model: Model, identity: Identity, asked: Questions, *, is_last: bool = True) -> Iterator[Row]:
-    """The rows of a model, one a point, evaluated in this process; MemoryError where another try is left."""
-    for point, row in evaluate(model.opened(), asked, model.file_bytes, is_last=is_last):
+def rows_of(
+    model: Model,
+    identity: Identity,
+    asked: Questions,
+    *,
+    is_last: bool = True,
+    bound: set[str] | None = None,
+) -> Iterator[Row]:
+    """The rows of a model, one per point, evaluated in this process; MemoryError if another try is left."""
+    for point, row in evaluate(model.opened(), asked, model.file_bytes, is_last=is_last, bound=bound):
         if "error" in row:
             row["error"] = _by_name(row["error"], model)
         yield {**row, **_names(identity, asked, point)}

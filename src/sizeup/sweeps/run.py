@@ -21,6 +21,7 @@ from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Identity, Model, SizeClass
 from sizeup.sweeps.newest import Record
 from sizeup.sweeps.places import Local, writing
+from sizeup.sweeps.points import Questions, bindings_of
 from sizeup.sweeps.prune import Pruned, prune
 from sizeup.sweeps.remaining import Remaining
 from sizeup.sweeps.spec import Spec
@@ -71,6 +72,7 @@ class Swept:
     damaged_file: str = ""  # the first of them
     pruned: Pruned | None = None  # what was removed, where that was asked for
     caveats: int = 0  # rows for which a symbolic dimension was set to 1
+    unknown_bind: tuple[str, ...] = ()  # names in `bind` that no model evaluated now has a dimension for
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ def sweep(
             pruned = prune(store, kept, spec.asked)
             record.write(store, spec.asked, alone=True)
         store.place.clean()
-    return replace(tally.told(store.place.address, how.engine, len(spec.asked.points)), pruned=pruned)
+    done = tally.told(store.place.address, how.engine, len(spec.asked.points))
+    return replace(done, pruned=pruned, unknown_bind=tally.unknown_bind(spec.asked))
 
 
 def _outcomes(
@@ -151,6 +154,7 @@ class _Tally:
         self.kinds: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
         self.damaged, self.damaged_file = 0, ""
+        self.bound: set[str] = set()
 
     def add(self, outcome: Outcome) -> None:
         self.done += 1
@@ -159,6 +163,7 @@ class _Tally:
         self.there += outcome.state == "there"
         self.rows += outcome.rows
         self.caveats += outcome.caveats
+        self.bound.update(outcome.bound)
         if outcome.errors:
             self.failed += 1
             self.errors += outcome.errors
@@ -173,6 +178,14 @@ class _Tally:
         if self.show is not None:
             left = None if self.remaining is None else self.remaining.seconds(seconds)
             self.show(Progress(self.done, self.total, self.failed, self.there, seconds, left))
+
+    def unknown_bind(self, asked: Questions) -> tuple[str, ...]:
+        """Names in `bind` that no model has a dimension for; empty if no model was evaluated."""
+        if self.done == self.there:
+            return ()
+        texts = dict.fromkeys(point.shape for point in asked.points)
+        names = dict.fromkeys(name for shape in texts for name in bindings_of(shape)[2])
+        return tuple(name for name in names if name not in self.bound)
 
     def told(self, store: str, engine: str, points: int) -> Swept:
         return Swept(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
 from sizeup.graph import Graph
-from sizeup.sweeps.loading import Loading, Shapes, Sizes
+from sizeup.sweeps.loading import Loading, Shapes, Sizes, keys_of
 from sizeup.units import toml_key
 
 # In front of a shape these are not a batch: sequences come first in some recurrent networks.
@@ -19,15 +19,19 @@ def resolved(
     """The graph at these sizes, and the symbolic dimensions that were set to 1 because no batch was given.
 
     A dimension that has no size yet takes that of its name in `bind`. The batch is the dimension in front of
-    the inputs, whatever it is called.
+    the inputs, whatever it is called. LoadError if `bind` contradicts itself or another size.
     """
+    if bind and (sizes or shapes):
+        _check(load, load.unbound({}, {}), sizes, bind)
     try:
         return load(sizes, shapes), ()
     except UnboundDimension as error:
+        if not (sizes or shapes):
+            _check(load, error.dimensions, sizes, bind)
         return _bound(load, sizes, shapes, _added(error.dimensions, bind, sizes.get("batch")), error)
     except LoadError as error:
         others = {name: size for name, size in sizes.items() if name != "batch"}
-        dimensions = _unbound(load, others, shapes) if "batch" in sizes else ()
+        dimensions = load.unbound(others, shapes) if "batch" in sizes else ()
         if not _batch_names(dimensions):
             raise
         return _bound(load, others, shapes, _added(dimensions, bind, sizes["batch"]), error)
@@ -53,9 +57,9 @@ def _added(
     dimensions = tuple(dimensions)
     found: dict[str, int | None] = dict.fromkeys(_batch_names(dimensions), batch)
     for each in dimensions:
-        place = f"{each.input}.{each.axis}"
-        if each.name in bind or place in bind:
-            found[each.name] = bind[each.name if each.name in bind else place]
+        for key in keys_of(each):
+            if key in bind:
+                found[each.name] = bind[key]
     return found
 
 
@@ -75,17 +79,23 @@ def _batch_names(dimensions: Iterable[SymbolicDimension]) -> list[str]:
     ]
 
 
-def _unbound(load: Loading, sizes: Sizes, shapes: Shapes) -> tuple[SymbolicDimension, ...]:
-    """The dimensions that a file leaves open at these sizes."""
-    if load.file is None or not load.file.lower().endswith((".onnx", ".pt2")):
-        return ()
-    try:
-        load(sizes, shapes)
-    except UnboundDimension as error:
-        return error.dimensions
-    except LoadError:
-        pass
-    return ()
+def _check(
+    load: Loading, dimensions: Sequence[SymbolicDimension], sizes: Sizes, bind: Mapping[str, int]
+) -> None:
+    """Refuse a dimension that `bind` and the batch both set, and one that is given different sizes."""
+    names = {each.name for each in dimensions}
+    batch_names = {"batch"} if "batch" in names else set(_batch_names(dimensions))
+    given: dict[str, dict[str, int]] = {}
+    for each in dimensions:
+        keys = [key for key in keys_of(each) if key in bind]
+        where = f"{load.prefix}{{}} dimension {each.name} ({each.input} axis {each.axis}){{}}; give one"
+        if keys and "batch" in sizes and each.name in batch_names:
+            raise LoadError(where.format("batch and bind both set", ""))
+        settings = given.setdefault(each.name, {})
+        settings |= {f"{key} = {sizes[key]} in shapes": sizes[key] for key in keys_of(each) if key in sizes}
+        settings |= {f"{key} = {bind[key]} in bind": bind[key] for key in keys}
+        if keys and len(set(settings.values())) > 1:
+            raise LoadError(where.format("different sizes for", f": {', '.join(settings)}"))
 
 
 def _advised(load: Loading, error: LoadError) -> LoadError:
@@ -97,4 +107,4 @@ def _advised(load: Loading, error: LoadError) -> LoadError:
     whole = ", ".join(f'{toml_key(each.input)} = "1x3x224x224"' for each in dimensions if not each.name)
     advice = [f"bind = {{ {bind} }}"] * bool(bind) + [f"shapes = {{ {whole} }}"] * bool(whole)
     text = f"dimensions without a size: {error.places}. Set them in the spec, as in {' and '.join(advice)}"
-    return UnboundDimension(text if load.file is None else f"{load.file}: {text}", dimensions)
+    return UnboundDimension(f"{load.prefix}{text}", dimensions)

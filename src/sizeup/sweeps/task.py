@@ -49,6 +49,7 @@ class Outcome:
     damaged: tuple[str, ...] = ()  # files that could not be read, and were replaced
     digest: str = ""  # of the model's content
     caveats: int = 0  # rows for which a symbolic dimension was set to 1
+    bound: tuple[str, ...] = ()  # names in `bind` that the model has a symbolic dimension for
     size_class: SizeClass = ("", 0)
     is_first: bool = False  # of its process, and so it waited for imports
 
@@ -90,12 +91,14 @@ def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple
     if not task.asked.points:
         task.tidy()
         return task.told(Outcome(model.name, "there", seconds=time.perf_counter() - start)), _nothing
+    bound = set[str]()
     try:
         if keeper is None:
-            counted = task.write(batches_of(rows_of(model, task.identity, task.asked)))
+            counted = task.write(batches_of(rows_of(model, task.identity, task.asked, bound=bound)))
         else:
             with keeper.evaluated(model, task.identity, task.asked) as batches:
                 counted = task.write(batches)
+            bound.update(keeper.bound)
     except Refused as refused:
         counted = task.fail(refused.kind, refused.reason)
     except Exception as error:
@@ -107,7 +110,7 @@ def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple
     # Starting a process is no work of the model that happens to be its first.
     seconds = time.perf_counter() - start - (0.0 if keeper is None else keeper.start_seconds)
     outcome = counted.outcome(model.name, seconds, cpu_seconds)
-    outcome = replace(outcome, is_first=keeper is not None and keeper.start_seconds > 0)
+    outcome = replace(outcome, bound=tuple(bound), is_first=keeper is not None and keeper.start_seconds > 0)
     return task.told(outcome), task.finish
 
 
