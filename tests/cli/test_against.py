@@ -235,3 +235,17 @@ def test_the_examples_of_the_documentation_write_what_their_jobs_keep(run: Run, 
         for text in script:
             subprocess.run(["bash", "-n", "-c", text], check=True)
             assert "<!--" not in text or MARKER in text
+
+
+def test_a_partial_clone_fetches_nothing(
+    run: Run, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _commit(repository)
+    _git(repository, "config", "uploadpack.allowFilter", "true")
+    _git(tmp_path, "clone", "--quiet", "--filter=blob:none", repository.as_uri(), "clone")
+    mark = tmp_path / "fetched"
+    _git(tmp_path / "clone", "config", "remote.origin.uploadpack", f"touch {mark}; git-upload-pack")
+    monkeypatch.chdir(tmp_path / "clone")
+    done = run("check", "models/grown.onnx", "--macs", "1M", "--against", "before")
+    assert done.code in (0, 1, 2)
+    assert not mark.exists()

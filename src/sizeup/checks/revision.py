@@ -162,10 +162,11 @@ def _git(folder: Path, *arguments: str, output: IO[bytes] | None = None) -> str:
     """What git prints, without the last line break; or it goes to a file."""
     # A hook of git names the repository that it runs for, which need not be that of the folder.
     environment = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    # A partial clone fetches what it lacks when it is read, by whatever command its configuration names.
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1"}
     try:
         done = subprocess.run(
-            ["git", "-C", os.fspath(folder), *arguments],
+            ["git", "-c", "protocol.allow=never", "-C", os.fspath(folder), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if output is None else output,
             stderr=subprocess.PIPE,
