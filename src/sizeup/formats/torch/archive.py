@@ -7,6 +7,7 @@ the file names and opens shared libraries. Only what is read here reaches the re
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from sizeup.errors import CorruptModel, LoadError
 _LARGEST_DOCUMENT = 512 << 20
 _MOST_ENTRIES = 1_000_000
 _MOST_DOCUMENTS = 8  # of programs, to name in a message
+_END_RECORDS = 56 + 20 + 22  # of a zip file with 64-bit sizes: a record, its locator, the end record
 _LEGACY_PROGRAM = "serialized_exported_program.json"  # written by torch up to 2.7
 
 
@@ -40,8 +42,10 @@ def read_archive(path: Path) -> Archive:
     """Read the program of a .pt2 file and the tables of its tensors."""
     with _opened(path) as archive:
         entries = _entries(path, archive)
-        sizes = {name: entry.file_size for name, entry in entries.items()}
+        sizes = {name: _stored_bytes(archive, entry) for name, entry in entries.items()}
         if _LEGACY_PROGRAM in entries:
+            if any("models/" in name for name in entries):
+                raise CorruptModel(f"{path}: holds a program in the older and one in the newer format")
             return Archive(path, "", _document(path, archive, entries[_LEGACY_PROGRAM]), None, None, sizes)
         name = _program_name(path, entries)
         root, _, model = name.removesuffix(".json").rpartition("models/")
@@ -61,7 +65,9 @@ def read_archive(path: Path) -> Archive:
 def read_payload(path: Path, name: str) -> bytes:
     """The bytes of one entry, which is stored as it is."""
     with _opened(path) as archive:
-        return archive.read(_entries(path, archive)[name])
+        entry = _entries(path, archive)[name]
+        _check_stored(path, archive, entry)
+        return archive.read(entry)
 
 
 @contextmanager
@@ -77,6 +83,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    _check_directory(path, archive)
     listing = archive.infolist()
     if len(listing) > _MOST_ENTRIES:
         raise CorruptModel(f"{path}: {len(listing):,} entries; at most {_MOST_ENTRIES:,} are read")
@@ -86,6 +93,38 @@ def _entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
         repeated = Counter(entry.filename for entry in listing).most_common(1)[0][0]
         raise CorruptModel(f"{path}: the entry {repeated!r} is there more than once")
     return entries
+
+
+def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse a file in which other readers find another directory: one in front, behind or in a comment."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(size - _END_RECORDS, 0))
+        tail = file.read().rjust(_END_RECORDS, b"\0")
+    record64, locator, end = tail[:56], tail[56:76], tail[76:]
+    length, start, position = (*struct.unpack("<LL", end[12:20]), size - len(end))
+    if locator.startswith(b"PK\6\7"):
+        length, start, position = (*struct.unpack("<QQ", record64[40:56]), size - _END_RECORDS)
+        if struct.unpack("<Q", locator[8:16])[0] != position or not record64.startswith(b"PK\6\6"):
+            start = -1
+    is_plain = end.startswith(b"PK\5\6") and end[20:] == b"\0\0"
+    if not is_plain or start + length != position or archive.start_dir != start:
+        raise CorruptModel(f"{path}: its directory is not where a zip file of torch has it")
+
+
+def _stored_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
+    """The bytes of an entry as the file holds them; -1 if it is compressed or reaches beyond its end."""
+    is_stored = entry.compress_type == zipfile.ZIP_STORED and entry.file_size == entry.compress_size
+    is_inside = entry.header_offset + entry.file_size <= archive.start_dir
+    return entry.file_size if is_stored and is_inside else -1
+
+
+def _check_stored(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+    # Entries are stored by torch, never compressed: what is read is never larger than the file.
+    if _stored_bytes(archive, entry) < 0:
+        raise CorruptModel(
+            f"{path}: {entry.filename} is compressed or cut; torch.export.save stores it whole"
+        )
 
 
 def _program_name(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> str:
@@ -103,9 +142,7 @@ def _program_name(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> str:
 
 
 def _document(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
-    # Entries are stored by torch, never compressed: what is read is never larger than the file.
-    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
-        raise CorruptModel(f"{path}: {entry.filename} is compressed; torch.export.save stores it as it is")
+    _check_stored(path, archive, entry)
     if entry.file_size > _LARGEST_DOCUMENT:
         raise CorruptModel(
             f"{path}: {entry.filename} has {entry.file_size:,} B; at most {_LARGEST_DOCUMENT:,} B are read"

@@ -20,10 +20,27 @@ Outcome = tuple[Any, tuple[Body, ...], list[torch.Tensor]]  # result, bodies, te
 
 def _cond(recorder: Recorder, args: tuple[Any, ...]) -> Outcome:
     predicate, when_true, when_false, operands = args[:4]
-    result, true_body = _body(recorder, "true", when_true, operands)
-    _, false_body = _body(recorder, "false", when_false, operands)
+    one, true_body = _body(recorder, "true", when_true, operands)
+    other, false_body = _body(recorder, "false", when_false, operands)
+    result = _either(recorder, one, other)
     taken = [each for each in (predicate, *operands) if isinstance(each, torch.Tensor)]
     return result, (true_body, false_body), taken
+
+
+def _either(recorder: Recorder, one: Any, other: Any) -> Any:
+    """What a branch returns, whichever is taken: a size in which they differ is unknown."""
+    leaves, tree = pytree.tree_flatten(one)
+    others = pytree.tree_leaves(other)
+    environment = None if recorder.mode is None else recorder.mode.shape_env
+    if environment is None or len(leaves) != len(others):
+        return one
+    for place, (left, right) in enumerate(zip(leaves, others, strict=True)):
+        are_tensors = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
+        if are_tensors and left.dim() == right.dim() and plain(left.shape) != plain(right.shape):
+            sides = zip(left.shape, right.shape, strict=True)
+            unknown = [a if plain(a) == plain(b) else environment.create_unbacked_symint() for a, b in sides]
+            leaves[place] = left.new_empty(unknown)
+    return pytree.tree_unflatten(leaves, tree)
 
 
 def _while_loop(recorder: Recorder, args: tuple[Any, ...]) -> Outcome:

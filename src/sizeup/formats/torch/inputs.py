@@ -95,9 +95,9 @@ def empty(shape: Any, device: torch.device, dtype: torch.dtype, mode: FakeTensor
     if any(size < 0 for size in shape):
         raise LoadError(f"an input's shape has a negative dimension: {'x'.join(map(str, shape))}")
     if mode is None:
-        return torch.zeros(*shape, dtype=dtype, device=device)
+        return torch.zeros(tuple(shape), dtype=dtype, device=device)
     with mode:
-        return torch.empty(*shape, dtype=dtype, device=device)
+        return torch.empty(tuple(shape), dtype=dtype, device=device)
 
 
 def named_leaves(forward: Any, given: Arguments) -> Iterator[tuple[str, torch.Tensor]]:

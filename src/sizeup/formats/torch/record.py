@@ -212,9 +212,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
 
     def record_unseen_call(self, operator: Operator, kwargs: dict[str, Any], result: Any) -> None:
         """Write down an operator that was not run; its outputs are as a file declares them."""
-        outputs = _tensors(result)
-        if outputs:
-            self._add(operator, operator.kind, tensor_arguments(operator, (), kwargs), outputs, {})
+        self._add(operator, operator.kind, tensor_arguments(operator, (), kwargs), _tensors(result), {})
 
     def _record_control(self, operator: Operator, args: tuple[Any, ...]) -> Any:
         result, bodies, taken = CONTROL[operator.source](self, args)
@@ -285,8 +283,14 @@ def _recurrent_result(sequence: torch.Tensor, state: torch.Tensor, *settings: An
     return [sequence.new_empty((*sequence.shape[:-1], width)), torch.empty_like(state)]
 
 
-def _grouped_result(left: torch.Tensor, right: torch.Tensor, *_: Any) -> torch.Tensor:
-    return left.new_empty((*left.shape[:-1], right.shape[-1]))
+def _grouped_result(
+    left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor | None = None, *_: Any
+) -> torch.Tensor:
+    """Groups of the columns that both share make a result each; those of the right one's columns make one."""
+    sides = (*left.shape[:-1], right.shape[-1])
+    if left.dim() == right.dim() == 2 and ends is not None:
+        return left.new_empty((ends.shape[0], *sides))
+    return left.new_empty(sides[1:] if (left.dim(), right.dim()) == (3, 2) else sides)
 
 
 def _dropout_result(data: torch.Tensor, share: float, training: bool) -> torch.Tensor:

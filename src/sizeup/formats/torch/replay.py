@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import torch
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
 
 from sizeup.errors import CorruptModel, SizeupError
@@ -24,15 +25,48 @@ from sizeup.formats.torch.serialized import Node, Outputs, ProgramGraph, TensorM
 from sizeup.formats.torch.translate import Operator, operator_of
 from sizeup.formats.torch.zoo import import_torchvision
 from sizeup.ops import kind_of, rule_of
+from sizeup.ops.rule import names
 
 Values: TypeAlias = dict[str, Any]  # of a graph, by name
 
 _OPERATOR = re.compile(r"torch\.ops\.(aten|prims|torchvision)\.(\w+)\.(\w+)\Z")
 _HIGHER_ORDER = "torch.ops.higher_order."
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
-_MOST_PARTS = 65_536  # tensors that one operator may return
+_MOST_PIECES = 2_000  # operators that one is taken apart into
+_MOST_TERMS = 64  # of the expression of a size
 _LARGEST = 1 << 62
 _LARGEST_SHIFT = 62
+
+
+_ENUMERATIONS = {
+    "ScalarType": torch.dtype,
+    "MemoryFormat": torch.memory_format,
+    "Layout": torch.layout,
+    "Device": torch.device,
+}
+_LOOPING = ("combinations", "cartesian_prod")
+_NEVER_GIVEN = ("Generator", "Storage", "Stream", "Dimname")
+# Made of other operators by torch itself, in a number that does not depend on their arguments.
+_COMPOSITES = frozenset(
+    names(
+        "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh broadcast_tensors chain_matmul"
+        " corrcoef cosine_embedding_loss cov cross cumulative_trapezoid det diagflat divide fft_fft"
+        " fft_fft2 fft_fftn fft_fftshift fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn"
+        " fft_ifftshift fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2"
+        " fft_rfftn fix frobenius_norm greater greater_equal hinge_embedding_loss inverse isclose isreal"
+        " istft kl_div kron less less_equal linalg_cholesky linalg_cond linalg_det linalg_eigh"
+        " linalg_eigvals linalg_eigvalsh linalg_inv linalg_ldl_factor linalg_lu_factor linalg_matmul"
+        " linalg_matrix_norm linalg_matrix_power linalg_matrix_rank linalg_multi_dot linalg_norm"
+        " linalg_slogdet linalg_solve linalg_solve_ex linalg_svd linalg_svdvals linalg_vecdot logdet"
+        " lu_solve margin_ranking_loss matrix_exp matrix_power multilabel_margin_loss multiply negative"
+        " not_equal nuclear_norm numel poisson_nll_loss qr row_stack size slogdet special_digamma"
+        " special_erf special_erfc special_erfinv special_exp2 special_expit special_expm1"
+        " special_gammainc special_gammaincc special_gammaln special_i0 special_log1p special_log_softmax"
+        " special_logit special_logsumexp special_ndtr special_psi special_round special_sinc"
+        " special_softmax special_xlogy stft stride subtract svd tensordot trapezoid trapz"
+        " triplet_margin_loss"
+    )
+)
 
 
 class Replay:
@@ -40,6 +74,12 @@ class Replay:
 
     def __init__(self, recorder: Recorder, symbols: Mapping[str, Any]) -> None:
         self._recorder, self._symbols = recorder, symbols
+        self._terms: dict[int, int] = {}  # of symbolic numbers, by the id of an object that `_kept` holds
+        self._kept: list[Any] = []
+        assert recorder.mode is not None
+        recorder.mode.allow_fallback_kernels = (
+            False  # they would run on memory of the sizes that a file claims
+        )
 
     def run(self, graph: ProgramGraph, arguments: Iterable[Any]) -> list[Any]:
         """What the program returns for these arguments; module paths are those of its nodes."""
@@ -66,15 +106,31 @@ class Replay:
         named = [(name, _resolved(each, values, self._function)) for name, each in node.arguments]
         compute = _ARITHMETIC.get(node.target)
         if compute is not None:
-            return _computed(compute, [each for _, each in named])
+            return self._weighed(compute, [each for _, each in named])
         function = _allowed(node.target)
         if function is None:
             return self._declared(graph, node, named)
         if isinstance(function, torch._ops.HigherOrderOperator):
             return function(*(each for _, each in named))
         args, kwargs = _by_schema(function, named)
-        _refuse_many_parts(function, args, kwargs)
-        return function(*args, **kwargs)
+        _refuse_many_parts(function, args, kwargs, node.outputs)
+        # What one operator is taken apart into is bounded, whatever its arguments ask for.
+        self._recorder.most_ops = len(self._recorder.builder.ops) + _MOST_PIECES
+        try:
+            return function(*args, **kwargs)
+        except UnsupportedOperatorException:  # it has no implementation without content
+            return self._declared(graph, node, named)
+
+    def _weighed(self, compute: Callable[..., Any], operands: list[Any]) -> Any:
+        """A size computed from others; one whose expression grows too long is unknown."""
+        terms = 1 + sum(self._terms.get(id(each), 0) for each in operands)
+        if terms > _MOST_TERMS:
+            return self._unknown_size()
+        result = _computed(compute, operands)
+        if not isinstance(result, int | float):
+            self._terms[id(result)] = terms
+            self._kept.append(result)
+        return result
 
     def _function(self, graph: ProgramGraph) -> Callable[..., Any]:
         """A graph inside another as what control flow calls."""
@@ -103,6 +159,8 @@ class Replay:
             return [self._declared_outputs(graph, each) for each in outputs]
         if outputs in graph.tensor_values:
             return self._empty(tensor_meta(graph.tensor_values[outputs]))
+        if outputs not in graph.size_values:
+            raise CorruptModel(f"nothing is declared of {outputs[:60]!r}")
         return self._unknown_size()
 
     def _empty(self, meta: TensorMeta) -> torch.Tensor:
@@ -159,6 +217,8 @@ def _by_schema(
     kwargs: dict[str, Any] = {}
     in_order = True
     for argument in function._schema.arguments:
+        if argument.name in given:
+            _check_kind(argument, given[argument.name])
         if argument.name not in given:
             in_order = False
         elif in_order and not argument.kwarg_only:
@@ -168,6 +228,16 @@ def _by_schema(
     if given:
         raise CorruptModel(f"{function} has no argument {next(iter(given))[:60]!r}")
     return args, kwargs
+
+
+def _check_kind(argument: Any, value: Any) -> None:
+    """Torch takes any number for an element type, a layout or a memory format, and crashes on wrong ones."""
+    declared = str(argument.real_type)
+    for name, kind in _ENUMERATIONS.items():
+        if name in declared and not (value is None or isinstance(value, kind)):
+            raise CorruptModel(f"the argument {argument.name} is {str(value)[:40]!r}, not a {name}")
+    if any(name in declared for name in _NEVER_GIVEN) and value is not None:
+        raise CorruptModel(f"the argument {argument.name} cannot be given in a file")
 
 
 @cache
@@ -191,16 +261,15 @@ def _allowed(target: str) -> Any:
 
 
 def _is_harmless(function: torch._ops.OpOverload) -> bool:
-    """Whether its effect is known: by our table of operators, by torch's tags, or as made of other operators.
+    """Whether its effect is known: by our table of operators, by torch's tags, or by the list below.
 
-    This leaves out what reaches beyond tensors, such as aten.from_file and aten._print.
+    This leaves out what reaches beyond tensors, such as aten.from_file, and what loops over its arguments.
     """
     described = operator_of(function)
-    if described.skipped:
-        return False
-    name = function.name()  # type: ignore[no-untyped-call]
-    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
-    return bool(described.known or described.kind in ("pointwise", "view") or is_composite)
+    if described.skipped or described.arguments[:1] == ("data",) or described.name in _LOOPING:
+        return False  # packed sequences run step by step
+    is_composite = function._schema.name.removeprefix("aten::").removesuffix("_") in _COMPOSITES
+    return described.known or described.kind in ("pointwise", "view") or is_composite
 
 
 def _foreign(target: str, named: list[tuple[str, Any]]) -> Operator:
@@ -257,8 +326,11 @@ def _computed(compute: Callable[..., Any], operands: list[Any]) -> Any:
     return result
 
 
-def _refuse_many_parts(function: torch._ops.OpOverload, args: list[Any], kwargs: Mapping[str, Any]) -> None:
-    """An operator that returns a list makes one tensor per part, and a file may ask for 10^18 of them."""
+def _refuse_many_parts(
+    function: torch._ops.OpOverload, args: list[Any], kwargs: Mapping[str, Any], outputs: Outputs
+) -> None:
+    """An operator that returns a list makes one tensor per part; a file has to name each of them."""
+    named = len(outputs) if isinstance(outputs, list) else 1
     name = function._schema.name.removeprefix("aten::").removesuffix("_copy")
     parts = _PARTS.get(name.removeprefix("unsafe_"))
     if parts is None or not args or not isinstance(args[0], torch.Tensor):
@@ -267,24 +339,31 @@ def _refuse_many_parts(function: torch._ops.OpOverload, args: list[Any], kwargs:
     axis = given.get("dim", 0)
     if args[0].dim() and isinstance(axis, int) and -args[0].dim() <= axis < args[0].dim():
         count = parts(args[0].shape[axis], given)
-        if isinstance(count, int) and count > _MOST_PARTS:
-            raise CorruptModel(f"{function} returns {count:,} tensors; at most {_MOST_PARTS:,} are read")
+        if isinstance(count, int) and count > named:
+            raise CorruptModel(f"{function} returns {count:,} tensors, and the file names {named:,}")
 
 
 def _split_parts(size: Any, given: Mapping[str, Any]) -> Any:
     each = given.get("split_size")
-    return size // each if isinstance(each, int) and each > 0 else 0
+    return -(-size // each) if isinstance(each, int) and each > 0 else 0
+
+
+def _chunks(size: Any, given: Mapping[str, Any]) -> Any:
+    chunks = given.get("chunks")
+    if not isinstance(chunks, int) or chunks < 1 or not isinstance(size, int) or size < 1:
+        return 0
+    return -(-size // -(-size // chunks))
 
 
 def _equal_parts(size: Any, given: Mapping[str, Any]) -> Any:
-    chunks = given.get("chunks", given.get("sections"))
-    return chunks if isinstance(chunks, int) else 0
+    sections = given.get("sections")
+    return sections if isinstance(sections, int) else 0
 
 
 _PARTS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "unbind": lambda size, _: size,
     "split": _split_parts,
-    "chunk": _equal_parts,
+    "chunk": _chunks,
     "tensor_split": _equal_parts,
     "hsplit": _equal_parts,
     "vsplit": _equal_parts,

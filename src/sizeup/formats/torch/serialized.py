@@ -138,7 +138,11 @@ def _graph(item: Json, depth: int) -> ProgramGraph:
         tuple(_argument(each, depth) for each in field(item, "outputs", list)),
         bool(item.get("is_single_tensor_return", False)),
         field(item, "tensor_values", dict),
-        field(item, "sym_int_values", dict),
+        {
+            name: value
+            for table in ("sym_int_values", "sym_float_values", "sym_bool_values")
+            for name, value in (item.get(table) or {}).items()
+        },
     )
 
 

@@ -126,6 +126,13 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    value = _computed(node, values)
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise CorruptModel(f"{ast.unparse(node)[:60]!r} does not fit 64 bits")
+    return value
+
+
+def _computed(node: ast.expr, values: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
