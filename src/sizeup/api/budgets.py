@@ -23,6 +23,7 @@ from sizeup.api.checking import (
 )
 from sizeup.api.reports import check_precision, target_of
 from sizeup.errors import BudgetError, UnboundDimension
+from sizeup.formats.names import means_code
 from sizeup.units import toml_key
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class _Gate:
         return tuple(updates)
 
     def _exists(self, model: str) -> bool:
-        return ":" in model or (self.budgets.folder / model).exists()
+        return means_code(model) or (self.budgets.folder / model).exists()
 
 
 def _needs(model: Model) -> Needs:
