@@ -23,7 +23,6 @@ from sizeup.api.checking import (
 )
 from sizeup.api.reports import check_precision, target_of
 from sizeup.errors import BudgetError, UnboundDimension
-from sizeup.formats.names import means_code
 from sizeup.units import toml_key
 
 if TYPE_CHECKING:
@@ -210,6 +209,8 @@ class _Gate:
         return tuple(updates)
 
     def _exists(self, model: str) -> bool:
+        from sizeup.formats.names import means_code
+
         return means_code(model) or (self.budgets.folder / model).exists()
 
 
