@@ -67,6 +67,25 @@ def test_a_symbolic_batch_is_one_unless_a_batch_is_given(folder: Path) -> None:
             ]
 
 
+@pytest.mark.parametrize("batches", [[], [3], [2, 3, 5, 7]])  # without a batch, read for each, closed forms
+@pytest.mark.parametrize("name", ["N", "batch"])
+def test_a_size_that_is_computed_from_the_batch_follows_it(
+    folder: Path, name: str, batches: list[int]
+) -> None:
+    write_symbolic(folder / "twice.onnx", ("x", [name, 8]), ("z", [f"2*{name}", 8]))
+    sizeup.sweep({**SPEC, "batch": batches} if batches else SPEC, folder / "out", in_process=True)
+    found = {row["batch"]: row["macs"] for row in rows_of(folder / "out")}
+    assert found == {batch: 3 * (batch or 1) * 40 for batch in batches or [None]}
+
+
+def test_a_batch_is_not_guessed_from_an_expression_alone(folder: Path) -> None:
+    write_symbolic(folder / "twice.onnx", ("z", ["2*N", 8]))
+    write_symbolic(folder / "hyphen.onnx", ("z", ["batch-size", 8]))
+    sizeup.sweep({**SPEC, "batch": [3]}, folder / "out", in_process=True)
+    found = {row["model"]: (row["macs"], bool(row["error"])) for row in rows_of(folder / "out")}
+    assert found == {"twice.onnx": (None, True), "hyphen.onnx": (120, False)}
+
+
 def test_other_symbolic_dimensions_are_bound_in_the_spec(folder: Path) -> None:
     write_symbolic(folder / "text.onnx", ("ids", ["batch", "seq", 8]), ("mask", ["batch", "past seq", 8]))
     write_symbolic(folder / "first.onnx", ("x", ["seq", 2, 8]))

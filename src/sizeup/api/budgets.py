@@ -209,7 +209,9 @@ class _Gate:
         return tuple(updates)
 
     def _exists(self, model: str) -> bool:
-        return ":" in model or (self.budgets.folder / model).exists()
+        from sizeup.formats.names import means_code
+
+        return means_code(model) or (self.budgets.folder / model).exists()
 
 
 def _needs(model: Model) -> Needs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from sizeup.calibration.points import Point, parts, point
 from sizeup.cost import count
 from sizeup.dtypes import precision as precision_of
 from sizeup.errors import SizeupError
+from sizeup.formats.names import means_code
 from sizeup.runtimes import read_profile
 
 _SCALES = {
@@ -91,7 +93,7 @@ def _point(
 
 def _source(folder: Path, name: str) -> str | Path:
     """A model file, by its path from the folder, or a name of a model library; never code of its choice."""
-    if ":" not in name or (folder / name).exists():
+    if not means_code(name) or os.path.lexists(folder / name):
         return folder / name
     if name.partition(":")[0] not in _NAMED:
         raise SizeupError(

@@ -21,6 +21,7 @@ from sizeup.checks.baselines import DEFAULT
 from sizeup.checks.growth import GROWING
 from sizeup.checks.measures import MEASURES
 from sizeup.errors import BudgetError
+from sizeup.formats.names import is_code, means_code
 from sizeup.units import quoted
 
 if sys.version_info >= (3, 11):
@@ -116,7 +117,7 @@ class Budgets:
 
     def key_of(self, model: str) -> str:
         """The path of a model from the folder of the file, with slashes; a name such as timm:NAME as is."""
-        if not _is_path(model) and not Path(model).exists():
+        if is_code(model):
             return model
         return Path(os.path.relpath(_resolved(model), self._home)).as_posix()
 
@@ -148,11 +149,22 @@ class Budgets:
         wild = [each for each in self._wild if each not in plain and _matches(each, names)]
         return [(pattern, number) for pattern in (*plain, *wild) for number in self._numbers[pattern]]
 
+    def links(self) -> list[Path]:
+        """Every symbolic link that a pattern names, also one whose target is missing."""
+        links: dict[Path, None] = {}
+        for pattern in filter(_is_path, self._patterns):
+            found = (*sorted(self._glob(pattern)), self.folder / pattern)
+            links.update((each, None) for each in found if each.is_symlink())
+        return list(links)
+
     def _named(self, pattern: str) -> list[str]:
         if not _is_path(pattern):
             return [pattern]
+        return [str(each) for each in sorted(self._glob(pattern)) if each.is_file()]
+
+    def _glob(self, pattern: str) -> list[Path]:
         try:
-            return [str(each) for each in sorted(self.folder.glob(pattern)) if each.is_file()]
+            return list(self.folder.glob(pattern))
         except (ValueError, NotImplementedError, OSError) as error:
             raise BudgetError(f"{self.path}: {pattern!r} is no pattern of files: {error}") from None
 
@@ -211,7 +223,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 def _is_path(pattern: str) -> bool:
     """Whether files are meant: torchvision:NAME and package.module:factory are models by name."""
-    return ":" not in pattern or any(letter in pattern for letter in _WILD)
+    return not means_code(pattern) or any(letter in pattern for letter in _WILD)
 
 
 def read_budgets(path: Path) -> Budgets:

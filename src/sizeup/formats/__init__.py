@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sizeup.errors import LfsPointer, LoadError, UnboundDimension, UnknownFormat
+from sizeup.formats.names import SUFFIXES, check_regular, is_code
 from sizeup.graph import FreeGraph, Graph
 
 # Tensors or plain shapes: positional for code, by name for files.
@@ -22,7 +23,6 @@ _TFLITE_MAGIC = b"TFL3"
 LFS_MOST = 1024
 _LFS_MAGIC = b"version https://git-lfs.github.com/spec/v1"
 _LFS_OBJECT = re.compile(rb"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
-_SUFFIXES = (".tflite", ".onnx", ".pt2")
 _MOST_NEAR = 3
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
 _KNOWN = (
@@ -74,6 +74,8 @@ def load_free(
     package = type(source).__module__.partition(".")[0]
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
     is_bytes = isinstance(source, bytes | bytearray | memoryview)
+    if name and not is_code(name):
+        check_regular(Path(name))
     if name.lower().endswith(".tflite") or (is_bytes and bytes(source[4:8]) == _TFLITE_MAGIC):
         from sizeup.formats import tflite
 
@@ -84,7 +86,7 @@ def load_free(
         return onnx.load_free(source, free, inputs=_by_name(inputs), bind=bind)
     from sizeup.formats import torch
 
-    if name.lower().endswith(".pt2"):
+    if name and (name.lower().endswith(".pt2") or (":" in name and not is_code(name))):
         source = Path(name)
     return torch.load_free(source, free, inputs=inputs, kwargs=kwargs, bind=bind)
 
@@ -94,12 +96,13 @@ def _load_named(
 ) -> Graph:
     path = Path(source)
     _refuse(source)
-    if not path.exists() and ":" in source:
+    if is_code(source):
         from sizeup.formats import torch
 
         return torch.load_named(source, inputs=inputs, kwargs=kwargs, bind=bind)
     if not path.exists():
         raise LoadError(no_such_file(path, _KNOWN))
+    check_regular(path, source)
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as file:
@@ -147,7 +150,7 @@ def _refuse(source: str) -> None:
 def no_such_file(path: Path, known: str) -> str:
     """What to say where there is no file: models beside it whose names are near, else what may be given."""
     try:
-        beside = [each.name for each in path.absolute().parent.iterdir() if each.suffix.lower() in _SUFFIXES]
+        beside = [each.name for each in path.absolute().parent.iterdir() if each.suffix.lower() in SUFFIXES]
     except OSError:
         return f"{path}: no such file, nor a folder for it; give {known}"
     near = difflib.get_close_matches(path.name, beside, _MOST_NEAR, 0.5)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.external import external_file, home_of
+from sizeup.formats.names import check_regular
 
 _CHUNK = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's content, without the files that it refers to."""
+    check_regular(path)
     found = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

@@ -6,6 +6,7 @@ import fnmatch
 import glob
 import importlib
 import json
+import os
 import pickle
 import sys
 from collections import Counter
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
+from sizeup.formats.names import means_code
 from sizeup.sweeps.models import Made, Model, SizeClass, code_digest, digest_of
 from sizeup.sweeps.spec import WILD, Spec
 
@@ -89,7 +91,8 @@ def _files(spec: Spec, pattern: str, entry: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_file(spec: Spec, entry: str) -> bool:
-    return (spec.folder / entry).exists() or (_is_pattern(entry) and "/" in entry.partition(":")[0])
+    is_file = not means_code(entry) or os.path.lexists(spec.folder / entry)
+    return is_file or (_is_pattern(entry) and "/" in entry.partition(":")[0])
 
 
 def _is_pattern(text: str) -> bool:

@@ -10,7 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sizeup.errors import LoadError
 from sizeup.formats.digest import content_digest
+from sizeup.formats.names import is_code
 
 # A format and the bits of a file's size: models of one class take about the same time.
 SizeClass: TypeAlias = tuple[str, int]
@@ -97,7 +99,7 @@ def _hash_of(source: str) -> str:
     if prefix in _PACKAGES:
         content = _of_file(path) if prefix == "hf" else ""
         return digest_of(prefix, content or rest, _version(_PACKAGES[prefix]))
-    return digest_of(source, code_digest(prefix) if rest else "")
+    return digest_of(source, code_digest(prefix) if is_code(source) else "")
 
 
 def _of_file(path: Path) -> str:
@@ -106,6 +108,8 @@ def _of_file(path: Path) -> str:
         return content_digest(path)[:32]
     except OSError as error:
         return digest_of("unreadable", str(path), str(error.errno))
+    except LoadError as error:
+        return digest_of("unreadable", str(path), str(error))
 
 
 def code_digest(module: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
@@ -11,6 +12,7 @@ from sizeup.units import toml_key
 
 # In front of a shape these are not a batch: sequences come first in some recurrent networks.
 _NOT_BATCH = ("seq", "len", "time", "step", "frame", "token")
+_COMPUTED = re.compile(r"[*+/%()]|-\s*\d|\d\s*-|\s-|-\s")
 
 
 def resolved(
@@ -64,10 +66,12 @@ def _added(
 
 
 def _batch_names(dimensions: Iterable[SymbolicDimension]) -> list[str]:
-    """The names of dimensions that are only ever in front."""
+    """The names of dimensions that are only ever in front; 2*N is not set but follows from N."""
     axes: dict[str, set[int]] = {}
     ranks: dict[str, int] = {}
     for each in dimensions:
+        if _is_expression(each):
+            continue
         axes.setdefault(each.name, set()).add(each.axis)
         ranks[each.name] = max(ranks.get(each.name, 0), each.rank)
     return [
@@ -77,6 +81,12 @@ def _batch_names(dimensions: Iterable[SymbolicDimension]) -> list[str]:
         and (ranks[name] > 1 or (name and "batch" in name.lower()))
         and not any(word in name.lower() for word in _NOT_BATCH)
     ]
+
+
+def _is_expression(dimension: SymbolicDimension) -> bool:
+    """Whether a size is computed from others, as in 2*N and N - 1; batch-size is a name."""
+    place, name = keys_of(dimension)
+    return name != place and _COMPUTED.search(name) is not None
 
 
 def _check(

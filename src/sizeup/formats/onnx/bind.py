@@ -46,7 +46,7 @@ class _Sizes:
         }
         places = {f"{value.name}.{axis}": None for value in values for axis in range(_rank(value))}
         # Part of an expression such as 2*batch is a name too.
-        parts = {part: None for name in names for part in _names_in(name)}
+        parts = {part: None for name in names for part in names_in(name)}
         for name, size in sizes.items():
             if name not in names and name not in places and name not in parts:
                 raise LoadError(_no_such("dimension", name, [*names, *_open_places(values)]))
@@ -123,7 +123,8 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
     raise ValueError(f"not arithmetic: {ast.dump(node)}")
 
 
-def _names_in(expression: str) -> list[str]:
+def names_in(expression: str) -> list[str]:
+    """The names that a size is computed from; none if it is no expression."""
     try:
         tree = ast.parse(expression, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

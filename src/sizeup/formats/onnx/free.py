@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto
 
 from sizeup.errors import LoadError
-from sizeup.formats.onnx.bind import bind
+from sizeup.formats.onnx.bind import bind, names_in
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.constants import Array
@@ -135,6 +135,8 @@ class _Follower:
             for axis, dim in enumerate(value.type.tensor_type.shape.dim):
                 if dim.dim_param in names:
                     dims[axis] = size(dim.dim_param)
+                elif not names.isdisjoint(names_in(dim.dim_param)):
+                    raise NotClosed(f"{dim.dim_param} of {value.name} is computed from a free dimension")
             self._set(value.name, tuple(dims))
 
     def follow(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from sizeup.errors import CorruptModel, LoadError
+from sizeup.formats.names import check_regular
 
 _MOST_BYTES = 16 << 20  # 22,000 labels take 2 MB
 _MOST_DEPTH = 32  # transformers' own configurations nest 6 deep
@@ -85,6 +86,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _parse(path: Path, where: str) -> Any:
+    check_regular(path, where)
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from sizeup.formats.names import is_code
 from sizeup.formats.torch import runnable_source
 from sizeup.formats.torch.eager import home_of
 from sizeup.formats.torch.exported import with_arguments
@@ -42,7 +44,7 @@ def runnable(
     torch.manual_seed(0)
     if isinstance(source, torch.nn.Module):
         module, given = source.eval(), arguments(inputs, kwargs)
-    elif Path(source).exists():
+    elif not is_code(os.fspath(source)):
         module, given = with_arguments(runnable_source(source, trusted=trusted), inputs, bind or {})
     else:
         built = build(source, bind or {})
