@@ -94,7 +94,7 @@ def _trips_of_comparison(comparison: Op, loop: _Loop) -> int | None:
 
 
 def _largest(dtype: DType) -> int:
-    return 2 ** (dtype.bits - (not dtype.name.startswith("u"))) - 1
+    return (1 << (dtype.bits - (not dtype.name.startswith("u")))) - 1
 
 
 def _scalar(tensor: Tensor) -> int | None:
