@@ -228,6 +228,7 @@ def checked(
         sought=origin is not None,
         refused=None if subject.room is None else subject.room.refused,
         unknown_ops=len(subject.cost.reasons),
+        other_entries=subject.graph.entries,
         peak_tensors=subject.held,
         new="; ".join(dict.fromkeys(each.new_because for each in references if each.new_because)),
         against="" if reference is None else reference.source,

@@ -17,6 +17,7 @@ from sizeup.graph import FreeGraph
 from sizeup.report import Report, report_of
 from sizeup.report.explain import Explanation
 from sizeup.report.explain import explain as _explain
+from sizeup.report.text import uncounted_entries
 
 if TYPE_CHECKING:
     from sizeup.cost.closed import FreeCost
@@ -290,6 +291,8 @@ def _demand_complete(report: Report) -> None:
             f"{report.name}: {len(report.ops) - report.known_ops:,} of {len(report.ops):,} operators"
             f" are not counted: {listed}"
         )
+    if report.graph.entries:
+        raise Incomplete(f"{report.name}: {uncounted_entries(report.graph.entries)}")
 
 
 def _file(source: Source) -> tuple[Path | None, str | None]:

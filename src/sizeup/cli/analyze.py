@@ -69,7 +69,7 @@ def analyze(
     raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
+        bool, typer.Option("--strict", help="Exit with 3 if part of the model is not counted.")
     ] = False,
     rules: Rules = None,
     convention: Convention = None,

@@ -82,7 +82,7 @@ def check(
         bool, typer.Option("--expected", help="Judge times by what is expected, not by their range.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 3 where an operator is not counted.")
+        bool, typer.Option("--strict", help="Exit with 3 if part of the model is not counted.")
     ] = False,
     remedies: Annotated[
         bool | None,

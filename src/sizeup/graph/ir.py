@@ -122,6 +122,7 @@ class Graph:
     run: Run | None = None  # where the graph was recorded from one
     # The other graphs of the same file, called or not, in its order; None where one of them cannot be read.
     others: tuple[Graph, ...] | None = ()
+    entries: tuple[str, ...] = ()  # signatures of the file that run another graph, which is not counted
 
     def __repr__(self) -> str:
         # In full it would be as long as the model.

@@ -41,10 +41,11 @@ class Check:
     remedies: tuple[Remedy, ...] = ()
     budgets: tuple[str, ...] = ()  # the names of those that asked
     is_file: bool = False
-    strict: bool = False  # whether an operator that is not counted leaves the answer open
+    strict: bool = False  # whether what is not counted leaves the answer open
     sought: bool = False  # whether remedies were looked for
     refused: str | None = None  # why the runtime does not take the model at all
     unknown_ops: int = 0  # operators that are not counted
+    other_entries: tuple[str, ...] = ()  # signatures of the file that are not counted
     peak_tensors: tuple[Large, ...] = ()  # the tensors in memory at the peak, the largest first
     error: str = ""
     new: str = ""  # why there is nothing that its growth could be judged against
@@ -64,7 +65,12 @@ class Check:
         if not self.is_judged:
             return None
         found = verdict(self.limits, self.refused)
-        return None if found is True and self.strict and self.unknown_ops else found
+        return None if found is True and self.strict and not self.is_complete else found
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that the file can run is counted."""
+        return not self.unknown_ops and not self.other_entries
 
     @property
     def status(self) -> Status:
@@ -92,6 +98,7 @@ class Check:
             "new": self.new or None,
             "refused": self.refused,
             "unknown_ops": self.unknown_ops,
+            "other_entries": list(self.other_entries),
             "limits": [_limit(each) for each in self.limits],
             "against": self.against or None,
             "changes": [{"name": name, **_growth(each)} for name, each in self.changes],

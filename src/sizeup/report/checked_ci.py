@@ -13,7 +13,16 @@ from xml.etree import ElementTree
 
 from sizeup.checks.limits import Limit
 from sizeup.report.checked import Check, by_path
-from sizeup.report.checked_words import announced, cells, headline, open_question, over, remarks, title
+from sizeup.report.checked_words import (
+    announced,
+    cells,
+    headline,
+    open_question,
+    over,
+    reasons,
+    remarks,
+    title,
+)
 from sizeup.report.text import plain
 
 # What XML 1.0 has no way to write.
@@ -74,8 +83,8 @@ def junit(checks: Sequence[Check]) -> str:
             if remark.label in ("new", "removed"):
                 _case(suite, check, remark.label, ("skipped", remark.text), headline(check))
         if check.strict:
-            text = f"operators that are not counted: {check.unknown_ops:,}"
-            _case(suite, check, "coverage", ("error", text) if check.unknown_ops else None, headline(check))
+            text = "; ".join(each.text for each in reasons(check) if each.label == "coverage")
+            _case(suite, check, "coverage", ("error", text) if text else None, headline(check))
         _count(suite, failures="failure", errors="error", skipped="skipped")
     _count(root, failures="failure", errors="error")  # the schema of Jenkins has no `skipped` there
     ElementTree.indent(root)

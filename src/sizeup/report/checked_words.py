@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sizeup.checks.limits import Growth, Limit, amount
 from sizeup.checks.measures import MEASURES
 from sizeup.report.checked import ANSWERS, Check, Status, fits
-from sizeup.report.text import brief, named, plain
+from sizeup.report.text import brief, named, plain, uncounted_entries
 
 if TYPE_CHECKING:
     from sizeup.checks import Part, Remedy
@@ -110,9 +110,14 @@ def reasons(check: Check) -> Iterator[Finding]:
             yield Finding("unknown", open_question(limit), "warning", cells(limit).name)
     if check.unknown_ops:
         count = check.unknown_ops
-        text = f"{count:,} operator{'s are' if count != 1 else ' is'} not counted"
-        setting = "strict = true" if check.budgets else "--strict"
-        yield Finding("coverage", text + f", which {setting} does not allow" * check.strict, "warning")
+        yield _coverage(check, f"{count:,} operator{'s are' if count != 1 else ' is'} not counted")
+    if check.other_entries:
+        yield _coverage(check, uncounted_entries(check.other_entries))
+
+
+def _coverage(check: Check, text: str) -> Finding:
+    setting = "strict = true" if check.budgets else "--strict"
+    return Finding("coverage", text + f", which {setting} does not allow" * check.strict, "warning")
 
 
 def announced(check: Check) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,13 @@ def brief(name: str) -> str:
 def named(name: str, format: str) -> str:
     """A model's name, and its format where it has one."""
     return plain(f"{name} ({format})" if format else name)
+
+
+def uncounted_entries(signatures: Sequence[str]) -> str:
+    """That a file has signatures whose graphs are not counted."""
+    more = len(signatures) - _MOST_PORTS
+    shown = ", ".join(map(repr, signatures[:_MOST_PORTS])) + f" and {more} more" * (more > 0)
+    return f"other entries of the file are not counted: {shown}"
 
 
 def title(report: Report) -> str:

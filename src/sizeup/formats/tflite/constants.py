@@ -25,7 +25,10 @@ class Outside(NamedTuple):
 
 
 class Constants:
-    """Makes every constant once: tensors that share a buffer share it."""
+    """Makes every constant once: tensors that share a buffer share it if they have as many elements.
+
+    Otherwise each counts: the smaller of them must not hide the larger.
+    """
 
     def __init__(self, root: Any, content: memoryview, limits: Limits, home: Home) -> None:
         self._root = root
@@ -34,7 +37,7 @@ class Constants:
         self._home = home
         self._buffers = limits.length(root.BuffersLength())
         self._raw: dict[int, Array | None] = {}
-        self._made: dict[tuple[int, str, Role], Constant] = {}
+        self._made: dict[tuple[int, str, Role, int, bool], Constant] = {}
         self._outside = self._external_buffers()
         if self._buffers and self._bytes(0) is not None:
             raise CorruptModel(
@@ -60,7 +63,7 @@ class Constants:
         index = -outside or tensor.Buffer()
         if not index or (index > 0 and self._bytes(index) is None):
             return None
-        key = (index, dtype.name, role)
+        key = (index, dtype.name, role, math.prod(shape), tensor.Sparsity() is not None)
         found = self._made.get(key)
         if found is None:
             if index > 0:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sizeup.dtypes import DType
 from sizeup.formats.tflite.node import integers
 from sizeup.graph import Graph, Op, Tensor
 
 
 class _Counter(NamedTuple):
-    """A loop variable that starts at a constant and grows by a constant."""
+    """A loop variable that starts at a constant and grows by a constant, up to what its type can hold."""
 
     start: int
     step: int
+    largest: int
 
 
 def trips(initial: Sequence[Tensor], condition: Graph, body: Graph) -> int | None:
@@ -25,6 +27,8 @@ def trips(initial: Sequence[Tensor], condition: Graph, body: Graph) -> int | Non
         return None
     if len(body.outputs) != len(body.inputs):
         return None
+    if len({*condition.inputs}) < len(initial) or len({*body.inputs}) < len(initial):
+        return None  # two variables in one tensor: which of them it holds is up to the runtime
     return _trips_until(condition.outputs[0], _Loop(initial, condition, body))
 
 
@@ -53,11 +57,14 @@ class _Loop:
         maker = self.body_makers.get(self.body.outputs[place])
         if start is None or maker is None or maker.kind != "add" or len(maker.inputs) != 2:
             return None
-        if self.body.inputs[place] not in maker.inputs:
+        if self.body.inputs[place] not in maker.inputs or maker.attrs.get("activation"):
+            return None
+        grown = self.body.tensors[self.body.outputs[place]]
+        if grown.dtype.family != "int" or grown.quant or self.body.tensors[self.body.inputs[place]].quant:
             return None
         added = maker.inputs[1] if maker.inputs[0] == self.body.inputs[place] else maker.inputs[0]
         step = _scalar(self.body.tensors[added])
-        return _Counter(start, step) if step is not None and step > 0 else None
+        return None if step is None or step <= 0 else _Counter(start, step, _largest(grown.dtype))
 
 
 def _trips_until(identity: int, loop: _Loop) -> int | None:
@@ -81,9 +88,15 @@ def _trips_of_comparison(comparison: Op, loop: _Loop) -> int | None:
     if counter is None or limit is None:
         return None
     beyond = limit + (relation == "LESS_EQUAL")
-    return max(0, -((counter.start - beyond) // counter.step))
+    runs = max(0, -((counter.start - beyond) // counter.step))
+    # Beyond the largest number of its type a counter wraps around, and the loop goes on.
+    return runs if counter.start + runs * counter.step <= counter.largest else None
+
+
+def _largest(dtype: DType) -> int:
+    return (1 << (dtype.bits - (not dtype.name.startswith("u")))) - 1
 
 
 def _scalar(tensor: Tensor) -> int | None:
-    found = integers(tensor)
+    found = None if tensor.quant is not None else integers(tensor)
     return found[0] if found is not None and len(found) == 1 else None

@@ -15,7 +15,7 @@ from sizeup.formats.external import Home, home_of
 from sizeup.formats.tflite.model import Model
 from sizeup.formats.tflite.plan import stored_plan
 from sizeup.formats.tflite.schema import BROKEN, schema
-from sizeup.formats.tflite.signatures import note_what_is_left_out, renamed, signature_names
+from sizeup.formats.tflite.signatures import note_what_is_left_out, other_entries, renamed, signature_names
 from sizeup.graph import Graph, Shape
 
 _MAGIC = b"TFL3"
@@ -72,6 +72,7 @@ def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> G
         notes=tuple(model.notes),  # of what is counted, so before the other entries are read
         offsets=stored_plan(model),
         others=_others(model),
+        entries=other_entries(model),
     )
 
 

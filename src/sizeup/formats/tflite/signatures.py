@@ -37,6 +37,16 @@ def renamed(graph: Graph, names: Mapping[int, str]) -> Graph:
     return replace(graph, tensors=tuple(tensors))
 
 
+def other_entries(model: Model) -> tuple[str, ...]:
+    """The signatures that run another graph than the main one, called by that or not."""
+    signatures = map(model.root.SignatureDefs, range(model.limits.length(model.root.SignatureDefsLength())))
+    return tuple(
+        model.limits.label(each.SignatureKey()) or f"subgraph {each.SubgraphIndex()}"
+        for each in signatures
+        if each.SubgraphIndex() != 0
+    )
+
+
 def note_what_is_left_out(model: Model) -> None:
     """Name the subgraphs that the main graph does not call: other entries of the same file."""
     left_out = set(model.unreached())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from sizeup.formats.tflite.recorded import contradiction
 from sizeup.formats.tflite.schema import numbers
 from sizeup.formats.tflite.tensors import TensorReader
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
-from sizeup.ops import rule_of
+from sizeup.ops import OpRule, rule_of
 
 if TYPE_CHECKING:
     from sizeup.formats.tflite.model import Model
@@ -32,7 +32,7 @@ def build(model: Model, index: int) -> Graph:
     made = set(inputs).union(*(node.outputs for node in nodes))
     states = model.variables.initial_states(nodes, is_main=index == 0)
     used = set().union(*(node.inputs for node in nodes))
-    reader = TensorReader(model, table, _weights(nodes), states, made, used)
+    reader = TensorReader(model, table, _weights(nodes, inputs), states, made, used)
     _check_ids(model, nodes, inputs, outputs, reader.count)
     tensors += reader.read()
     if index == 0:
@@ -130,18 +130,48 @@ def _check_ids(model: Model, nodes: list[Node], inputs: list[int], outputs: list
         within(node.outputs, 0, node.source)
 
 
-def _weights(nodes: list[Node]) -> set[int]:
-    """What operators with weights read beside their data: trained numbers even without a scale."""
+def _weights(nodes: list[Node], inputs: list[int]) -> set[int]:
+    """What operators with weights read beside their data, and the constants that this is prepared from:
+    trained numbers even without a scale."""
     found: set[int] = set()
+    computed: set[int] = set(inputs)  # not from constants alone
     for node in nodes:
         rule = rule_of(node.kind)
         if rule is not None and (rule.weight is not None or rule.family == "recurrent"):
             found.update(node.inputs[1:])
+        if not computed.isdisjoint(node.inputs):
+            computed.update(node.outputs)
+    for node in reversed(nodes):
+        if not found.isdisjoint(node.outputs) and computed.isdisjoint(node.inputs):
+            places = _DATA_PLACES.get(node.source, range(len(node.inputs)))
+            found.update(node.inputs[place] for place in places if node.has(place))
     return found
 
 
+# Which inputs hold data, where the others only say what is done with it: shapes, axes, offsets.
+_DATA_PLACES: dict[str, Sequence[int]] = {
+    **dict.fromkeys(
+        ("RESHAPE", "TRANSPOSE", "EXPAND_DIMS", "BROADCAST_TO", "TILE", "SLICE", "STRIDED_SLICE", "SPLIT_V",
+         "PAD", "MIRROR_PAD", "REVERSE_V2", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), (0,)
+    ),
+    "SPLIT": (1,),
+    "TFLM_DECODE": (),  # its normaliser says what the codes stand for
+}  # fmt: skip
+
+
+def _computes(rule: OpRule) -> bool:
+    """Whether an operator does more than store the same numbers in another way."""
+    return rule.macs is not None or (rule.elementwise is not None and rule.kind not in _CONVERSIONS)
+
+
+_CONVERSIONS = ("cast", "quantize", "dequantize", "fake_quantize", "complex_part", "decode")
+
+
 class _Fixed:
-    """Follows what is the same in every run: constants, and what is computed from them alone."""
+    """Follows what is prepared before the first run: constants, and what is made of them alone.
+
+    Runtimes run an operator that computes in every run, also where all of its inputs are constants.
+    """
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self.tensors = tensors
@@ -157,7 +187,7 @@ class _Fixed:
         if not given or not self.ids.issuperset(given) or node.bodies or node.attrs.get("random"):
             return
         rule = rule_of(node.kind)
-        if rule is None or rule.every_run:
+        if rule is None or rule.every_run or _computes(rule):
             return
         for identity in node.outputs:
             self.ids.add(identity)
