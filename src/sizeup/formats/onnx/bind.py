@@ -39,7 +39,7 @@ def bind(
     missing = tuple(each for value in values for each in known.apply(value))
     if missing:
         raise UnboundDimension(_advice(missing), missing)
-    stated = {}
+    stated: dict[str, Dims] = {}
     for value in (*graph.output, *graph.value_info):
         dims = tuple(map(data_dependent.get, (dim.dim_param for dim in value.type.tensor_type.shape.dim)))
         if any(size is not None for size in dims):
