@@ -12,6 +12,7 @@ from typing import Any
 from onnx import GraphProto, TensorShapeProto, ValueInfoProto
 
 from sizeup.errors import LoadError, SymbolicDimension, UnboundDimension
+from sizeup.formats.onnx.value_types import Dims
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -22,16 +23,29 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-def bind(graph: GraphProto, inputs: Mapping[str, Any], sizes: Mapping[str, int], constants: set[str]) -> None:
-    """Write the user's sizes into the graph, wherever their names occur; every input must end up bound."""
+def bind(
+    graph: GraphProto, inputs: Mapping[str, Any], sizes: Mapping[str, int], constants: set[str]
+) -> dict[str, Dims]:
+    """Write the user's sizes into the graph, wherever their names occur; every input must end up bound.
+
+    Returns the sizes that the user gives to data-dependent dimensions, by value: those whose name no
+    input has.
+    """
     values = [each for each in graph.input if each.name not in constants]
     known = _Sizes(values, graph, sizes)
     known.take_shapes(values, inputs)
+    of_inputs = {dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim}
+    data_dependent = {name: size for name, size in sizes.items() if name not in of_inputs}
     missing = tuple(each for value in values for each in known.apply(value))
     if missing:
         raise UnboundDimension(_advice(missing), missing)
+    stated: dict[str, Dims] = {}
     for value in (*graph.output, *graph.value_info):
+        dims = tuple(map(data_dependent.get, (dim.dim_param for dim in value.type.tensor_type.shape.dim)))
+        if any(size is not None for size in dims):
+            stated[value.name] = dims
         known.apply(value)
+    return stated
 
 
 class _Sizes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from typing import NoReturn
 
 from onnx import AttributeProto, GraphProto, NodeProto
@@ -13,6 +14,8 @@ from sizeup.formats.onnx.read import graphs_of, has_graphs
 from sizeup.formats.onnx.scopes import scope_of
 from sizeup.formats.onnx.value_types import ValueType, read
 
+# Since this version of the format an initializer is a constant, unless it is listed among the inputs.
+FIRST_WITH_DEFAULTS = 4
 _ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 
@@ -32,9 +35,19 @@ class Node:
         self.blocks: dict[str, Block] = {}
         if has_graphs(proto):
             self.blocks = {name: Block(graph, origins) for name, graph in graphs_of(proto)}
+            self._check_body_inputs()
         self._attributes: dict[str, object] | None = None
         # Stack traces and the like: larger than all the rest, and not needed again.
         proto.ClearField("metadata_props")
+
+    def _check_body_inputs(self) -> None:
+        """Refuse an initializer for an input of a loop body: the loop passes that input."""
+        if self.op in ("Loop", "Scan"):
+            for _, graph in graphs_of(self.proto):
+                stored_names = {each.name for each in graph.initializer}
+                for each in graph.input:
+                    if each.name in stored_names:
+                        self.refuse(f"input {each.name!r} of its body has an initializer as well")
 
     @property
     def label(self) -> str:
@@ -96,7 +109,8 @@ class Block:
 
     __slots__ = ("constants", "declared", "free", "in_order", "inputs", "name", "nodes", "outputs")
 
-    def __init__(self, graph: GraphProto, origins: Origins) -> None:
+    def __init__(self, graph: GraphProto, origins: Origins, *, has_defaults: bool = False) -> None:
+        """`has_defaults`: initializers that are inputs too are defaults, not constants."""
         self.name = graph.name
         self.declared: dict[str, ValueType] = {}
         roles: dict[str, str] = {}
@@ -108,6 +122,11 @@ class Block:
         self.constants: dict[str, Stored] = {
             each.name: stored(each, origins, roles.get(each.name, "")) for each in graph.initializer
         }
+        if has_defaults:
+            for each in graph.input:
+                if (default := self.constants.get(each.name)) is not None:
+                    self._check_default(default, self.declared[each.name])
+                    self.constants[each.name] = replace(default, overridable=True)
         # Until the third version of the format, constants had to be listed among the inputs too.
         self.inputs = [each.name for each in graph.input if each.name not in self.constants]
         self.outputs = [each.name for each in graph.output]
@@ -116,6 +135,16 @@ class Block:
         self.nodes = _sorted(nodes)
         self.in_order = self.nodes is nodes
         self._name_copies_of_constants()
+
+    @staticmethod
+    def _check_default(default: Stored, declared: ValueType) -> None:
+        """Refuse an input whose default does not tell its size: a caller may pass a larger tensor."""
+        if declared.shape != default.dims:
+            sizes = None if declared.dims is None else list(declared.dims)
+            raise CorruptModel(
+                f"input {default.name!r} of the shape {sizes} has a default of the shape"
+                f" {list(default.dims)}; remove it from the initializers or from the inputs"
+            )
 
     def _operators(self, graph: GraphProto, origins: Origins) -> list[Node]:
         nodes = []

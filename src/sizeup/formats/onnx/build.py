@@ -37,6 +37,7 @@ class Shared:
         self._roles = roles
         self._packed = packed_weights(inference.frames.values())
         self._handles: dict[int, Constant] = {}
+        self._defaults: set[int] = set()  # handles of overridable constants, by identity
 
     def handle(self, stored: Stored) -> Constant:
         """The handle of a constant: the same one wherever it is used."""
@@ -44,7 +45,13 @@ class Shared:
         if found is None:
             held = stored.elements if id(stored) in self._packed else stored.stored_bytes
             found = self._handles[id(stored)] = Constant(self._roles.of(stored), stored.read, held)
+            if stored.overridable:
+                self._defaults.add(id(found))
         return found
+
+    def is_fixed(self, data: Constant | None) -> bool:
+        """Whether a tensor's content is the same in every run."""
+        return data is not None and id(data) not in self._defaults
 
     def type(self, stored: Stored) -> tuple[Shape, DType]:
         """The shape and number type of a constant, as what it holds when unpacked."""
@@ -163,7 +170,7 @@ class BlockBuilder:
         if not given or node.blocks or node.op in RANDOM:
             return None
         tensors = self._graph.tensors
-        return _DERIVED if all(tensors[each].data is not None for each in given) else None
+        return _DERIVED if all(self._shared.is_fixed(tensors[each].data) for each in given) else None
 
     def _passed_on(self, inputs: list[int]) -> Quant | None:
         first = inputs[0] if inputs else ABSENT

@@ -35,6 +35,7 @@ class Stored:
     stored_bytes: int | None = None
     written_as_node: bool = False
     declared_role: str = ""  # PARAMETER, BUFFER, ... where the exporter wrote it down
+    overridable: bool = False  # the default of a graph input, for which a caller may pass another tensor
 
     @property
     def elements(self) -> int:

@@ -54,7 +54,7 @@ def follow(node: Node, frame: Frame, opset: int, infer: InferBlock, rounds: int)
 
 
 def _truth(frame: Frame, name: str) -> bool | None:
-    value = frame.value(name) if name else None
+    value = frame.certain(name) if name else None
     return bool(value) if value is not None and value.size == 1 else None
 
 
@@ -91,7 +91,7 @@ def _loop(node: Node, frame: Frame, infer: InferBlock, rounds: int) -> Flow:
 
 
 def _trip_count(frame: Frame, trips: str, condition: str, goes_on: bool | None) -> int | None:
-    limit = frame.value(trips) if trips else None
+    limit = frame.certain(trips) if trips else None
     is_count = limit is not None and limit.size == 1 and limit.dtype.kind in "iub"
     most = int(limit.reshape(-1)[0]) if limit is not None and is_count else None
     enters = _truth(frame, condition) if condition else True

@@ -13,13 +13,14 @@ _FEW = 16
 class Frame:
     """The names of one block, and through it those of the blocks around it."""
 
-    __slots__ = ("block", "outer", "types", "values")
+    __slots__ = ("assumed", "block", "outer", "types", "values")
 
     def __init__(self, block: Block, outer: Frame | None = None) -> None:
         self.block = block
         self.outer = outer
         self.types: dict[str, ValueType] = {}
         self.values: dict[str, Array | None] = {}
+        self.assumed: set[str] = set()  # names whose values follow from defaults of inputs
 
     def type(self, name: str) -> ValueType:
         """The type of a name, as far as it is known."""
@@ -45,6 +46,22 @@ class Frame:
                 return frame.values.setdefault(name, _small(constant))
             frame = frame.outer
         return None
+
+    def certain(self, name: str) -> Array | None:
+        """The same, unless a caller can change it by overriding the default of an input."""
+        return None if self.is_assumed(name) else self.value(name)
+
+    def is_assumed(self, name: str) -> bool:
+        """Whether a value is the default of an input, or computed from one."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.assumed:
+                return True
+            constant = frame.block.constants.get(name)
+            if constant is not None or name in frame.types:
+                return constant is not None and constant.overridable
+            frame = frame.outer
+        return False
 
     def constant(self, name: str) -> Stored | None:
         """The constant of the file that a name stands for, if it does."""

@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from sizeup.errors import LoadError
 from sizeup.formats.onnx.bind import bind, names_in
-from sizeup.formats.onnx.blocks import Block, Node
+from sizeup.formats.onnx.blocks import FIRST_WITH_DEFAULTS, Block, Node
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.frames import Frame
@@ -101,9 +101,10 @@ class _Reader:
         model = inlined(light.proto)
         before = ModelProto()
         before.CopyFrom(model)
-        bind(model.graph, self._inputs, {**self._sizes, **example}, {e.name for e in model.graph.initializer})
-        block = Block(model.graph, light.origins)
-        inference = Inference(model)
+        constants = {each.name for each in model.graph.initializer}
+        stated = bind(model.graph, self._inputs, {**self._sizes, **example}, constants)
+        block = Block(model.graph, light.origins, has_defaults=model.ir_version >= FIRST_WITH_DEFAULTS)
+        inference = Inference(model, stated)
         inference.whole(block)
         assumptions = Assumptions(example)
         follower = _Follower(inference, block, example)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sizeup.errors import CorruptModel, InvalidGraph, LoadError
 from sizeup.formats.onnx.bind import bind
-from sizeup.formats.onnx.blocks import Block
+from sizeup.formats.onnx.blocks import FIRST_WITH_DEFAULTS, Block
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.functions import inlined
 from sizeup.formats.onnx.read import LightModel, read
@@ -36,9 +36,9 @@ def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -
 
 def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
     model = inlined(light.proto)
-    bind(model.graph, inputs, sizes, {each.name for each in model.graph.initializer})
-    block = Block(model.graph, light.origins)
-    inference = Inference(model)
+    stated = bind(model.graph, inputs, sizes, {each.name for each in model.graph.initializer})
+    block = Block(model.graph, light.origins, has_defaults=model.ir_version >= FIRST_WITH_DEFAULTS)
+    inference = Inference(model, stated)
     inference.whole(block)
     shared = Shared(inference, Roles(block))
     return BlockBuilder(block, shared).build(light.name, inference.notes)

@@ -57,7 +57,7 @@ def _content(path: Path) -> bytes:
     """The file without its weights; all of it where it is small, or not what it says."""
     try:
         size = path.stat().st_size
-        if size > _WORTH_A_WALK:
+        if size > _WORTH_A_WALK and _is_text(path.name):
             try:
                 return without_weights(path)
             except Malformed:
@@ -67,6 +67,11 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise LoadError(f"cannot be read: {error.strerror or error}") from error
+
+
+def _is_text(name: str) -> bool:
+    """Whether a message can hold a file's name, which need not be valid UTF-8."""
+    return not any("\ud800" <= each <= "\udfff" for each in name)
 
 
 def _parsed(content: bytes) -> ModelProto:

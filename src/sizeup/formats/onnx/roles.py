@@ -45,6 +45,12 @@ _WEIGHTED_FAMILIES = frozenset({"conv", "matmul", "recurrent", "attention", "loo
 _WEIGHTED_KINDS = frozenset(
     {"batch_norm", "layer_norm", "skip_layer_norm", "skip_rms_norm", "rms_norm", "embed_layer_norm", "prelu"}
 )
+# Operators that multiply by their operands, and those that only convert or arrange numbers before that.
+_MULTIPLYING_FAMILIES = frozenset({"conv", "matmul", "recurrent"})
+_LAST_FACTOR = 2  # the last input that can be a factor: recurrent operators have weights at 1 and 2
+_CONVERTING = frozenset(
+    {"Cast", "DequantizeLinear", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+)
 _DECLARED: dict[str, Role] = {"PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant"}
 
 
@@ -56,6 +62,7 @@ class Use(IntFlag):
     TABLE = 2
     DATA = 4
     WEIGHT = 8  # data of an operator whose numbers are trained: products, norms, lookups
+    FACTOR = 32  # a product's operand, directly or converted first: a weight, whatever the file says
     QUANTISED = 16  # data of an operator that works on integers in place of real numbers
 
 
@@ -71,19 +78,22 @@ class Roles:
 
     def of(self, constant: Stored) -> Role:
         """What a constant is for."""
-        if constant.declared_role in _DECLARED:
-            return _DECLARED[constant.declared_role]
         uses = self._uses.get(id(constant), Use.DATA)
-        if not uses & Use.DATA:
+        declared = _DECLARED.get(constant.declared_role)
+        if declared is not None and not (uses & Use.FACTOR and self._is_trained(constant, uses)):
+            return declared
+        if not uses & (Use.DATA | Use.FACTOR):
             return "buffer" if uses & Use.TABLE else "constant"
         return "parameter" if self._is_trained(constant, uses) else "constant"
 
     def _is_trained(self, constant: Stored, uses: Use) -> bool:
         kind = dtype_of(constant.element)
-        integer = kind.family == "int" and (kind.bits <= 8 or (uses & Use.QUANTISED and kind.bits <= 32))
+        integer = kind.family == "int" and (
+            kind.bits <= 8 or uses & Use.FACTOR or (uses & Use.QUANTISED and kind.bits <= 32)
+        )
         if not constant.dims or not (kind.family in ("float", "complex") or integer):
             return False
-        if uses & Use.WEIGHT:
+        if uses & (Use.WEIGHT | Use.FACTOR):
             return True
         # Numbers that the network's code holds are written as operators, and an exporter that marks what
         # is trained leaves only folded numbers unmarked.
@@ -91,8 +101,10 @@ class Roles:
 
     def _collect(self, block: Block, outer: dict[str, Stored]) -> None:
         known = {**outer, **block.constants} if outer else block.constants
+        converted: dict[str, Stored] = {}
         for node in block.nodes:
             self._collect_inputs(node, known)
+            self._collect_factors(node, known, converted)
             for inner in node.blocks.values():
                 hidden = {name: each for name in inner.free if (each := known.get(name)) is not None}
                 self._collect(inner, hidden)
@@ -105,6 +117,16 @@ class Roles:
             if constant is not None:
                 self._note(constant, self._use(node, index))
 
+    def _collect_factors(self, node: Node, known: dict[str, Stored], converted: dict[str, Stored]) -> None:
+        """Note constants that a product reads; one of constants alone is folded, and holds no weights."""
+        sources = [known.get(name) or converted.get(name) for name in node.inputs]
+        if node.op in _CONVERTING and sources and sources[0] is not None:
+            converted.update(dict.fromkeys(node.outputs, sources[0]))
+        elif None in sources and _multiplies(node):
+            for index, source in enumerate(sources[: _LAST_FACTOR + 1]):
+                if not self._use(node, index) & Use.SETTING:
+                    self._note(source, Use.FACTOR)
+
     def _note(self, constant: Stored | None, use: Use) -> None:
         if constant is not None:
             self._uses[id(constant)] = self._uses.get(id(constant), Use.NONE) | use
@@ -114,6 +136,11 @@ class Roles:
         if known is None:
             known = self._of_inputs[node.op, index] = _use_of(node, index)
         return known
+
+
+def _multiplies(node: Node) -> bool:
+    rule = rule_of(kind_of("onnx", node.op) or "")
+    return rule is not None and rule.family in _MULTIPLYING_FAMILIES
 
 
 def _use_of(node: Node, index: int) -> Use:

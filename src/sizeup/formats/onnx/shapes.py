@@ -10,9 +10,9 @@ found anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from onnx import ModelProto, NodeProto, OperatorSetIdProto
+from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto
 from onnx.shape_inference import infer_shapes
 
 from sizeup.errors import CorruptModel
@@ -25,7 +25,8 @@ from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.own_types import OLDEST, own_types
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
 from sizeup.formats.onnx.unsafe import hidden, refuse_unsafe
-from sizeup.formats.onnx.value_types import ValueType, make, read, refined, unknown
+from sizeup.formats.onnx.value_types import Dims, ValueType, make, read, refined, unknown
+from sizeup.ops import kind_of, rule_of
 
 # Operators older than this set often have no inference; their shapes are those of the set's own.
 _FIRST_WITH_SHAPES = 7
@@ -36,17 +37,21 @@ _ALWAYS = 500
 _MOST_COPIES = 1_000_000
 # A reader needs the first reasons, not all of them.
 _MOST_NOTES = 10
+_MOST_NAMES = 3
+_INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64})
 
 
 class Inference:
     """What was found out about one model: the frame of every block, and how blocks run."""
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, stated: Mapping[str, Dims]) -> None:
+        """`stated`: sizes that the user gives to data-dependent dimensions of the main graph."""
         self.frames: dict[int, Frame] = {}  # by the identity of the block
         self.flows: dict[int, Flow] = {}  # by the identity of the operator
         self.notes: list[str] = []
         self._passes = 0  # how often a block was inferred
         self._model = model
+        self._stated = stated
         self._untyped = refuse_unsafe(model.graph)
         self.solo = Solo(model.ir_version, model.opset_import)
         self._elder = Solo(model.ir_version, [OperatorSetIdProto(domain="", version=_FIRST_WITH_SHAPES)])
@@ -57,6 +62,7 @@ class Inference:
         with hidden(self._model, self._untyped):
             frame.types.update(_at_once(self._model, block))
         frame.types.update((name, block.declared[name]) for name in block.inputs)
+        self.notes.extend(_note_on_defaults(block))
         if any(node.blocks or not _known(node, frame) or _is_refuted(node, frame) for node in block.nodes):
             self._complete(frame)
 
@@ -67,8 +73,9 @@ class Inference:
         self._passes += 1
         for index, name in enumerate(block.inputs):
             given = inputs[index] if index < len(inputs) else unknown()
-            # What the loop really passes is certain; what the file declares need not hold in every round.
-            frame.types[name] = given if given.dims is not None else refined(given, block.declared[name])
+            # What a loop passes decides; the declared shape need not hold, and runtimes do not enforce it.
+            declared = block.declared[name]
+            frame.types[name] = refined(given, _shapeless(declared) if index < len(inputs) else declared)
         frame.values.update(values)
         self._complete(frame)
         return frame
@@ -89,7 +96,12 @@ class Inference:
             if node.blocks:
                 flow = follow(node, frame, self.solo.opset, self._block, self._rounds())
                 self.flows[id(node)] = flow
+                before = _shapes(node, frame)
+                # ONNX's inference takes over what the file declares inside the blocks.
+                frame.types.update((name, _shapeless(frame.types[name])) for name in before)
                 self._learn(node, flow.types, frame)
+                after = _shapes(node, frame)
+                stale.update(name for name, dims in before.items() if after[name] != dims)
             else:
                 if not known:
                     self._learn(node, self._types(node, frame), frame)
@@ -99,14 +111,25 @@ class Inference:
         return ROUNDS if self._passes < _ALWAYS + _MOST_PASSES * len(self.frames) else 0
 
     def _learn(self, node: Node, found: list[ValueType], frame: Frame) -> None:
-        """Keep what was inferred, and where that is open what the file declares."""
+        """Keep what was inferred. A shape that only the file declares is kept for unknown operators alone:
+        runtimes do not enforce it, so that the cost of a known operator cannot rest on it."""
         found = found + [unknown()] * (len(node.outputs) - len(found))
         for name, known in zip(node.outputs, found, strict=False):
             is_whole = known.shape is not None and known.element
-            for other in () if is_whole else (frame.types.get(name), frame.block.declared.get(name)):
+            for other in () if is_whole else (frame.types.get(name), self._declared(node, name, frame)):
                 known = known if other is None else refined(known, other)
             if name:
                 frame.types[name] = known
+
+    def _declared(self, node: Node, name: str, frame: Frame) -> ValueType | None:
+        declared = frame.block.declared.get(name)
+        if declared is None or declared.dims is None or rule_of(kind_of("onnx", node.op) or "") is None:
+            return declared
+        if frame.outer is None and name in self._stated:
+            return make(declared.element, self._stated[name])
+        if declared.shape is not None:
+            self._note(f"{node.label}: the shape of {name!r} is only declared by the file, so it is unknown")
+        return _shapeless(declared)
 
     def _types(self, node: Node, frame: Frame) -> list[ValueType]:
         """What ONNX's inference tells of one operator, unless our own rule knows better, or more."""
@@ -132,7 +155,7 @@ class Inference:
         return [make(each.element, None) for each in found] if doubtful else found
 
     def _note(self, text: str) -> None:
-        if len(self.notes) < _MOST_NOTES:
+        if len(self.notes) < _MOST_NOTES and text not in self.notes:
             self.notes.append(text)
 
     def _inferred(self, node: Node, frame: Frame) -> list[ValueType]:
@@ -160,6 +183,8 @@ class Inference:
             inputs.append(value)
         results = self.solo.values(node, inputs, [frame.type(name) for name in node.outputs])
         frame.values.update(zip(node.outputs, results or (), strict=False))
+        if any(map(frame.is_assumed, node.inputs)):
+            frame.assumed.update(node.outputs)
 
 
 def _known(node: Node, frame: Frame) -> bool:
@@ -170,6 +195,33 @@ def _known(node: Node, frame: Frame) -> bool:
             if known is None or known.dims is None or None in known.dims:
                 return False
     return True
+
+
+def _shapes(node: Node, frame: Frame) -> dict[str, Dims]:
+    """What is known of the dimensions of a node's outputs, by name."""
+    return {name: frame.types[name].dims for name in node.outputs if name in frame.types}
+
+
+def _shapeless(known: ValueType) -> ValueType:
+    return known if known.dims is None else make(known.element, None)
+
+
+def _note_on_defaults(block: Block) -> Iterator[str]:
+    """A note on inputs whose default values decide sizes."""
+    names = {
+        name: None
+        for node in block.nodes
+        for name in node.inputs
+        if not node.blocks
+        and (default := block.constants.get(name)) is not None
+        and default.overridable
+        and len(default.dims) < 2
+        and (default.element in _INTEGERS or node.op in ("Resize", "Upsample"))
+    }
+    if names:
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        listed = ", ".join(map(repr, list(names)[:_MOST_NAMES]))
+        yield f"sizes follow from the default values of overridable inputs: {listed}{more}"
 
 
 def _has_dimensions(node: Node, frame: Frame) -> bool:

@@ -1,0 +1,254 @@
+"""Files written to look cheaper than what ONNX Runtime executes; each one runs, or is refused, there too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from formats.onnx.making import BOOL, FLOAT, INT64, count, graph, model, node, numbers, roles, value, weight
+from sizeup.cli import main
+from sizeup.errors import CorruptModel
+from sizeup.formats.onnx import load
+
+_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+
+
+def run(made: onnx.ModelProto, **inputs: Any) -> list[Any]:
+    """The outputs that ONNX Runtime computes."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return list(session.run(None, inputs))
+
+
+def strict_check(path: Path, made: onnx.ModelProto) -> int:
+    """The exit code of a check: 0 fits, 1 does not, 3 undetermined."""
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(path), "--macs", "100", "--strict"])
+    return int(ended.value.code or 0)
+
+
+def with_default_input(ir_version: int = 10) -> onnx.ModelProto:
+    made = model(
+        [node("MatMul", "x w", "y")], [value("x", (4, 8))], "y", [weight("x", 4, 8), weight("w", 8, 8)]
+    )
+    made.graph.output[0].CopyFrom(value("y", (4, 8)))
+    made.ir_version = ir_version
+    if ir_version < 4:
+        made.graph.input.append(value("w", (8, 8)))
+    return made
+
+
+def test_product_with_an_input_that_has_a_default_is_counted(tmp_path: Path) -> None:
+    made = with_default_input()
+    ones = np.ones((4, 8), np.float32)
+    made.graph.initializer[1].CopyFrom(numbers("w", np.eye(8), np.float32))
+    assert (run(made, x=ones)[0] == ones).all()  # a caller does override it
+    cost = count(made)
+    assert cost.total_macs == 4 * 8 * 8
+    assert cost.total_params == 4 * 8 + 8 * 8
+    assert strict_check(tmp_path / "m.onnx", made) == 1
+
+
+def test_constants_listed_as_inputs_by_the_third_version_stay_constants() -> None:
+    assert count(with_default_input(ir_version=3)).total_macs == 0
+
+
+def test_default_smaller_than_its_input_is_refused() -> None:
+    made = with_default_input()
+    made.graph.input[0].CopyFrom(value("x", ("rows", 8)))
+    made.graph.output[0].CopyFrom(value("y", ("rows", 8)))
+    assert run(made, x=np.ones((50, 8), np.float32))[0].shape == (50, 8)
+    with pytest.raises(CorruptModel, match="input 'x'"):
+        load(made)
+
+
+def looping(constants: Any = (), body_constants: Any = (), inputs: Any = ()) -> onnx.ModelProto:
+    body = graph(
+        [node("Identity", "go", "on"), node("MatMul", "state w", "next")],
+        [value("i", (), INT64), value("go", (), BOOL), value("state", (4, 4))],
+        [value("on", (), BOOL), value("next", (4, 4))],
+        body_constants,
+        name="body",
+    )
+    return model(
+        [node("Loop", "trips - x", "y", body=body)],
+        [value("x", (4, 4)), *inputs],
+        [value("y", (4, 4))],
+        [numbers("w", 2 * np.eye(4), np.float32), *constants],
+    )
+
+
+def test_trip_count_that_a_caller_can_override_is_unknown(tmp_path: Path) -> None:
+    made = looping([numbers("trips", 0)], inputs=[value("trips", (), INT64)])
+    x = np.eye(4, dtype=np.float32)
+    assert run(made, x=x, trips=np.array(5))[0][0, 0] == 32
+    assert count(made).graph.ops[0].bodies[0].runs is None
+    assert not count(made).known.any()
+    assert strict_check(tmp_path / "m.onnx", made) != 0
+
+
+def test_trip_count_computed_from_a_default_is_unknown() -> None:
+    made = looping([numbers("base", 0), numbers("one", 0)], inputs=[value("base", (), INT64)])
+    made.graph.node.insert(0, node("Add", "base one", "trips"))
+    assert run(made, x=np.eye(4, dtype=np.float32), base=np.array(3))[0][0, 0] == 8
+    assert count(made).graph.ops[-1].bodies[0].runs is None
+
+
+def test_branch_that_a_caller_can_choose_is_not_left_out() -> None:
+    heavy = graph([node("MatMul", "x w", "a")], [], [value("a", (4, 4))], name="heavy")
+    light = graph([node("Identity", "x", "b")], [], [value("b", (4, 4))], name="light")
+    made = model(
+        [node("If", "choice", "y", then_branch=heavy, else_branch=light)],
+        [value("x", (4, 4)), value("choice", (), BOOL)],
+        [value("y", (4, 4))],
+        [numbers("w", 2 * np.eye(4), np.float32), numbers("choice", False, np.bool_)],
+    )
+    assert run(made, x=np.eye(4, dtype=np.float32), choice=np.array(True))[0][0, 0] == 2
+    assert len(count(made).graph.ops[0].bodies) == 2
+
+
+def test_initializer_for_an_input_of_a_loop_body_is_refused() -> None:
+    made = looping([numbers("trips", 5)], [weight("state", 4, 4)])
+    with pytest.raises(Exception, match="that are not also initializers"):
+        run(made, x=np.eye(4, dtype=np.float32))
+    with pytest.raises(CorruptModel, match="'state' of its body has an initializer"):
+        load(made)
+
+
+def test_default_that_decides_a_shape_is_used_and_noted() -> None:
+    made = model(
+        [node("Reshape", "x shape", "h"), node("MatMul", "h w", "y")],
+        [value("x", (2, 8)), value("shape", (2,), INT64), value("w", (4, 3))],
+        "y",
+        [numbers("shape", [4, 4]), weight("w", 4, 3)],
+    )
+    cost = count(made)
+    assert cost.known.all()
+    assert (cost.total_macs, cost.total_params) == (4 * 4 * 3, 12)
+    assert [note for note in cost.graph.notes if "'shape'" in note and "overridable" in note]
+
+
+def declared_small(shape_input: bool) -> onnx.ModelProto:
+    """x expanded to a size that data decides, which the file declares as 1 x 1."""
+    count_nodes = [node("ReduceSum", "ones", "n", keepdims=1), node("Concat", "n n", "s", axis=0)]
+    made = model(
+        [
+            *([] if shape_input else count_nodes),
+            node("Expand", "x s", "e"),
+            node("MatMul", "e e", "m"),
+            node("ReduceSum", "m", "y", keepdims=0),
+        ],
+        [value("x", (1, 1)), *([value("s", (2,), INT64)] if shape_input else [])],
+        [value("y", ())],
+        [] if shape_input else [numbers("ones", np.eye(1, 2000).repeat(20)[:2000])],
+    )
+    made.graph.value_info.extend([value("e", (1, 1)), value("m", (1, 1))])
+    return made
+
+
+@pytest.mark.parametrize("shape_input", [True, False])
+def test_shape_that_only_the_file_declares_is_unknown(shape_input: bool, tmp_path: Path) -> None:
+    made = declared_small(shape_input)
+    inputs: dict[str, Any] = {"x": np.ones((1, 1), np.float32)}
+    if shape_input:
+        inputs["s"] = np.array([20, 20])
+    assert run(made, **inputs)[0] == 20**3  # so many products, not one
+    cost = count(made)
+    assert [op.source for op, known in zip(cost.graph.ops, cost.known, strict=True) if not known] == [
+        "Expand",
+        "MatMul",
+        "ReduceSum",
+    ]
+    assert [note for note in cost.graph.notes if "only declared by the file" in note]
+    assert strict_check(tmp_path / "m.onnx", made) == 3
+
+
+def test_shape_that_only_a_branch_declares_is_unknown(tmp_path: Path) -> None:
+    branches = {}
+    for name in ("then_branch", "else_branch"):
+        nodes = [node("Expand", "x s", f"{name}_e"), node("MatMul", f"{name}_e {name}_e", f"{name}_m")]
+        nodes.append(node("ReduceSum", f"{name}_m", name, keepdims=0))
+        branches[name] = graph(nodes, [], [value(name, ())], name=name)
+        branches[name].value_info.extend([value(f"{name}_e", (1, 1)), value(f"{name}_m", (1, 1))])
+    made = model(
+        [node("If", "choice", "y", **branches)],
+        [value("x", (1, 1)), value("s", (2,), INT64), value("choice", (), BOOL)],
+        [value("y", ())],
+    )
+    given = {"x": np.ones((1, 1), np.float32), "s": np.array([20, 20]), "choice": np.array(True)}
+    assert run(made, **given)[0] == 20**3
+    assert not count(made).known.any()
+    assert strict_check(tmp_path / "m.onnx", made) == 3
+
+
+def test_name_of_an_input_dimension_does_not_vouch_for_a_declared_shape() -> None:
+    made = declared_small(shape_input=True)
+    made.graph.input[0].CopyFrom(value("x", ("batch", 1)))
+    made.graph.value_info[0].CopyFrom(value("e", ("batch", 1)))
+    assert not count(made, bind={"batch": 1}).known.any()
+
+
+def declared_role(made: onnx.ModelProto, name: str, kind: str) -> onnx.ModelProto:
+    made.graph.value_info.add(name=name).metadata_props.add(key=_KIND, value=kind)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["BUFFER", "CONSTANT_TENSOR"])
+@pytest.mark.parametrize("through", ["", "Transpose"])
+def test_weight_that_the_file_calls_a_buffer_is_a_parameter(kind: str, through: str) -> None:
+    nodes = [node(through, "w", "t")] if through else []
+    nodes.append(node("MatMul", "x t" if through else "x w", "y"))
+    made = model(nodes, [value("x", (1, 8))], "y", [weight("w", 8, 8)])
+    assert count(declared_role(made, "w", kind)).total_params == 64
+
+
+def test_statistics_that_the_file_calls_buffers_stay_buffers() -> None:
+    constants = [weight(name, 3) for name in ("scale", "bias", "mean", "variance")]
+    made = model(
+        [node("BatchNormalization", "x scale bias mean variance", "y")],
+        [value("x", (1, 3, 4, 4))],
+        "y",
+        constants,
+    )
+    declared_role(declared_role(made, "mean", "BUFFER"), "variance", "BUFFER")
+    assert [name for name, role in roles(load(made)).items() if role == "buffer"] == ["mean", "variance"]
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
+def test_integers_converted_to_weights_are_parameters(dtype: Any) -> None:
+    nodes = [
+        node("Cast", "w", "f", to=FLOAT),
+        node("Reshape", "f shape", "r"),
+        node("Transpose", "r", "t"),
+        node("MatMul", "x t", "y"),
+    ]
+    constants = [weight("w", 64, dtype=dtype), numbers("shape", [8, 8])]
+    cost = count(model(nodes, [value("x", (1, 8))], "y", constants))
+    assert (cost.total_params, cost.total_macs) == (64, 64)
+
+
+def test_integers_that_are_indices_or_shapes_are_no_parameters() -> None:
+    nodes = [node("Cast", "i", "j", to=INT64), node("Gather", "w j", "g"), node("MatMul", "x g", "y")]
+    made = model(nodes, [value("x", (1, 3))], "y", [weight("w", 8, 4), numbers("i", [0, 2, 1], np.int32)])
+    assert count(made).total_params == 32
+
+
+@pytest.mark.parametrize("columns", [8, 600])
+def test_file_name_that_is_not_utf8_is_read(columns: int, tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/\xff\xfe.onnx"
+    made = model([node("MatMul", "x w", "y")], [value("x", (1, 600))], "y", [weight("w", 600, columns)])
+    try:
+        Path(os.fsdecode(name)).write_bytes(made.SerializeToString())
+    except OSError:
+        pytest.skip("this file system accepts UTF-8 names only")
+    assert count(os.fsdecode(name)).total_macs == 600 * columns
