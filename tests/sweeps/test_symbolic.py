@@ -75,7 +75,8 @@ def test_a_size_that_is_computed_from_the_batch_follows_it(
     write_symbolic(folder / "twice.onnx", ("x", [name, 8]), ("z", [f"2*{name}", 8]))
     sizeup.sweep({**SPEC, "batch": batches} if batches else SPEC, folder / "out", in_process=True)
     found = {row["batch"]: row["macs"] for row in rows_of(folder / "out")}
-    assert found == {batch: 3 * (batch or 1) * 40 for batch in batches or [None]}
+    given: list[int | None] = [*batches] or [None]
+    assert found == {batch: 3 * (batch or 1) * 40 for batch in given}
 
 
 def test_a_batch_is_not_guessed_from_an_expression_alone(folder: Path) -> None:

@@ -77,7 +77,7 @@ def _prepared(steps: list[tuple[str, Any, list[list[int]]]]) -> File:
     return file
 
 
-_CAST = ("CAST", options("CastOptions"), [])
+_CAST: tuple[str, Any, list[list[int]]] = ("CAST", options("CastOptions"), [])
 _TRANSPOSE: tuple[str, Any, list[list[int]]] = ("TRANSPOSE", None, [[1, 0]])
 _RESHAPE: tuple[str, Any, list[list[int]]] = ("RESHAPE", None, [[16, 16]])
 _STEPS = [[_CAST], [_TRANSPOSE, _CAST], [_CAST, _RESHAPE, _TRANSPOSE], [("ABS", None, []), _CAST]]

@@ -46,7 +46,7 @@ CASES = [
     # two groups: each filter sees 2 of 4 channels: 288 x (9 x 2); a bias and a fused ReLU each
     Case(
         "CONV_2D", [(1, 8, 8, 4), (8, 3, 3, 2), (8,)], [(1, 6, 6, 8)], "conv", 5184, 576,
-        options("Conv2DOptions", fusedActivationFunction=1, strideW=1, strideH=1),
+        options("Conv2DOptions", fusedActivationFunction=1, strideW=1, strideH=1, padding=1),
     ),
     # depth multiplier 2: 6x6x8 numbers x 9 taps; no bias, no options
     Case("DEPTHWISE_CONV_2D", [(1, 8, 8, 4), (1, 3, 3, 8)], [(1, 6, 6, 8)], "conv", 2592),

@@ -20,6 +20,7 @@ pytest.importorskip("tflite_micro")
 import sizeup
 from formats.tflite.factory import File, options
 from micro_kernels import Case, Value
+from sizeup.errors import Incomplete
 from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite
 from sizeup.memory.tflm import planned
@@ -417,7 +418,8 @@ def test_an_input_that_is_spread_over_the_output_is_not_overlapped() -> None:
     large, small = Value((4, 16)), Value((1, 16))
     assert len(one("ADD", [large, large], large, options("AddOptions"))) == 2
     assert len(one("ADD", [large, small], large, options("AddOptions"))) == 1
-    assert one("ADD", [small, small], large, options("AddOptions")) == []
+    with pytest.raises(Incomplete, match="depends on data"):  # a recorded shape that it does not compute
+        one("ADD", [small, small], large, options("AddOptions"))
 
 
 def test_types_that_a_compiler_may_take_for_apart_are_not_overlapped() -> None:
@@ -458,7 +460,8 @@ def test_a_variable_is_not_overlapped() -> None:
 def test_an_output_of_a_size_that_no_padding_makes_is_not_overlapped() -> None:
     settings_ = options("Pool2DOptions", strideH=1, strideW=1, filterHeight=2, filterWidth=2, padding=0)
     assert len(one("MAX_POOL_2D", [Value((1, 4, 4, 2))], Value((1, 4, 4, 2)), settings_)) == 1
-    assert one("MAX_POOL_2D", [Value((1, 4, 4, 2))], Value((1, 6, 6, 2)), settings_) == []
+    with pytest.raises(Incomplete, match="depends on data"):
+        one("MAX_POOL_2D", [Value((1, 4, 4, 2))], Value((1, 6, 6, 2)), settings_)
 
 
 def test_what_called_graphs_hold_is_left_to_the_interpreter() -> None:
@@ -517,6 +520,10 @@ def test_an_output_that_its_padding_does_not_make_is_left_alone(
     main.op("MAX_POOL_2D", [z], [y], window)
     main.ends([x], [y])
     graph = tflite.load(file.pack())
+    if not known:
+        with pytest.raises(Incomplete, match="depends on data"):
+            planned(graph)
+        return
     head = planned(graph)
     found = {(each.source, each.result) for each in overlaps(graph, head)}
-    assert ((head.buffers.of_tensor[z], head.buffers.of_tensor[y]) in found) == known
+    assert (head.buffers.of_tensor[z], head.buffers.of_tensor[y]) in found
