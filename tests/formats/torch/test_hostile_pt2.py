@@ -344,3 +344,104 @@ def test_deep_control_flow_is_refused(benign: Path, tmp_path: Path) -> None:
     path = _changed(benign, tmp_path / "deep.pt2", change)
     with pytest.raises(LoadError):
         sizeup.load(path, bind={"x.0": 2})
+
+
+def test_two_directories_in_one_archive_are_refused(benign: Path, tmp_path: Path) -> None:
+    """Python reads the directory in front of the end record, torch the one at the stated offset."""
+    small = tmp_path / "small.pt2"
+    _changed(benign, small, lambda program: program["graph_module"]["graph"]["nodes"].clear())
+    path = tmp_path / "two.pt2"
+    path.write_bytes(benign.read_bytes() + small.read_bytes())
+    with pytest.raises(CorruptModel, match="directory"):
+        sizeup.load(path, bind={"x.0": 2})
+
+
+@pytest.mark.parametrize("outputs", [[], [{"as_sym_int": {"as_name": "u0"}}]], ids=["none", "a size"])
+def test_an_operator_without_tensors_as_outputs_is_an_unknown_row(
+    outputs: list[dict[str, Any]], benign: Path, tmp_path: Path
+) -> None:
+    def change(program: dict[str, Any]) -> None:
+        graph = program["graph_module"]["graph"]
+        graph["nodes"].insert(0, _node("torch.ops.mylib.work.default", [("a", _tensor("x"))], *outputs))
+        graph["sym_int_values"]["u0"] = {"as_expr": {"expr_str": "u0", "hint": None}}
+
+    path = _changed(benign, tmp_path / "hidden.pt2", change)
+    known = sizeup.count(path, bind={"x.0": 2}).known.tolist()
+    expected = sizeup.count(benign, bind={"x.0": 2}).known.tolist()
+    assert known.count(False) == expected.count(False) + 1
+
+
+def test_values_that_crash_torch_are_refused(benign: Path, tmp_path: Path) -> None:
+    arguments = {
+        "contiguous.default": [("self", _tensor("x")), ("memory_format", {"as_int": -1})],
+        "to.dtype": [("self", _tensor("x")), ("dtype", {"as_int": 1000})],
+    }
+    for name, inputs in arguments.items():
+
+        def change(program: dict[str, Any], name: str = name, inputs: Any = inputs) -> None:
+            node = _node(f"torch.ops.aten.{name}", inputs, _tensor("crash"))
+            program["graph_module"]["graph"]["nodes"].insert(0, node)
+
+        path = _changed(benign, tmp_path / f"{name}.pt2", change)
+        with pytest.raises(CorruptModel, match="not a"):
+            sizeup.load(path, bind={"x.0": 2})
+
+
+def test_nested_powers_are_refused(benign: Path, tmp_path: Path) -> None:
+    text = "2"
+    for _ in range(40):
+        text = f"Pow({text}, 8)"
+
+    def change(program: dict[str, Any]) -> None:
+        sizes = program["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
+        sizes[2] = {"as_expr": {"expr_str": text, "hint": None}}
+
+    path = _changed(benign, tmp_path / "power.pt2", change)
+    with pytest.raises(CorruptModel, match="64 bits"):
+        sizeup.load(path, bind={"x.0": 2})
+
+
+def test_a_compressed_payload_is_refused(benign: Path, tmp_path: Path) -> None:
+    path = tmp_path / "payload.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in _entries(benign):
+            is_weight = name.endswith("weight_0")
+            archive.writestr(name, content, zipfile.ZIP_DEFLATED if is_weight else zipfile.ZIP_STORED)
+    with pytest.raises(CorruptModel, match="compressed or cut"):
+        sizeup.load(path, bind={"x.0": 2})
+
+
+def test_operators_that_loop_over_their_arguments_are_not_run(benign: Path, tmp_path: Path) -> None:
+    huge = {"as_int": 10**9}
+    for name, label in (("diff.default", "n"), ("combinations.default", "r")):
+
+        def change(program: dict[str, Any], name: str = name, label: str = label) -> None:
+            graph = program["graph_module"]["graph"]
+            inputs = [("self", _tensor("x")), (label, huge)]
+            graph["nodes"].insert(0, _node(f"torch.ops.aten.{name}", inputs, _tensor("looped")))
+            graph["tensor_values"]["looped"] = graph["tensor_values"]["p_stem_weight"]
+
+        path = _changed(benign, tmp_path / f"{name}.pt2", change)
+        assert False in sizeup.count(path, bind={"x.0": 2}).known.tolist()
+
+
+def test_an_input_without_dimensions_is_read(tmp_path: Path) -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            return x * scale
+
+    path = tmp_path / "scalar.pt2"
+    torch.export.save(torch.export.export(Scaled(), (torch.ones(3), torch.tensor(2.0))), path)
+    assert sizeup.load(path).tensors[1].shape == ()
+
+
+def test_branches_of_different_shapes_leave_the_size_unknown() -> None:
+    class Branches(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.cond(x.sum() > 0, lambda a: a[:1].clone(), lambda a: a.clone(), (x,))
+            return y @ x.new_ones(8, 8)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own
+        cost = sizeup.count(sizeup.load(Branches(), inputs=((4, 8),)))
+    assert False in cost.known.tolist()

@@ -146,6 +146,14 @@ class FileProgram:
         self, recorder: Recorder, mode: FakeTensorMode, user_input: Callable[[str], Any]
     ) -> list[Any]:
         """Weights without content, and what the user gives."""
+        try:
+            return self._arguments(recorder, mode, user_input)
+        except LoadError as error:
+            raise error.within(str(self.path)) from error
+
+    def _arguments(
+        self, recorder: Recorder, mode: FakeTensorMode, user_input: Callable[[str], Any]
+    ) -> list[Any]:
         arguments = []
         for each in self._program.inputs:
             if each.role is None:

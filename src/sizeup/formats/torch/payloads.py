@@ -49,9 +49,7 @@ class Payloads:
         held = self._archive.payload_bytes.get(name)
         needed = _extent(meta) * meta.dtype.itemsize
         if held is None or held < needed:
-            raise CorruptModel(
-                f"the weight {given.target[:60]!r} needs {needed:,} B, and the file has {held or 0:,} B"
-            )
+            raise CorruptModel(f"the weight {given.target[:60]!r} is missing, compressed or cut")
         key = f"{name} {meta.dtype}"
         base = self._bases.get(key)
         tensor = _strided(meta, base, mode)
