@@ -439,7 +439,8 @@ def test_branches_of_different_shapes_leave_the_size_unknown() -> None:
     class Branches(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             y = torch.cond(x.sum() > 0, lambda a: a[:1].clone(), lambda a: a.clone(), (x,))
-            return y @ x.new_ones(8, 8)
+            result: torch.Tensor = y @ x.new_ones(8, 8)
+            return result
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own
