@@ -10,8 +10,8 @@ from sizeup.cost.columns import LARGEST, Access, AccessColumns, Accesses, Column
 from sizeup.errors import InvalidGraph
 from sizeup.graph import ABSENT, Graph, Op, Tensor
 
-# More numbers than this in one tensor take more bits than a column of 64 bits can count.
-_MOST_ELEMENTS = LARGEST // 64
+# More elements than this take more bytes, at 64 bits each, than a column can hold.
+_MOST_ELEMENTS = LARGEST // 8
 
 
 def parameter_columns(graph: Graph) -> tuple[Column, Accesses, int]:
