@@ -20,7 +20,7 @@ import pytest
 
 import sizeup
 from fuzzing.hf_configs import mutate, seeds
-from sizeup.errors import CorruptModel, LoadError
+from sizeup.errors import LoadError
 from sizeup.formats.torch import configuration
 from sizeup.formats.torch.offline import offline
 
