@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sizeup.errors import WriteError
 from sizeup.sweeps import Store, read_spec
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.models import Model
@@ -140,7 +141,7 @@ def test_a_disk_that_fails_ends_it(settings: Settings, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "fsync", full)
     found: list[Outcome] = []
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(WriteError, match="No space left"):
         perform_each(models(), settings, None, found.append)
     assert found == []
     assert Store(settings.store).shards() == []
