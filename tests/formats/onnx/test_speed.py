@@ -110,6 +110,8 @@ def test_package_is_imported_without_onnx() -> None:
 
 # CPU seconds of `_additions` on an undisturbed core of the machine kind that the bar is stated for.
 UNDISTURBED = 0.078
+# Ten times the nodes may cost more each, because they no longer fit the caches; ten times more would be quadratic.
+LINEAR = 1.5
 
 
 def _additions() -> None:
@@ -144,10 +146,10 @@ def test_a_hundred_thousand_mixed_nodes_take_sixty_microseconds_each(tmp_path: P
     for _ in range(6):  # in turns: other work on the machine can only slow one down
         best_small = min(best_small, microseconds_each(small, 10_000, 3))
         best_large = min(best_large, microseconds_each(large, 100_000, 1))
-        if best_large <= 60 and best_large <= 1.3 * best_small:
+        if best_large <= 60 and best_large <= LINEAR * best_small:
             break
     assert best_large <= 60
-    assert best_large <= 1.3 * best_small
+    assert best_large <= LINEAR * best_small
 
 
 @pytest.mark.alone
