@@ -110,7 +110,7 @@ def test_package_is_imported_without_onnx() -> None:
 
 # CPU seconds of `_additions` on an undisturbed core of the machine kind that the bar is stated for.
 UNDISTURBED = 0.078
-# Ten times the nodes may cost more each, because they no longer fit the caches; ten times more would be quadratic.
+# Ten times the nodes may cost more each, as they no longer fit the caches; ten times as much is quadratic.
 LINEAR = 1.5
 
 
