@@ -120,8 +120,8 @@ class FileProgram:
     """The program of a .pt2 file, which torch never opens."""
 
     def __init__(self, path: Path) -> None:
+        archive = read_archive(path)
         try:
-            archive = read_archive(path)
             self._program: SerializedProgram = decode(archive.program)
             self._payloads = Payloads(archive)
             self.user_inputs = [
@@ -132,8 +132,6 @@ class FileProgram:
                 if each.role is None
             ]
         except LoadError as error:
-            if str(error).startswith(str(path)):
-                raise
             raise error.within(str(path)) from error
         self.path = path
 

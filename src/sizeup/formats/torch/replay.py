@@ -36,8 +36,6 @@ _MOST_PIECES = 2_000  # operators that one is taken apart into
 _MOST_TERMS = 64  # of the expression of a size
 _LARGEST = 1 << 62
 _LARGEST_SHIFT = 62
-
-
 _ENUMERATIONS = {
     "ScalarType": torch.dtype,
     "MemoryFormat": torch.memory_format,
@@ -77,9 +75,8 @@ class Replay:
         self._terms: dict[int, int] = {}  # of symbolic numbers, by the id of an object that `_kept` holds
         self._kept: list[Any] = []
         assert recorder.mode is not None
-        recorder.mode.allow_fallback_kernels = (
-            False  # they would run on memory of the sizes that a file claims
-        )
+        # Fallback kernels would run on memory of the sizes that a file claims.
+        recorder.mode.allow_fallback_kernels = False
 
     def run(self, graph: ProgramGraph, arguments: Iterable[Any]) -> list[Any]:
         """What the program returns for these arguments; module paths are those of its nodes."""
@@ -112,8 +109,8 @@ class Replay:
             return self._declared(graph, node, named)
         if isinstance(function, torch._ops.HigherOrderOperator):
             return function(*(each for _, each in named))
+        _refuse_many_parts(function, dict(named), node.outputs)
         args, kwargs = _by_schema(function, named)
-        _refuse_many_parts(function, args, kwargs, node.outputs)
         # What one operator is taken apart into is bounded, whatever its arguments ask for.
         self._recorder.most_ops = len(self._recorder.builder.ops) + _MOST_PIECES
         try:
@@ -217,14 +214,15 @@ def _by_schema(
     kwargs: dict[str, Any] = {}
     in_order = True
     for argument in function._schema.arguments:
-        if argument.name in given:
-            _check_kind(argument, given[argument.name])
         if argument.name not in given:
             in_order = False
-        elif in_order and not argument.kwarg_only:
-            args.append(given.pop(argument.name))
+            continue
+        value = given.pop(argument.name)
+        _check_kind(argument, value)
+        if in_order and not argument.kwarg_only:
+            args.append(value)
         else:
-            kwargs[argument.name] = given.pop(argument.name)
+            kwargs[argument.name] = value
     if given:
         raise CorruptModel(f"{function} has no argument {next(iter(given))[:60]!r}")
     return args, kwargs
@@ -261,7 +259,7 @@ def _allowed(target: str) -> Any:
 
 
 def _is_harmless(function: torch._ops.OpOverload) -> bool:
-    """Whether its effect is known: by our table of operators, by torch's tags, or by the list below.
+    """Whether its effect is known: by our table of operators, by torch's tags, or by the list of composites.
 
     This leaves out what reaches beyond tensors, such as aten.from_file, and what loops over its arguments.
     """
@@ -277,15 +275,15 @@ def _foreign(target: str, named: list[tuple[str, Any]]) -> Operator:
     source = re.sub(r"[^\w.]", "_", target.removeprefix("torch.ops.")[:80])
     base = source.rpartition(".")[0] or source
     own = next((kind for name in (source, base) if (kind := _own_kind(name))), None)
-    names = tuple(name or f"argument_{place}" for place, (name, _) in enumerate(named))
+    labels = tuple(name or f"argument_{place}" for place, (name, _) in enumerate(named))
     tensors = tuple(
-        (place, name)
-        for place, (name, (_, value)) in enumerate(zip(names, named, strict=True))
+        (place, label)
+        for place, (label, (_, value)) in enumerate(zip(labels, named, strict=True))
         if isinstance(value, torch.Tensor)
         or (isinstance(value, list) and any(isinstance(each, torch.Tensor) for each in value))
     )
     return Operator(
-        own or base, base, base.rpartition(".")[2], own is not None, names, tensors, False, False, False
+        own or base, base, base.rpartition(".")[2], own is not None, labels, tensors, False, False, False
     )
 
 
@@ -326,19 +324,16 @@ def _computed(compute: Callable[..., Any], operands: list[Any]) -> Any:
     return result
 
 
-def _refuse_many_parts(
-    function: torch._ops.OpOverload, args: list[Any], kwargs: Mapping[str, Any], outputs: Outputs
-) -> None:
+def _refuse_many_parts(function: torch._ops.OpOverload, given: Mapping[str, Any], outputs: Outputs) -> None:
     """An operator that returns a list makes one tensor per part; a file has to name each of them."""
     named = len(outputs) if isinstance(outputs, list) else 1
     name = function._schema.name.removeprefix("aten::").removesuffix("_copy")
-    parts = _PARTS.get(name.removeprefix("unsafe_"))
-    if parts is None or not args or not isinstance(args[0], torch.Tensor):
+    parts, data = _PARTS.get(name.removeprefix("unsafe_")), given.get("self")
+    if parts is None or not isinstance(data, torch.Tensor):
         return
-    given = {**dict(zip((a.name for a in function._schema.arguments), args, strict=False)), **kwargs}
     axis = given.get("dim", 0)
-    if args[0].dim() and isinstance(axis, int) and -args[0].dim() <= axis < args[0].dim():
-        count = parts(args[0].shape[axis], given)
+    if data.dim() and isinstance(axis, int) and -data.dim() <= axis < data.dim():
+        count = parts(data.shape[axis], given)
         if isinstance(count, int) and count > named:
             raise CorruptModel(f"{function} returns {count:,} tensors, and the file names {named:,}")
 
