@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SECONDS = 5.0
 """For each search of a remedy."""
 Progress: TypeAlias = Callable[[int, int, str], None]
-"""Is told how many models are done, of how many, and which is next."""
+"""Called with the number of models done, their total, and the next model."""
 
 
 def check(

@@ -75,14 +75,14 @@ def _equation(node: NodeProto) -> str:
 
 
 def _batch_dims(node: NodeProto) -> str:
-    found = _integer(node, "batch_dims")
-    return f"batch_dims is {found}, below 0" if found is not None and found < 0 else ""
+    dims = _integer(node, "batch_dims")
+    return f"batch_dims is {dims}, below 0" if dims is not None and dims < 0 else ""
 
 
 def _num_outputs(node: NodeProto) -> str:
-    found, listed = _integer(node, "num_outputs"), len(node.output)
-    is_wrong = found is not None and not listed <= found <= _MOST_OUTPUTS
-    return f"num_outputs is {found}, and it has {listed} outputs" if is_wrong else ""
+    parts, listed = _integer(node, "num_outputs"), len(node.output)
+    is_wrong = parts is not None and not listed <= parts <= _MOST_OUTPUTS
+    return f"num_outputs is {parts}, and it has {listed} outputs" if is_wrong else ""
 
 
 def _ceil_mode(node: NodeProto) -> str:
@@ -91,8 +91,8 @@ def _ceil_mode(node: NodeProto) -> str:
 
 
 def _axis(node: NodeProto) -> str:
-    found = _integer(node, "axis") or 0
-    return "" if -_MOST_AXES < found < _MOST_AXES else f"axis is {found}, more than any tensor has"
+    axis = _integer(node, "axis") or 0
+    return "" if -_MOST_AXES < axis < _MOST_AXES else f"axis is {axis}, more than any tensor has"
 
 
 _CHECKS: Mapping[str, Callable[[NodeProto], str]] = {

@@ -49,7 +49,7 @@ class Program(Protocol):
     def arguments(
         self, recorder: Recorder, mode: FakeTensorMode, user_input: Callable[[str], Any]
     ) -> list[Any]:
-        """Weights, which the recorder is told of, and what the user gives, in the program's own order."""
+        """Weights, registered with the recorder, and the user inputs, in the order of the program."""
         ...
 
     def run(self, recorder: Recorder, arguments: Sequence[Any], symbols: Mapping[str, Any]) -> list[Any]:

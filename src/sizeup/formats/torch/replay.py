@@ -313,7 +313,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 def _computed(compute: Callable[..., Any], operands: list[Any]) -> Any:
     if not all(isinstance(each, _NUMBERS) for each in operands):
-        raise CorruptModel(f"{compute.__name__} is given something that is no number")
+        raise CorruptModel(f"{compute.__name__} takes numbers only")
     if compute in (operator.pow, operator.lshift) and not (
         isinstance(operands[-1], int) and abs(operands[-1]) <= _LARGEST_SHIFT
     ):
