@@ -39,7 +39,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def test_the_old_file_stays_and_the_new_one_keeps_its_permissions(outcomes: list[dict[str, Any]]) -> None:
-    assert len(outcomes) == 42
+    assert len(outcomes) == 44
     for each in outcomes:
         kept = {name: each[name] for name in ("old", "mode", "others", "new", "new_mode")}
         assert kept == {"old": True, "mode": 0o640, "others": [], "new": True, "new_mode": 0o640}, each

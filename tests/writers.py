@@ -76,7 +76,7 @@ def writers(folder: Path) -> Iterator[tuple[str, Write]]:
     for ending in ("json", "md", "xml"):
         yield f"check.{ending}", check.save
     tradeoff = sizeup.tradeoff(model, target="rpi5/ort")
-    for ending in ("json", "csv"):
+    for ending in ("json", "csv", "md", "html"):
         yield f"tradeoff.{ending}", tradeoff.save
     yield "tradeoff.png", tradeoff.plot
     front = sizeup.front(model)

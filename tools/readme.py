@@ -32,6 +32,7 @@ PAGES = (
     "docs/free-dimensions.md",
     "docs/json.md",
     "docs/latency.md",
+    "docs/measuring.md",
     "docs/memory.md",
     "docs/precision.md",
     "docs/querying.md",

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
         sensitivity,
         sweep,
         tradeoff,
+        utilization,
     )
     from sizeup.calibration import Calibrated
     from sizeup.cost import Cost
     from sizeup.cost.closed import FreeCost
     from sizeup.errors import Incomplete, LoadError, SizeupError
     from sizeup.graph import Dim, FreeGraph, Graph, GraphBuilder
-    from sizeup.latency import Estimate
+    from sizeup.latency import Estimate, Utilization
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
     from sizeup.report.asked import Answer
@@ -90,6 +91,7 @@ _HOMES = {
     "Swept": "sweeps",
     "Target": "targets",
     "Tradeoff": "report.tradeoff",
+    "Utilization": "latency",
     "analyze": "api",
     "calibrate": "api",
     "check": "api",
@@ -113,6 +115,7 @@ _HOMES = {
     "sweep": "api",
     "target": "targets",
     "tradeoff": "api",
+    "utilization": "api",
 }
 
 __all__ = [
@@ -145,6 +148,7 @@ __all__ = [
     "Swept",
     "Target",
     "Tradeoff",
+    "Utilization",
     "__version__",
     "analyze",
     "calibrate",
@@ -169,6 +173,7 @@ __all__ = [
     "sweep",
     "target",
     "tradeoff",
+    "utilization",
 ]
 
 

@@ -1,4 +1,6 @@
-"""Files that sizeup writes: a reader sees the old content or all of the new content, never a part of it.
+"""Files that sizeup writes, and settings files that it reads, up to a size.
+
+A reader of a written file sees the old content or all of the new content, never a part of it.
 
 New content goes to a temporary file in the same folder, is synced to disk and renamed over the old file. If
 that fails (a full disk, Ctrl-C), the old file stays as it was and the temporary file is removed.
@@ -24,6 +26,7 @@ UNFINISHED = ".unfinished"
 """How the names of temporary files end; a process that is killed leaves them behind."""
 _LONGEST_STEM = 32  # letters of the file's own name within that of its temporary file
 _MOST_LINKS = 40  # in a chain of symbolic links, as Linux allows
+_MOST_SETTINGS = 16 << 20  # bytes; a precision map of 100,000 layers takes 5 MB
 _OWNER_ONLY = 0o600
 
 
@@ -98,6 +101,15 @@ def replacing(path: PathLike, *, like: Path | None = None, make_folder: bool = F
     except BaseException:
         new.drop()
         raise
+
+
+def read_settings(path: PathLike) -> str:
+    """The text of a settings file; raises OSError, or ValueError if it is too large or not UTF-8."""
+    with Path(path).open("rb") as file:
+        content = file.read(_MOST_SETTINGS + 1)
+    if len(content) > _MOST_SETTINGS:
+        raise ValueError(f"larger than {_MOST_SETTINGS >> 20} MiB")
+    return content.decode("utf-8-sig")
 
 
 def write_bytes(path: PathLike, content: bytes, *, like: Path | None = None) -> None:

@@ -35,6 +35,8 @@ FUSIONS = {
     " on from there, whoever else reads what lies between",
 }
 
+# An attribute of conversions that a choice of types by layer adds: both layers compute in the types chosen.
+BETWEEN_LAYERS = "between_layers"
 _PRODUCTS = ("conv", "conv_transpose", "matmul")
 _ACTIVATIONS = ("relu", "clamp", "relu6", "sigmoid", "tanh", "leaky_relu", "hardsigmoid")
 _CONVERSIONS = ("quantize", "dequantize", "cast")
@@ -86,7 +88,7 @@ class _Fusion:
             for identity in dict.fromkeys(op.inputs):
                 self.readers.setdefault(identity, []).append(index)
         self.kept = set(graph.outputs)
-        self.apart = frozenset(self._apart()) if {"quantise", "unshared"} <= fuses else frozenset()
+        self.apart = frozenset(self._apart())
         self.static = self._static()
         self.kernel_of: dict[int, _Kernel] = {}
         self.loops = _Loops(self) if "loop" in fuses else None
@@ -129,8 +131,11 @@ class _Fusion:
         return known
 
     def _apart(self) -> Iterator[int]:
-        """Conversions of results, and around operators that compute in floats, because others read the same
-        numbers."""
+        """Conversions between layers of chosen types; those of results, and around operators that compute in
+        floats, because others read the same numbers."""
+        yield from (index for index, op in enumerate(self.graph.ops) if op.attrs.get(BETWEEN_LAYERS))
+        if not {"quantise", "unshared"} <= self.fuses:
+            return
         for index, op in enumerate(self.graph.ops):
             if op.kind == "dequantize" and op.outputs[0] in self.kept:
                 yield index

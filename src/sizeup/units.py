@@ -9,6 +9,8 @@ from typing import Any
 _COUNT_SUFFIXES = ("", " k", " M", " G", " T", " P", " E")
 _BYTE_SUFFIXES = (" B", " KiB", " MiB", " GiB", " TiB", " PiB")
 _LONGEST_QUOTE = 60
+FLOPS_PER_MAC = 2
+"""A multiply-accumulate is one multiplication and one addition."""
 
 
 def _scaled(value: float, step: int, suffixes: tuple[str, ...]) -> str:

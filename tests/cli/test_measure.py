@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
+import sys
+from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.test_plan import lines, run
 
 pytestmark = pytest.mark.extras
+
+PATH = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
 
 
 def test_the_time_comes_first_then_how_fast_that_is(shared: Path) -> None:
@@ -24,10 +31,27 @@ def test_the_time_comes_first_then_how_fast_that_is(shared: Path) -> None:
     assert "MAC/s" in text
 
 
-def test_kernels_are_listed_where_the_runtime_tells_them() -> None:
-    shown = lines(run("measure", "torch.nn:ReLU", "--input", "1x8", "--seconds", "0.02"))
-    assert shown[-2:] == ["time share kernel in the runtime's own profile", shown[-1]]
-    assert shown[-1].endswith("100.0 % aten.relu relu")
+def test_kernels_stand_beside_their_modules_and_macs(tmp_path: Path) -> None:
+    """A convolution of 8 x 27 MACs at 6 x 6 places, and a ReLU."""
+    file = tmp_path / "found.json"
+    options = ("--seconds", "0.02", "-o", file, "--quiet")
+    shown = lines(run("measure", "cli.test_measure:two_modules", *options, PYTHONPATH=PATH))
+    assert shown[-4] == "time share MACs module kernel of the profile"
+    rows = sorted(line.partition(" % ")[2] for line in shown[-3:])
+    assert rows == ["- act aten.relu relu", "7.78 k conv aten.conv2d conv2d", "7.78 k total"]
+    found = json.loads(file.read_text())
+    modules = {each["module"]: each for each in found["modules"]}
+    assert {name: each["macs"] for name, each in modules.items()} == {"conv": 7776, "act": 0}
+    total = sum(each["seconds"] for each in found["kernels"])
+    assert sum(each["seconds"] for each in modules.values()) == pytest.approx(total)
+
+
+def two_modules() -> Any:
+    """A convolution and an activation, and the input that they are run on."""
+    import torch
+
+    module = torch.nn.Sequential(OrderedDict(conv=torch.nn.Conv2d(3, 8, 3), act=torch.nn.ReLU()))
+    return module, ((1, 3, 8, 8),)
 
 
 def test_json_is_alone_on_stdout_and_in_the_file(shared: Path, tmp_path: Path) -> None:
@@ -43,18 +67,61 @@ def test_json_is_alone_on_stdout_and_in_the_file(shared: Path, tmp_path: Path) -
     assert found["achieved"]["macs_per_second"] == pytest.approx(2_656_768 / found["seconds"]["least"])
 
 
-def test_on_a_named_device_shares_of_its_rates_are_told(shared: Path) -> None:
+# Its processor is not described, so nobody can say that this machine is another one.
+DEVICE = """
+[[device]]
+name = "bench"
+title = "Bench"
+kind = "computer"
+maker = "Acme"
+recorded = "2026-01-02"
+runtimes = ["tflm"]
+source = "derived: for this test"
+units = [{ kind = "cpu", name = "Acme 1", cores = 1, peak = { int8 = "2 TOPS" } }]
+memories = []
+"""
+
+
+def test_shares_of_a_device_come_with_a_note_if_this_machine_may_be_another(
+    shared: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bench.toml").write_text(DEVICE)
+    options = ("--runtime", "tflm", "-d", "bench", "--seconds", "0.05", "--json")
     path = shared / "models/mlperf_kws_int8.tflite"
-    found = json.loads(
-        run("measure", path, "--runtime", "tflm", "-d", "rpi5", "--seconds", "0.05", "--json").stdout
-    )
-    assert found["target"] == "rpi5/tflm"
-    hardware, least = found["hardware"], found["seconds"]["least"]
-    assert hardware["macs"] == 2_656_768
-    # Four cores at 2.4 GHz, each 32 int8 MACs a cycle by its two dot-product pipes.
-    assert hardware["compute_share"] == pytest.approx(2_656_768 / least / (4 * 2.4e9 * 32))
-    shown = " ".join(lines(run("measure", path, "--runtime", "tflm", "-d", "rpi5", "--seconds", "0.05")))
-    assert "of Raspberry Pi 5" in shown
+    found = json.loads(run("measure", path, *options, SIZEUP_TARGETS=str(tmp_path)).stdout)
+    assert found["target"] == "bench/tflm"
+    least = found["seconds"]["least"]
+    assert found["hardware"]["compute_share"] == pytest.approx(2_656_768 / least / 1e12)
+    assert len(found["notes"]) == 1
+    assert found["notes"][0].startswith("it could not be verified that this machine, ")
+
+
+def test_another_device_is_refused_and_its_measurement_asked_for(shared: Path) -> None:
+    is_arm = platform.machine().lower().startswith(("arm", "aarch"))
+    done = run("measure", shared / "models/mlperf_kws_int8.tflite", "-d", "i7-12700h" if is_arm else "rpi5")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert f"({platform.machine()}), not {'Intel Core i7-12700H' if is_arm else 'Raspberry Pi 5'}; " in line
+    assert "--from latency_ms=" in line
+
+
+def test_a_latency_from_elsewhere_becomes_shares_of_that_device(shared: Path, tmp_path: Path) -> None:
+    path, file = shared / "models/mlperf_kws_int8.tflite", tmp_path / "found.json"
+    done = run("measure", "--from", "latency_ms=0.05,bandwidth=8GB/s", path, "-d", "rpi5", "-o", file, "-q")
+    # 32 int8 MACs a cycle by the two dot-product pipes of each of four cores at 2.4 GHz.
+    assert lines(done) == [
+        "mlperf_kws_int8 (tflite)",
+        "latency 50 µs, as given; nothing was run",
+        "target Raspberry Pi 5 with LiteRT with XNNPACK",
+        "compute 106 GFLOP/s, 17.3 % of 614 GFLOP/s at int8, all 4 cores",
+        "memory 8.00 GB/s as given, 46.9 % of 17.1 GB/s",
+        "bound by memory, which is closer to its peak than compute",
+    ]
+    found = json.loads(file.read_text())
+    assert found["macs"] == 2_656_768
+    assert found["compute_share"] == pytest.approx(2_656_768 / 50e-6 / (4 * 2.4e9 * 32))
+    assert (found["given"]["latency_ms"], found["bytes_per_second"]) == (0.05, 8e9)
+    assert found["bound_by"] == "memory"
 
 
 @pytest.mark.parametrize(
@@ -63,10 +130,12 @@ def test_on_a_named_device_shares_of_its_rates_are_told(shared: Path) -> None:
         (("nothing.onnx",), "no such file"),
         (("torch.nn:ReLU", "--input", "1x8", "--runtime", "ort"), "runs no torch models; torch-eager does"),
         (("torch.nn:ReLU", "--input", "1x8", "-o", "found.csv"), "a measurement is written as .json"),
+        (("torch.nn:ReLU", "--input", "1x8", "--from", "latency_ms=1"), "--from needs -d DEVICE"),
+        (("torch.nn:ReLU", "--input", "1x8", "--precision", "int8"), "--precision goes with --from"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(arguments: tuple[str, ...], message: str) -> None:
-    done = run("measure", *arguments, "--seconds", "0.02")
+    done = run("measure", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -11,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
-from sizeup.cli import main
+from sizeup.cli import app, main, verbs
 
 Ended = tuple[int, str, str]
 Run = Callable[..., Ended]
@@ -83,6 +85,17 @@ def test_quiet_verb_writes_and_says_nothing_of_it(
 
 MISUSE = (
     ("anlyze x.onnx", "there is no verb 'anlyze'; did you mean analyze?", "sizeup --help lists all verbs"),
+    ("Optimise x.onnx", "there is no verb 'Optimise'; did you mean optimize?", "sizeup --help"),
+    ("qqq", "there is no verb 'qqq'; there are analyze, explain, check", "sizeup --help"),
+    ("latency x.onnx", "there is no verb 'latency'; type: sizeup analyze MODEL -d TARGET", "sizeup --help"),
+    ("latancy x.onnx", "there is no verb 'latancy'; type: sizeup analyze MODEL -d TARGET", "sizeup --help"),
+    ("memory", "type: sizeup plan MODEL", "sizeup --help"),
+    ("filter", "type: sizeup precision MODEL --fits 512KiB", "sizeup --help"),
+    ("profile", "type: sizeup measure MODEL", "sizeup --help"),
+    ("roofline", "type: sizeup analyze MODEL -d TARGET --plot x.roofline.png", "sizeup --help"),
+    ("quantize", "type: sizeup precision MODEL --flash 256KiB -o map.json", "sizeup --help"),
+    ("tflite_tools.py", "type: python -m sizeup.compat.tflite_tools", "sizeup --help"),
+    ("dnn-analyzer", "type: python -m sizeup.compat.dnn_analyzer", "sizeup --help"),
     ("x.onnx", "'x.onnx' is a model; say what to do with it: sizeup analyze x.onnx", "sizeup --help"),
     ("--verson", "did you mean --version?", "sizeup --help lists all verbs"),
     ("analyze x.onnx --devise rpi5", "--devise; did you mean --device?", "sizeup analyze --help"),
@@ -106,6 +119,17 @@ def test_command_that_cannot_be_understood_is_answered_in_two_lines(
     assert said.startswith("sizeup: ")
     assert what in said
     assert look.startswith(where)
+
+
+@pytest.mark.parametrize("command", sorted(set(verbs._INSTEAD.values())))
+def test_command_that_is_offered_for_a_word_exists(command: str) -> None:
+    program, *words = command.split()
+    if program == "python":
+        assert importlib.util.find_spec(words[1]) is not None
+        return
+    verb = get_command(app).commands[words[0]]  # type: ignore[attr-defined]  # it is a group of commands
+    options = {option for each in verb.params for option in each.opts}
+    assert options.issuperset(word for word in words if word.startswith("-"))
 
 
 def test_option_without_its_value_is_named(run: Run) -> None:

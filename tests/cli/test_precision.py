@@ -88,7 +88,7 @@ def test_losses_may_be_given(resnet: Path, tmp_path: Path) -> None:
 def test_types_that_fit_are_starred_and_those_that_never_do_are_warned_of(resnet: Path) -> None:
     shown = lines(run("precision", resnet, "--fits", "16KiB"))
     assert any(line.startswith("warning ") for line in shown) is False
-    assert any("16.0 KiB *" in line for line in shown)
+    assert any("16.0 KiB*" in line for line in shown)
     tight = lines(run("precision", resnet, "--fits", "3KiB"))
     assert any("fit at no type" in line for line in tight)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import old_texts
 from rewrite.test_branches import branches
-from sizeup.cli import main
+from sizeup.cli import app, main
+from sizeup.compat.tools import TOOLS
 from sizeup.formats.torch.zoo import import_torchvision
 
 pytestmark = pytest.mark.extras
@@ -42,6 +46,33 @@ def test_the_snippet_of_a_section_runs(
     (snippet,) = old_texts.blocks(page(title), "python")
     exec(compile(snippet, title, "exec"), {})
     assert shows in " ".join(capsys.readouterr().out.split())
+
+
+OLDER = [tool.title for tool in TOOLS]
+
+
+def now(title: str) -> list[list[str]]:
+    """The commands of the row `now` of a section, as words."""
+    (row,) = re.findall(r"^\| now \| (.*) \|$", page(title), re.MULTILINE)
+    return [shlex.split(command) for command in re.findall(r"`(.*?)`", row)]
+
+
+@pytest.mark.parametrize("title", OLDER)
+def test_every_command_of_today_runs(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if import_torchvision() is None:
+        pytest.skip("torchvision is not installed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.tflite").write_bytes(branches())
+    commands = now(title)
+    assert commands
+    for program, verb, *words in commands:
+        assert program == "sizeup"
+        if verb == "measure":  # which takes seconds by design
+            get_command(app).commands[verb].make_context(verb, words)  # type: ignore[attr-defined]
+            continue
+        with pytest.raises(SystemExit) as ended:
+            main([verb, *words])
+        assert not ended.value.code
 
 
 def test_the_commands_of_the_section_on_counters_run(capsys: pytest.CaptureFixture[str]) -> None:

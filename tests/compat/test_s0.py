@@ -99,9 +99,11 @@ def test_s0_1_wrong_flags_are_refused(words: str, capsys: pytest.CaptureFixture[
 
 
 def test_s0_2_size_of_a_tensor() -> None:
-    arguments = networks.parser("", input_size=84, output_file="").parse_args(["--model_type", "mobilenetv2"])
+    arguments = networks.parser("", width=1.0, input_size=84, output_file="").parse_args(
+        ["--model_type", "mobilenetv2"]
+    )
     # Beside it a layer of odd tensors (147 and 125 numbers), which do not fill their last byte when small.
-    graphs = (networks.load(arguments, width=1.0), sizeup.load(torch.nn.Conv2d(3, 5, 3), ((1, 3, 7, 7),)))
+    graphs = (networks.load(arguments), sizeup.load(torch.nn.Conv2d(3, 5, 3), ((1, 3, 7, 7),)))
     found = [(graph, each) for graph in graphs for each in sizes(graph, 0)]
     assert len(found) == 54
     for graph, each in found:
@@ -206,7 +208,7 @@ def test_s0_9_precision_mapping(
     file.write_text("[1]", "utf-8")
     words = ["--model_type", "mobilenetv2", "--precision_mapping_file", str(file)]
     assert tensor_latency_predictor.main(words) == 2
-    assert "a mapping is a JSON object" in capsys.readouterr().err
+    assert "a precision map is a JSON object" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("precision", ALL)
@@ -289,6 +291,12 @@ def test_s0_14_console_of_the_predictor(predicted: Callable[[str], Ran], tmp_pat
     distribution = out[out.index("precision distribution") :]
     assert re.search(r"fp32 +52 layers +4906\.8992 ms", distribution)
     assert re.search(r"int8 +1 layers +0\.8960 ms", distribution)
+
+
+def test_s0_15_the_predictor_announces_the_width(predicted: Callable[[str], Ran]) -> None:
+    first = predicted("mobilenetv2").out.splitlines()[0]
+    assert first == "mobilenetv2 (width 0.5, 100 classes) at 1x3x112x112"
+    assert predicted("mobilenetv3").out.startswith("mobilenetv3 (100 classes) at ")
 
 
 def test_s0_15_mobilenet_v2_of_half_width(predicted: Callable[[str], Ran]) -> None:

@@ -210,6 +210,40 @@ def test_s2_8_the_text_has_the_same_networks(shared: Path) -> None:
             assert as_given(float(ours), said) == float(said)
 
 
+def as_in_torchvision_0_10(model: Any) -> Any:
+    """MobileNetV3 with the blocks of torchvision 0.9 and 0.10.
+
+    There a convolution and its norm without an activation were followed by an Identity, and squeeze and
+    excitation called functions for its pool and its gate.
+    """
+    from torchvision.ops.misc import Conv2dNormActivation, SqueezeExcitation
+
+    class Excitation(SqueezeExcitation):  # type: ignore[misc]  # torchvision has no types
+        def forward(self, inputs: Any) -> Any:
+            scale = nn.functional.adaptive_avg_pool2d(inputs, 1)
+            scale = self.fc2(self.activation(self.fc1(scale)))
+            return nn.functional.hardsigmoid(scale) * inputs
+
+    for module in model.modules():
+        if isinstance(module, Conv2dNormActivation) and len(module) == 2:
+            module.append(nn.Identity())
+        elif isinstance(module, SqueezeExcitation):
+            module.__class__ = Excitation
+    return model
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v3_small", "mobilenet_v3_large"])
+def test_s2_8_older_blocks_give_the_rows_of_the_text(name: str, models: Any, shared: Path) -> None:
+    (row,) = (line for line in text(shared, 2).splitlines() if line.startswith(name))
+    given = [cell.replace(",", ".") for cell in cells(row)[2:]]
+    with torch.device("meta"):
+        found = ModelAnalyse(as_in_torchvision_0_10(getattr(models, name)()), IMAGE)
+    sizes = (found.total_storage_bytes, found.total_inference_bytes, found.total_moved_bytes)
+    values = [found.total_parameters / 1e6, *(size / 2**20 for size in sizes), found.total_macs / 1e9]
+    for value, printed in zip(values, given, strict=True):
+        assert as_given(value, printed) == float(printed)
+
+
 def test_s2_9_the_right_macs_beside_it(without_weights: Any, capsys: Any) -> None:
     found = without_weights("resnet50")
     assert found.right_macs == 4_089_184_256

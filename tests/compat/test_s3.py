@@ -94,6 +94,37 @@ def test_s3_1_the_snippet_and_the_roll_ups(
     assert found.unsupported_ops()["relu"] == 17
 
 
+# What fvcore 0.1.5 prints on stderr for these two, in its order.
+UNSUPPORTED = {
+    "resnet18": {"max_pool2d": 1, "add_": 8},
+    "mobilenet_v3_small": {"hardswish_": 19, "hardsigmoid": 9, "mul": 9, "add_": 6, "dropout_": 1},
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_s3_1_operators_without_a_count_are_printed_as_by_the_original(
+    name: str, models: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with torch.device("meta"):
+        model = getattr(models, name)()
+    found = ElemCountAnalysis(model, torch.zeros(IMAGE, device="meta"))
+    assert caplog.messages == []
+    found.total()
+    found.by_module()
+    expected = [
+        f"Unsupported operator aten::{op} encountered {times} time(s)"
+        for op, times in UNSUPPORTED[name].items()
+    ]
+    assert sorted(caplog.messages) == sorted(expected)
+    caplog.clear()
+    analyze_model(model, [IMAGE], GTX, "fp32")
+    assert sorted(caplog.messages) == sorted(expected)
+    caplog.clear()
+    quiet = ElemCountAnalysis(model, torch.zeros(IMAGE, device="meta")).unsupported_ops_warnings(False)
+    assert quiet.total() == found.total()
+    assert caplog.messages == []
+
+
 def test_s3_2_elements_of_every_operator() -> None:
     image, grid = (1, 4, 6, 6), (1, 3, 3, 2)
     out = 8 * 16
@@ -199,6 +230,15 @@ def test_s3_8_more_by_a_file_and_clear_errors(
     Path("gpu_specs.json").rename("mine.json")
     found = analyze_model(resnet, [IMAGE], "Abacus 9000", "fp32", gpu_specs="mine.json")
     assert {row.ratio for row in found.rows} == {15.625}
+    for content, message in (
+        ('{"A": {"fp32": 3}}', "card A: its memory_bandwidth in GB/s is missing"),
+        ('{"A": {"memory_bandwidth": 0}}', "memory_bandwidth is 0, not within"),
+        ('{"A": {"memory_bandwidth": Infinity}}', "memory_bandwidth is inf, not a number"),
+        ("[3]", "not a table of graphics cards by name"),
+    ):
+        Path("mine.json").write_text(content)
+        with pytest.raises(TargetError, match=message):
+            card("A", "mine.json")
     assert card("RTX 4090")["memory_bandwidth"] == pytest.approx(1008, rel=0.01)
 
 

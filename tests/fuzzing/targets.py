@@ -63,12 +63,16 @@ TARGETS: Mapping[str, Target] = {
     "precision-maps": Target(
         "fuzzing.texts:PRECISION_MAPS", ".json", {"analyze": "fuzzing.text_modes:precisions"}
     ),
+    "gpu-specs": Target("fuzzing.texts:GPU_SPECS", ".json", {"analyze": "fuzzing.text_modes:devices"}),
     "pt2": Target("fuzzing.pt2", ".pt2", {"analyze": "fuzzing.model_modes:analyze"}),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
 COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "toml": ("devices", "calibrations", "budgets", "sweeps", "coefficients", "precision-maps")
+    "toml": (
+        *("devices", "calibrations", "budgets", "sweeps"),
+        *("coefficients", "precision-maps", "gpu-specs"),
+    )
 }
 
 

@@ -121,6 +121,8 @@ def test_inputs_of_findings_are_kept(tmp_path: Path) -> None:
 def test_only_impossible_numbers_are_wrong() -> None:
     fine = {"notes": [], "headroom": -5, "known": True, "macs": 10**30, "ops": [{"read_bytes": 2**60}]}
     assert not list(wrong_numbers(fine))
+    assert not list(wrong_numbers({"bytes_per_second": 2.0**61}))  # a rate, which no memory holds
+    assert list(wrong_numbers({"bytes_per_second": float("inf")}))
     wrong = {"notes": [], "ms": float("nan"), "ops": [{"macs": -1}, {"read_bytes": 2**60 + 1}]}
     assert [each.split()[0] for each in wrong_numbers(wrong)] == ["ms", "ops.macs", "ops.read_bytes"]
     assert not list(wrong_numbers({"notes": ["more than any machine has"], "read_bytes": 2**61}))

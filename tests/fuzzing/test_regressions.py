@@ -70,6 +70,32 @@ def test_a_baseline_outside_the_folder_is_refused(tmp_path: Path, name: str) -> 
         read_budgets(_written(tmp_path, text))
 
 
+@pytest.mark.parametrize("pattern", [".", "./", "./."])
+def test_a_budget_of_the_folder_itself_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(BudgetError, match="is a folder; name its files"):
+        read_budgets(_written(tmp_path, f'[[budget]]\nmodels = "{pattern}"\nparams = 1\n'))
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ("pooled = { byte = 1e-9, launch = 1e-6 }", "pooled: mac is missing"),
+        ("pooled = RATE, classes = { conv = { mac = 1 } }", "conv: byte is missing"),
+        ("pooled = RATE, schema = inf", "schema is inf, not a whole number"),
+        ("pooled = RATE, schema = 2", "reads schema 1: update sizeup, or calibrate again"),
+        ("pooled = RATE, saturation = { lenght = 4 }", "unknown key 'lenght'"),
+        ("pooled = RATE, cache = { near = 4 }", "unknown key 'near'"),
+    ],
+)
+def test_rates_that_are_incomplete_or_of_another_schema_are_refused(
+    tmp_path: Path, rates: str, message: str
+) -> None:
+    complete = rates.replace("RATE", "{ mac = 1e-9, byte = 1e-9, launch = 1e-6 }")
+    fit = f'[[fit]]\nname = "a/b"\nrates = {{ {complete} }}\nband = {{ low = -1, high = 1 }}\n'
+    with pytest.raises(TargetError, match=message):
+        Catalog((_written(tmp_path, fit),)).fits()
+
+
 def test_a_baseline_or_a_list_of_models_that_is_no_file_is_refused(tmp_path: Path) -> None:
     from sizeup.sweeps.expand import models_of
 
@@ -240,13 +266,26 @@ def test_operators_that_crash_shape_inference_are_refused(
         sizeup.load(_onnx(op, "x0 x1", outputs, **attributes))
 
 
-@pytest.mark.parametrize("op", ["ai.onnx.ml::LabelEncoder", "ai.onnx.ml::DictVectorizer", "RegexFullMatch"])
-def test_operators_that_need_a_type_are_kept_from_inference_without_one(op: str) -> None:
-    """Behind an operator that nobody knows, the type of their input is not known."""
-    from formats.onnx.making import model, node, value
+@pytest.mark.parametrize("inputs", ["m", "m x"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        *("EyeLike", "RegexFullMatch", "ai.onnx.ml::DictVectorizer", "ai.onnx.ml::LabelEncoder"),
+        "ai.onnx.ml::TreeEnsemble",
+    ],
+)
+def test_operators_that_need_a_type_are_kept_from_inference_without_one(op: str, inputs: str) -> None:
+    """Behind an unknown operator, the type of their first input is not known."""
+    import numpy as np
 
-    made = model([node("own::Nowhere", "x", "m"), node(op, "m", "y")], [value("x", (2, 4))], "y")
-    graph = sizeup.load(made.SerializeToString())
+    from formats.onnx.making import model, node, numbers, value
+
+    attributes: dict[str, dict[str, Any]] = {
+        "EyeLike": {"dtype": 1},
+        "ai.onnx.ml::TreeEnsemble": {"nodes_splits": numbers("", [0.5], np.float32)},
+    }
+    nodes = [node("own::Nowhere", "x", "m"), node(op, inputs, "y", **attributes.get(op, {}))]
+    graph = sizeup.load(model(nodes, [value("x", (2, 4))], "y").SerializeToString())
     assert graph.tensors[graph.outputs[0]].shape is None
     assert [each.source for each in graph.ops] == ["own::Nowhere", op]
 
@@ -308,3 +347,53 @@ def test_more_bytes_than_any_machine_holds_come_with_a_caveat() -> None:
     report = sizeup.analyze(made.SerializeToString())
     assert report.totals.written_bytes == 399 * 4 * 2**50
     assert any("any machine" in note for note in report.notes)
+
+
+def test_a_tensor_that_fits_no_machine_is_refused() -> None:
+    """Also one that no operator reads: it would be the peak."""
+    from formats.onnx.making import model, node, value
+
+    made = model([node("Relu", "x", "y")], [value("x", (2,)), value("unused", (3138752526071659324,))], "y")
+    with pytest.raises(CorruptModel, match="'unused' takes more than 64 PiB"):
+        sizeup.load(made.SerializeToString())
+
+
+@pytest.mark.parametrize("shape", [[61], [4, 16], [2**59 + 60]])
+def test_a_reshape_to_another_number_of_elements_has_no_known_shape(shape: list[int]) -> None:
+    """ONNX Runtime refuses it: "The input tensor cannot be reshaped to the requested shape"."""
+    from formats.onnx.making import model, node, numbers, value
+
+    nodes = [node("Reshape", "x s", "m"), node("Relu", "m", "y")]
+    made = model(nodes, [value("x", (4, 15))], "y", [numbers("s", shape)])
+    report = sizeup.analyze(made.SerializeToString())
+    assert report.graph.tensors[report.graph.outputs[0]].shape is None
+    assert any(f"60 elements cannot be reshaped to {shape}" in note for note in report.notes)
+
+
+def test_complex_numbers_decide_no_shape() -> None:
+    import numpy as np
+
+    from formats.onnx.making import model, node, numbers, value
+
+    places = [numbers(name, [number]) for name, number in (("a", 0), ("b", 2), ("c", 0))]
+    steps = numbers("d", [complex("nan")], np.complex64)
+    made = model([node("Slice", "x a b c d", "y")], [value("x", (5, 7))], "y", [*places, steps])
+    graph = sizeup.load(made.SerializeToString())
+    assert graph.tensors[graph.outputs[0]].shape is None
+
+
+@pytest.mark.parametrize("place", ["input", "initializer", "attribute"])
+def test_a_shape_of_many_large_dimensions_is_refused_at_once(place: str) -> None:
+    """The product of 100,000 of them takes a minute."""
+    import onnx
+
+    from formats.onnx.making import model, node, value
+
+    dims = (2**62,) * 100_000
+    stored = onnx.TensorProto(name="w", dims=dims if place != "input" else (2,), data_type=1)
+    nodes = [node("Constant", "", "w", value=stored)] if place == "attribute" else []
+    fed = value("x", dims if place == "input" else (2,))
+    made = model([*nodes, node("Add", "x w", "y")], [fed], "y", [] if nodes else [stored])
+    with pytest.raises(CorruptModel, match=r"100,000 dimensions|impossible shape") as refusal:
+        sizeup.load(made.SerializeToString())
+    assert len(str(refusal.value)) < 300

@@ -1,4 +1,4 @@
-"""Settings files: device, calibration, budget and sweep TOML, and precision maps in JSON.
+"""Settings files: device, calibration, budget and sweep TOML, precision maps and graphics cards in JSON.
 
 A seed is parsed, a value, a key or a table of it is changed, and it is written again; some mutants have lines
 or raw bytes changed instead.
@@ -357,9 +357,17 @@ fp32 = 30
 int8 = 1e-3
 """
 
+_CARDS = """\
+{
+  "NVIDIA GeForce GTX 1650 Ti": {"memory_bandwidth": 192, "fp64": 0.095, "fp32": 3, "fp16": 6},
+  "Own (card)": {"memory_bandwidth": 1555.5, "bf16": 312}
+}
+"""
+
 DEVICES = Settings((DEVICE,), tomllib.loads, toml)
 CALIBRATIONS = Settings((DEVICE + _FIT,), tomllib.loads, toml)
 BUDGETS = Settings((_BUDGET,), tomllib.loads, toml)
 SWEEPS = Settings((_SWEEP,), tomllib.loads, toml)
 COEFFICIENTS = Settings((_COEFFICIENTS,), tomllib.loads, toml)
 PRECISION_MAPS = Settings((_MAP,), json.loads, _json)
+GPU_SPECS = Settings((_CARDS,), json.loads, _json)

@@ -65,7 +65,7 @@ def wrong_numbers(data: Any) -> Iterator[str]:
         is_finite = -math.inf < value < math.inf  # math.isfinite refuses integers beyond floats
         if not is_finite or (value < 0 and not key.endswith(_SIGNED)):
             yield f"{key} = {value}"
-        elif value > MOST_BYTES and "bytes" in key and not has_caveat:
+        elif value > MOST_BYTES and "bytes" in key and not has_caveat and not key.endswith("_per_second"):
             yield f"{key} = {value} without a caveat"
 
 

@@ -83,9 +83,11 @@ def test_a_file_replaces_what_it_names(tmp_path: Path, name: str, text: str) -> 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ([], "one table a layer"),
-        ({"conv": 3}, "one table a layer"),
-        ({"lstm": {"fp32": 1}}, "unknown layers lstm"),
+        ([], "one table per layer"),
+        ({"conv": 3}, "one table per layer"),
+        ({"lstm": {"fp32": 1}}, "unknown layer 'lstm'"),
+        ({"Conv": {"fp32": 1}, "conv": {"int8": 1}}, "'Conv' and 'conv' are the same layer"),
+        ({"conv": {"float7": 1}}, "unknown precision 'float7'"),
         ({"conv": {"fp32": "fast"}}, "no number of milliseconds"),
         ({"conv": {"fp32": -1}}, "no number of milliseconds"),
         ({"conv": {"fp32": True}}, "no number of milliseconds"),
@@ -96,7 +98,21 @@ def test_a_table_that_cannot_be_is_refused(content: object, told: str) -> None:
         table_from(content)
 
 
-@pytest.mark.parametrize("text", ["conv = ", None])
+@pytest.mark.parametrize("row", ["DWConv", "DepthwiseConv", "depthwise_conv", "Depthwise"])
+def test_rows_may_have_the_names_of_older_tables(row: str) -> None:
+    table = table_from({"Conv": {"FP32": 3}, row: {"float32": 5}, "Linear": {"int8": 7}})
+    assert (table["conv"]["fp32"], table["depthwise"]["fp32"], table["linear"]["int8"]) == (3, 5, 7)
+    assert all(set(table[layer]) == set(DEFAULT[layer]) for layer in DEFAULT)
+
+
+def test_a_wrong_table_in_a_file_is_named_with_the_form(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    path.write_text('{"lstm": {"fp32": 1}}', "utf-8")
+    with pytest.raises(SizeupError, match=r"own\.json: unknown layer 'lstm'.*\{\"conv\": \{\"fp32\": 100"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("text", ["conv = ", " " * (16 << 20) + "\n", None])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "own.toml"
     if text is not None:

@@ -7,7 +7,7 @@ import pytest
 from sizeup.errors import SizeupError
 from sizeup.latency import Machine, from_columns, roofline
 
-# 1 TMAC/s and 100 GB/s: the ridge lies at 10 MACs for each byte.
+# 1 TMAC/s and 100 GB/s: the ops:byte ratio is 20 FLOPs per byte.
 MACHINE = Machine(1e12, 100e9, 5e-6)
 
 
@@ -23,11 +23,11 @@ def test_each_kernel_says_what_bounds_it() -> None:
     assert found.seconds.tolist() == pytest.approx([1e-3 + 5e-6, 6e-4 + 1e-5, 5e-6 + 4e-10, 0])
 
 
-def test_intensity_against_the_ridge_tells_compute_from_traffic() -> None:
+def test_intensity_against_the_ops_byte_ratio_tells_compute_from_traffic() -> None:
     work = from_columns(["a", "b"], 1, [0, 0], macs=[11e6, 9e6], read=[1e6, 1e6])
     found = roofline(work, Machine(1e12, 100e9))
-    assert MACHINE.ridge == 10
-    assert found.intensity.tolist() == [11, 9]
+    assert MACHINE.flops_per_byte == 20
+    assert found.intensity.tolist() == [22, 18]
     assert found.bound_by == ("compute", "traffic")
 
 

@@ -10,12 +10,14 @@ from sizeup.graph import Graph, GraphBuilder
 from sizeup.memory import usage
 
 
-def chain(shape: tuple[int, ...], kind: str) -> Graph:
+def chain(shape: tuple[int, ...], kind: str, length: int = 1) -> Graph:
     builder = GraphBuilder("chain")
-    x = builder.input("x", shape, dtype(kind))
-    y = builder.tensor("y", shape, dtype(kind))
-    builder.op("relu", [x], [y])
-    builder.outputs.append(y)
+    last = builder.input("x", shape, dtype(kind))
+    for number in range(length):
+        made = builder.tensor(f"y{number}", shape, dtype(kind))
+        builder.op("sub", [last, last], [made])
+        last = made
+    builder.outputs.append(last)
     return builder.freeze()
 
 
@@ -25,10 +27,16 @@ def test_strings_have_no_size_that_is_known_and_none_is_not_zero() -> None:
     assert usage(chain((4,), "float32")).unknown == 0
 
 
-@pytest.mark.parametrize("power", [59, 60, 61, 62, 80])
-def test_what_fits_no_machine_is_refused_and_never_negative(power: int) -> None:
+@pytest.mark.parametrize("power", [55, 59, 60, 61, 62, 80])
+def test_a_tensor_that_fits_no_machine_is_refused(power: int) -> None:
+    with pytest.raises(InvalidGraph, match="'x' takes more than 64 PiB, which fits no machine"):
+        chain((1 << power,), "float32")
+
+
+@pytest.mark.parametrize("length", [63, 64, 127, 128])
+def test_tensors_that_fit_no_machine_together_are_refused_and_never_negative(length: int) -> None:
     with pytest.raises(InvalidGraph, match="B together, which fits no machine"):
-        usage(chain((1 << power,), "float32"))
+        usage(chain((1 << 54,), "float32", length))
 
 
 def test_what_a_very_large_machine_has_is_still_counted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,10 @@ from sizeup.dtypes import DType, dtype, precision, precision_name
 from sizeup.errors import NoChoice, SizeupError
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.precision import assign, layers
-from sizeup.precision.choose import Budgets, choose, figures_of, front, front_of, with_gains
+from sizeup.precision.choose import Search, choose, front, front_of, with_gains
+from sizeup.precision.figures import Budgets, figures_of
+from sizeup.precision.live import LiveBytes
+from sizeup.precision.noise import analytic_losses, assumed_losses
 from sizeup.precision.options import options_of
 from sizeup.targets import target
 
@@ -132,6 +136,72 @@ def test_eight_layers_are_the_best_of_all_too() -> None:
     assert choose(options, loss, budgets).loss == pytest.approx(min(values))
 
 
+WHERE = target("rpi5/ort")
+RUNS = [precision(each) for each in ("fp32", "fp16", "int8")]  # what it has convolutions for
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    widths=st.lists(st.sampled_from([2, 4, 8]), min_size=2, max_size=6),
+    seed=st.integers(0, 10**6),
+    data=st.data(),
+)
+def test_sums_and_steps_are_what_the_mixture_itself_takes(
+    widths: list[int], seed: int, data: st.DataObject
+) -> None:
+    skips = data.draw(st.lists(st.booleans(), min_size=len(widths), max_size=len(widths)))
+    options = options_of(network(widths, skips, pixels=128), RUNS, WHERE)
+    drawn = np.random.default_rng(seed)
+    types = drawn.integers(len(RUNS), size=int(options.group.max()) + 1)
+    chosen = options.chosen(np.arange(len(types)) * len(RUNS) + types)
+    live = sizeup.memory.usage(assign(options.graph, chosen)).live_bytes
+    fullest = int(live.max())
+    for most, is_crowded in ((fullest, False), (fullest - 1, True)):
+        steps = LiveBytes(options.graph, options.typing, options.kinds).crowded(most)
+        assert any(over[tuple(types[list(groups)])] for groups, over in steps) == is_crowded
+    assert options.is_additive
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    widths=st.lists(st.sampled_from([2, 4, 8]), min_size=2, max_size=4),
+    arena=st.floats(0.2, 1.1),
+    seconds=st.floats(0.2, 1.1),
+    data=st.data(),
+)
+def test_tied_losses_with_limits_of_time_and_arena_are_solved_exactly(
+    widths: list[int], arena: float, seconds: float, data: st.DataObject
+) -> None:
+    skips = data.draw(st.lists(st.booleans(), min_size=len(widths), max_size=len(widths)))
+    options = options_of(network(widths, skips, pixels=128), RUNS, WHERE)
+    table = {each.name: {"fp32": 0.0, "fp16": 1e-7, "int8": 1e-3} for each in options.layers}
+    loss = options.losses(table)
+    whole = figures_of(options, {layer.op: RUNS[0] for layer in options.layers})
+    budgets = Budgets(arena_bytes=int(arena * whole.arena_bytes), seconds=seconds * (whole.seconds or 0))
+    values = []
+    for picks in itertools.product(range(len(RUNS)), repeat=int(options.group.max()) + 1):
+        places = np.arange(len(picks)) * len(RUNS) + np.array(picks)
+        if budgets.kept_by(figures_of(options, options.chosen(places))):
+            values.append(float(loss[places].sum()))
+    if not values:
+        with pytest.raises(NoChoice):
+            choose(options, loss, budgets)
+        return
+    found = choose(options, loss, budgets)
+    assert found.loss == pytest.approx(min(values), rel=1e-9, abs=1e-15)
+    assert found.proven
+
+
+def test_a_layer_computes_in_its_type_whatever_is_before_and_after_it() -> None:
+    graph = linear(64, 64, 64, 64)
+    kinds = [precision(each) for each in ("int8", "fp32", "int8")]
+    types = {layer.op: kind for layer, kind in zip(layers(graph), kinds, strict=True)}
+    mixed = sizeup.estimate(assign(graph, types), WHERE)
+    names = [mixed.work.names[each] for each in mixed.work.kind.tolist()]
+    assert names.count("linear") == 1
+    assert names.count("linear.int8") == 2
+
+
 def test_layers_whose_results_meet_share_their_type() -> None:
     graph = network([4, 4, 4, 8], [False, True, True, False])
     options = options_of(graph, THREE)
@@ -195,6 +265,20 @@ def test_a_front_never_gets_worse_with_more() -> None:
             assert choose(options, loss, Budgets(**{axis: getattr(each.figures, axis)})).loss == each.loss
 
 
+def test_budgets_hold_for_a_whole_front() -> None:
+    graph = network([4, 8, 8, 4], [False] * 4)
+    options = options_of(graph, THREE)
+    loss = options.losses(losses(graph, 2))
+    whole = choose(options, loss, Budgets()).figures
+    budgets = Budgets(int(0.7 * whole.flash_bytes), int(0.6 * whole.arena_bytes))
+    found = front_of(options, loss, ("loss", "flash"), 8, budgets=budgets)
+    assert len(found) >= 2
+    assert all(budgets.kept_by(each.figures) for each in found)
+    assert found[-1].loss == choose(options, loss, budgets).loss
+    with pytest.raises(NoChoice, match="keeps the flash within 10 B; the least is"):
+        front_of(options, loss, ("loss", "flash"), 8, budgets=Budgets(10))
+
+
 @pytest.mark.alone
 def test_twenty_points_on_fifty_layers_take_seconds() -> None:
     drawn = np.random.default_rng(0)
@@ -218,6 +302,83 @@ def test_a_real_file_fits_where_it_did_not(shared: Path) -> None:
     assert figures_of(options, {layer.op: FLOAT for layer in options.layers}).flash_bytes > 150_000
 
 
+def test_a_search_that_ends_early_says_how_near_it_is() -> None:
+    graph = network([4, 8, 12, 16] * 10, [False] * 40)
+    options = options_of(graph, [precision(each) for each in ("fp32", "fp16", "int8", "int4", "int2")])
+    loss = options.losses(losses(graph, 6))
+    whole = figures_of(options, {}).flash_bytes
+    budgets = Budgets(int(0.2 * whole))
+    exact, near = choose(options, loss, budgets), choose(options, loss, budgets, Search(gap=0.2))
+    assert exact.proven
+    assert near.gap is not None
+    assert near.gap <= 0.2
+    assert exact.loss <= near.loss <= 1.25 * exact.loss
+
+
+def test_layers_of_many_inputs_lose_more_where_only_shapes_are_known() -> None:
+    graph = linear(8, 4096, 16)
+    table = analytic_losses(graph, [precision(each) for each in ("fp32", "int8", "int4")])
+    (few, many) = table.values()
+    assert few["fp32"] == many["fp32"] == 0
+    assert 0 < few["int8"] < few["int4"]
+    # Rows of the first weights hold 4,096 numbers, those of the second 16.
+    assert few["int8"] > many["int8"]
+    with pytest.raises(SizeupError, match="--sensitivity analytic"):
+        assumed_losses(graph, THREE)
+
+
+def test_expected_noise_is_that_of_drawn_weights(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(0).normal(size=(64, 512))
+    made = GraphBuilder("drawn")
+    value = made.input("x", (1, 64), FLOAT)
+    weight = made.tensor("w", (64, 512), FLOAT, Constant("parameter", read=lambda: drawn))
+    result = made.tensor("y", (1, 512), FLOAT)
+    made.op("matmul", [value, weight], [result], {"contracted": (1,)}, name="layer")
+    made.outputs.append(result)
+    graph, kinds = made.freeze(), [precision(each) for each in ("fp16", "int8", "int4")]
+    (real,), (expected,) = assumed_losses(graph, kinds).values(), analytic_losses(graph, kinds).values()
+    for name, noise in real.items():
+        assert expected[name] == pytest.approx(noise, rel=0.35)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50", "bert"])
+def test_real_networks_take_seconds(name: str) -> None:
+    graph = real_network(name)
+    kinds = [precision(each) for each in ("fp32", "fp16", "int8", "int4", "int2")]
+    started = time.process_time()
+    options, losses_now = options_of(graph, kinds, WHERE), assumed_losses(graph, kinds)
+    loss, whole = options.losses(losses_now), figures_of(options, {})
+    assert whole.seconds is not None
+    assert whole.joules is not None
+    for budgets in (
+        Budgets(flash_bytes=int(0.45 * whole.flash_bytes)),
+        Budgets(flash_bytes=int(0.3 * whole.flash_bytes), arena_bytes=int(0.3 * whole.arena_bytes)),
+        Budgets(seconds=0.6 * whole.seconds),
+        Budgets(joules=0.45 * whole.joules),
+    ):
+        assert choose(options, loss, budgets).proven
+    assert time.process_time() - started < 5.0
+    for axes in itertools.combinations(("loss", "flash", "arena", "latency"), 2):
+        started = time.process_time()
+        assert len(front_of(options, loss, axes, 20)) >= (2 if "loss" in axes else 1)
+        assert time.process_time() - started < 60.0
+
+
+def real_network(name: str) -> Graph:
+    """A network of the model zoos with random weights."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    if name == "bert":
+        transformers = pytest.importorskip("transformers")
+        module = transformers.BertModel(transformers.BertConfig()).eval()
+        return sizeup.load(module, (torch.zeros(1, 128, dtype=torch.int64),))
+    zoo = pytest.importorskip("sizeup.formats.torch.zoo").import_torchvision()
+    if zoo is None:
+        pytest.skip("torchvision is not installed")
+    return sizeup.load(getattr(zoo.models, name)(weights=None).eval(), (1, 3, 224, 224))
+
+
 def linear(*widths: int) -> Graph:
     """Matrix products one after the other."""
     made = GraphBuilder("products")
@@ -229,6 +390,73 @@ def linear(*widths: int) -> Graph:
         value = result
     made.outputs.append(value)
     return made.freeze()
+
+
+def product(made: GraphBuilder, value: int, columns: int, name: str) -> int:
+    """A matrix product with weights of its own."""
+    rows, length = made.tensors[value].shape or (0, 0)
+    weight = made.tensor(f"{name}.weight", (length, columns), FLOAT, Constant("parameter"))
+    result = made.tensor(name, (rows, columns), FLOAT)
+    made.op("matmul", [value, weight], [result], {"contracted": (1,)}, name=name)
+    return result
+
+
+def two_readers() -> Graph:
+    made = GraphBuilder("two layers read what enters, nobody another input")
+    made.input("unread", (4, 512), FLOAT)
+    value = made.input("x", (4, 512), FLOAT)
+    made.outputs += [product(made, value, 512, "first"), product(made, value, 512, "second")]
+    return made.freeze()
+
+
+def beside_an_activation() -> Graph:
+    made = GraphBuilder("what enters is also an output, through an activation")
+    value = made.input("x", (1, 64), FLOAT)
+    result = made.tensor("r", (1, 64), FLOAT)
+    made.op("relu", [value], [result], name="relu")
+    made.outputs += [result, product(made, value, 16, "layer"), product(made, result, 48, "other")]
+    return made.freeze()
+
+
+def largest_places() -> Graph:
+    made = GraphBuilder("the places of the largest, beside a layer")
+    value = product(made, made.input("x", (4, 128), FLOAT), 256, "first")
+    places = made.tensor("places", (4,), dtype("int64"))
+    made.op("argmax", [value], [places], name="argmax")
+    made.outputs += [places, product(made, value, 64, "second")]
+    return made.freeze()
+
+
+@pytest.mark.parametrize("build", [two_readers, beside_an_activation, largest_places])
+def test_every_arena_that_a_choice_takes_is_kept_by_the_best_one(build: Callable[[], Graph]) -> None:
+    options = options_of(build(), [precision("fp32"), precision("int8")])
+    groups = int(options.group.max()) + 1
+    loss = np.array([[0.0, 1.0 + place] for place in range(groups)]).ravel()
+    for narrow_is_better in (False, True):
+        value = loss.reshape(-1, 2)[:, ::-1].ravel() if narrow_is_better else loss
+        places = [
+            np.arange(groups) * 2 + np.array(each) for each in itertools.product(range(2), repeat=groups)
+        ]
+        taken = [figures_of(options, options.chosen(each)).arena_bytes for each in places]
+        for most in sorted(set(taken)):
+            best = min(value[each].sum() for each, arena in zip(places, taken, strict=True) if arena <= most)
+            found = choose(options, value, Budgets(arena_bytes=most))
+            assert found.loss == pytest.approx(best)
+            assert found.proven
+
+
+def test_an_arena_that_no_layer_decides_on_is_refused() -> None:
+    made = GraphBuilder("sums of integers, then a table")
+    ids = made.input("ids", (100,), dtype("int64"))
+    twice = made.tensor("twice", (100,), dtype("int64"))
+    made.op("add", [ids, ids], [twice], name="add")
+    table = made.tensor("table", (10, 8), FLOAT, Constant("parameter"))
+    rows = made.tensor("rows", (100, 8), FLOAT)
+    made.op("embedding", [table, twice], [rows], name="embedding")
+    made.outputs.append(rows)
+    options = options_of(made.freeze(), [precision("fp32"), precision("int8")])
+    with pytest.raises(NoChoice, match="keeps the arena within 1,000 B"):
+        choose(options, np.array([0.0, 1.0]), Budgets(arena_bytes=1000))
 
 
 def test_a_value_that_is_converted_leaves_room_at_once() -> None:

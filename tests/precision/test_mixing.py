@@ -40,9 +40,9 @@ def test_latency_follows_the_mapping() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1]", "a mapping is a JSON object"),
-        ('{"one": 8}', "a mapping is a JSON object"),
-        ("{", "not a mapping of layers"),
+        ("[1]", "a precision map is a JSON object"),
+        ('{"one": 8}', "a precision map is a JSON object"),
+        ("{", "not a precision map"),
         ('{"one": "int9"}', "unknown precision 'int9'"),
         ('{"three": "int8"}', "no layer is called what the mapping names: 'three'"),
     ],

@@ -137,3 +137,34 @@ def test_what_onnx_runtime_cannot_quantise_to_is_refused(exported: Path, asked: 
         SizeupError, match=f"layer 'node_conv2d' .* at {asked}; choose fp32, int16, int8 or int4"
     ):
         nodes_for_onnxruntime(graph, {0: precision(asked)})
+
+
+def test_float_layers_between_quantised_values_stay_float_only_without_an_optimizer(tmp_path: Path) -> None:
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = np.random.default_rng(0).normal(size=(8, 8, 1, 1)).astype(np.float32)
+    constants = {"w": weights, "s": np.float32(0.1), "z": np.int8(0)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["a", "s", "z"], ["b"]),
+        helper.make_node("Conv", ["b", "w"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["d", "s", "z"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 16, 16]) for name in "xy"]
+    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "between", ends[:1], ends[1:], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+    def operators(disabled: list[str]) -> set[str]:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+        content = model.SerializeToString()
+        onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"], disabled_optimizers=disabled)
+        return {node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node}
+
+    assert "QLinearConv" in operators([])
+    assert "Conv" in operators(["WeightBiasQuantization"])

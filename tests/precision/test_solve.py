@@ -1,4 +1,4 @@
-"""One option of each group under limits: against every pick that there is, and at full size."""
+"""One type per group under limits: against every choice that there is, and at full size."""
 
 from __future__ import annotations
 
@@ -10,82 +10,131 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("ortools", reason="choosing needs the solvers")
-pytest.importorskip("scipy", reason="choosing needs the solvers")
+pytest.importorskip("ortools", reason="choosing under several limits needs the solvers")
+pytest.importorskip("scipy", reason="choosing under several limits needs the solvers")
 
-from sizeup.precision.solve import Codes, Floats, Limit, pick
+from sizeup.precision.solve import Effort, Solver
+from sizeup.precision.trellis import Factor, Floats, Problem, trellis_of
 
 pytestmark = pytest.mark.extras
 
 
-def problem(groups: int, options: int, seed: int, tight: float = 1.0) -> tuple[Codes, Floats, list[Limit]]:
+def problem(groups: int, types: int, seed: int, tight: float = 1.0) -> Problem:
     """Layers of many sizes at widths of 32 to 2 bits: bytes, times that shrink less, losses that grow."""
     drawn = np.random.default_rng(seed)
-    widths = np.array([32, 16, 8, 4, 2])[:options]
+    widths = np.array([32, 16, 8, 4, 2])[:types]
     stored = np.ceil(drawn.lognormal(10, 1.5, groups)[:, None] * widths / 8)
-    shape = (groups, options)
+    shape = (groups, types)
     seconds = drawn.lognormal(-8, 1, groups)[:, None] * widths**0.7 * drawn.uniform(0.8, 1.2, shape)
     loss = np.sort(
         drawn.lognormal(0, 1.5, groups)[:, None] / widths**2 * drawn.uniform(0.5, 1.5, shape), axis=1
     )
     loss[:, 0] = 0
-    everything = np.arange(groups * options)
-    middle = min(2, options - 1)
-    limits = [
-        Limit("flash", everything, stored.ravel(), float(np.floor(0.9 * tight * stored[:, middle].sum()))),
-        Limit("latency", everything, seconds.ravel(), float(tight * seconds[:, middle].sum())),
-    ]
-    return np.repeat(np.arange(groups), options), loss.ravel(), limits
+    middle = min(2, types - 1)
+    limits = [np.floor(0.9 * tight * stored[:, middle].sum()), tight * seconds[:, middle].sum()]
+    return Problem(np.stack([loss, stored, seconds], axis=2), np.array(limits))
 
 
-def by_force(group: Codes, loss: Floats, limits: list[Limit]) -> float | None:
-    members = [np.flatnonzero(group == each) for each in range(int(group.max()) + 1)]
-    best = None
-    for choice in itertools.product(*members):
-        picked = np.array(choice)
-        if all(limit.of(picked) <= limit.most for limit in limits):
-            value = float(loss[picked].sum())
-            best = value if best is None else min(best, value)
-    return best
+def all_choices(posed: Problem) -> dict[tuple[int, ...], float]:
+    """The loss of every choice within the limits."""
+    groups, types, _ = posed.amounts.shape
+    found = {}
+    for choice in itertools.product(range(types), repeat=groups):
+        total = sum(posed.amounts[group, kind] for group, kind in enumerate(choice))
+        for factor in posed.factors:
+            total = total + factor.amounts[tuple(choice[group] for group in factor.groups)]
+        if np.isfinite(total[0]) and (total[1:] <= posed.limits).all():
+            found[choice] = float(total[0])
+    return found
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Small problems, half of them with few different amounts, so that many choices tie."""
+    groups, types = draw(st.integers(1, 5)), draw(st.integers(1, 3))
+    quantities, most = draw(st.integers(1, 3)), draw(st.sampled_from([3, 1000]))
+    drawn = np.random.default_rng(draw(st.integers(0, 10**6)))
+    amounts = drawn.integers(0, most, (groups, types, quantities)).astype(np.float64)
+    factors = []
+    for _ in range(draw(st.integers(0, 3))):
+        scope = tuple(drawn.permutation(groups)[: drawn.integers(1, min(groups, 3) + 1)].tolist())
+        shape = (types,) * len(scope)
+        table: Floats = drawn.integers(0, max(most // 3, 2), (*shape, quantities)).astype(np.float64)
+        if drawn.random() < 0.5:
+            table[..., 0] = np.where(drawn.random(shape) < 0.2, np.inf, 0.0)
+        factors.append(Factor(scope, table))
+    largest = amounts[:, :, 1:].max(axis=1).sum(axis=0)
+    limits = np.floor(largest * drawn.uniform(0.3, 1.0, quantities - 1))
+    return Problem(amounts, limits, tuple(factors), tuple(drawn.permutation(groups).tolist()))
+
+
+@settings(max_examples=150, deadline=None)
+@given(posed=problems())
+def test_it_is_the_best_of_all_choices_then_the_second_best_and_so_on(posed: Problem) -> None:
+    known = all_choices(posed)
+    solver = Solver(posed)
+    for expected in sorted(known.values())[:3]:
+        found = solver.solve()
+        assert found is not None
+        choice = tuple(found.types.tolist())
+        assert found.loss == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert known.pop(choice) == pytest.approx(found.loss)
+        assert found.bound == pytest.approx(found.loss, rel=1e-8, abs=1e-9)
+        solver.exclude(found.types)
+    if not known:
+        assert solver.solve() is None
+        assert solver.is_exhausted
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    groups=st.integers(1, 6),
-    options=st.integers(1, 4),
-    seed=st.integers(0, 10**6),
-    tight=st.floats(0.2, 3.0),
+    groups=st.integers(1, 6), types=st.integers(1, 4), seed=st.integers(0, 10**6), tight=st.floats(0.2, 3.0)
 )
-def test_it_is_the_best_of_all_picks(groups: int, options: int, seed: int, tight: float) -> None:
-    group, loss, limits = problem(groups, options, seed, tight)
-    best, found = by_force(group, loss, limits), pick(group, loss, limits)
-    if best is None:
+def test_amounts_of_many_magnitudes_are_solved_exactly(
+    groups: int, types: int, seed: int, tight: float
+) -> None:
+    posed = problem(groups, types, seed, tight)
+    known, found = all_choices(posed), Solver(posed).solve()
+    if not known:
         assert found is None
         return
     assert found is not None
-    assert found.loss == pytest.approx(best, rel=1e-9, abs=1e-12)
-    assert found.bound <= found.loss + 1e-9
-    assert found.status == "optimal"
-    assert all(limit.of(found.options) <= limit.most * (1 + 1e-9) for limit in limits)
-    assert group[found.options].tolist() == list(range(groups))
+    assert found.loss == pytest.approx(min(known.values()), rel=1e-9, abs=1e-12)
+    assert (found.amounts[1:] <= posed.limits * (1 + 1e-9)).all()
 
 
-def test_without_limits_every_group_loses_the_least() -> None:
-    group, loss, _ = problem(5, 3, 0)
-    found = pick(group, loss, [])
+def test_a_gap_is_kept_and_stated() -> None:
+    posed = problem(60, 5, 3)
+    exact, near = Solver(posed).solve(), Solver(posed).solve(Effort(gap=0.05))
+    assert exact is not None
+    assert near is not None
+    assert near.bound <= exact.loss * (1 + 1e-9)
+    assert near.loss <= exact.loss * 1.05
+    assert near.bound >= near.loss * 0.949
+
+
+def test_losses_that_tie_do_not_multiply_the_work() -> None:
+    sizes = np.random.default_rng(4).integers(1, 10**6, 400).astype(np.float64)
+    amounts = np.zeros((400, 2, 2))
+    amounts[:, 0, 1] = sizes
+    amounts[:, 1] = np.column_stack([np.full(400, 1e-7), sizes / 2])
+    limit = float(0.7 * sizes.sum())
+    found = Solver(Problem(amounts, np.array([limit]))).solve()
     assert found is not None
-    assert found.options.tolist() == [0, 3, 6, 9, 12]
+    # The fewest that are halved are the largest ones.
+    saved = np.cumsum(np.sort(sizes)[::-1]) / 2
+    fewest = int(np.searchsorted(saved, sizes.sum() - limit)) + 1
+    assert found.loss == pytest.approx(1e-7 * fewest)
+    assert found.bound == pytest.approx(found.loss)
 
 
-def test_a_pick_that_is_forbidden_is_not_made() -> None:
-    group, loss, _ = problem(3, 2, 1)
-    first = pick(group, loss, [])
-    assert first is not None
-    forbidden = Limit("not again", first.options, np.ones(3), 2.0)
-    second = pick(group, loss, [forbidden])
-    assert second is not None
-    assert second.options.tolist() != first.options.tolist()
-    assert second.loss == pytest.approx(min(loss[1] - loss[0], loss[3] - loss[2], loss[5] - loss[4]))
+def test_factors_that_need_too_many_nodes_are_left_out_and_counted() -> None:
+    groups = 40
+    table = np.ones((5, 5, 1))
+    factors = tuple(Factor((group, groups - 1), table) for group in range(groups - 1))
+    found = trellis_of(Problem(np.zeros((groups, 5, 1)), np.zeros(0), factors))
+    assert 0 < found.dropped < len(factors)
+    assert max(len(stage.following) for stage in found.stages) <= 1 << 13
 
 
 @pytest.mark.alone
@@ -93,10 +142,10 @@ def test_a_pick_that_is_forbidden_is_not_made() -> None:
 def test_many_layers_with_two_budgets_take_seconds(groups: int, seeds: int, most: float) -> None:
     taken = []
     for seed in range(seeds):
-        group, loss, limits = problem(groups, 5, seed)
+        posed = problem(groups, 5, seed)
         started = time.process_time()
-        found = pick(group, loss, limits)
+        found = Solver(posed).solve()
         taken.append(time.process_time() - started)
         assert found is not None
-        assert found.status == "optimal"
+        assert found.loss - found.bound <= 1e-9 * found.loss
     assert max(taken) < most

@@ -13,7 +13,8 @@ import pytest
 import sizeup
 from cli.test_plan import run
 from precision.test_assign import block
-from sizeup.precision.choose import Budgets, Figures
+from sizeup.errors import SizeupError
+from sizeup.precision.figures import Budgets, Figures
 from sizeup.precision.tradeoff import Point, shape_at, table
 
 
@@ -32,21 +33,78 @@ def test_a_model_as_it_is_has_one_point_a_precision() -> None:
 def test_rows_are_means_and_the_fastest_comes_first() -> None:
     figures = [Figures(100, 50, seconds, joules) for seconds, joules in ((2.0, 1.0), (4.0, 3.0), (1.0, 1.0))]
     points = [
-        Point("fp32", 1, None, figures[0], True, 0.9),
-        Point("fp32", 2, None, figures[1], False, 0.8),
-        Point("int8", 1, None, figures[2], True, None),
+        Point("fp32", 1, None, figures[0], accuracy=0.9, verdicts={"a": True, "b": True}),
+        Point("fp32", 2, None, figures[1], accuracy=0.8, verdicts={"a": True, "b": False}),
+        Point("int8", 1, None, figures[2], verdicts={"a": True}),
+        Point("int2", 1, None, unsupported="no kernels"),
     ]
     first, second = table(points)
     assert (first.precision, first.seconds, first.accuracy) == ("int8", 1.0, None)
     assert (second.seconds, second.joules, second.memory_bytes) == (3.0, 2.0, 150.0)
     assert second.accuracy == pytest.approx(0.85)
     assert (second.accepted_ratio, second.points) == (0.5, 2)
+    assert len(table(points)) == 2
 
 
-def test_what_a_runtime_cannot_run_is_not_accepted() -> None:
+def test_what_a_runtime_cannot_run_is_listed_with_the_reason_and_has_no_row() -> None:
     found = sizeup.tradeoff(block(), precisions=("fp32", "int2"), target="rpi5/litert")
-    assert [(each.accepted, bool(each.refused)) for each in found.points] == [(True, False), (False, True)]
-    assert found.rows[-1].precision == "int2"
+    assert [each.precision for each in found.points] == ["fp32"]
+    assert [each.precision for each in found.rows] == ["fp32"]
+    assert [each.unsupported for each in found.unsupported] == ["litert has no kernels for int2"]
+    with pytest.raises(SizeupError, match="nothing to compare: litert has no kernels for int2"):
+        sizeup.tradeoff(block(), precisions=("int2",), target="rpi5/litert")
+
+
+def test_int4_needs_kernels_for_every_op_kind_with_weights() -> None:
+    reason = "ort has no int4 kernels for 2 conv layers"
+    found = sizeup.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/ort")
+    assert [(each.precision, each.unsupported) for each in found.unsupported] == [("int4", reason)]
+    # LiteRT takes int4 filters and computes in int8: the same arena and latency, half the filters.
+    int8, int4 = sizeup.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/litert").points
+    assert int8.figures is not None
+    assert int4.figures is not None
+    assert int4.figures.arena_bytes == int8.figures.arena_bytes
+    assert (int8.figures.flash_bytes, int4.figures.flash_bytes) == (2 * (64 + 32), 2 * (32 + 32))
+
+
+def test_a_choice_offers_no_type_without_kernels() -> None:
+    from sizeup.dtypes import PRECISIONS
+    from sizeup.precision.options import options_of
+    from sizeup.targets import target
+
+    kinds = [PRECISIONS[each] for each in ("int8", "int4")]
+    assert {each.name for each in options_of(block(), kinds, target("rpi5/ort")).dtype} == {"int8"}
+    with pytest.raises(SizeupError, match=r"rpi5/ort has no kernel for .* at any of int4"):
+        options_of(block(), kinds[1:], target("rpi5/ort"))
+
+
+def test_a_lower_bound_of_the_latency_rejects_and_never_accepts() -> None:
+    # So small a network is mostly the start of its kernels, whose time is unknown.
+    loose, tight = (
+        sizeup.tradeoff(block(), precisions=("fp32",), target="rpi5/ort", latency=limit).points[0]
+        for limit in (1.0, 1e-12)
+    )
+    assert loose.latency is not None
+    assert (loose.latency.seconds, loose.latency.high, loose.accepted) == (None, None, None)
+    assert loose.latency.low > 0
+    assert tight.accepted is False
+
+
+def test_columns_fit_the_older_table_of_means() -> None:
+    pytest.importorskip("pandas", reason="data frames need pandas")
+    from sizeup.compat.hardware import precision_tradeoff_table
+
+    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), flash=300, accuracy={"int8": 0.5})
+    frame = found.to_pandas()
+    assert list(frame.columns) == [
+        *("precision", "batch", "size", "accuracy", "agreement", "latency_ms", "latency_low_ms"),
+        *("latency_high_ms", "latency_basis", "energy_j", "energy_proxy_j", "energy_basis", "memory_mb"),
+        *("flash_bytes", "arena_bytes", "accepted", "accepted_by", "undetermined_by"),
+    ]
+    means = precision_tradeoff_table(frame).set_index("precision")
+    assert means.loc["int8", "memory_mb_mean"] == (2 * 96 + 384) / 1e6
+    assert means["accepted_ratio"].to_dict() == {"fp32": 0.0, "int8": 1.0}
+    assert means["accuracy_mean"].fillna(-1).to_dict() == {"fp32": -1, "int8": 0.5}
 
 
 def test_budgets_need_what_they_limit() -> None:

@@ -50,7 +50,7 @@ def test_points_are_where_macs_bytes_and_seconds_put_them() -> None:
     expected = []
     for row, macs, moved in zip(report.ops, MACS, BYTES, strict=True):
         assert row.ms is not None
-        expected.append((macs / moved, macs / (row.ms / 1e3)))
+        expected.append((2 * macs / moved, macs / (row.ms / 1e3)))
     assert drawn == [pytest.approx(each) for each in sorted(expected)]
     colours = {str(each.get_gid()): len(each.get_offsets()) for each in axes.collections}
     bounds = [row.bound_by for row in report.ops]
@@ -65,15 +65,16 @@ def test_roofs_are_those_of_the_data_sheet() -> None:
     assert bandwidth is not None
     (axes,) = figure_of(report, "roofline").axes
     lines = {str(line.get_gid()): line.get_xydata().tolist() for line in axes.lines}
-    assert lines["roof fp32"] == [[peak / bandwidth, peak], [axes.get_xlim()[1], peak]]
+    assert lines["roof fp32"] == [[2 * peak / bandwidth, peak], [axes.get_xlim()[1], peak]]
     (left, low), (right, high) = lines["memory"]
-    assert low / left == pytest.approx(bandwidth)
-    assert high / right == pytest.approx(bandwidth)
+    # FLOPs per byte across and MACs a second up: half the bandwidth.
+    assert low / left == pytest.approx(bandwidth / 2)
+    assert high / right == pytest.approx(bandwidth / 2)
     assert high == peak
     # No point of an estimate from the data sheet is above its roof.
     for each in axes.collections:
         for across, up in each.get_offsets().tolist():
-            assert up <= min(across * bandwidth, peak) * (1 + 1e-9)
+            assert up <= min(across / 2 * bandwidth, peak) * (1 + 1e-9)
 
 
 def test_bars_of_modules_are_the_sums_of_their_operators() -> None:

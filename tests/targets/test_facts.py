@@ -150,10 +150,10 @@ def test_bandwidths_follow_from_the_bus(name: str) -> None:
     assert targets.device(name).bandwidth == pytest.approx(BANDWIDTHS[name] / 8 * 1e9, rel=0.01)
 
 
-def test_the_ridge_is_peak_over_bandwidth() -> None:
+def test_the_ops_byte_ratio_is_peak_flops_over_bandwidth() -> None:
     # 312 TFLOPS are 156e12 MACs per second, over 2039 GB/s.
-    assert targets.device("a100-80gb-sxm").ridge("fp16") == pytest.approx(156e12 / 2039e9)
-    assert targets.device("stm32f746").ridge("int8") is None
+    assert targets.device("a100-80gb-sxm").flops_per_byte("fp16") == pytest.approx(312e12 / 2039e9)
+    assert targets.device("stm32f746").flops_per_byte("int8") is None
 
 
 def test_there_are_devices_of_every_kind() -> None:

@@ -94,7 +94,7 @@ def test_a_file_of_ones_own_says_all_that_can_be_said(write: Write) -> None:
     assert device.flash_bytes == 65536
     assert [memory.bytes_per_second for memory in device.memories] == [400e6, 200e6, None]
     assert device.bandwidth == 400e6
-    assert target.ridge("int8") == 1.6e9 / 400e6
+    assert target.flops_per_byte("int8") == 2 * 1.6e9 / 400e6
     assert device.power is not None
     assert (device.power.idle_watts, device.power.typical_watts, device.power.tdp_watts) == (0.005, 0.5, None)
     assert device.energy is not None

@@ -5,11 +5,12 @@ from sizeup.api.checking import CheckOptions, check, check_models
 from sizeup.api.comparing import compare
 from sizeup.api.memory import optimize, plan
 from sizeup.api.models import Source, count, load, load_rules
-from sizeup.api.precision import choose, fits, front, sensitivity, tradeoff
+from sizeup.api.precision import choose, fits, front, sensitivity
 from sizeup.api.querying import query
 from sizeup.api.reports import analyze, estimate, explain
 from sizeup.api.sweeping import compact, sweep
-from sizeup.api.timing import calibrate, measure
+from sizeup.api.timing import calibrate, measure, utilization
+from sizeup.api.tradeoffs import tradeoff
 
 __all__ = [
     "CheckOptions",
@@ -38,4 +39,5 @@ __all__ = [
     "sensitivity",
     "sweep",
     "tradeoff",
+    "utilization",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
@@ -11,16 +11,15 @@ from sizeup.api.reports import target_of
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
 from sizeup.formats.torch import runnable_source
-from sizeup.graph import Graph, Shape
+from sizeup.graph import Graph
 
 if TYPE_CHECKING:
     from sizeup.precision import SensitivityTable
-    from sizeup.precision.choose import Budgets
-    from sizeup.precision.tradeoff import Point
+    from sizeup.precision.choose import Search
+    from sizeup.precision.figures import Budgets
     from sizeup.report.chosen import Chosen
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
-    from sizeup.report.tradeoff import Tradeoff
     from sizeup.targets import Target
 
 
@@ -41,6 +40,9 @@ def choose(
     latency: float | str | None = None,
     energy: float | str | None = None,
     target: str | Target | None = None,
+    sensitivity: str | None = None,
+    gap: float = 0.0,
+    time_limit: float = 20.0,
     trusted: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Chosen:
@@ -49,18 +51,21 @@ def choose(
     A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. With data (and labels) every
     layer is run at every precision, then the best choices as a whole, in PyTorch or ONNX Runtime, as
     `sensitivity` does; or losses are given as {layer: {precision: loss}}; without both the noise of rounded
-    weights stands for them. A target gives latency and energy, and only types that its runtime has kernels
-    for are offered. Raises NoChoice where nothing keeps to all budgets, and NotTrusted for data and a .pt2
-    file that is not `trusted`: loading one to run it can run any code that it holds.
+    weights stands for them, or with sensitivity="analytic" what is expected of weights of their shape. A
+    target gives latency and energy, and only types that its runtime has kernels for are offered. The search
+    ends once a gap (a share of the loss) is proven, or after `time_limit` seconds with the best choice found
+    and the gap that was proven until then. Raises NoChoice if nothing keeps all budgets, and NotTrusted for
+    data and a .pt2 file that is not `trusted`: loading one to run it can run any code that it holds.
     """
     from sizeup.precision import choose as choosing
-    from sizeup.precision.noise import assumed_losses
+    from sizeup.precision.figures import estimate_of, figures_of
     from sizeup.precision.options import options_of
     from sizeup.report.chosen import Chosen, measured_basis
 
+    search = _search(gap, time_limit, progress)
     if data is not None:
         source = runnable_source(source, trusted=trusted)
-    asked = _budgets(flash, arena, latency, energy)
+    asked = budgets_of(flash, arena, latency, energy)
     kinds = [dtypes.precision(each) for each in precisions]
     named = target_of(target)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
@@ -70,21 +75,18 @@ def choose(
         from sizeup.precision.refine import choose_by_measuring, losses_by_layer
 
         with bench(source, data, labels, calibration=calibration, kwargs=kwargs, cache=cache) as made:
-            refined = choose_by_measuring(made, options, asked, kinds, progress=progress)
+            refined = choose_by_measuring(made, options, asked, kinds, search=search)
         losses, found = losses_by_layer(refined.table, refined.judged), refined.choice
         basis = measured_basis(refined)
     else:
-        refined, basis = None, "from the losses that were given"
-        if losses is None:
-            losses, basis = (
-                assumed_losses(graph, kinds),
-                "assumed from the rounding of weights alone, not measured",
-            )
-        found = choosing.choose(options, options.losses(losses), asked)
-    found = choosing.with_gains(options, options.losses(losses), asked, found)
-    widest = choosing.figures_of(options, {})
+        refined = None
+        losses, basis = _losses(graph, kinds, losses, sensitivity)
+        found = choosing.choose(options, options.losses(losses), asked, search)
+    found = choosing.with_gains(options, options.losses(losses), asked, found, search)
+    widest = figures_of(options, {})
     by_layer = options.by_layer(losses, found.chosen)
-    return Chosen(options, found, asked, widest, by_layer, basis, refined)
+    timed = None if named is None else estimate_of(options, found.chosen)
+    return Chosen(options, found, asked, widest, by_layer, basis, refined, timed)
 
 
 def front(
@@ -97,29 +99,68 @@ def front(
     bind: Mapping[str, int] | None = None,
     losses: Mapping[str, Mapping[str, float]] | None = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
+    flash: int | str | None = None,
+    arena: int | str | None = None,
+    latency: float | str | None = None,
+    energy: float | str | None = None,
     target: str | Target | None = None,
+    sensitivity: str | None = None,
+    gap: float = 0.0,
+    time_limit: float = 20.0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Front:
     """The best choices of precisions between the least of one quantity and the least of another.
 
-    Axes are any two of loss, flash, arena, latency and energy; losses are those of `choose`. Each of up to
-    `points` choices has the least of one for what it takes of the other.
+    Axes are any two of loss, flash, arena, latency and energy; losses and budgets are those of `choose`. Each
+    of up to `points` choices has the least of one for what it takes of the other; each is searched for as
+    `choose` does, with its own `time_limit`.
     """
     from sizeup.precision import choose as choosing
-    from sizeup.precision.noise import assumed_losses
     from sizeup.precision.options import options_of
     from sizeup.report.front import Front
 
+    if points < 2:
+        raise SizeupError(f"a front has at least 2 points, not {points}")
     kinds = [dtypes.precision(each) for each in precisions]
     options = options_of(load(source, inputs=inputs, kwargs=kwargs, bind=bind), kinds, target_of(target))
-    basis = "from the losses that were given"
-    if losses is None:
-        losses = assumed_losses(options.graph, kinds)
-        basis = "assumed from the rounding of weights alone, not measured"
+    losses, basis = _losses(options.graph, kinds, losses, sensitivity)
     loss = options.losses(losses)
-    found = choosing.front_of(options, loss, axes, points, progress)
+    budgets = budgets_of(flash, arena, latency, energy)
+    search = _search(gap, time_limit, progress)
+    found = choosing.front_of(options, loss, axes, points, search, budgets)
     total = [sum(options.by_layer(losses, each.chosen).values()) for each in found]
     return Front(options, (axes[0], axes[1]), tuple(found), tuple(total), basis)
+
+
+_SENSITIVITIES = ("weights", "analytic")
+
+
+def _losses(
+    graph: Graph,
+    kinds: Sequence[dtypes.DType],
+    losses: Mapping[str, Mapping[str, float]] | None,
+    sensitivity: str | None,
+) -> tuple[Mapping[str, Mapping[str, float]], str]:
+    """What every layer loses at every precision, and where that is from."""
+    from sizeup.precision.noise import analytic_losses, assumed_losses
+
+    if sensitivity not in (None, *_SENSITIVITIES):
+        raise SizeupError(f"no sensitivity {sensitivity!r}; there are {', '.join(_SENSITIVITIES)}")
+    if losses is not None:
+        return losses, "from the losses that were given"
+    if sensitivity == "analytic":
+        return analytic_losses(graph, kinds), "analytic, expected of weights of this shape; not measured"
+    return assumed_losses(graph, kinds), "assumed from the rounding of weights alone, not measured"
+
+
+def _search(gap: float, time_limit: float, progress: Callable[[int, int, str], None] | None) -> Search:
+    from sizeup.precision.choose import Search
+
+    if not 0 <= gap < 1:
+        raise SizeupError(f"a gap is a share from 0 to below 1, not {gap:g}")
+    if not time_limit > 0:
+        raise SizeupError(f"a time limit is a positive number of seconds, not {time_limit:g}")
+    return Search(gap, time_limit, progress)
 
 
 def sensitivity(
@@ -182,68 +223,11 @@ def fits(
     return Fitting(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
 
 
-def tradeoff(
-    source: Source,
-    inputs: Inputs = None,
-    *,
-    bind: Mapping[str, int] | None = None,
-    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
-    batches: Sequence[int] = (),
-    sizes: Sequence[int] = (),
-    target: str | Target | None = None,
-    flash: int | str | None = None,
-    arena: int | str | None = None,
-    latency: float | str | None = None,
-    energy: float | str | None = None,
-    accuracy: Mapping[str, float] | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
-) -> Tradeoff:
-    """What a model takes at every precision, batch and input size, and which of them keep to budgets.
-
-    Budgets are those of `choose`; accuracy is {precision: share}, where it was measured. Sizes change height
-    and width of the first input, or its length; files whose shapes are fixed take none.
-    """
-    from sizeup.precision.tradeoff import points
-    from sizeup.report.tradeoff import Tradeoff
-
-    budgets = _budgets(flash, arena, latency, energy)
-    kinds = [dtypes.precision(each) for each in dict.fromkeys(precisions)]
-    if not kinds:
-        raise SizeupError("no precision is named to compare")
-    named = target_of(target)
-
-    usual = load(source, inputs=inputs, bind=bind)
-
-    def load_at(shape: Shape | None) -> Graph:
-        if shape is None:
-            return usual
-        named = usual.format in ("onnx", "tflite")
-        first = usual.tensors[usual.inputs[0]].name
-        given: Any = {**(inputs if isinstance(inputs, Mapping) else {}), first: shape} if named else (shape,)
-        return load(source, inputs=given, bind=bind)
-
-    made = points(load_at, kinds, batches, sizes, named, budgets, accuracy or {})
-    total = len(kinds) * max(len(batches), 1) * max(len(sizes), 1)
-    found = tuple(_shown(made, total, progress))
-    return Tradeoff(usual.name or "model", None if named is None else named.name, budgets, found)
-
-
-def _shown(
-    made: Iterable[Point], total: int, progress: Callable[[int, int, str], None] | None
-) -> Iterator[Point]:
-    """Points as they are made, each told of."""
-    for done, point in enumerate(made, 1):
-        if progress is not None:
-            places = {"batch": point.batch, "size": point.size}
-            at = ", ".join(f"{what} {number}" for what, number in places.items() if number is not None)
-            progress(done, total, f"{point.precision}{f' at {at}' if at else ''}")
-        yield point
-
-
-def _budgets(
+def budgets_of(
     flash: int | str | None, arena: int | str | None, latency: float | str | None, energy: float | str | None
 ) -> Budgets:
-    from sizeup.precision.choose import Budgets
+    """Budgets from texts ("256 KiB", "20 ms", "3 mJ"), or from bytes, seconds and joules."""
+    from sizeup.precision.figures import Budgets
     from sizeup.targets import quantities
 
     return Budgets(

@@ -9,11 +9,41 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import cost
 from sizeup.api.models import Source, load
+from sizeup.errors import TargetError
 from sizeup.formats import Inputs
 
 if TYPE_CHECKING:
     from sizeup.calibration import Calibrated
+    from sizeup.latency import Utilization
+    from sizeup.precision.mixing import Wish
     from sizeup.report.measured import Measured
+    from sizeup.targets import Device, Target
+
+
+def utilization(
+    source: Source,
+    target: str | Target,
+    *,
+    latency_ms: float,
+    bandwidth: float | str | None = None,
+    precision: Wish = None,
+    inputs: Inputs = None,
+    kwargs: Mapping[str, Any] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> Utilization:
+    """The utilization of a target by an inference whose latency was measured there; nothing is run.
+
+    `bandwidth` is the memory bandwidth that was measured, in bytes per second or as "8 GB/s"; without it the
+    bytes that the target's kernels read and write are counted. `precision` is what the model was measured
+    at, if not its own. Raises SizeupError if a value is not positive and finite.
+    """
+    from sizeup import latency, targets
+    from sizeup.precision.mixing import as_wished
+
+    given = latency.measurement(latency_ms, bandwidth)
+    named = targets.target(target) if isinstance(target, str) else target
+    graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
+    return latency.utilization(cost.count(graph), named, given, asked)
 
 
 def measure(
@@ -35,21 +65,38 @@ def measure(
     The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
     the format. Random inputs, random weights where code is named without any. `profile` asks the runtime for
     the times of its kernels. `device` says what this machine is, so that shares of its rates can be told.
-    Raises RunFailed where it does not run the model, and NotTrusted for a .pt2 file that is not `trusted`:
-    loading one to run it can run any code that it holds.
+    Raises RunFailed where it does not run the model, TargetError if this machine is not the `device`, and
+    NotTrusted for a .pt2 file that is not `trusted`: loading one to run it can run any code that it holds.
     """
     from sizeup import runtimes, targets
     from sizeup.formats.torch import refuse_untrusted
     from sizeup.report.measured import Measured
 
     refuse_untrusted(source, trusted=trusted)
-    here = None if device is None else targets.device(device)
+    here, notes = (None, ()) if device is None else _this_device(device)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
     given = runtimes.Given(source, inputs, kwargs, bind, trusted)
     timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
     target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
-    return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target)
+    return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target, notes)
+
+
+def _this_device(name: str) -> tuple[Device, tuple[str, ...]]:
+    """The device that this machine is said to be, and a note if that cannot be verified."""
+    from sizeup import targets
+    from sizeup.calibration.identity import is_device
+    from sizeup.calibration.machine import this_machine
+
+    device, machine = targets.device(name), this_machine()
+    answer = is_device(machine, device, targets.devices())
+    if answer is False:
+        raise TargetError(
+            f"this machine is {machine}, not {device.title}; run it there, or give the latency that you"
+            f" measured there: --from latency_ms=12.3 -d {device.name} (Python: sizeup.utilization)"
+        )
+    verified = f"it could not be verified that this machine, {machine}, is {device.title}"
+    return device, () if answer else (verified,)
 
 
 def calibrate(

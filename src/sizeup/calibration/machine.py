@@ -21,6 +21,11 @@ class Machine:
     cores: int
     ram_bytes: int | None
     cache_bytes: int | None
+    architecture: str = ""  # as platform.machine() has it
+    board: str = ""  # a single-board computer's own name, such as Raspberry Pi 5 Model B Rev 1.0
+
+    def __str__(self) -> str:
+        return f"{self.board or self.title} ({self.architecture or 'unknown architecture'})"
 
 
 def this_machine() -> Machine:
@@ -29,7 +34,7 @@ def this_machine() -> Machine:
     maker = next(
         (each for each in ("Intel", "AMD", "Apple", "Arm") if each.lower() in title.lower()), "unknown"
     )
-    return Machine(title, maker, os.cpu_count() or 1, _ram(), _cache())
+    return Machine(title, maker, os.cpu_count() or 1, _ram(), _cache(), platform.machine(), _board())
 
 
 def _processor() -> str:
@@ -39,6 +44,14 @@ def _processor() -> str:
         found = None
     named = found[1] if found else platform.processor() or platform.machine() or "unknown processor"
     return " ".join(re.sub(r"\((R|TM)\)", "", named).split())
+
+
+def _board() -> str:
+    """What the device tree calls a board; x86 machines have none."""
+    try:
+        return Path("/proc/device-tree/model").read_text("utf-8", "replace").strip("\0 \n")
+    except OSError:
+        return ""
 
 
 def _ram() -> int | None:

@@ -16,10 +16,9 @@ from sizeup.errors import SizeupError
 from sizeup.latency import Executed, Work, executed
 from sizeup.latency.work import Codes, from_columns
 from sizeup.runtimes import Kernel, Profile
+from sizeup.runtimes.attribution import named_ops, op_of
 
 _LONGEST = 1e6  # seconds
-# What a runtime adds to the name of an operator when it makes a kernel of it.
-_ENDS = re.compile(r"(_nchwc|_token_\d+|_quant|/[A-Za-z]*Fusion/?|[;:].*)$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,17 +79,13 @@ _Found = tuple[list[int], float, str]  # our kernels, their seconds together, a 
 
 
 def _by_name(cost: Cost, ran: Executed, kernels: Sequence[Kernel]) -> list[_Found]:
-    graph, known = cost.graph, dict[str, int]()
-    for index, op in enumerate(graph.ops):
-        kernel = int(ran.kernel[index])
-        if kernel >= 0 and ran.work.count[kernel]:
-            for name in (op.name, *(graph.tensors[each].name for each in op.outputs)):
-                known.setdefault(name, kernel)
+    running = [index for index, kernel in enumerate(ran.kernel) if kernel >= 0 and ran.work.count[kernel]]
+    known = named_ops(cost.graph, running)
     seconds: dict[int, float] = defaultdict(float)
     for each in kernels:
-        place = known.get(each.name, known.get(_ENDS.sub("", each.name)))
-        if place is not None and each.name:
-            seconds[place] += each.seconds
+        op = op_of(known, each)
+        if op is not None:
+            seconds[int(ran.kernel[op])] += each.seconds
     return [([place], taken, f"kernel {place}") for place, taken in seconds.items()]
 
 

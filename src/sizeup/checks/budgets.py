@@ -305,6 +305,8 @@ def _models(given: Any, where: str) -> tuple[str, ...]:
     for each in found:
         if _leaves(each):
             raise BudgetError(f"{where}: {each!r} leaves the folder of the file; put the file further up")
+        if not Path(each).parts:
+            raise BudgetError(f'{where}: {each!r} is a folder; name its files: models = "*.tflite"')
     return tuple(found)
 
 

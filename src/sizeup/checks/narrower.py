@@ -17,7 +17,8 @@ from sizeup.errors import NoChoice, SizeupError
 from sizeup.graph import Graph
 from sizeup.memory import best_placement
 from sizeup.precision import assign, layers
-from sizeup.precision.choose import Budgets, Choice, choose
+from sizeup.precision.choose import Choice, Search, choose
+from sizeup.precision.figures import Budgets
 from sizeup.precision.noise import assumed_losses
 from sizeup.precision.options import Options, options_of
 
@@ -27,6 +28,7 @@ _OFFERED_MICRO = ("fp32", "int8")
 _MOST_ROUNDS = 5
 _MOST_LAYERS = 400  # beyond that a mixture takes long to find
 _MOST_NAMED = 4
+_QUICK = Search(gap=0.01, seconds=5.0)
 _PLAN_SECONDS = 2.0
 _UNMEASURED = "what it costs in accuracy is not measured: sizeup precision --data measures it"
 
@@ -108,7 +110,7 @@ def _mixture(case: Case, offered: Sequence[DType]) -> Remedy | None:
         options = options_of(graph, offered, case.subject.target)
         search = _Search(case, options, _first_budgets(case))
         for _ in range(_MOST_ROUNDS):
-            choice = choose(options, options.losses(losses), search.budgets)
+            choice = choose(options, options.losses(losses), search.budgets, _QUICK)
             subject = _mixed(case, choice)
             refused = None if subject.room is None else subject.room.refused
             if verdict(case.judge(subject), refused) is True:

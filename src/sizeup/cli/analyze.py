@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from sizeup.cli.options import (
     bindings,
     model_inputs,
 )
+
+if TYPE_CHECKING:
+    from sizeup.report.view import By as Rows
 
 EXAMPLE = "Example: sizeup analyze model.onnx -d rpi5/ort -o report.json"
 
@@ -49,6 +52,18 @@ def analyze(
     ] = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Cut module paths after so many names.")] = None,
     top: Annotated[int | None, typer.Option(min=1, help="Show the costliest rows only.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Columns of the table, as shape,precision,bound. There are shape, input, output, precision,"
+            " ops, params, macs, share, elementwise, read, written, intensity, live, tensors, time, bound.",
+            show_default=False,
+        ),
+    ] = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Print all columns and full names, wider than the terminal.")
+    ] = False,
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -89,6 +104,12 @@ def analyze(
     from sizeup.report import data, files, plots
 
     timed = any(each is not None for each in (device, basis, coefficients))
+    chosen: tuple[str, ...] = ()
+    rows: Rows | None = by.value if by else None
+    if columns is not None:
+        from sizeup.report import columns as table_columns
+
+        chosen, rows = table_columns.checked(columns, rows, timed=timed)
     for path in output or ():
         files.check(path, timed=timed)
     for path in plot or ():
@@ -122,5 +143,5 @@ def analyze(
     else:
         from sizeup.report.console import render
 
-        render(report, terminal.output(), by=by.value if by else None, depth=depth, top=top)
+        render(report, terminal.output(), by=rows, depth=depth, top=top, columns=chosen, wide=wide)
     terminal.tell_written([*(output or ()), *(plot or ())])

@@ -42,7 +42,7 @@ def check(
             "--device",
             "-d",
             metavar="TARGET",
-            help="What it must fit: DEVICE or DEVICE/RUNTIME, as stm32f746/tflm (sizeup devices lists all).",
+            help="What it must fit: DEVICE or DEVICE/RUNTIME, as stm32f746/tflm, or a device file.",
             autocompletion=completion.devices,
             show_default=False,
         ),

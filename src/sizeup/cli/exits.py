@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sizeup.cli.device_files import devices_named
 from sizeup.errors import Incomplete, SizeupError
 
 FAILED = 1
@@ -36,7 +37,8 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, quiet: bool = False, **kwargs: Any) -> None:
         _QUIET.set(quiet)
         try:
-            function(*args, **kwargs)
+            with devices_named(kwargs) as arguments:
+                function(*args, **arguments)
             sys.stdout.flush()
         except SizeupError as error:
             # Here and not above: completion and --help do without the packages that this needs.

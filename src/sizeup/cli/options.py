@@ -39,7 +39,8 @@ Device = Annotated[
         "--device",
         "-d",
         metavar="TARGET",
-        help="Estimate latency there: DEVICE or DEVICE/RUNTIME, as rpi5/ort (sizeup devices lists all).",
+        help="Estimate latency there: DEVICE or DEVICE/RUNTIME, as rpi5/ort (sizeup devices lists all),"
+        " or a device file.",
         autocompletion=completion.devices,
         show_default=False,
     ),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sizeup.cli import completion
 from sizeup.cli.exits import verb
 from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, Rules, Trust, bindings, model_inputs
+from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
     from sizeup.report.chosen import Chosen
@@ -64,6 +66,9 @@ def precision(
             show_default=False,
         ),
     ] = None,
+    points: Annotated[
+        int, typer.Option(min=2, metavar="N", help="The most choices of a --front, as 20.")
+    ] = 20,
     fits: Annotated[
         str | None,
         typer.Option(
@@ -76,6 +81,25 @@ def precision(
         str,
         typer.Option(help="What must fit there: tensors (the larger of both), sum, working set or peak."),
     ] = "tensors",
+    sensitivity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Where losses come from without --data or --losses: weights (their rounding, the default) or"
+            " analytic (their shapes alone).",
+            show_default=False,
+        ),
+    ] = None,
+    gap: Annotated[
+        str,
+        typer.Option(
+            metavar="SHARE", help="Stop at a choice that is proven to lose at most so much too much, as 1%."
+        ),
+    ] = "0%",
+    time_limit: Annotated[
+        float,
+        typer.Option(metavar="S", min=0.1, help="Search for so many seconds at most, per choice."),
+    ] = 20.0,
     input: Inputs = None,
     bind: Bind = None,
     trust: Trust = False,
@@ -96,6 +120,7 @@ def precision(
 ) -> None:
     """Choose the precision of every layer that loses least and keeps to your budgets, proven."""
     from sizeup import api
+    from sizeup.checks.amounts import share_in
     from sizeup.cli import terminal
     from sizeup.report import chosen
     from sizeup.report import front as fronts
@@ -106,31 +131,46 @@ def precision(
     kinds = [each.strip() for each in precisions.split(",") if each.strip()]
     given = None if losses is None else chosen.read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": kinds}
+    budgets: Any = {"flash": flash, "arena": arena, "latency": latency, "energy": energy}
+    search: Any = {"sensitivity": sensitivity, "gap": share_in(gap, "--gap"), "time_limit": time_limit}
     found: Chosen | Fitting | Front
     with terminal.steps(f"weighing number types of {terminal.name_of(model)}") as progress:
         for path in rules or ():
             api.load_rules(path)
         if fits is not None:
+            _refuse_budgets(budgets)
             found = api.fits(model, fits, **arguments, measure=measure)
         elif front is not None:
             found = api.front(
-                model, _axes(front), **arguments, losses=given, target=device, progress=progress
+                model,
+                _axes(front),
+                **arguments,
+                **budgets,
+                **search,
+                points=points,
+                losses=given,
+                target=device,
+                progress=progress,
             )
         else:
             found = api.choose(
                 model,
                 **arguments,
+                **search,
+                **budgets,
                 losses=given,
-                flash=flash,
-                arena=arena,
-                latency=latency,
-                energy=energy,
                 target=device,
                 data=data,
                 trusted=trust,
                 progress=progress,
             )
     _show(found, output, recipe, json, top, raw_csv)
+
+
+def _refuse_budgets(budgets: Mapping[str, str | None]) -> None:
+    for name, most in budgets.items():
+        if most is not None:
+            raise SizeupError(f"--{name} limits a choice; --fits only lists what fits its own size")
 
 
 def _axes(text: str) -> tuple[str, str]:
@@ -157,9 +197,6 @@ def _show(
         found.save(output, raw_csv=raw_csv)
     elif output is not None:
         found.save(output)
-    if recipe is not None and isinstance(found, chosen.Chosen):
-        for note in found.write_recipe(recipe).notes:
-            terminal.remark(f"{recipe}: {note}")
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=2) + "\n")
     elif isinstance(found, chosen.Chosen):
@@ -168,4 +205,8 @@ def _show(
         fitting.render(found, terminal.output(), top)
     else:
         fronts.render(found, terminal.output())
+    # Last: what a quantiser cannot write does not keep the answer back.
+    if recipe is not None and isinstance(found, chosen.Chosen):
+        for note in found.write_recipe(recipe).notes:
+            terminal.remark(f"{recipe}: {note}")
     terminal.tell_written([output, recipe if isinstance(found, chosen.Chosen) else None])

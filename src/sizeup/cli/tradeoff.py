@@ -10,31 +10,55 @@ import typer
 
 from sizeup.cli import completion
 from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, Trust, bindings, model_inputs
 
-EXAMPLE = "Example: sizeup tradeoff torchvision:mobilenet_v2 --batch 1,8 --size 160,224 -d rpi5/ort"
+EXAMPLE = "Example: sizeup tradeoff model.onnx -d rpi5/ort --batch 1,8 --data test.npz -o table.html"
 
 
 @verb
 def tradeoff(
     model: Model,
     precisions: Annotated[
-        str, typer.Option(metavar="LIST", help="The types to compare.", autocompletion=completion.precisions)
+        str,
+        typer.Option(
+            metavar="LIST", help="Precisions to compare, as fp32,int8.", autocompletion=completion.precisions
+        ),
     ] = "fp32,fp16,int8,int4,int2",
-    batch: Annotated[str, typer.Option(metavar="LIST", help="Batches, as 1,8; as it is without them.")] = "",
+    batch: Annotated[str, typer.Option(metavar="LIST", help="Batch sizes, as 1,8 (default: as saved).")] = "",
     size: Annotated[
         str, typer.Option(metavar="LIST", help="Heights and widths of the input, or lengths, as 160,224.")
     ] = "",
     device: Device = None,
-    flash: Annotated[str | None, typer.Option(metavar="SIZE", help="The most bytes of weights.")] = None,
-    arena: Annotated[str | None, typer.Option(metavar="SIZE", help="The most memory beside them.")] = None,
-    latency: Annotated[str | None, typer.Option(metavar="TIME", help="The longest pass.")] = None,
-    energy: Annotated[str | None, typer.Option(metavar="ENERGY", help="The most for a pass.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Measure accuracy on an .npz file with samples (x) and labels (y)."
+        ),
+    ] = None,
+    accuracy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take accuracy from a .csv file with columns precision, accuracy."),
+    ] = None,
+    flash: Annotated[str | None, typer.Option(metavar="SIZE", help="Limit on bytes of weights.")] = None,
+    arena: Annotated[str | None, typer.Option(metavar="SIZE", help="Limit on activation memory.")] = None,
+    latency: Annotated[str | None, typer.Option(metavar="TIME", help="Limit on latency.")] = None,
+    energy: Annotated[
+        str | None, typer.Option(metavar="ENERGY", help="Limit on energy per inference.")
+    ] = None,
+    budgets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A budgets.toml: say for every row which of its budgets accept it."
+        ),
+    ] = None,
     input: Inputs = None,
     bind: Bind = None,
+    trust: Trust = False,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .json or .csv file; repeatable."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write a .csv, .json, .md or .html file; repeatable."
+        ),
     ] = None,
     plot: Annotated[
         list[Path] | None,
@@ -43,21 +67,21 @@ def tradeoff(
     raw_csv: RawCsv = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
-    """Compare precisions over batches and input sizes: latency, memory, energy, and what budgets accept."""
+    """Compare precisions: accuracy, latency, energy, memory, and the budgets that accept each."""
     import json as text
 
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import plots
-    from sizeup.report import tradeoff as words
+    from sizeup.report import plots, tradeoff_words
+    from sizeup.report import tradeoff as report
 
     for path in output or ():
-        words.check_path(path)
+        report.check_path(path)
     for path in plot or ():
         plots.check(path)
     arguments = {"inputs": model_inputs(input)["inputs"], "bind": bindings(bind)}
     with terminal.steps(f"reading {terminal.name_of(model)}") as progress:
-        found = api.tradeoff(
+        table = api.tradeoff(
             model,
             **arguments,
             precisions=[each.strip() for each in precisions.split(",") if each.strip()],
@@ -68,16 +92,20 @@ def tradeoff(
             arena=arena,
             latency=latency,
             energy=energy,
+            budgets=budgets,
+            data=data,
+            accuracy=accuracy,
+            trusted=trust,
             progress=progress,
         )
         for path in output or ():
-            found.save(path, raw_csv=raw_csv)
+            table.save(path, raw_csv=raw_csv)
         for path in plot or ():
-            found.plot(path)
+            table.plot(path)
     if json:
-        sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
+        sys.stdout.write(text.dumps(table.to_dict(), indent=2) + "\n")
     else:
-        words.render(found, terminal.output())
+        tradeoff_words.render(table, terminal.output())
     terminal.tell_written([*(output or ()), *(plot or ())])
 
 

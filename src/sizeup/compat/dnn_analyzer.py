@@ -17,6 +17,7 @@ from typing import Any
 
 from sizeup import api
 from sizeup.compat.layouts import ruled
+from sizeup.compat.tools import library_usage
 from sizeup.conventions import CONVENTIONS, Counted
 from sizeup.cost import Cost
 
@@ -175,3 +176,7 @@ def _size(size: float) -> str:
 
 def _macs(macs: float) -> str:
     return f"{round(macs / MEGA, 2)} MMAC"
+
+
+if __name__ == "__main__":
+    sys.exit(library_usage("dnn_analyzer"))

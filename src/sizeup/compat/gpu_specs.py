@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 from sizeup import targets
 from sizeup.errors import TargetError
+from sizeup.targets.gpu_specs import EXAMPLE, NAME, TYPES, figures, read_gpu_specs
+from sizeup.targets.table import Table
 
 _FLOPS_PER_MAC = 2
-_TYPES = ("fp64", "fp32", "fp16", "bf16")
 _A100 = {"fp64": 19.5, "fp32": 156.0}
 # The nine by the names that torch.cuda.get_device_name() gives, and where Tensorscope's TFLOPS are not those
 # of the data sheet's plain units: on the A100 it took the tensor cores' (TF32 under the name of fp32, and
@@ -28,26 +28,22 @@ CARDS: Mapping[str, Mapping[str, float]] = {
     "Tesla V100-PCIE-16GB": {},
     "Tesla V100-PCIE-32GB": {},
 }
-_USUAL_FILE = Path("gpu_specs.json")
 
 
 def card(name: str, file: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     """A card's GB/s (`memory_bandwidth`) and its TFLOPS by number type, as far as they are known."""
     specs = _specs(file)
     if name in specs:
-        if "memory_bandwidth" not in specs[name]:
-            raise TargetError(f"{name}: its memory_bandwidth in GB/s is missing from the file")
-        return {"name": name, **specs[name]}
+        return {"name": name, **figures(specs[name])}
     try:
         device = targets.device(name)
     except TargetError as error:
         raise TargetError(
-            f"{error}; Tensorscope knew {', '.join(CARDS)}; others go into a file such as gpu_specs.json:"
-            ' {"NAME": {"memory_bandwidth": GB/s, "fp32": TFLOPS, "fp16": TFLOPS}}'
+            f"{error}; Tensorscope knew {', '.join(CARDS)}; others go into a file such as {NAME}: {EXAMPLE}"
         ) from error
     if device.bandwidth is None:
         raise TargetError(f"{device.title}: its bandwidth is not known")
-    rates = {each: device.peak(each) for each in _TYPES}
+    rates = {each: device.peak(each) for each in TYPES}
     return {
         "name": device.title,
         "memory_bandwidth": device.bandwidth / 1e9,
@@ -60,15 +56,8 @@ def _as_tensorscope(device: targets.Device) -> Mapping[str, float]:
     return next((own for known, own in CARDS.items() if targets.device(known).name == device.name), {})
 
 
-def _specs(file: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """The cards of a file: the one that was named, or that of the working directory where there is one."""
-    path = _USUAL_FILE if file is None else Path(file)
-    if file is None and not path.is_file():
+def _specs(file: str | os.PathLike[str] | None) -> dict[str, Table]:
+    """The cards of the file that was named, or of the one in the working directory if there is one."""
+    if file is None and not Path(NAME).is_file():
         return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise TargetError(f"{path}: the specifications of graphics cards cannot be read: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
-        raise TargetError(f"{path}: it is not a table of graphics cards by name")
-    return found
+    return read_gpu_specs(NAME if file is None else file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import sizeup
+from sizeup.compat.tools import library_usage
 from sizeup.cost import Cost
 from sizeup.csv_cells import csv_lines
 from sizeup.files import write_text
@@ -167,3 +169,7 @@ def _draw(table: Any, column: str, title: str, path: Path) -> None:
     title = f"{title} by layer{f' ({missing:,} layers are not known)' if missing else ''}"
     unit: Literal["bytes", "counts"] = "bytes" if column.endswith("bytes") else "counts"
     plot_layers([str(name) for name in table["layer"]], quantities, title, path, unit=unit)
+
+
+if __name__ == "__main__":
+    sys.exit(library_usage("hardware"))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import sizeup
+from sizeup import units
 from sizeup.errors import SizeupError
 from sizeup.formats.torch import network
 from sizeup.graph import Graph
@@ -18,11 +19,15 @@ _VERSIONS = tuple(f"b{number}" for number in range(8))
 _BAD_INPUT = 2
 
 
-def parser(description: str, *, input_size: int, output_file: str) -> argparse.ArgumentParser:
-    """The arguments that both tools share; only the defaults differ."""
+def parser(description: str, *, width: float, input_size: int, output_file: str) -> argparse.ArgumentParser:
+    """The arguments that both tools share; only the defaults and the width of MobileNetV2 differ."""
     made = argparse.ArgumentParser(description=description)
+    made.set_defaults(width=width)
     made.add_argument(
-        "--model_type", required=True, choices=("mobilenetv2", "mobilenetv3", "efficientnet"), help="network"
+        "--model_type",
+        required=True,
+        choices=("mobilenetv2", "mobilenetv3", "efficientnet"),
+        help=f"network; mobilenetv2 has width {width}",
     )
     made.add_argument("--batch_size", type=_positive, default=1, help="images at once (default: 1)")
     made.add_argument(
@@ -48,14 +53,20 @@ def input_shape(arguments: argparse.Namespace) -> tuple[int, int, int, int]:
     return (arguments.batch_size, 3, arguments.input_size, arguments.input_size)
 
 
-def load(arguments: argparse.Namespace, *, width: float) -> Graph:
+def title(arguments: argparse.Namespace) -> str:
+    """Which network the results are of."""
+    width = f"width {arguments.width}, " if arguments.model_type == "mobilenetv2" else ""
+    return f"{arguments.model_type} ({width}{CLASSES} classes) at {units.shape(input_shape(arguments))}"
+
+
+def load(arguments: argparse.Namespace) -> Graph:
     """The graph of the network that the arguments name.
 
-    The convention of both tools: `width` scales the channels of MobileNetV2 as they are, where its authors
+    The convention of both tools: the width scales the channels of MobileNetV2 as they are, where its authors
     round them to multiples of 8 (at 0.5: 12 channels instead of 16).
     """
     if arguments.model_type == "mobilenetv2":
-        module = network("mobilenet_v2", classes=CLASSES, width=width, divisor=1)
+        module = network("mobilenet_v2", classes=CLASSES, width=arguments.width, divisor=1)
     elif arguments.model_type == "mobilenetv3":
         module = network(f"mobilenet_v3_{arguments.mode}", classes=CLASSES)
     else:

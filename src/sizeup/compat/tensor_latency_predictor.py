@@ -16,12 +16,11 @@ from sizeup import units
 from sizeup.compat import networks
 from sizeup.cost import Cost
 from sizeup.dtypes import precision, precision_name
-from sizeup.errors import SizeupError
 from sizeup.files import write_text
-from sizeup.latency import layer_times, read_table, table_from
+from sizeup.latency import layer_times, read_table
 from sizeup.latency.coefficients import DEFAULT, Table
 from sizeup.precision import layers, matched
-from sizeup.precision.layers import read_mapping
+from sizeup.precision.maps import read_mapping
 from sizeup.precision.sizes import USUAL
 
 _PROGRAM = "tensor_latency_predictor"
@@ -29,7 +28,6 @@ _KNOWN = tuple(map(precision_name, USUAL))
 _FALLBACK = "fp32"
 # The tool's names of the rows of the table.
 _TYPES = {"conv": "Conv", "depthwise": "DWConv", "linear": "Linear"}
-_ROWS = {theirs.lower(): ours for ours, theirs in _TYPES.items()}
 _NANOSECONDS = 1e6
 """In a millisecond."""
 
@@ -51,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = networks.parser(
         "Milliseconds of every layer: MACs / 2,000,000 x the coefficient of its type and number type.",
+        width=0.5,
         input_size=112,
         output_file="latency_analysis_results.json",
     )
@@ -64,14 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     mapping = read_mapping(arguments.precision_mapping_file) if arguments.precision_mapping_file else {}
-    table = _table(arguments.coefficients_file)
-    cost = sizeup.count(networks.load(arguments, width=0.5))
+    table = read_table(arguments.coefficients_file) if arguments.coefficients_file else DEFAULT
+    cost = sizeup.count(networks.load(arguments))
     chosen = _precisions(cost, mapping)
     right = _predicted(cost, chosen, table)
     original = _predicted(cost, chosen, table, batch=arguments.batch_size)
     found = original if arguments.as_original else right
     shape = networks.input_shape(arguments)
-    print(f"{arguments.model_type} at {units.shape(shape)}\n")
+    print(f"{networks.title(arguments)}\n")
     print("\n".join(_report(found)))
     if arguments.batch_size > 1:
         print(_about_the_batch(right, original))
@@ -80,21 +79,6 @@ def _run(arguments: argparse.Namespace) -> None:
         content["convention"] = "as the original: a larger batch scales only Linear layers"
     write_text(arguments.output_file, [json.dumps(content, indent=2), "\n"])
     print(f"written to {arguments.output_file}")
-
-
-def _table(path: Path | None) -> Table:
-    """The coefficients of a file under our names of its rows or under the tool's (Conv, DWConv, Linear)."""
-    if path is None:
-        return DEFAULT
-    if path.suffix != ".json":
-        return read_table(path)
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise SizeupError(f"{path}: not a table of coefficients: {error}") from error
-    if isinstance(content, Mapping):
-        content = {_ROWS.get(row.lower(), row): values for row, values in content.items()}
-    return table_from(content)
 
 
 def _precisions(cost: Cost, mapping: Mapping[str, str]) -> dict[int, str]:

@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = networks.parser(
         "Which number types of each layer fit a threshold of memory.",
+        width=1.0,
         input_size=84,
         output_file="tensor_analysis_results.json",
     )
@@ -69,11 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, asked: Threshold) -> None:
-    graph = networks.load(arguments, width=1.0)
+    graph = networks.load(arguments)
     limit = asked.as_original if arguments.as_original else asked.bytes
     found = sizes(graph, limit, measure="tensors")
     shape = networks.input_shape(arguments)
-    print(f"{arguments.model_type} at {units.shape(shape)}, threshold {_kilobytes(limit)} ({limit:,} bytes)")
+    print(f"{networks.title(arguments)}, threshold {_kilobytes(limit)} ({limit:,} bytes)")
     for each in found:
         print("\n".join(_layer(graph, each, limit)))
     print(f"\n{_summary(found)}")

@@ -10,6 +10,8 @@ as it runs in inference, and no fvcore is needed.
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from typing import Any
 from sizeup import api
 from sizeup.compat.gpu_specs import card
 from sizeup.compat.layouts import simple
+from sizeup.compat.tools import library_usage
 from sizeup.conventions import CONVENTIONS, Counted
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError, TargetError
@@ -41,6 +44,18 @@ _NORMS = frozenset({"batch_norm", "layer_norm"})
 _TERA, _GIGA = 10**12, 10**9
 
 
+_LOG = logging.getLogger(__name__)
+# Operators that fvcore (0.1.5) leaves out without a word, although some of them compute.
+_SILENT = frozenset({
+    "alias", "arange", "bitwise_not", "cat", "chunk", "clamp", "clamp_", "constant_pad_nd", "contiguous",
+    "copy_", "detach", "dropout", "empty", "eq", "expand", "flatten", "floor", "floor_divide", "full",
+    "full_like", "gather", "ge", "gt", "index", "index_put_", "masked_fill", "max", "narrow", "new_empty",
+    "new_full", "new_zeros", "nonzero", "ones", "permute", "relu", "relu_", "remainder", "reshape", "roll",
+    "scalar_tensor", "select", "slice", "split", "split_with_sizes", "squeeze", "stack", "t", "to",
+    "transpose", "type_as", "unbind", "unsqueeze", "unsqueeze_", "view", "zeros", "zeros_like",
+})  # fmt: skip
+
+
 class _Total(int):
     """A number that may be called: the text prints `elems.total` without calling it."""
 
@@ -57,10 +72,22 @@ class ElemCountAnalysis:
     def __init__(self, model: Any, inputs: Any) -> None:
         cost = _counted_in_evaluation(model, inputs)
         self._cells = _cells(CONVENTIONS["tensorscope"].counted(cost))
-        self._by_module = _by_module_and_operator(model, self._cells)
-        self._unsupported = Counter(
-            _name(op) for op in cost.graph.ops if op.kind not in CONVENTIONS["tensorscope"].reads
-        )
+        self._counts = _by_module_and_operator(model, self._cells)
+        self._uncounted = _uncounted(cost)
+        self._warns = True
+
+    @property
+    def _by_module(self) -> Mapping[str, Counter[str]]:
+        """Elements by module and operator; the first who asks is warned of operators that are not counted."""
+        if self._warns:
+            self._warns = False
+            _warn_uncounted(self._uncounted)
+        return self._counts
+
+    def unsupported_ops_warnings(self, enabled: bool) -> ElemCountAnalysis:
+        """Whether the first count warns of operators that are not counted."""
+        self._warns = enabled
+        return self
 
     @property
     def total(self) -> _Total:
@@ -83,7 +110,7 @@ class ElemCountAnalysis:
 
     def unsupported_ops(self) -> Counter[str]:
         """Operators that are not counted, by name, and how often each runs."""
-        return Counter(self._unsupported)
+        return Counter(_listed(name) for name in self._uncounted.elements())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +165,7 @@ def analyze_model(
         raise SizeupError(f"there is no precision {precision!r}; known are {', '.join(PRECISIONS)}")
     rates = card(gpu, gpu_specs)
     cost = _counted_in_evaluation(model, tuple(tuple(shape) for shape in input_shapes))
+    _warn_uncounted(_uncounted(cost))
     cells = _cells(CONVENTIONS["tensorscope"].counted(cost))
     rows = tuple(_row(cell, rates, precision) for cell in cells)
     whole = sum(cell.flops for cell in cells)
@@ -179,7 +207,26 @@ def _name(op: Any) -> str:
         return "linear"  # of which it is made, as far as it is counted
     if op.kind in ("conv", "conv_transpose"):
         return "conv"
-    return str(op.source or op.kind).removeprefix("aten.").rstrip("_")
+    return _listed(str(op.source or op.kind))
+
+
+def _listed(source: str) -> str:
+    """The name of an operator without its namespace, in place or not."""
+    return source.removeprefix("aten.").rstrip("_")
+
+
+def _uncounted(cost: Cost) -> Counter[str]:
+    """Operators of which no elements are counted, and how often each runs."""
+    counted = CONVENTIONS["tensorscope"].reads
+    return Counter(str(op.source or op.kind) for op in cost.graph.ops if op.kind not in counted)
+
+
+def _warn_uncounted(uncounted: Mapping[str, int]) -> None:
+    """Warn as fvcore does, through logging: on stderr unless the program has set up another place."""
+    for source, times in uncounted.items():
+        if source.removeprefix("aten.") not in _SILENT:
+            name = source.replace("aten.", "aten::", 1)
+            _LOG.warning("Unsupported operator %s encountered %d time(s)", name, times)
 
 
 def _cells(counts: Counted) -> list[_Cell]:
@@ -269,3 +316,7 @@ def _by_sizeup(cost: Cost, gpu: str, dtype: str) -> str:
 def _printed(row: Row) -> tuple[Any, ...]:
     numbers = (row.flops, row.bytes, row.intensity, row.ratio)
     return (row.module, row.op, row.precision, *numbers, row.limitation)
+
+
+if __name__ == "__main__":
+    sys.exit(library_usage("tensorscope"))

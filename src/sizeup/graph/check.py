@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from sizeup.errors import InvalidGraph
-from sizeup.graph.ir import ABSENT, Graph, Op
+from sizeup.graph.ir import ABSENT, Graph, Op, Tensor
+from sizeup.units import quoted
+
+_MOST_BITS = 8 << 56
 
 
 def check(graph: Graph) -> None:
-    """Raise InvalidGraph unless every id exists, every value is made once, before it is used, and no
-    dimension or trip count is negative."""
+    """Raise InvalidGraph unless every id exists, every value is made once, before it is used, no
+    dimension or trip count is negative, and every tensor would fit some machine."""
     _check_shapes(graph)
     made = _given(graph)
     for index, op in enumerate(graph.ops):
@@ -22,12 +25,20 @@ def check(graph: Graph) -> None:
 def _check_shapes(graph: Graph) -> None:
     """A free dimension is an expression, which has no sign of its own."""
     for tensor in graph.tensors:
+        bits = tensor.dtype.bits
         for size in tensor.shape or ():
-            if type(size) is int and size < 0:
-                shape = list(tensor.shape or ())
-                raise InvalidGraph(
-                    f"{_where(graph)}: tensor {tensor.name!r} has a negative dimension: {shape}"
-                )
+            if type(size) is int:
+                if size < 0:
+                    raise _wrong_shape(graph, tensor, "has a negative dimension")
+                bits = min(bits * size, _MOST_BITS + 1)  # the product of a hostile shape takes minutes
+        if bits > _MOST_BITS:
+            raise _wrong_shape(graph, tensor, "takes more than 64 PiB, which fits no machine")
+
+
+def _wrong_shape(graph: Graph, tensor: Tensor, problem: str) -> InvalidGraph:
+    return InvalidGraph(
+        f"{_where(graph)}: tensor {tensor.name!r} {problem}: {quoted(list(tensor.shape or ()))}"
+    )
 
 
 def _given(graph: Graph) -> set[int]:

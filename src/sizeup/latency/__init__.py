@@ -4,12 +4,20 @@ from sizeup.latency.coefficients import layer_times, read_table, table_from
 from sizeup.latency.estimate import BASES, Estimate, estimate
 from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
-from sizeup.latency.hardware import Hardware, Spent, energy, hardware, hardware_of
+from sizeup.latency.hardware import Hardware, Spent, energy, energy_by_op, hardware, hardware_of
 from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, unseen_spread
+from sizeup.latency.limiter import Limited, flops_per_byte, limited
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
 from sizeup.latency.roofline import Machine, Roofline, roofline
 from sizeup.latency.sheet import by_data_sheet, type_of
 from sizeup.latency.timed import Basis
+from sizeup.latency.utilization import (
+    Measurement,
+    Utilization,
+    measurement,
+    parse_measurement,
+    utilization,
+)
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
 
 __all__ = [
@@ -22,26 +30,34 @@ __all__ = [
     "Form",
     "Hardware",
     "Kernels",
+    "Limited",
     "Machine",
+    "Measurement",
     "Rate",
     "Rates",
     "Roofline",
     "Spent",
+    "Utilization",
     "Work",
     "band",
     "by_data_sheet",
     "class_of",
     "drift",
     "energy",
+    "energy_by_op",
     "estimate",
     "executed",
     "fit",
+    "flops_per_byte",
     "from_columns",
     "hardware",
     "hardware_of",
     "held_out",
     "kernels",
     "layer_times",
+    "limited",
+    "measurement",
+    "parse_measurement",
     "rates_from",
     "read_table",
     "roofline",
@@ -52,5 +68,6 @@ __all__ = [
     "typed",
     "unseen_share",
     "unseen_spread",
+    "utilization",
     "work_of",
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,9 +15,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sizeup import dtypes
 from sizeup.cost import Cost
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
+from sizeup.files import read_settings
 from sizeup.graph import Graph, Op
 from sizeup.latency.work import Floats, is_depthwise
 from sizeup.ops import rule_of
@@ -32,6 +34,10 @@ MACS = 2_000_000
 """The work that one coefficient stands for."""
 _LEAST, _MOST = 1e-12, 1e12  # milliseconds for two million MACs on any machine
 LAYERS = ("conv", "depthwise", "linear")
+# Rows as the tensor latency predictor and others name them, in any case.
+_ALIASES = {"dwconv": "depthwise", "depthwiseconv": "depthwise", "depthwise_conv": "depthwise"}
+
+_EXAMPLE = '{"conv": {"fp32": 100, "int8": 28}}'
 
 # Milliseconds by layer and precision.
 Table: TypeAlias = Mapping[str, Mapping[str, float]]
@@ -90,30 +96,48 @@ def _coefficient(table: Table, layer: str, precision: DType) -> float:
 def table_from(content: Any) -> Table:
     """A table of coefficients from plain data; layers and precisions that it leaves out keep the default."""
     if not isinstance(content, Mapping) or not all(isinstance(row, Mapping) for row in content.values()):
-        raise SizeupError("a table of coefficients holds one table a layer: conv = {fp32 = 100, ...}")
-    unknown = sorted(set(content) - set(LAYERS))
-    if unknown:
+        raise SizeupError(f"a table of coefficients has one table per layer: {_EXAMPLE}")
+    table = {layer: dict(DEFAULT[layer]) for layer in LAYERS}
+    written: dict[str, str] = {}
+    for name, row in content.items():
+        layer = _layer_named(name)
+        if layer in written:
+            raise SizeupError(f"{quoted(written[layer])} and {quoted(name)} are the same layer; keep one")
+        written[layer] = name
+        table[layer] |= dict(_coefficients(name, row))
+    return table
+
+
+def _layer_named(name: Any) -> str:
+    lower = str(name).lower()
+    layer = _ALIASES.get(lower, lower)
+    if layer not in LAYERS:
         raise SizeupError(
-            f"unknown layers {', '.join(unknown)}; a table of coefficients has {', '.join(LAYERS)}"
+            f"unknown layer {quoted(name)}; a table of coefficients has {', '.join(LAYERS)}"
+            f" (also Conv, DWConv, Linear): {_EXAMPLE}"
         )
-    for layer, row in content.items():
-        for name, value in row.items():
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, float))
-                or not (value == 0 or _LEAST <= value <= _MOST)
-            ):
-                raise SizeupError(
-                    f"the coefficient of {layer} at {name} is no number of milliseconds: {quoted(value)}"
-                )
-    return {layer: {**DEFAULT[layer], **content.get(layer, {})} for layer in LAYERS}
+    return layer
+
+
+def _coefficients(layer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in row.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not (value == 0 or _LEAST <= value <= _MOST):
+            raise SizeupError(
+                f"the coefficient of {layer} at {name} is no number of milliseconds: {quoted(value)}"
+            )
+        yield precision_name(dtypes.precision(name)), value
 
 
 def read_table(path: str | Path) -> Table:
     """A table of coefficients from a TOML or JSON file."""
     file = Path(path)
     try:
-        text = file.read_text("utf-8")
-        return table_from(json.loads(text) if file.suffix == ".json" else tomllib.loads(text))
+        text = read_settings(file)
+        content = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise SizeupError(f"{file}: not a table of coefficients: {error}") from error
+    try:
+        return table_from(content)
+    except SizeupError as error:
+        raise SizeupError(f"{file}: {error}") from error

@@ -9,7 +9,7 @@ import numpy as np
 
 from sizeup.latency.estimate import Estimate
 from sizeup.latency.sheet import type_of
-from sizeup.latency.work import Work
+from sizeup.latency.work import Floats, Work
 from sizeup.targets import Device, Target
 
 
@@ -88,6 +88,20 @@ def energy(found: Estimate) -> Spent | None:
         return None
     device = found.target.device
     return _by_work(found.work, device) or _by_power(found, device)
+
+
+def energy_by_op(found: Estimate) -> Floats | None:
+    """Joules of every operator, all of a kernel's with the operator that names it; None as for `energy`."""
+    spent = energy(found)
+    if spent is None or found.target is None:
+        return None
+    known = found.target.device.energy
+    if spent.basis != "per MAC and byte" or known is None:
+        return found.by_op()[0] * (spent.joules / found.seconds)
+    prices = np.array([known.pj_per_mac.get(type_of(name), 0.0) for name in found.work.names])
+    moved = found.work.traffic * max(known.pj_per_byte.values())
+    by_kernel = (found.work.macs * prices[found.work.kind] + moved) * found.work.count * 1e-12
+    return np.asarray(np.bincount(found.executed.main, by_kernel, len(found.executed.kernel)), np.float64)
 
 
 def _by_work(work: Work, device: Device) -> Spent | None:

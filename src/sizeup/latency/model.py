@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from sizeup.latency.work import Floats, Work
-
-_SCHEMA = 1
+from sizeup.targets import RATES_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Rates:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and tables, as TOML and JSON hold them."""
         return {
-            "schema": _SCHEMA,
+            "schema": RATES_SCHEMA,
             "run": self.run,
             "power": self.power,
             "saturation": {

@@ -9,6 +9,7 @@ import numpy as np
 
 from sizeup.errors import SizeupError
 from sizeup.latency.work import Floats, Work
+from sizeup.units import FLOPS_PER_MAC
 
 Bound = Literal["compute", "traffic", "launch", "nothing"]
 BOUNDS: tuple[Bound, ...] = ("compute", "traffic", "launch")
@@ -29,14 +30,14 @@ class Machine:
             )
 
     @property
-    def ridge(self) -> float:
-        """MACs for each byte above which arithmetic is what bounds."""
-        return self.macs_per_second / self.bytes_per_second
+    def flops_per_byte(self) -> float:
+        """FLOPs per byte (2 per MAC) above which arithmetic is the limit."""
+        return FLOPS_PER_MAC * self.macs_per_second / self.bytes_per_second
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roofline:
-    """Every kernel (a row, all its runs): seconds of each part, what bounds it, and MACs for each byte.
+    """Every kernel (a row, all its runs): seconds of each part, what bounds it, and FLOPs per byte.
 
     Arithmetic and traffic overlap, so a kernel takes the longer of both, after its launch.
     """
@@ -59,7 +60,7 @@ def roofline(work: Work, machine: Machine) -> Roofline:
     traffic = work.count * work.traffic / machine.bytes_per_second
     launch = work.count * machine.launch_seconds
     moved = work.traffic
-    intensity = np.divide(work.macs, moved, out=np.zeros(len(work)), where=moved > 0)
+    intensity = np.divide(FLOPS_PER_MAC * work.macs, moved, out=np.zeros(len(work)), where=moved > 0)
     return Roofline(compute, traffic, launch, intensity, _bounds(compute, traffic, launch))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op, divided
-from sizeup.ops import rule_of
+from sizeup.ops import conv, rule_of
 from sizeup.ops.rule import names
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -268,9 +268,7 @@ def _class_of_conv(graph: Graph, op: Op) -> str:
 def is_depthwise(graph: Graph, op: Op) -> bool:
     """Whether every channel meets one filter of its own: groups = channels in = channels out."""
     groups: int = op.attrs.get("groups", 1)
-    filters = graph.tensors[op.inputs[1]].elements
-    taps = math.prod(op.attrs.get("kernel", ()) or (1,))
-    return bool(groups > 1 and op.attrs.get("out_channels") == groups and filters == groups * taps)
+    return bool(groups > 1 and op.attrs.get("out_channels") == groups and conv.is_depthwise(graph, op))
 
 
 def product_of(graph: Graph, op: Op) -> Product:

@@ -1,17 +1,19 @@
 """When memory is in use, in which order to run, and where to put what."""
 
 from sizeup.memory.check import check_offsets, check_order
-from sizeup.memory.liveness import Buffers, lifetimes, tensor_bytes
+from sizeup.memory.live import Live, LiveTensor
+from sizeup.memory.liveness import Buffers, given_tensors, lifetimes, tensor_bytes
 from sizeup.memory.order import best_order
 from sizeup.memory.ordering import Ordering, Problem, problem_of
 from sizeup.memory.overview import Overview, as_shipped, overview, refusal_of
 from sizeup.memory.placement import Placement, best_placement
 from sizeup.memory.search import Progress
-from sizeup.memory.usage import Held, Shares, Usage, shares, usage
+from sizeup.memory.usage import Shares, Usage, shares, usage
 
 __all__ = [
     "Buffers",
-    "Held",
+    "Live",
+    "LiveTensor",
     "Ordering",
     "Overview",
     "Placement",
@@ -24,6 +26,7 @@ __all__ = [
     "best_placement",
     "check_offsets",
     "check_order",
+    "given_tensors",
     "lifetimes",
     "overview",
     "problem_of",

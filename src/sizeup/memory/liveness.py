@@ -38,9 +38,13 @@ class Buffers:
 
     def live_bytes(self) -> Column:
         """Bytes in use while each operator runs, its own inputs and outputs included."""
+        return self.summed(self.size)
+
+    def summed(self, amounts: Column) -> Column:
+        """Amounts by buffer added up over those live while each operator runs."""
         change = np.zeros(max(self.steps, 1) + 1, np.int64)
-        np.add.at(change, self.first, self.size)
-        np.subtract.at(change, self.last + 1, self.size)
+        np.add.at(change, self.first, amounts)
+        np.subtract.at(change, self.last + 1, amounts)
         return np.cumsum(change)[: self.steps]
 
     def live_at(self, step: int) -> list[int]:

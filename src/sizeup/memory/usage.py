@@ -9,16 +9,9 @@ import numpy as np
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph
 from sizeup.memory.kernels import unmodelled
+from sizeup.memory.live import LiveTensor, live_tensor
 from sizeup.memory.liveness import Buffers, Column, lifetimes, size_is_known
 from sizeup.memory.run import lifetimes_as_run
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A tensor that is in memory at the peak, with the bytes of its buffer."""
-
-    name: str
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +32,7 @@ class Usage:
     live_bytes: Column  # while each operator runs
     peak_bytes: int
     peak_op: int | None  # the first operator at which the peak is reached
-    held: tuple[Held, ...]  # then, largest first
+    held: tuple[LiveTensor, ...]  # then, largest first
     unknown: int  # tensors whose size only data decides, and which are missing from all of this
     unmodelled: tuple[str, ...] = ()  # operators by name that take more inside: the peak is at least as high
 
@@ -68,16 +61,10 @@ def usage(graph: Graph, *, precision: DType | None = None, as_run: bool = False)
     peak_op = int(live.argmax()) if len(live) else None
     at_peak = buffers.live_at(peak_op or 0)  # without operators, the inputs are live all the same
     peak = sum(int(buffers.size[each]) for each in at_peak)
-    held = tuple(Held(_name(graph, buffers, each), int(buffers.size[each])) for each in at_peak)
+    inputs = frozenset(graph.inputs)
+    held = tuple(live_tensor(graph, buffers, each, inputs) for each in at_peak)
     unknown = sum(tensor.data is None and not size_is_known(tensor) for tensor in graph.tensors)
     return Usage(buffers, live, peak, peak_op, held, unknown, beyond)
-
-
-def _name(graph: Graph, buffers: Buffers, buffer: int) -> str:
-    tensors = buffers.tensors[buffer]
-    if tensors:
-        return graph.tensors[tensors[0]].name
-    return f"workspace of {graph.ops[int(buffers.first[buffer])].name}"
 
 
 def shares(graph: Graph, buffers: Buffers) -> Shares:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sizeup.graph import Dim
+import math
+
+from sizeup.graph import ABSENT, Dim, Graph, Op
 from sizeup.ops.formulas import bias_additions
 from sizeup.ops.rule import Call, names, op_rule
 
@@ -63,3 +65,14 @@ def _sampling(call: Call) -> Dim:
 def deform_conv(call: Call) -> Dim:
     """As a convolution; the bilinear sampling of its taps counts as elementwise operations."""
     return call.output.elements * (call.input(1).elements // call.number("out_channels"))
+
+
+def is_depthwise(graph: Graph, op: Op) -> bool:
+    """Whether it convolves every input channel alone, with one filter per channel or with several."""
+    if op.kind != "conv" or len(op.inputs) < 2 or op.inputs[1] == ABSENT:
+        return False
+    if op.source == "DEPTHWISE_CONV_2D":
+        return True
+    taps = math.prod(op.attrs.get("kernel", ()) or (1,))
+    filters = graph.tensors[op.inputs[1]].elements
+    return bool(op.attrs.get("groups", 1) > 1 and filters == op.attrs.get("out_channels", 0) * taps)

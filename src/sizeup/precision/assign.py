@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sizeup.dtypes import BIAS, DType, precision_name
+from sizeup.fuse import BETWEEN_LAYERS
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check, without_collection
 from sizeup.ops import rule_of
 from sizeup.precision.layers import layers
@@ -90,7 +91,8 @@ class _Assigned:
                 if reader in self.chosen:
                     found.add(self.chosen[reader])
                     continue
-                fresh = [made for made in self.graph.ops[reader].outputs if made not in seen]
+                tensors, outputs = self.graph.tensors, self.graph.ops[reader].outputs
+                fresh = [made for made in outputs if made not in seen and tensors[made].follows_precision]
                 seen.update(fresh)
                 stack += fresh
         return found.pop() if len(found) == 1 else None
@@ -173,15 +175,17 @@ class _Assigned:
         if key not in self.at:
             tensor = self.tensors[identity]
             name = f"{tensor.name} as {precision_name(dtype)}"
-            kind = _conversion(tensor.dtype, dtype)
+            kind = conversion_kind(tensor.dtype, dtype)
             source = kind.upper() if self.graph.format == "tflite" else ""
             self.at[key] = len(self.tensors)
             self.tensors.append(replace(tensor, name=name, dtype=dtype, quant=None))
-            self.ops.append(Op(kind, (identity,), (self.at[key],), source=source, name=name, scope=op.scope))
+            made, attrs = self.at[key], {BETWEEN_LAYERS: True}
+            self.ops.append(Op(kind, (identity,), (made,), attrs, source=source, name=name, scope=op.scope))
         return self.at[key]
 
 
-def _conversion(source: DType, made: DType) -> str:
+def conversion_kind(source: DType, made: DType) -> str:
+    """The operator that converts one number type to another."""
     if source.family == made.family == "float":
         return "cast"
     return "quantize" if made.family == "int" else "dequantize"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -75,7 +77,17 @@ def _checked(arrays: tuple[Array, ...], names: tuple[str, ...], labels: Any) -> 
         raise SizeupError(f"inputs and labels have different numbers of samples: {sorted(counts)}")
     if any(each.dtype == object for each in arrays):
         raise SizeupError(f"arrays of objects are no numbers: {_ADVICE}")
+    if marks is not None and not _are_classes(marks):
+        raise SizeupError(
+            f"labels (y) are numbers of classes from 0, not {marks.dtype} such as {marks.flat[0]}"
+        )
     return Data(arrays, names, marks)
+
+
+def _are_classes(marks: Array) -> bool:
+    if marks.dtype.kind == "f":
+        return bool((np.isfinite(marks) & (marks == np.floor(marks))).all())
+    return marks.dtype.kind in "iub"
 
 
 def _read(path: Path) -> Any:
@@ -85,5 +97,14 @@ def _read(path: Path) -> Any:
             return found
         with found:
             return {name: found[name] for name in found.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        LookupError,
+        NotImplementedError,
+        MemoryError,
+        BadZipFile,
+        zlib.error,
+    ) as error:
         raise SizeupError(f"{path}: cannot be read as data ({error}); {_ADVICE}") from error

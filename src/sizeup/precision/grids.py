@@ -17,10 +17,15 @@ _FLOATS = ("float16", "bfloat16")
 _BITS = range(2, 17)
 
 
+def can_be_simulated(dtype: DType) -> bool:
+    """Whether numbers can be rounded to a type."""
+    integer = dtype.family == "int" and not dtype.name.startswith("u") and dtype.bits in _BITS
+    return integer or dtype.name in (*_FLOATS, "float32")
+
+
 def check_type(dtype: DType) -> None:
     """Refuse a number type that cannot be simulated."""
-    integer = dtype.family == "int" and not dtype.name.startswith("u") and dtype.bits in _BITS
-    if not integer and dtype.name not in (*_FLOATS, "float32"):
+    if not can_be_simulated(dtype):
         raise SizeupError(
             f"{dtype} cannot be simulated; what can: fp32, fp16, bf16 and integers of 2 to 16 bits"
         )

@@ -1,13 +1,11 @@
-"""The layers whose number type may be chosen, and a user's mapping of names to number types."""
+"""The layers whose number type may be chosen, and which of them a user's mapping names."""
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from sizeup import dtypes
@@ -15,6 +13,7 @@ from sizeup.dtypes import DType
 from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Graph, Op, name_of
 from sizeup.ops import rule_of
+from sizeup.units import quoted
 
 _MOST_NEAR = 3
 _LONGEST_NUMBER = 12
@@ -71,12 +70,19 @@ def matched(graph: Graph, mapping: Mapping[str, str]) -> Matched:
     chosen: dict[int, DType] = {}
     unmatched: dict[str, list[str]] = {}
     for pattern, precision in sorted(mapping.items(), key=lambda each: not _is_wildcard(each[0])):
-        asked = dtypes.precision(precision)
         found = names.find(pattern)
         if not found:
             unmatched[pattern] = names.nearest(pattern)
-        chosen.update(dict.fromkeys(found, asked))
+            continue
+        chosen.update(dict.fromkeys(found, _precision(pattern, precision)))
     return Matched(chosen, unmatched)
+
+
+def _precision(pattern: str, precision: str) -> DType:
+    try:
+        return dtypes.precision(precision)
+    except SizeupError as error:
+        raise SizeupError(f"{quoted(pattern)}: {error}") from None
 
 
 def _is_wildcard(pattern: str) -> bool:
@@ -125,16 +131,3 @@ def _paths(scope: str) -> set[str]:
     separator = "/" if "/" in scope else "."
     parts = scope.split(separator) if scope else []
     return {separator.join(parts[: depth + 1]) for depth in range(len(parts))}
-
-
-def read_mapping(path: Path) -> dict[str, str]:
-    """A mapping from a JSON file: {"features.0": "int8", "classifier*": "fp32"}."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise SizeupError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise SizeupError(f"{path}: not a mapping of layers to precisions: {error}") from error
-    if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
-        raise SizeupError(f'{path}: a mapping is a JSON object of texts, such as {{"conv1": "int8"}}')
-    return content

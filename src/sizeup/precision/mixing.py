@@ -14,7 +14,8 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.precision.assign import assign
-from sizeup.precision.layers import layers, matched, read_mapping
+from sizeup.precision.layers import layers, matched
+from sizeup.precision.maps import read_mapping
 
 # One precision for all, a mapping of layers to precisions, or a JSON file with one.
 Wish: TypeAlias = str | os.PathLike[str] | Mapping[str, str] | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,20 +13,26 @@ from sizeup.cost import count
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Graph, Tensor
-from sizeup.latency import Basis, energy, estimate
+from sizeup.latency import Basis, energy, energy_by_op, estimate
 from sizeup.memory import tensor_bytes
-from sizeup.precision.assign import assign
+from sizeup.precision.assign import CONVERSIONS, assign
+from sizeup.precision.conversions import conversion_tables
+from sizeup.precision.kernels import has_kernel, unsupported
 from sizeup.precision.layers import Layer, layers
-from sizeup.precision.solve import Codes, Floats
+from sizeup.precision.reads import Typing, typing_of
+from sizeup.precision.trellis import Codes, Flags, Floats
 from sizeup.targets import Target, current
 
+_SAMPLES = 16
+_SAME = 1e-9
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, eq=False)
 class Options:
     """One row an option, a number type for a group of layers that must share it.
 
-    `flash`, `seconds` and `joules` are what the group takes at that type, without the conversions that a
-    mixture needs, so never more than the real ones. `owner` is the group whose type a tensor has, -1: none.
+    `flash`, `seconds` and `joules` are what the group takes at that type; `conversions` what values take that
+    a mixture converts on the way between groups. `owner` is the group whose type a tensor has, -1: none.
     """
 
     graph: Graph
@@ -42,11 +49,47 @@ class Options:
     fixed_flash: float  # what no choice changes
     fixed_seconds: float
     fixed_joules: float
+    kinds: tuple[DType, ...]
+    unsupported: tuple[str, ...]  # why precisions that were asked for are not offered, or not to all layers
+    allowed: Flags  # the options whose layers all have a kernel
+    typing: Typing
+    conversions: tuple[tuple[tuple[int, ...], Floats], ...]  # groups; seconds and joules by their types
 
     def chosen(self, picked: Codes) -> dict[int, DType]:
         """The number type of every layer, by operator, where options are picked."""
         dtype = {int(self.group[option]): self.dtype[option] for option in picked}
         return {layer.op: dtype[int(group)] for layer, group in zip(self.layers, self.group_of, strict=True)}
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether no operator of the model itself converts, nor runs others inside."""
+        return not any(op.bodies or op.kind in CONVERSIONS for op in self.graph.ops)
+
+    @cached_property
+    def is_additive(self) -> bool:
+        """Whether times and energies are the sums of groups and conversions, tried on mixtures at random.
+
+        They are not if a runtime merges conversions into other kernels.
+        """
+        if self.target is None or self.seconds is None:
+            return True
+        drawn, groups = np.random.default_rng(0), int(self.group.max()) + 1
+        return all(self._is_sum(drawn.integers(len(self.kinds), size=groups)) for _ in range(_SAMPLES))
+
+    def _is_sum(self, types: Codes) -> bool:
+        assert self.target is not None
+        assert self.seconds is not None
+        places = np.arange(len(types)) * len(self.kinds) + types
+        timed = estimate(count(assign(self.graph, self.chosen(places))), self.target, basis=self.basis)
+        converted = [table[tuple(types[list(groups)])] for groups, table in self.conversions]
+        seconds = self.seconds[places].sum() + self.fixed_seconds + sum(each[0] for each in converted)
+        if abs(seconds - timed.seconds) > _SAME * timed.seconds:
+            return False
+        spent = energy(timed)
+        if spent is None or self.joules is None:
+            return spent is None and self.joules is None
+        joules = self.joules[places].sum() + self.fixed_joules + sum(each[1] for each in converted)
+        return bool(abs(joules - spent.joules) <= _SAME * spent.joules)
 
     def picked(self, chosen: Mapping[int, DType]) -> Codes:
         """The options behind the number types of layers: the other way round."""
@@ -105,12 +148,17 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
         raise SizeupError(f"all layers have {stored} bits already; no type that was named is as narrow")
     group_of, owner = _tied(graph, found, _owners(graph, found))
     groups = int(group_of.max()) + 1
-    basis = _basis(kinds, target)
+    allowed = _with_kernels(graph, found, group_of, kinds, target)
+    offered = np.flatnonzero(allowed.any(axis=0))
+    kinds, allowed = [kinds[each] for each in offered.tolist()], allowed[:, offered]
+    basis = common_basis(kinds, target)
     columns = [_taken(graph, found, owner, groups, each, target, basis) for each in kinds]
     group = np.repeat(np.arange(groups), len(kinds))
     flash = np.stack([each[0] for each in columns], axis=1).ravel()
     seconds, joules = _stacked([each[1] for each in columns]), _stacked([each[2] for each in columns])
-    rest = [min(each[3][place] for each in columns) for place in range(3)]
+    fixed_flash, fixed_seconds, fixed_joules = (min(each[3][place] for each in columns) for place in range(3))
+    typing = typing_of(graph, found, group_of, owner)
+    conversions = () if target is None else conversion_tables(graph, typing, kinds, target, basis)
     return Options(
         graph,
         found,
@@ -123,11 +171,33 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
         joules,
         target,
         basis,
-        *rest,
+        fixed_flash,
+        fixed_seconds,
+        fixed_joules,
+        tuple(kinds),
+        tuple(filter(None, (unsupported(graph, each, target) for each in asked))),
+        allowed.ravel(),
+        typing,
+        tuple(conversions),
     )
 
 
-def _basis(kinds: Sequence[DType], target: Target | None) -> Basis | None:
+def _with_kernels(
+    graph: Graph, found: Sequence[Layer], group_of: Codes, kinds: Sequence[DType], target: Target | None
+) -> Flags:
+    """By group and type whether all layers have a kernel: some runtimes lack them for some op kinds."""
+    allowed = np.ones((int(group_of.max()) + 1, len(kinds)), bool)
+    for layer, group in zip(found, group_of.tolist(), strict=True):
+        allowed[group] &= [has_kernel(graph, layer, kind, target) for kind in kinds]
+    lacking = np.flatnonzero(~allowed.any(axis=1))
+    if len(lacking):
+        layer = next(each for each, group in zip(found, group_of, strict=True) if group == lacking[0])
+        names = ", ".join(map(precision_name, kinds))
+        raise SizeupError(f"{target} has no kernel for {layer.name} ({layer.kind}) at any of {names}")
+    return allowed
+
+
+def common_basis(kinds: Sequence[DType], target: Target | None) -> Basis | None:
     """Measurements where all types were measured, else the data sheet: two bases cannot be compared."""
     if target is None:
         return None
@@ -152,18 +222,24 @@ def _owners(graph: Graph, found: Sequence[Layer]) -> Codes:
     before the first layers, the one that reads it."""
     owner = np.full(len(graph.tensors), -1, np.int64)
     place = {layer.op: index for index, layer in enumerate(found)}
-    for index, op in enumerate(graph.ops):
-        fed = next((int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0), -1)
-        for identity in op.outputs:
-            if _follows(graph, identity):
-                owner[identity] = place.get(index, fed)
+    _follow_what_feeds(graph, owner, place)
     for index in range(len(graph.ops) - 1, -1, -1):
         op = graph.ops[index]
         made = next((int(owner[i]) for i in op.outputs if owner[i] >= 0), -1)
         for identity in op.inputs:
             if identity != ABSENT and owner[identity] < 0 and _follows(graph, identity):
                 owner[identity] = place.get(index, made)
+    _follow_what_feeds(graph, owner, place)  # also what leads from an input to no layer
     return owner
+
+
+def _follow_what_feeds(graph: Graph, owner: Codes, place: Mapping[int, int]) -> None:
+    """Give every tensor without an owner the layer that makes it, or the owner of what it is made of."""
+    for index, op in enumerate(graph.ops):
+        fed = next((int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0), -1)
+        for identity in op.outputs:
+            if owner[identity] < 0 and _follows(graph, identity):
+                owner[identity] = place.get(index, fed)
 
 
 def _tied(graph: Graph, found: Sequence[Layer], owner: Codes) -> tuple[Codes, Codes]:
@@ -216,27 +292,28 @@ def _taken(
     if target is None:
         return flash, None, None, (rest, 0.0, 0.0)
     timed = estimate(count(uniform), target, basis=basis)
-    seconds = _summed(timed.by_op()[0], by_op, groups)
-    spent = energy(timed)
-    other = timed.seconds - float(seconds.sum())
-    joules = None if spent is None else seconds * (spent.joules / timed.seconds)
-    return (
-        flash,
-        seconds,
-        joules,
-        (rest, other, 0.0 if spent is None else other * spent.joules / timed.seconds),
-    )
+    spent, spent_by_op = energy(timed), energy_by_op(timed)
+    seconds, other = _split(timed.by_op()[0], timed.seconds, by_op, groups)
+    if spent is None or spent_by_op is None:
+        return flash, seconds, None, (rest, other, 0.0)
+    joules, spent_elsewhere = _split(spent_by_op, spent.joules, by_op, groups)
+    return flash, seconds, joules, (rest, other, spent_elsewhere)
+
+
+_CONVERSION = -2  # no group: an operator that a mixture adds
 
 
 def _groups_of_ops(graph: Graph, owner: Codes) -> Codes:
-    """Of every operator, conversions apart, the group whose type it computes in."""
-    made = [[int(owner[i]) for i in op.outputs if i < len(owner)] for op in graph.ops]
+    """Of every operator the group whose type it computes in."""
+    made = [[int(owner[i]) if i < len(owner) else _CONVERSION for i in op.outputs] for op in graph.ops]
     return np.array([each[0] if each else -1 for each in made], np.int64)
 
 
-def _summed(column: Floats, group: Codes, groups: int) -> Floats:
+def _split(column: Floats, total: float, group: Codes, groups: int) -> tuple[Floats, float]:
+    """Sums over the operators of every group, and what else there is of the total, conversions apart."""
     there = group >= 0
-    return np.asarray(np.bincount(group[there], column[there], groups), np.float64)
+    sums = np.asarray(np.bincount(group[there], column[there], groups), np.float64)
+    return sums, total - float(sums.sum()) - float(column[group == _CONVERSION].sum())
 
 
 def _flash(graph: Graph, by_op: Codes, groups: int) -> tuple[Floats, float]:

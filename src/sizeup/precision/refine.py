@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sizeup.dtypes import DType, precision_name
-from sizeup.precision.choose import Budgets, Choice, candidates
+from sizeup.precision.choose import Choice, Search, candidates
+from sizeup.precision.figures import Budgets
 from sizeup.precision.losses import Losses
 from sizeup.precision.measuring import Bench
 from sizeup.precision.options import Options
 from sizeup.precision.table import Judged, SensitivityTable
-
-# So many steps are done, of so many, and which is next.
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +40,19 @@ def choose_by_measuring(
     *,
     judged: Judged | None = None,
     most: int = 8,
-    progress: Progress | None = None,
+    search: Search | None = None,
 ) -> Refined:
     """The choice within budgets that loses least on the bench.
 
     Losses of single layers add up only about, so the `most` best choices by their sum are run as a whole, and
     the one that loses least of them is taken.
     """
+    search = search or Search()
+    progress = search.progress
     table = bench.sensitivity([precision_name(each) for each in precisions], progress)
     measure = judged or table.usual_measure
     loss = options.losses(losses_by_layer(table, measure))
-    found = candidates(options, loss, budgets, most)
+    found = candidates(options, loss, budgets, most, search)
     measured = []
     for place, each in enumerate(found):
         if progress is not None:

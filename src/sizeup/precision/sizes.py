@@ -10,8 +10,9 @@ import numpy as np
 
 from sizeup.dtypes import PRECISIONS, DType, precision_name
 from sizeup.errors import SizeupError
-from sizeup.graph import ABSENT, Graph, Op
+from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor
 from sizeup.memory import tensor_bytes, usage
+from sizeup.memory.liveness import size_is_known
 from sizeup.precision.assign import assign
 from sizeup.precision.layers import Layer, layers
 
@@ -26,13 +27,19 @@ USUAL = tuple(PRECISIONS[name] for name in ("fp32", "fp16", "int8", "int4", "int
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """One layer: bytes at each number type by the measure that was asked for, and the types that fit."""
+    """One layer: bytes at each number type by the measure that was asked for, and the types that fit.
+
+    If a size depends on data the bytes count the known tensors alone, and no type is said to fit.
+    """
 
     layer: Layer
     read_bytes: tuple[int, ...]
     made_bytes: tuple[int, ...]
     bytes: tuple[int, ...]
     kept: tuple[DType, ...]
+    input_shapes: tuple[Shape | None, ...]  # of the activations that it reads
+    output_shapes: tuple[Shape | None, ...]
+    is_known: bool
 
     @property
     def kept_names(self) -> tuple[str, ...]:
@@ -57,10 +64,13 @@ def sizes(
     live = (
         [usage(graph, precision=each).live_bytes for each in precisions] if measure == "working set" else []
     )
+    is_whole = measure in ("tensors", "sum") or not usage(graph).unknown
     for layer in layers(graph):
-        op = graph.ops[layer.op]
-        read = tuple(_activations(graph, op, each) for each in precisions)
-        made = tuple(sum(tensor_bytes(graph.tensors[i], each) for i in op.outputs) for each in precisions)
+        inputs, outputs = _activations(graph, graph.ops[layer.op])
+        read, made = (
+            tuple(sum(tensor_bytes(tensor, each) for tensor in side) for each in precisions)
+            for side in (inputs, outputs)
+        )
         if measure == "tensors":
             taken = tuple(map(max, zip(read, made, strict=True)))
         elif measure == "sum":
@@ -69,14 +79,19 @@ def sizes(
             taken = tuple(int(column[layer.op]) for column in live)
         else:
             taken = tuple(_peak(graph, layer.op, each) for each in precisions)
-        kept = tuple(each for each, size in zip(precisions, taken, strict=True) if size <= threshold)
-        found.append(Sizes(layer, read, made, taken, kept))
+        is_known = is_whole and all(map(size_is_known, (*inputs, *outputs)))
+        kept = tuple(
+            each for each, size in zip(precisions, taken, strict=True) if is_known and size <= threshold
+        )
+        input_shapes, output_shapes = (tuple(tensor.shape for tensor in side) for side in (inputs, outputs))
+        found.append(Sizes(layer, read, made, taken, kept, input_shapes, output_shapes, is_known))
     return tuple(found)
 
 
-def _activations(graph: Graph, op: Op, precision: DType) -> int:
-    tensors = [graph.tensors[i] for i in dict.fromkeys(op.inputs) if i != ABSENT]
-    return sum(tensor_bytes(each, precision) for each in tensors if each.data is None)
+def _activations(graph: Graph, op: Op) -> tuple[list[Tensor], list[Tensor]]:
+    """What an operator reads, each tensor once and without weights, and its outputs."""
+    inputs = [graph.tensors[i] for i in dict.fromkeys(op.inputs) if i != ABSENT]
+    return [each for each in inputs if each.data is None], [graph.tensors[i] for i in op.outputs]
 
 
 def _peak(graph: Graph, op: int, precision: DType) -> int:

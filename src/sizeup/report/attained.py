@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sizeup.units import FLOPS_PER_MAC
+
 if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.latency.work import Floats
@@ -25,8 +27,8 @@ class Attained:
 
     @property
     def intensity(self) -> Floats:
-        """MACs for each byte."""
-        return self.macs / self.moved
+        """FLOPs per byte, 2 per MAC."""
+        return FLOPS_PER_MAC * self.macs / self.moved
 
     @property
     def rate(self) -> Floats:

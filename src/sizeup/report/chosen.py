@@ -19,7 +19,9 @@ from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
 from sizeup.files import write_text
 from sizeup.graph import Graph
-from sizeup.precision.choose import BUDGETS, WORDS, Budgets, Choice, Figures
+from sizeup.latency import Estimate
+from sizeup.precision.choose import Choice
+from sizeup.precision.figures import BUDGETS, WORDS, Budgets, Figures
 from sizeup.precision.layers import Names
 from sizeup.precision.options import Options
 from sizeup.precision.recipes import Recipe, write_recipe
@@ -27,6 +29,7 @@ from sizeup.precision.refine import Refined
 from sizeup.report.console import print_labelled, print_rows
 from sizeup.report.files import check_ending
 from sizeup.report.text import named
+from sizeup.report.timing import spoken
 
 SCHEMA_VERSION = 1
 _QUANTISERS = {
@@ -49,6 +52,7 @@ class Chosen:
     losses: dict[int, float]  # of every layer, by operator, at its chosen type
     basis: str
     refined: Refined | None = None  # where it was measured
+    estimate: Estimate | None = None  # of the choice on the target
 
     @property
     def graph(self) -> Graph:
@@ -82,8 +86,11 @@ class Chosen:
             "measured": None if self.refined is None else self.refined.losses.to_dict(),
             "float_accuracy": None if self.refined is None else self.refined.table.baseline.accuracy,
             "proven": self.choice.proven,
+            "gap": self.choice.gap,
             "budgets": {name: getattr(self.budgets, name) for name in BUDGETS},
             "figures": {name: getattr(self.choice.figures, name) for name in BUDGETS},
+            "latency": None if self.estimate is None else _latency(self.estimate),
+            "unsupported": list(self.options.unsupported),
             "as_given": {name: getattr(self.widest, name) for name in BUDGETS},
             "binding": list(self.choice.binding),
             "gains": self.choice.gains,
@@ -113,6 +120,11 @@ class Chosen:
         """Write the mapping as a .json file, which `analyze --precision` takes."""
         check_path(path)
         write_text(path, [json.dumps(self.mapping, indent=2), "\n"])
+
+
+def _latency(found: Estimate) -> dict[str, Any]:
+    """The estimate as the reports of other verbs have it."""
+    return {"ms": found.ms, "low_ms": found.low_ms, "high_ms": found.high_ms, "basis": found.basis}
 
 
 _LOSSES = {
@@ -179,13 +191,21 @@ def render(found: Chosen, console: Console, top: int | None = None) -> None:
         console.print(Text(f"  {len(rows) - len(shown):,} more: --top N shows them", style="dim"))
 
 
+def _proof(found: Chosen) -> str:
+    """How near to the best the choice is known to be."""
+    if found.refined is not None:
+        return f"the best of {found.refined.tried:,} that were run"
+    if found.choice.proven:
+        return "proven: no other choice loses less"
+    if found.choice.gap is None:
+        return "the best that was found; how near it is to the best is not known"
+    return f"the best that was found; no other loses {100 * found.choice.gap:.2g} % less"
+
+
 def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
     counts = Counter(precision_name(each) for each in found.choice.chosen.values())
     mix = ", ".join(f"{count:,} layer{'s' * (count != 1)} at {name}" for name, count in counts.most_common())
-    proof = "proven: no other choice loses less" if found.choice.proven else "the best that was found"
-    if found.refined is not None:
-        proof = f"the best of {found.refined.tried:,} that were run"
-    yield "choice", f"{mix}; {proof}"
+    yield "choice", f"{mix}; {_proof(found)}"
     yield "loss", f"{found.choice.loss:.4g}, {found.basis}"
     if found.refined is not None:
         yield "measured", _measured(found.refined)
@@ -199,6 +219,10 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
             text += f" of {units.amount(name, most)} ({units.share(taken, most)})"
         before = getattr(found.widest, name)
         yield WORDS[name], f"{text}, {units.amount(name, before)} as given" if before is not None else text
+        if name == "seconds" and found.estimate is not None:
+            yield "", f"{spoken(found.estimate)}, {found.estimate.basis}"
+    for reason in found.options.unsupported:
+        yield "left out", reason
     for name in found.choice.binding:
         gain = (found.choice.gains or {}).get(name, 0.0)
         saves = (
@@ -208,6 +232,12 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
         )
         yield "held back", f"by the {WORDS[name]}: {saves}"
     if found.graph.format == "tflite" and found.budgets.arena_bytes is not None:
-        yield "note", "the arena is the planned memory; what TFLite Micro keeps beside it comes on top"
+        yield (
+            "note",
+            (
+                "the arena is the least that a plan needs; TFLite Micro's planner may need more, and its tail"
+                " comes on top: sizeup check --arena judges the file that you deploy"
+            ),
+        )
     if found.budgets != Budgets() and not found.choice.binding:
         yield "held back", "by no budget: all could be smaller"

@@ -32,8 +32,13 @@ def render(
     by: By | None = None,
     depth: int | None = None,
     top: int | None = None,
+    columns: Sequence[str] = (),
+    wide: bool = False,
 ) -> None:
-    """Print the headline, the receipt, the notes and the table, as wide as the console is."""
+    """Print the headline, the receipt, the notes and the table, as wide as the console is.
+
+    `columns` names those of the table; `wide` prints all, or those, whatever the width.
+    """
     shown = view(report, by, depth, top)
     console.print(Text(title(report), style="bold"))
     for label, text in headline(report):
@@ -46,7 +51,7 @@ def render(
         print_labelled(console, "note", note, "dim")
     if shown.entries:
         console.print()
-        print_table(console, shown)
+        print_table(console, shown, columns, wide)
     if shown.rest is not None and shown.rest.ops:
         console.print(Text("--top N shows more rows, -o FILE.csv keeps every operator", style="dim"))
     if shown.remark:
@@ -100,9 +105,10 @@ def _print_receipt(report: Report, console: Console) -> None:
         print_labelled(console, "", line, "yellow")
 
 
-def print_table(console: Console, shown: View) -> None:
+def print_table(console: Console, shown: View, columns: Sequence[str] = (), wide: bool = False) -> None:
     """Print the rows of a view with as many columns as there is room for."""
-    console.print(table_text(shown, console.width, console.options.ascii_only), soft_wrap=True)
+    room = None if wide else console.width
+    console.print(table_text(shown, room, console.options.ascii_only, columns), soft_wrap=True)
 
 
 def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

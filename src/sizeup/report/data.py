@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 # Its keys are the names of the columns, also where there is no operator.
-_BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None, None, None)
+_BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None, None, None, False, (), 0)
 
 
 def to_dict(report: Report) -> dict[str, Any]:
@@ -47,6 +47,8 @@ def csv_lines(report: Report, *, raw: bool = False) -> Iterator[str]:
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return json.dumps(value)  # names hold any separator
     if isinstance(value, list):
         return ";".join(units.shape(None if each is None else tuple(each)) for each in value)
     return value
@@ -154,4 +156,7 @@ def _op(row: OpRow) -> dict[str, Any]:
         "bound_by": row.bound_by,
         "known": row.known,
         "reason": row.reason,
+        "depthwise": row.depthwise,
+        "live_tensors": [each._asdict() for each in row.live_tensors],
+        "live_tensor_count": row.live_tensor_count,
     }

@@ -26,6 +26,7 @@ def to_dict(device: Device) -> dict[str, Any]:
         "largest_ram_bytes": device.largest_ram_bytes,
         "flash_bytes": device.flash_bytes,
         "bandwidth_bytes_per_second": device.bandwidth,
+        "flops_per_byte": device.flops_per_byte_by_dtype,
         "units": [_unit(unit) for unit in device.units],
         "memories": [_memory(memory) for memory in device.memories],
         "power": None if device.power is None else _power(device.power),

@@ -35,7 +35,7 @@ def render_list(found: Sequence[Device], console: Console) -> None:
         console.print(Text(_KINDS[kind], style="bold"))
         print_rows(console, [*titles[1:], titles[0]], [[*row[1:], row[0]] for row in rows])
     for text in (
-        "MACs per second at most; ridge: MACs for each byte moved",
+        "peak MACs per second; FLOP/B: ops:byte ratio, 2 FLOPs per MAC",
         "sizeup devices NAME tells all of one",
     ):
         console.print(Text(text, style="dim"))
@@ -92,7 +92,7 @@ def _table(group: Sequence[Device]) -> tuple[list[str], list[list[str]]]:
         "RAM": _ram,
         "flash": lambda device: _size(device.flash_bytes),
         "bandwidth": lambda device: _per_second(device.bandwidth, "B/s"),
-        "ridge": _ridge,
+        "FLOP/B": _flops_per_byte,
     }
     cells = {title: [text(device) for device in group] for title, text in columns.items()}
     kept = [title for title, column in cells.items() if any(column)]
@@ -119,8 +119,9 @@ def _ram(device: Device) -> str:
     return f"{_size(total)} ({_size(largest)})"
 
 
-def _ridge(device: Device) -> str:
-    known = [ridge for dtype in _SHOWN if (ridge := device.ridge(dtype)) is not None]
+def _flops_per_byte(device: Device) -> str:
+    """Of the precision with the highest rate."""
+    known = [ratio for dtype in _SHOWN if (ratio := device.flops_per_byte(dtype)) is not None]
     return f"{max(known):,.0f}" if known else ""
 
 
@@ -138,6 +139,9 @@ def _facts(
     for memory in device.memories:
         yield memory.role, _memory(memory), "bold" if memory.role in ("ram", "flash") else ""
         yield from (("from", text, "dim") for text in _memory_sources(memory, device))
+    ratios = ", ".join(f"{name} {ratio:,.3g}" for name, ratio in device.flops_per_byte_by_dtype.items())
+    if ratios:
+        yield "ops:byte", f"{ratios} FLOP/B, 2 FLOPs per MAC", "bold"
     yield from _power(device)
     for index, runtime in enumerate(runtimes):
         yield "runtimes", f"{runtime.name}: {runtime.title}{' (the usual one)' * (index == 0)}", ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -15,10 +15,10 @@ from rich.text import Text
 from sizeup import units
 from sizeup.dtypes import DType, precision_name
 from sizeup.files import write_text
-from sizeup.graph import Graph
+from sizeup.graph import Graph, Shape
 from sizeup.precision.sizes import Sizes
 from sizeup.report.console import print_labelled, print_rows
-from sizeup.report.text import named
+from sizeup.report.text import UNKNOWN, named
 
 SCHEMA_VERSION = 1
 
@@ -34,36 +34,47 @@ class Fitting:
     layers: tuple[Sizes, ...]
 
     def __repr__(self) -> str:
-        fit, count = len(self.layers) - len(self.without), len(self.layers)
+        fit, count = sum(bool(each.kept) for each in self.layers), len(self.layers)
         name, size = self.graph.name or "model", units.size(self.threshold_bytes)
         return f"<{name}: {fit:,} of {count:,} layers fit {size}>"
 
     @property
     def without(self) -> tuple[Sizes, ...]:
         """Layers that fit at no precision."""
-        return tuple(each for each in self.layers if not each.kept)
+        return tuple(each for each in self.layers if each.is_known and not each.kept)
+
+    @property
+    def undetermined(self) -> tuple[Sizes, ...]:
+        """Layers with a size that depends on data."""
+        return tuple(each for each in self.layers if not each.is_known)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, sizes in bytes."""
-        names = [precision_name(each) for each in self.precisions]
         return {
             "schema_version": SCHEMA_VERSION,
             "tool": {"name": "sizeup", "version": version("sizeup")},
             "model": {"name": self.graph.name, "format": self.graph.format},
             "threshold_bytes": self.threshold_bytes,
             "measure": self.measure,
-            "layers": [
-                {
-                    "op": each.layer.op,
-                    "name": each.layer.name,
-                    "kind": each.layer.kind,
-                    "read_bytes": dict(zip(names, each.read_bytes, strict=True)),
-                    "made_bytes": dict(zip(names, each.made_bytes, strict=True)),
-                    "bytes": dict(zip(names, each.bytes, strict=True)),
-                    "fits": list(each.kept_names),
-                }
-                for each in self.layers
-            ],
+            "layers": [self._layer(each) for each in self.layers],
+        }
+
+    def _layer(self, each: Sizes) -> dict[str, Any]:
+        names = [precision_name(precision) for precision in self.precisions]
+
+        def by_precision(sizes: Sequence[int]) -> dict[str, int | None]:
+            return {name: size if each.is_known else None for name, size in zip(names, sizes, strict=True)}
+
+        return {
+            "op": each.layer.op,
+            "name": each.layer.name,
+            "kind": each.layer.kind,
+            "input_shapes": _lists(each.input_shapes),
+            "output_shapes": _lists(each.output_shapes),
+            "read_bytes": by_precision(each.read_bytes),
+            "made_bytes": by_precision(each.made_bytes),
+            "bytes": by_precision(each.bytes),
+            "fits": list(each.kept_names) if each.is_known else None,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -71,8 +82,12 @@ class Fitting:
         write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
 
 
+def _lists(shapes: Sequence[Shape | None]) -> list[list[int] | None]:
+    return [None if shape is None else list(shape) for shape in shapes]
+
+
 def render(found: Fitting, console: Console, top: int | None = None) -> None:
-    """Print how many layers fit, then each with its sizes; a star marks what fits."""
+    """Print how many layers fit, then each with the sizes of its tensors; a star marks what fits."""
     console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
     every = sum(1 for each in found.layers if len(each.kept) == len(found.precisions))
     limit = units.size(found.threshold_bytes)
@@ -82,19 +97,20 @@ def render(found: Fitting, console: Console, top: int | None = None) -> None:
         print_labelled(
             console, "warning", f"{len(found.without):,} fit at no type: {_listed(found.without)}", "yellow"
         )
+    if found.undetermined:
+        words = f"{len(found.undetermined):,} undetermined, with a size that depends on data"
+        print_labelled(console, "caveat", f"{words}: {_listed(found.undetermined)}", "yellow")
     console.print()
     titles = [*(precision_name(each) for each in found.precisions), "layer"]
     shown = found.layers[: top or None]
-    widest = max((len(each.layer.kind) for each in shown), default=0)
-    print_rows(console, titles, [_row(each, found.precisions, widest) for each in shown])
+    rows = [row for each in shown for row in _rows(each, found.precisions)]
+    print_rows(console, titles, rows)
     if top is not None and top < len(found.layers):
         console.print(Text(f"  {len(found.layers) - top:,} more: --top N shows them", style="dim"))
 
 
 def _words(measure: str) -> str:
-    return {"tensors": "larger of what is read and made", "sum": "sum of what is read and made"}.get(
-        measure, measure
-    )
+    return {"tensors": "larger of input and output", "sum": "sum of input and output"}.get(measure, measure)
 
 
 def _listed(layers: Sequence[Sizes]) -> str:
@@ -102,9 +118,18 @@ def _listed(layers: Sequence[Sizes]) -> str:
     return ", ".join(names) + (f" and {len(layers) - 3:,} more" if len(layers) > 3 else "")
 
 
-def _row(each: Sizes, precisions: Sequence[DType], widest: int) -> list[str]:
-    cells = [
-        units.size(size) + (" *" if dtype in each.kept else "  ")
-        for size, dtype in zip(each.bytes, precisions, strict=True)
-    ]
-    return [*cells, f"{each.layer.kind:<{widest}}  {each.layer.name}"]
+def _rows(each: Sizes, precisions: Sequence[DType]) -> Iterator[list[str]]:
+    """The layer by its measure, then the tensors that it reads and produces, each with its bytes."""
+    marks = ["*" if dtype in each.kept else " " for dtype in precisions]
+    yield [*_cells(each, each.bytes, marks), f"{each.layer.kind} {each.layer.name}"]
+    blank = [" "] * len(precisions)
+    for label, sizes, shapes in (
+        ("input ", each.read_bytes, each.input_shapes),
+        ("output", each.made_bytes, each.output_shapes),
+    ):
+        yield [*_cells(each, sizes, blank), f"  {label} {', '.join(map(units.shape, shapes))}"]
+
+
+def _cells(each: Sizes, sizes: Sequence[int], marks: Sequence[str]) -> list[str]:
+    texts = [units.size(size) if each.is_known else UNKNOWN for size in sizes]
+    return [text + mark for text, mark in zip(texts, marks, strict=True)]

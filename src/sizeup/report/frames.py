@@ -12,7 +12,7 @@ from sizeup.report.rows import OpRow
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
 
-_COUNTS = ("macs", "elementwise_ops", "params", "read_bytes", "written_bytes")
+_COUNTS = ("macs", "elementwise_ops", "params", "read_bytes", "written_bytes", "live_bytes")
 
 
 def _pandas() -> Any:

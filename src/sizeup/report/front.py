@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,8 @@ from sizeup import units
 from sizeup.csv_cells import csv_lines
 from sizeup.dtypes import precision_name
 from sizeup.files import write_text
-from sizeup.precision.choose import BUDGETS, WORDS, Choice
+from sizeup.precision.choose import Choice
+from sizeup.precision.figures import BUDGETS, WORDS
 from sizeup.precision.options import Options
 from sizeup.report.console import print_labelled, print_rows
 from sizeup.report.files import check_ending
@@ -61,6 +63,7 @@ class Front:
                 "loss": loss,
                 **{name: getattr(choice.figures, name) for name in BUDGETS},
                 "proven": choice.proven,
+                "gap": choice.gap,
             }
             for loss, choice in zip(self.losses, self.choices, strict=True)
         ]
@@ -75,7 +78,7 @@ class Front:
             write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
         else:
             rows = (each.values() for each in self._rows())
-            write_text(path, csv_lines(("loss", *BUDGETS, "proven"), rows, raw=raw_csv))
+            write_text(path, csv_lines(("loss", *BUDGETS, "proven", "gap"), rows, raw=raw_csv))
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
@@ -86,18 +89,38 @@ def check_path(path: str | os.PathLike[str]) -> None:
 def render(found: Front, console: Console) -> None:
     """Print one line a choice."""
     console.print(Text(plain(found.options.graph.name or "model"), style="bold"))
-    print_labelled(console, "front", f"{len(found.choices)} choices by {' and '.join(found.axes)}")
+    number = len(found.choices)
+    by = " and ".join(found.axes)
+    print_labelled(console, "front", f"{number} choice{'s' * (number != 1)} by {by}; {_proof(found.choices)}")
     print_labelled(console, "loss", found.basis)
+    for reason in found.options.unsupported:
+        print_labelled(console, "left out", reason)
     console.print()
-    titles = ("loss", *(WORDS[name] for name in BUDGETS), "layers")
-    print_rows(console, titles, [_words(*each) for each in zip(found.losses, found.choices, strict=True)])
+    known = [
+        name for name in BUDGETS if any(getattr(each.figures, name) is not None for each in found.choices)
+    ]
+    rows = [_words(*each, known) for each in zip(found.losses, found.choices, strict=True)]
+    print_rows(console, ("loss", *(WORDS[name] for name in known), "layers"), rows)
 
 
-def _words(loss: float, choice: Choice) -> list[str]:
-    amounts = [getattr(choice.figures, name) for name in BUDGETS]
+def _proof(choices: Sequence[Choice]) -> str:
+    """How near to the best all of them are known to be."""
+    gaps = [choice.gap for choice in choices]
+    if any(gap is None for gap in gaps):
+        return "how near they are to the best is not known"
+    widest = max((gap or 0.0 for gap in gaps), default=0.0)
+    return (
+        f"a gap of up to {100 * widest:.2g} % is left"
+        if widest
+        else "each is proven the best within what it takes"
+    )
+
+
+def _words(loss: float, choice: Choice, known: Sequence[str]) -> list[str]:
+    amounts = [getattr(choice.figures, name) for name in known]
     told = [
         NOTHING if amount is None else units.amount(name, amount)
-        for name, amount in zip(BUDGETS, amounts, strict=True)
+        for name, amount in zip(known, amounts, strict=True)
     ]
     counts = Counter(map(precision_name, choice.chosen.values()))
     mix = ", ".join(f"{count} {name}" for name, count in counts.most_common())

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sizeup.report.text import columns_of, headline, plain, receipt, title
+from sizeup.report.columns import columns_of
+from sizeup.report.text import headline, plain, receipt, title
 from sizeup.report.view import view
 
 if TYPE_CHECKING:

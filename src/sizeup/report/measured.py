@@ -5,26 +5,33 @@ from __future__ import annotations
 import json
 import os
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from sizeup import units
+from sizeup import targets, units
 from sizeup.cost import Cost, total
 from sizeup.files import write_text
 from sizeup.latency import Hardware, executed, hardware
 from sizeup.report import timing as timing_data
-from sizeup.report.console import print_labelled, print_rows
+from sizeup.report.console import LEAST_ROOM, print_labelled, print_rows
 from sizeup.report.files import check_ending
+from sizeup.report.rollup import TOP_LEVEL
+from sizeup.report.table import shortened
 from sizeup.report.text import plain
 from sizeup.runtimes import Timing
+from sizeup.runtimes.attribution import AttributedKernel, ModuleTime, attribute, by_module, macs_of
 from sizeup.targets import Target
 
 SCHEMA_VERSION = 1
+UNATTRIBUTED = "(unattributed)"
+"""The row of kernels that match no operator of the model."""
+_FIGURES = 32  # cells that the columns before the names take
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,6 +43,7 @@ class Measured:
     timing: Timing
     cost: Cost
     target: Target | None = None  # what this machine is, where that was said
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         timing = self.timing
@@ -77,6 +85,20 @@ class Measured:
         overhead = max(self.timing.least - inside, 0.0) if self.timing.kernels else None
         return hardware(work, self.timing.least, self.target, overhead)
 
+    @property
+    def kernels(self) -> tuple[AttributedKernel, ...]:
+        """The kernels of the profile with their modules; empty without a profile."""
+        return attribute(self.cost, self.timing.kernels, self._fuses)
+
+    @property
+    def modules(self) -> tuple[ModuleTime, ...]:
+        """Times and MACs by module, the slowest first; rows add up to the profile's total."""
+        return by_module(self.cost, self.kernels, self.target, self._fuses)
+
+    @property
+    def _fuses(self) -> tuple[str, ...]:
+        return targets.runtime(self.timing.runtime).fuses or ()
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, seconds and bytes raw."""
         timing = self.timing
@@ -100,9 +122,18 @@ class Measured:
             },
             "target": None if self.target is None else self.target.name,
             "hardware": timing_data.plain(self.hardware),
+            "notes": list(self.notes),
             "kernels": [
-                {"name": each.name, "kind": each.kind, "seconds": each.seconds} for each in timing.kernels
+                {
+                    "name": each.kernel.name,
+                    "kind": each.kernel.kind,
+                    "seconds": each.kernel.seconds,
+                    "module": each.module,
+                    "macs": _macs(self.cost, each),
+                }
+                for each in self.kernels
             ],
+            "modules": [timing_data.plain(each) for each in self.modules],
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -116,13 +147,16 @@ def check_path(path: str | os.PathLike[str]) -> None:
     check_ending(path, "a measurement is", ".json")
 
 
-def render(found: Measured, console: Console, top: int = 10) -> None:
-    """Print the time first, then how fast that is, then where it goes."""
+def render(found: Measured, console: Console, top: int = 10, by: str | None = None) -> None:
+    """Print the time first, then how fast that is, then where it goes, by `kernel` or by `module`."""
     console.print(Text(plain(f"{found.name} ({found.format})"), style="bold"))
     for label, text in _lines(found):
         print_labelled(console, label, text, "bold" if label == "time" else "")
+    if by is not None and not found.timing.kernels:
+        print_labelled(console, "note", f"no times by {by}: there is no profile of this run")
     if found.timing.kernels:
-        _print_kernels(console, found.timing, top)
+        console.print()
+        (_print_modules if by == "module" else _print_kernels)(console, found, top)
 
 
 def _lines(found: Measured) -> Iterator[tuple[str, str]]:
@@ -150,18 +184,94 @@ def _lines(found: Measured) -> Iterator[tuple[str, str]]:
         if (attained.compute_share or 0.0) > 1:
             yield "but", f"no {found.target.device.title} is that fast: this machine is another one"
     yield "loading", units.duration(timing.loading_seconds)
+    yield from (("note", note) for note in found.notes)
 
 
-def _print_kernels(console: Console, timing: Timing, top: int) -> None:
-    whole = sum(each.seconds for each in timing.kernels)
-    ranked = sorted(timing.kernels, key=lambda each: -each.seconds)
+def _print_kernels(console: Console, found: Measured, top: int) -> None:
+    ranked = sorted(found.kernels, key=lambda each: -each.kernel.seconds)
+    whole = _profiled(found)
+    modules, kernels = _names(console, ranked[:top])
     rows = [
-        (units.duration(each.seconds), units.share(each.seconds, whole), f"{each.kind}  {each.name}")
-        for each in ranked[:top]
+        (*_row(whole, each.kernel.seconds, _macs(found.cost, each)), f"{module}  {kernel}")
+        for each, module, kernel in zip(ranked, modules, kernels, strict=False)
     ]
-    if ranked[top:]:
-        seconds = sum(each.seconds for each in ranked[top:])
-        rest = f"{len(ranked) - top:,} more: --top N shows them"
-        rows.append((units.duration(seconds), units.share(seconds, whole), rest))
-    console.print()
-    print_rows(console, ("time", "share", "kernel in the runtime's own profile"), rows)
+    rest = ranked[top:]
+    if rest:
+        macs = _sum([_macs(found.cost, each) for each in rest])
+        rows.append((*_row(whole, sum(each.kernel.seconds for each in rest), macs), _more(len(rest))))
+    rows.append((*_total(found), "total"))
+    title = "module".ljust(len(modules[0]))
+    print_rows(console, ("time", "share", "MACs", f"{title}  kernel of the profile"), rows)
+
+
+def _names(console: Console, kernels: Sequence[AttributedKernel]) -> tuple[list[str], list[str]]:
+    """The modules and names of kernels, each cut to its part of the line."""
+    room = max(console.width - _FIGURES, 2 * LEAST_ROOM)
+    dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
+    modules = [_module_name(each.module) for each in kernels]
+    width = max(min(max(map(cell_len, modules)), room // 2), len("module"))
+    texts = [plain(f"{each.kernel.kind}  {each.kernel.name}") for each in kernels]
+    padded = [set_cell_size(each, width) for each in shortened(modules, width, dots)]
+    return padded, shortened(texts, room - width, dots)
+
+
+def _print_modules(console: Console, found: Measured, top: int) -> None:
+    whole, modules = _profiled(found), found.modules
+    named = [each for each in modules if each.module is not None]
+    shown = [*named[:top], *(each for each in modules if each.module is None)]
+    rows = [
+        (*_row(whole, each.seconds, each.macs), *_rates(found, each), _module_name(each.module))
+        for each in shown
+    ]
+    rest = named[top:]
+    if rest:
+        seconds, macs = sum(each.seconds for each in rest), _sum([each.macs for each in rest])
+        blank = ("" for _ in _rate_titles(found))
+        rows.insert(top, (*_row(whole, seconds, macs), *blank, _more(len(rest))))
+    rows.append((*_total(found), *("" for _ in _rate_titles(found)), "total"))
+    print_rows(console, ("time", "share", "MACs", *_rate_titles(found), "module"), rows)
+
+
+def _rate_titles(found: Measured) -> tuple[str, ...]:
+    return ("MAC/s",) if found.target is None else ("MAC/s", "of peak")
+
+
+def _rates(found: Measured, row: ModuleTime) -> tuple[str, ...]:
+    rate = units.count(row.macs_per_second) if row.macs_per_second else "-"
+    if found.target is None:
+        return (rate,)
+    return rate, "-" if row.compute_share is None else f"{100 * row.compute_share:.3g} %"
+
+
+def _row(whole: float, seconds: float, macs: int | None) -> tuple[str, ...]:
+    return (
+        units.duration(seconds),
+        units.share(seconds, whole),
+        "?" if macs is None else units.count(macs) if macs else "-",
+    )
+
+
+def _total(found: Measured) -> tuple[str, ...]:
+    whole = _profiled(found)
+    return _row(whole, whole, found.cost.total_macs if found.cost.known.all() else None)
+
+
+def _module_name(module: str | None) -> str:
+    return UNATTRIBUTED if module is None else plain(module) or TOP_LEVEL
+
+
+def _more(count: int) -> str:
+    return f"{count:,} more: --top N shows them"
+
+
+def _profiled(found: Measured) -> float:
+    return sum(each.seconds for each in found.timing.kernels)
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    return None if any(each is None for each in counts) else sum(each or 0 for each in counts)
+
+
+def _macs(cost: Cost, kernel: AttributedKernel) -> int | None:
+    """MACs of a kernel; None if it could not be matched with operators."""
+    return None if kernel.ops is None else macs_of(cost, kernel.ops)

@@ -29,7 +29,7 @@ class NodeRow:
     params: int
     read_bytes: int | None
     written_bytes: int | None
-    live_bytes: int  # the most that is in memory while it runs
+    live_bytes: int | None  # the most that is in memory while it runs
     ms: float | None
     bound_by: str | None
     reason: str | None
@@ -92,11 +92,17 @@ def _row(place: int, name: str, rows: list[OpRow]) -> NodeRow:
         sum(row.params for row in rows),
         _sum(row.read_bytes for row in rows),
         _sum(row.written_bytes for row in rows),
-        max(row.live_bytes for row in rows),
+        _most(row.live_bytes for row in rows),
         sum(times) if times else None,
         main.bound_by,
         next((row.reason for row in rows if row.reason is not None), None),
     )
+
+
+def _most(numbers: Iterable[int | None]) -> int | None:
+    """The largest, not known if one of them is not."""
+    known = list(numbers)
+    return None if None in known else max(each for each in known if each is not None)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.report import inline
-from sizeup.report.text import Column, brief, headline, named, peak_size, plain, receipt, title
+from sizeup.report.columns import Column
+from sizeup.report.text import brief, headline, named, peak_size, plain, receipt, title
 from sizeup.report.view import Entry, view
 
 if TYPE_CHECKING:

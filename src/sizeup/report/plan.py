@@ -13,7 +13,7 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.graph import Graph, Op, Shape
 
 if TYPE_CHECKING:
-    from sizeup.memory import Held, Placement
+    from sizeup.memory import LiveTensor, Placement
     from sizeup.memory.tflm import MicroArena
 
 _CODE_KEEPS_ITS_ORDER = (
@@ -109,7 +109,7 @@ class Plan:
         return None if self.peak_step is None else self.order[self.peak_step]
 
     @property
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[LiveTensor, ...]:
         """The tensors in memory at the peak, largest first."""
         return self.placement.usage.held
 

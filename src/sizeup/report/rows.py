@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sizeup.graph import Shape
+from sizeup.units import FLOPS_PER_MAC
+
+if TYPE_CHECKING:
+    from sizeup.memory import LiveTensor
 
 NO_TARGET = "no target device was given"
-FLOPS_PER_MAC = 2
-"""A multiply-accumulate is one multiplication and one addition."""
+LIMITS = {"compute": "compute", "traffic": "memory", "launch": "launch"}
+"""What limits an operator, in words: memory-bound is `traffic` in data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,13 @@ class OpRow:
     params: int
     read_bytes: int | None
     written_bytes: int | None
-    live_bytes: int  # in memory while it runs, beside the weights
+    live_bytes: int | None  # in memory while it runs, excluding weights; None if one size depends on data
     ms: float | None  # estimated on the target; 0 where it is merged into another operator
     bound_by: str | None
     reason: str | None
+    depthwise: bool  # a convolution of every input channel alone
+    live_tensors: tuple[LiveTensor, ...]  # in memory while it runs, largest first, at most MOST_LISTED
+    live_tensor_count: int  # of all that are live, also those that are not listed
 
     @property
     def known(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, name_of
+from sizeup.ops.conv import is_depthwise
 from sizeup.report import rollup
 from sizeup.report.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sizeup.conventions import Counted
     from sizeup.latency import Estimate
     from sizeup.latency.work import Floats
-    from sizeup.memory import Overview, Usage
+    from sizeup.memory import Live, Overview, Usage
     from sizeup.targets import Target
 
 
@@ -55,6 +56,12 @@ class OpRows(Sequence[OpRow]):
     def __iter__(self) -> Iterator[OpRow]:
         return (self._row(index) for index in range(len(self)))
 
+    @cached_property
+    def _live(self) -> Live:
+        from sizeup.memory import Live  # the report imports memory when it needs it
+
+        return Live(self._cost.graph, self._usage.buffers)
+
     def _row(self, index: int) -> OpRow:
         cost, graph = self._cost, self._cost.graph
         op = graph.ops[index]
@@ -78,10 +85,13 @@ class OpRows(Sequence[OpRow]):
             int(cost.params[index]),
             quantity(self._moved.read),
             quantity(self._moved.written),
-            int(self._usage.live_bytes[index]),
+            int(self._usage.live_bytes[index]) if self._live.is_known[index] else None,
             None if self._taken is None else 1e3 * float(self._taken[0][index]),
             None if self._taken is None else self._taken[1][index],
             cost.reasons.get(index),
+            is_depthwise(graph, op),
+            self._live.largest(index),
+            int(self._live.count[index]),
         )
 
 

@@ -11,13 +11,15 @@ from itertools import repeat
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from sizeup.report.text import UNKNOWN, Column, columns_of, plain
+from sizeup.report.columns import Column, columns_of
+from sizeup.report.text import UNKNOWN, plain
 from sizeup.report.view import View
 
 _GAP = 2
 # Names that differ in few letters need room: more of it before the finest details get a column.
 _LEAST_NAME = 16
 _GOOD_NAME = 30
+_UNLIMITED = 1 << 30
 _PLAIN_GUIDES = str.maketrans(
     {
         "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT}": "|",
@@ -27,10 +29,13 @@ _PLAIN_GUIDES = str.maketrans(
 )
 
 
-def table_text(shown: View, room: int, ascii_only: bool = False) -> Text:
-    """A line of titles, the rows, and the total between two rules."""
+def table_text(shown: View, room: int | None, ascii_only: bool = False, columns: Sequence[str] = ()) -> Text:
+    """A line of titles, the rows, and the total between two rules; without a limit if `room` is None.
+
+    Columns that are named are shown even if they need more room.
+    """
     guides = [entry.guide.translate(_PLAIN_GUIDES) if ascii_only else entry.guide for entry in shown.rows]
-    chosen, widths, cells = _laid_out(shown, guides, room)
+    chosen, widths, cells = _laid_out(shown, guides, _UNLIMITED if room is None else room, columns)
     dots = "..." if ascii_only else "\N{HORIZONTAL ELLIPSIS}"
     stroke = "-" if ascii_only else "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
     rule = ((" " * _GAP).join(stroke * width for width in widths) + "\n", "dim")
@@ -50,13 +55,13 @@ def columns_within(shown: View, room: int) -> list[Column]:
 
 
 def _laid_out(
-    shown: View, guides: Sequence[str], room: int
+    shown: View, guides: Sequence[str], room: int, named: Sequence[str] = ()
 ) -> tuple[list[Column], list[int], dict[str, list[str]]]:
     """Columns that fit, their widths, and the texts of all of them by title."""
-    columns = columns_of(shown)
+    columns = columns_of(shown, named)
     cells = {column.title: [plain(column.text(entry)) for entry in shown.rows] for column in columns}
     natural = {column.title: _width(column, cells[column.title], guides) for column in columns}
-    return *_fitted(columns, natural, room), cells
+    return *_fitted(columns, natural, room, _LEAST_NAME if named else 0), cells
 
 
 def _width(column: Column, texts: Sequence[str], guides: Sequence[str]) -> int:
@@ -83,7 +88,9 @@ def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
     return (" " * _GAP).join(padded).rstrip()
 
 
-def _fitted(columns: Sequence[Column], natural: dict[str, int], room: int) -> tuple[list[Column], list[int]]:
+def _fitted(
+    columns: Sequence[Column], natural: dict[str, int], room: int, least_name: int
+) -> tuple[list[Column], list[int]]:
     """The columns that fit, the least important left out first, and the width of each."""
 
     def needed(chosen: Sequence[Column]) -> int:
@@ -100,7 +107,7 @@ def _fitted(columns: Sequence[Column], natural: dict[str, int], room: int) -> tu
     for column in chosen:
         widths.append(natural[column.title])
         if column.flexible:
-            widths[-1] = max(min(widths[-1], spare), len(column.title))
+            widths[-1] = min(widths[-1], max(spare, least_name, len(column.title)))
             spare -= widths[-1]
     return chosen, widths
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.report import elsewhere
 from sizeup.report.rows import NO_TARGET, Port
-from sizeup.report.view import Entry, View
 
 if TYPE_CHECKING:
     from sizeup.memory import Usage
@@ -24,17 +22,6 @@ _LONGEST_NAME = 40
 _MOST_UNKNOWN = 10
 UNKNOWN = "?"
 NOTHING = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the table; those of a higher rank go first where room is short."""
-
-    title: str
-    text: Callable[[Entry], str]
-    rank: int = 0  # 0: always shown
-    right: bool = True
-    flexible: bool = False  # may be shortened in the middle
 
 
 def plain(text: str) -> str:
@@ -248,52 +235,3 @@ def receipt(report: Report) -> list[str]:
     if any(each.reason.startswith("no rule") for each in report.unknown):
         advice = f"--rules FILE adds rules of your own; {advice}"
     return [*lines, advice]
-
-
-def columns_of(shown: View) -> list[Column]:
-    """The columns that fit the rows of a view, in the order in which they stand."""
-    whole = shown.total.macs or 0
-    first = [
-        Column(
-            "module" if shown.by == "tree" else shown.by,
-            lambda entry: entry.label,
-            right=False,
-            flexible=True,
-        )
-    ]
-    if shown.by == "op":
-        first = [
-            Column("#", lambda entry: "" if entry.index is None else str(entry.index)),
-            Column("operator", lambda entry: entry.kind, right=False),
-            Column("name", lambda entry: entry.label, right=False, flexible=True),
-            Column("input", lambda entry: entry.inputs, 6, right=False),
-            Column("output", lambda entry: entry.output, 1, right=False),
-            Column("type", lambda entry: entry.precision, 5, right=False),
-        ]
-    else:
-        first.append(Column("ops", lambda entry: f"{entry.ops:,}" if entry.ops else NOTHING))
-    numbers = [
-        Column("params", lambda entry: _number(entry.params, units.count)),
-        Column("MACs", lambda entry: _counted(entry, entry.macs, units.count)),
-        Column("share", lambda entry: units.share(entry.macs, whole) if entry.macs else NOTHING),
-        Column("elementwise", lambda entry: _counted(entry, entry.elementwise_ops, units.count), 3),
-        Column("read", lambda entry: _counted(entry, entry.read_bytes, units.size), 2),
-        Column("written", lambda entry: _counted(entry, entry.written_bytes, units.size), 2),
-        Column("time", lambda entry: NOTHING if not entry.seconds else units.duration(entry.seconds)),
-        Column("bound by", lambda entry: entry.bound_by, 4, right=False),
-        Column("FLOP/B", lambda entry: f"{entry.intensity:,.1f}" if entry.intensity else NOTHING, 4),
-    ]
-    left_out = set() if whole else {"share", "FLOP/B"}
-    left_out |= {"time"} if shown.total.seconds is None else set()
-    left_out |= {"bound by"} if shown.total.seconds is None or shown.by != "op" else set()
-    return [column for column in (*first, *numbers) if column.title not in left_out]
-
-
-def _number(value: int, write: Callable[[float], str]) -> str:
-    return write(value) if value else NOTHING
-
-
-def _counted(entry: Entry, value: int | None, write: Callable[[float], str]) -> str:
-    if value is None or (entry.unknown_ops and not value):
-        return UNKNOWN
-    return f"{_number(value, write)} +{UNKNOWN}" if entry.unknown_ops else _number(value, write)

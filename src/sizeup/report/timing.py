@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from sizeup import units
-from sizeup.latency import Estimate, Hardware, Spent, energy, hardware_of
+from sizeup.latency import Estimate, Hardware, Limited, Spent, energy, flops_per_byte, hardware_of, limited
+from sizeup.latency.roofline import Bound
+from sizeup.report.rows import LIMITS
+
+if TYPE_CHECKING:
+    from sizeup.runtimes.attribution import ModuleTime
 
 _BEYOND = 1.05  # of what a device can do at most
 
@@ -21,6 +26,13 @@ def lines(found: Estimate) -> Iterator[tuple[str, str]]:
         yield "attained", attained(rates)
     if rates is not None and max(rates.compute_share or 0.0, rates.bandwidth_share or 0.0) > _BEYOND:
         yield "but", "that is more than the data sheet allows: a cache, or a fit to smaller networks"
+    limits = limited(found)
+    if limits is not None:
+        yield "bound by", _limits(limits)
+    ratios = flops_per_byte(found)
+    if ratios:
+        listed = ", ".join(f"{ratio:,.3g} FLOP/B at {name}" for name, ratio in ratios.items())
+        yield "ops:byte", f"{listed} (data sheet, 2 FLOPs per MAC)"
     spent = energy(found)
     if spent is not None:
         yield "energy", _energy(spent)
@@ -62,6 +74,15 @@ def attained(found: Hardware) -> str:
     return ", ".join(parts)
 
 
+def _limits(limits: Mapping[Bound, Limited]) -> str:
+    """The most limiting first: `57 of 69 operators memory-bound, 91 % of the time; 12 compute-bound, 9 %`."""
+    count = sum(each.ops for each in limits.values())
+    ranked = sorted((item for item in limits.items() if item[1].ops), key=lambda item: -item[1].seconds)
+    first, *others = [(each, f"{LIMITS[bound]}-bound, {100 * each.share:.0f} %") for bound, each in ranked]
+    text = f"{first[0].ops:,} of {count:,} operator{'s' * (count != 1)} {first[1]} of the time"
+    return "; ".join([text, *(f"{each.ops:,} {words}" for each, words in others)])
+
+
 def _energy(spent: Spent) -> str:
     text = f"{'at most ' if spent.at_most else ''}{units.joules(spent.joules)}"
     if spent.low is not None and spent.high is not None:
@@ -86,9 +107,20 @@ def to_dict(found: Estimate) -> dict[str, Any]:
         "notes": list(found.notes),
         "attained": plain(hardware_of(found)),
         "energy": plain(energy(found)),
+        "bound_by": _limits_to_dict(limited(found)),
+        "flops_per_byte": flops_per_byte(found),
     }
 
 
-def plain(found: Hardware | Spent | None) -> dict[str, Any] | None:
+def _limits_to_dict(limits: Mapping[Bound, Limited] | None) -> dict[str, Any] | None:
+    if limits is None:
+        return None
+    return {
+        bound: {"ops": each.ops, "ms": 1e3 * each.seconds, "share": each.share}
+        for bound, each in limits.items()
+    }
+
+
+def plain(found: Hardware | Spent | ModuleTime | None) -> dict[str, Any] | None:
     """The same as plain data."""
     return None if found is None else {name: getattr(found, name) for name in type(found).__slots__}

@@ -11,10 +11,11 @@ import numpy as np
 from sizeup import units
 from sizeup.cost import total
 from sizeup.errors import SizeupError
-from sizeup.graph import Shape
+from sizeup.graph import ABSENT, Graph, Shape
 from sizeup.report import tree
 from sizeup.report.rollup import TOP_LEVEL, UNUSED_PARAMETERS, module_at, module_path
 from sizeup.report.rows import Group, OpRow, intensity
+from sizeup.report.text import brief
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
@@ -25,6 +26,7 @@ _FEW_OPS = 40
 _MOST_ROWS = 30
 _LEAST_ROWS = 4
 _MOST_SHAPES = 2
+_MOST_TENSORS = 4
 _MOST_BRANCHES = 40
 NEXT, LAST, ALONG = (
     "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT} ",
@@ -54,6 +56,9 @@ class Entry:
     written_bytes: int | None
     seconds: float | None = None
     bound_by: str = ""
+    shape: str = ""  # of the activations that one operator reads and produces
+    live_bytes: int | None = None  # of one operator; None also if not known
+    live_tensors: str = ""
     guide: str = ""  # the lines of a tree in front of the label
 
     @property
@@ -93,7 +98,7 @@ def view(report: Report, by: By | None = None, depth: int | None = None, top: in
         return _tree(report, depth, top)
     total, start = _total(report), _start(report)
     if by == "op":
-        entries = [_of_op(report.ops[index]) for index in _chosen_ops(report, top)]
+        entries = [_of_op(report, index) for index in _chosen_ops(report, top)]
     else:
         if by == "module" and depth is None:
             depth = usual_depth(report)
@@ -148,7 +153,7 @@ def _groups(report: Report, by: By, depth: int | None) -> tuple[Group, ...]:
 
 def view_of(report: Report, indices: Iterable[int]) -> View:
     """Some operators and their own total."""
-    entries = tuple(_of_op(report.ops[index]) for index in indices)
+    entries = tuple(_of_op(report, index) for index in indices)
     sums = [sum(getattr(each, name) or 0 for each in entries) for name in _SUMMED]
     seconds = None if report.latency is None else sum(each.seconds or 0.0 for each in entries)
     return View("op", None, entries, None, _entry("total", *sums, seconds))
@@ -204,11 +209,12 @@ def _chosen_groups(groups: Sequence[Group], top: int | None) -> Sequence[Group]:
     )[:top]
 
 
-def _of_op(row: OpRow) -> Entry:
+def _of_op(report: Report, index: int) -> Entry:
+    row = report.ops[index]
     return Entry(
         row.scope or row.name,
         row.index,
-        row.kind,
+        "depthwise" if row.depthwise else row.kind,
         _shapes(row.input_shapes),
         _shapes(row.output_shapes),
         row.precision or "",
@@ -221,12 +227,32 @@ def _of_op(row: OpRow) -> Entry:
         row.written_bytes,
         None if row.ms is None else row.ms / 1e3,
         row.bound_by or "",
+        _activations(report.graph, index),
+        row.live_bytes,
+        _live_tensors(row),
     )
 
 
-def _shapes(shapes: Sequence[Shape | None]) -> str:
-    listed = ", ".join(map(units.shape, shapes[:_MOST_SHAPES]))
-    return f"{listed} +{len(shapes) - _MOST_SHAPES}" if len(shapes) > _MOST_SHAPES else listed
+def _activations(graph: Graph, index: int) -> str:
+    """The first activation that an operator reads and the first that it produces, without weights."""
+    op = graph.ops[index]
+    read = [graph.tensors[each] for each in op.inputs if each != ABSENT]
+    sides = [each.shape for each in read if each.data is None], [graph.tensors[i].shape for i in op.outputs]
+    return " -> ".join(_shapes(side, most=1) for side in sides).strip()
+
+
+def _live_tensors(row: OpRow) -> str:
+    """The largest live tensors and their sizes; `#2` is an output of operator 2."""
+    shown = row.live_tensors[:_MOST_TENSORS]
+    names = [brief(each.name) if each.op is None else f"#{each.op}" for each in shown]
+    listed = [f"{name} {units.size(each.bytes)}" for name, each in zip(names, shown, strict=True)]
+    rest = row.live_tensor_count - len(shown)
+    return ", ".join(listed) + (f" +{rest:,}" if rest else "")
+
+
+def _shapes(shapes: Sequence[Shape | None], most: int = _MOST_SHAPES) -> str:
+    listed = ", ".join(map(units.shape, shapes[:most]))
+    return f"{listed} +{len(shapes) - most}" if len(shapes) > most else listed
 
 
 def _of_group(row: Group) -> Entry:

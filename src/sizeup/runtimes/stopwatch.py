@@ -25,6 +25,7 @@ class Kernel:
     kind: str
     seconds: float  # of one run, the least of those profiled
     calls: int = 1  # in one run
+    module: str | None = None  # the path of the module that it ran in, if the runtime tells
 
 
 class Timer(Protocol):

@@ -21,7 +21,6 @@ from sizeup.targets import Target, current
 
 Row: TypeAlias = dict[str, Any]
 OUT_OF_MEMORY = "OutOfMemory"
-_FLOPS_PER_MAC = 2
 _LONGEST_REASON = 500
 
 
@@ -217,7 +216,7 @@ def _bytes(cost: Cost, moved: Bytes) -> Row:
         "weight_bytes": moved.weights,
         "read_bytes": _unless_zero(read, is_open),
         "written_bytes": _unless_zero(written, is_open),
-        "intensity": _FLOPS_PER_MAC * cost.total_macs / (read + written) if is_whole else None,
+        "intensity": units.FLOPS_PER_MAC * cost.total_macs / (read + written) if is_whole else None,
     }
 
 

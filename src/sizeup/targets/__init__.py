@@ -11,19 +11,22 @@ from sizeup.targets.catalog import (
     Catalog,
     current,
     listed,
+    names_in,
     own_folder,
     places,
     read_again,
 )
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
-from sizeup.targets.fit import Fit, Reach
+from sizeup.targets.fit import RATES_SCHEMA, Fit, Reach
 from sizeup.targets.names import key, suggestion
-from sizeup.targets.runtime import IN_PLACE, Code, Runtime, Target
+from sizeup.targets.runtime import IN_PLACE, Code, Runtime, Target, WeightOnly
+from sizeup.targets.template import template
 
 __all__ = [
     "BUILT_IN",
     "DEVICE_KINDS",
     "IN_PLACE",
+    "RATES_SCHEMA",
     "RATE_TYPES",
     "VARIABLE",
     "Catalog",
@@ -38,17 +41,20 @@ __all__ = [
     "Runtime",
     "Target",
     "Unit",
+    "WeightOnly",
     "current",
     "device",
     "devices",
     "fits",
     "listed",
+    "names_in",
     "own_folder",
     "places",
     "read_again",
     "runtime",
     "runtimes",
     "target",
+    "template",
 ]
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sizeup.errors import TargetError
-from sizeup.targets import read
+from sizeup.files import read_settings
+from sizeup.targets import gpu_specs, read
 from sizeup.targets.device import Core, Device
 from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.names import key, keys, nearest, suggestion
 from sizeup.targets.runtime import Runtime, Target
 from sizeup.targets.table import Table, is_source
+from sizeup.targets.template import adding_command
 from sizeup.units import quoted
 
 if sys.version_info >= (3, 11):
@@ -46,8 +48,14 @@ class Catalog:
         self._tables: dict[str, dict[str, list[Table]]] = {kind: {} for kind in _KINDS}
         self._names: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
         self._made: dict[tuple[str, str], Any] = {}
+        cards: list[Path] = []
         for place in places:
-            self._add(_files(place))
+            files = _files(place)
+            self._add([each for each in files if each.suffix != ".json"])
+            cards += [each for each in files if each.suffix == ".json"]
+        # Last: a gpu_specs.json adds cards, and leaves those to a device file that one describes.
+        for path in cards:
+            self._add([path], set(self._names["device"]))
         self._unread = [*sorted(FITS.glob("*.toml"))] if BUILT_IN in places else []
 
     def devices(self) -> list[Device]:
@@ -122,7 +130,8 @@ class Catalog:
         if found is None:
             near = dict.fromkeys(self._names[kind][each] for each in nearest(name, self._names[kind], 8))
             hint = f"nearest: {', '.join(list(near)[:5])}" if near else self._listing(kind)
-            raise TargetError(f"no {kind} is called {name!r}; {hint}")
+            adding = f"; to add it: {adding_command(name)}" if kind == "device" else ""
+            raise TargetError(f"no {kind} is called {name!r}; {hint}{adding}")
         return found
 
     def _spelt(self, kind: str, name: str) -> str | None:
@@ -154,13 +163,18 @@ class Catalog:
         own = {each: value for each, value in table.values.items() if each != "like"}
         return Table({**kept, **own}, table.file, table.place, table.sources)
 
-    def _add(self, paths: list[Path]) -> None:
-        """Take in the files of one place; what an earlier place has named stays its own."""
+    def _add(self, paths: list[Path], known: Collection[str] = ()) -> None:
+        """Take in the files of one place; what an earlier place has named stays its own.
+
+        What has a known name is left out.
+        """
         seen: dict[tuple[str, str], str] = {}
         for path in paths:
             for kind, table in _tables(path):
-                name = table.text("name")
-                for spelt in _spellings(kind, table):
+                name, spellings = table.text("name"), _spellings(kind, table)
+                if any(spelt in known for spelt in spellings):
+                    continue
+                for spelt in spellings:
                     if (kind, spelt) in seen:
                         raise table.fail(f"the name {spelt!r} is already that of {seen[kind, spelt]}")
                     seen[kind, spelt] = f"{name} in {table.file}"
@@ -199,13 +213,14 @@ def _with_sources(table: Table) -> dict[str, Any]:
 def _files(place: Path) -> list[Path]:
     if place == BUILT_IN:
         return [*place.glob("*.toml"), *sorted((place / "devices").glob("*.toml"))]
-    return sorted(place.glob("*.toml")) if place.is_dir() else [place]
+    return [*sorted(place.glob("*.toml")), *place.glob(gpu_specs.NAME)] if place.is_dir() else [place]
 
 
 def _tables(path: Path) -> Iterator[tuple[str, Table]]:
     """Every core, device, runtime and fit of a file, with what they share."""
     file = path.name if BUILT_IN in path.parents else str(path)
-    top = Table(_parsed(path), file, "top level", {})
+    content = gpu_specs.device_tables(path) if path.suffix == ".json" else _parsed(path)
+    top = Table(content, file, "top level", {})
     top.only(_SECTIONS)
     sources = _sources(top)
     common = top.table("common")
@@ -233,11 +248,16 @@ def _sources(top: Table) -> dict[str, str]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(read_settings(path))
     except OSError as error:
         raise TargetError(f"{path}: {error.strerror}; {VARIABLE} names files and folders") from None
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise TargetError(f"{path}: not a TOML file: {error}") from None
+
+
+def names_in(path: Path) -> list[str]:
+    """The devices that one file describes."""
+    return [table.text("name") for kind, table in _tables(path) if kind == "device"]
 
 
 def own_folder() -> Path:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from sizeup.units import FLOPS_PER_MAC
+
 DeviceKind = Literal[
     "microcontroller", "single-board computer", "phone", "npu", "cpu", "gpu", "accelerator", "computer"
 ]
@@ -150,10 +152,17 @@ class Device:
         known = [m.bytes_per_second for m in self.memories if m.role in ("ram", "external ram")]
         return max((rate for rate in known if rate is not None), default=None)
 
-    def ridge(self, dtype: str, kind: str | None = None) -> float | None:
-        """MACs for each byte moved above which compute, not memory, is what limits."""
+    def flops_per_byte(self, dtype: str, kind: str | None = None) -> float | None:
+        """FLOPs per byte moved (2 per MAC) above which arithmetic, not memory, is the limit."""
         peak, bandwidth = self.peak(dtype, kind), self.bandwidth
-        return None if peak is None or bandwidth is None else peak / bandwidth
+        return None if peak is None or bandwidth is None else FLOPS_PER_MAC * peak / bandwidth
+
+    @property
+    def flops_per_byte_by_dtype(self) -> dict[str, float]:
+        """The same ratio for every number type whose rate on the first unit's kind is known."""
+        dtypes = dict.fromkeys(dtype for unit in self.units for dtype in unit.macs_per_second)
+        ratios = ((dtype, self.flops_per_byte(dtype)) for dtype in dtypes)
+        return {dtype: ratio for dtype, ratio in ratios if ratio is not None}
 
 
 def _total(memories: tuple[Memory, ...], role: str) -> int | None:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+RATES_SCHEMA = 1
+"""The layout of `Fit.rates` that is written and read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:

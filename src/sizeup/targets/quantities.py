@@ -70,8 +70,17 @@ def parse(text: str, quantity: Quantity) -> float:
         known = ", ".join(quantity.scales)
         raise ValueError(
             f"{quoted(text)} is not {quantity.what} such as {quantity.example!r} (units: {known})"
+            f"{_binary(match, quantity)}"
         )
     return _plausible(float(match["number"]) * quantity.scales[match["unit"]], text, quantity)
+
+
+def _binary(match: re.Match[str] | None, quantity: Quantity) -> str:
+    """What to write for a size in KB or MB, which may mean powers of 1000 or of 1024."""
+    unit = "" if match is None else f"{match['unit'][0].upper()}iB"
+    if match is None or unit not in quantity.scales or match["unit"].upper() != f"{unit[0]}B":
+        return ""
+    return f"; for powers of 1024 write '{match['number']}{unit}'"
 
 
 def asked(given: float | str | None, quantity: Quantity) -> float | None:

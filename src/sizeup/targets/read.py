@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sizeup.targets import quantities
 from sizeup.targets.device import (
@@ -17,8 +17,8 @@ from sizeup.targets.device import (
     Power,
     Unit,
 )
-from sizeup.targets.fit import Fit, Reach
-from sizeup.targets.runtime import IN_PLACE, MICRO, READ, Code, Runtime
+from sizeup.targets.fit import RATES_SCHEMA, Fit, Reach
+from sizeup.targets.runtime import IN_PLACE, MICRO, READ, Code, Runtime, WeightOnly
 from sizeup.targets.table import Table
 
 CoreOf = Callable[[str], Core | None]
@@ -76,6 +76,7 @@ _RUNTIME_KEYS = (
     "micro",
     "code",
     "packs",
+    "weight_only",
     "version",
     "source",
     "recorded",
@@ -147,6 +148,7 @@ def runtime(table: Table) -> Runtime:
         micro=table.choice("micro", MICRO) if "micro" in table.values else "",
         code=_code(table),
         packs=table.flag("packs"),
+        weight_only=tuple(_weight_only(each, dtypes) for each in table.tables("weight_only")),
         version=table.text("version", ""),
         aliases=table.texts("aliases"),
         note=table.text("note", ""),
@@ -163,6 +165,18 @@ def _code(table: Table) -> Code | None:
     if least is None or most is None or least > most:
         raise inner.fail("least and most are sizes of code, the former not above the latter")
     return Code(int(least), int(most), inner.source())
+
+
+def _weight_only(table: Table, dtypes: Sequence[str]) -> WeightOnly:
+    from sizeup.ops import rule_of
+
+    table.only(("dtype", "computes_in", "op_kinds", "source"))
+    op_kinds = table.texts("op_kinds")
+    unknown = [each for each in op_kinds if rule_of(each) is None]
+    if unknown or not op_kinds:
+        raise table.fail(f"op_kinds is a list of op kinds{f', not {unknown[0]!r}' if unknown else ''}")
+    computes_in = table.choice("computes_in", dtypes)
+    return WeightOnly(table.choice("dtype", dtypes), computes_in, op_kinds, table.source())
 
 
 def fit(table: Table) -> Fit:
@@ -193,29 +207,36 @@ def fit(table: Table) -> Fit:
 
 
 _RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
+_RATES_PARTS = {"saturation": ("length", "columns", "rows", "tile", "wave"), "cache": ("bytes", "far")}
 _RATE_KEYS = ("mac", "byte", "launch")
 _WIDEST = 20.0  # a range of e^20 either way says nothing
 
 
 def _check_rates(rates: Table) -> None:
     rates.only(_RATES_KEYS)
+    schema = rates.whole("schema", 1, _MOST)
+    if schema not in (None, RATES_SCHEMA):
+        raise rates.fail(
+            f"schema is {schema:,}; this version of sizeup reads schema {RATES_SCHEMA}: update sizeup, or"
+            " calibrate again with sizeup calibrate"
+        )
     pooled, classes = rates.table("pooled"), rates.table("classes")
     if pooled is None:
         raise rates.fail("pooled is missing; it is a table of mac, byte and launch, in seconds")
     for each in (pooled, *(() if classes is None else map(classes.table, classes.values))):
         assert each is not None
         each.only(_RATE_KEYS)
-        for name in each.values:
+        for name in _RATE_KEYS:
             each.number(name, 0, _MOST)
     if "run" in rates.values:
         rates.number("run", 0, _MOST)
     if "power" in rates.values:
         rates.number("power", 1, 1e3)
-    for part in ("saturation", "cache"):
-        found = rates.table(part)
-        for name in () if found is None else tuple(found.values):
-            assert found is not None
-            found.number(name, 0, 1e15)
+    for part, keys in _RATES_PARTS.items():
+        if (table := rates.table(part)) is not None:
+            table.only(keys)
+            for name in table.values:
+                table.number(name, 0, 1e15)
 
 
 def _check_band(band: Table) -> None:

@@ -26,6 +26,16 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightOnly:
+    """A precision that a runtime has for weights alone: which op kinds take it, and what they compute in."""
+
+    dtype: str
+    computes_in: str
+    op_kinds: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Runtime:
     """An inference engine: where it runs, what it merges, and the number types that it has kernels for."""
 
@@ -42,10 +52,15 @@ class Runtime:
     micro: str = ""  # the kernels, where it is TFLite Micro
     code: Code | None = None  # None: not known, or nothing that limits
     packs: bool = False  # whether it may keep a second copy of weights, laid out for its kernels
+    weight_only: tuple[WeightOnly, ...] = ()
     version: str = ""
     aliases: tuple[str, ...] = ()
     note: str = ""
     file: str = ""
+
+    def weights_at(self, dtype: str) -> WeightOnly | None:
+        """How a precision is supported for weights alone; None if activations have it too."""
+        return next((each for each in self.weight_only if each.dtype == dtype), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +90,9 @@ class Target:
         """The most MACs per second of those units in a number type; None where it is not known."""
         return self.device.peak(dtype, self.units[0].kind)
 
-    def ridge(self, dtype: str) -> float | None:
-        """MACs for each byte moved above which compute, not memory, is what limits."""
-        return self.device.ridge(dtype, self.units[0].kind)
+    def flops_per_byte(self, dtype: str) -> float | None:
+        """FLOPs per byte moved (2 per MAC) above which arithmetic, not memory, is the limit."""
+        return self.device.flops_per_byte(dtype, self.units[0].kind)
 
     def __str__(self) -> str:
         return self.name

@@ -105,7 +105,9 @@ class Table:
 
     def number(self, name: str, least: float, most: float) -> float:
         """A number within limits."""
-        found = self.values.get(name)
+        if name not in self.values:
+            raise self.fail(f"{name} is missing; it is a number")
+        found = self.values[name]
         if not isinstance(found, int | float) or isinstance(found, bool) or not abs(found) < math.inf:
             raise self.fail(f"{name} is {quoted(found)}, not a number")
         if not least <= found <= most:

@@ -239,13 +239,13 @@ class _Small(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.Hardswish())
-        self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
         self.head = nn.Linear(8, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = nn.functional.interpolate(self.stem(x), scale_factor=2.0)
         tokens = nn.functional.max_pool2d(x, 4, ceil_mode=True).flatten(2).transpose(1, 2)
-        mixed, _ = self.attend(tokens, tokens, tokens, need_weights=False)
+        # nn.MultiheadAttention would write the traced number of tokens into the file.
+        mixed = (tokens @ tokens.transpose(1, 2)).softmax(dim=-1) @ tokens
         result: torch.Tensor = self.head(mixed.mean(dim=1))
         return result
 

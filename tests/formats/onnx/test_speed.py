@@ -143,7 +143,7 @@ def test_a_hundred_thousand_mixed_nodes_take_sixty_microseconds_each(tmp_path: P
     onnx.save(mixed(100_000), large)
     assert analyze(large).cost.total_macs == 100_000 // 7 * MACS_EACH
     best_small = best_large = float("inf")
-    for _ in range(6):  # in turns: other work on the machine can only slow one down
+    for _ in range(15):  # in turns, until quiet: other work on the machine can only slow one down
         best_small = min(best_small, microseconds_each(small, 10_000, 3))
         best_large = min(best_large, microseconds_each(large, 100_000, 1))
         if best_large <= 60 and best_large <= LINEAR * best_small:

@@ -168,7 +168,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "SIZEUP_HF_SECONDS": "4"},
         )
 
     def judge(self, content: Any, *, warm_up: bool = False) -> dict[str, Any]:
@@ -247,6 +247,36 @@ def test_operators_are_limited_where_layers_are_shared(
     source = written(tmp_path, {"model_type": "albert", **TEXT_SIZES, "num_hidden_layers": 200})
     with pytest.raises(LoadError, match="runs more than 300 operators"):
         sizeup.load(source)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model_type": "llama", **TEXT_SIZES, "num_hidden_layers": 20_000},  # while it is built
+        {"model_type": "albert", **TEXT_SIZES, "num_hidden_layers": 9_999},  # one layer that runs often
+        # A loop over the sequence, in each layer.
+        {"model_type": "mamba", "hidden_size": 32, "num_hidden_layers": 500, "state_size": 4},
+        {"model_type": "xlstm", "hidden_size": 32, "num_hidden_layers": 1_000, "num_heads": 4},
+    ],
+    ids=lambda content: content["model_type"],
+)
+def test_cpu_time_is_limited_while_a_model_is_built_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("SIZEUP_HF_SECONDS", "0.2")
+    source = written(tmp_path, content)
+    expected = r"config\.json: building the model takes more than 0\.2 s of CPU time; .*SIZEUP_HF_SECONDS=4 "
+    with pytest.raises(LoadError, match=expected):
+        sizeup.load(source)
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
+def test_time_limit_has_to_be_a_number_of_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("SIZEUP_HF_SECONDS", text)
+    with pytest.raises(LoadError, match=f"SIZEUP_HF_SECONDS is '{text}'; set it to a positive number"):
+        sizeup.load(written(tmp_path, {"model_type": "bert", **TEXT_SIZES}))
 
 
 def test_fused_attention_of_another_package_is_pytorch_s_own(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import sizeup
+from sizeup.errors import InvalidGraph
 
 
 class Call(nn.Module):
@@ -202,7 +203,11 @@ def test_sizes_that_an_exported_program_does_not_allow_are_refused(tmp_path: Pat
 
 
 def test_bytes_of_absurd_weights_do_not_wrap_around() -> None:
-    with torch.device("meta"):
-        module = nn.Embedding(2**40, 2**19)
-    cost = sizeup.count(module, inputs=(((1, 2), "int64"),))
-    assert cost.bytes_at().weights == 2**61
+    def embedding(rows: int) -> nn.Module:
+        with torch.device("meta"):
+            return nn.Embedding(rows, 2**19)
+
+    inputs = (((1, 2), "int64"),)
+    assert sizeup.count(embedding(2**35), inputs=inputs).bytes_at().weights == 2**56
+    with pytest.raises(InvalidGraph, match="more than 64 PiB"):
+        sizeup.count(embedding(2**40), inputs=inputs)

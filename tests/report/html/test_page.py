@@ -405,12 +405,19 @@ def test_points_of_the_roofline_are_what_operators_attain(show: Open, shared: Pa
         if "customdata" in each
         for op, y in zip(each["customdata"], each["y"], strict=True)
     }
+    across = {
+        op: x
+        for each in traces
+        if "customdata" in each
+        for op, x in zip(each["customdata"], each["x"], strict=True)
+    }
     assert set(points) == {op.index for op in report.ops if op.macs and op.ms}
     for index, rate in points.items():
         row = report.ops[index]
         assert row.macs is not None
         assert row.ms is not None
         assert rate == pytest.approx(row.macs / (row.ms / 1e3), rel=1e-6)
+        assert across[index] == pytest.approx(row.intensity, rel=1e-6)  # FLOP/B, as in the table
     assert report.latency is not None
     assert report.latency.target is not None
     peak = report.latency.target.peak("fp32")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -14,7 +14,8 @@ from onnx import NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from sizeup.errors import CorruptModel
 from sizeup.formats.external import Home, check_inside, external_file
-from sizeup.formats.onnx.value_types import dtype_of
+from sizeup.formats.onnx.value_types import MOST_DIMENSIONS, dtype_of
+from sizeup.units import quoted
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -22,6 +23,11 @@ Array: TypeAlias = np.ndarray[Any, Any]
 SMALL = 1024
 # More numbers than this in one constant can only be a broken file.
 _MOST = 2**56
+
+
+def is_small(dims: Sequence[int]) -> bool:
+    """Whether a tensor of these dimensions may be a shape, axes or a scale."""
+    return len(dims) <= MOST_DIMENSIONS and math.prod(dims) <= SMALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Origins:
 
     def stand_in(self, tensor: TensorProto) -> TensorProto:
         """A tensor of the same name, type and shape without the numbers; small ones stay as they are."""
-        if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) <= SMALL:
+        if tensor.data_location == TensorProto.EXTERNAL or is_small(tensor.dims):
             return tensor
         return self._light(tensor.name, tensor.dims, tensor.data_type, tensor)
 
@@ -142,8 +148,8 @@ def _from_attribute(value: Any) -> Stored:
 
 
 def _checked_dims(name: str, dims: tuple[int, ...]) -> tuple[int, ...]:
-    if any(size < 0 for size in dims) or math.prod(dims) > _MOST:
-        raise CorruptModel(f"constant {name!r} has the impossible shape {list(dims)}")
+    if len(dims) > MOST_DIMENSIONS or any(size < 0 for size in dims) or math.prod(dims) > _MOST:
+        raise CorruptModel(f"constant {name!r} has the impossible shape {quoted(list(dims))}")
     return dims
 
 

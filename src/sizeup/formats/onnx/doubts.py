@@ -31,7 +31,7 @@ def _walks_backwards(node: Node, frame: Frame) -> bool:
     if len(node.inputs) < 5 or not node.inputs[4]:
         return False
     steps = frame.value(node.inputs[4])
-    return steps is None or bool((steps < 0).any())
+    return steps is None or steps.dtype.kind != "i" or bool((steps < 0).any())
 
 
 def _has_axes_out_of_order(node: Node, _frame: Frame) -> bool:
@@ -57,6 +57,11 @@ def _counts_fractions(node: Node, frame: Frame) -> bool:
     return bool(node.inputs) and frame.type(node.inputs[0]).element not in _WHOLE
 
 
+def _changes_the_count(node: Node, frame: Frame) -> bool:
+    """A shape with another number of elements, which runtimes refuse and ONNX's inference passes on."""
+    return len(node.inputs) > 1 and frame.value(node.inputs[1]) is not None and bool(refused(node, frame))
+
+
 def _has_no_place(node: Node, frame: Frame) -> bool:
     """A window larger than what it looks at, which runtimes refuse; ONNX's inference may tell one place."""
     return bool(refused(node, frame))
@@ -75,6 +80,7 @@ _DOUBTS: dict[str, _Doubt] = {
     "ConvTranspose": _keeps_the_size,
     "Resize": _resizes,
     "Upsample": _always,
+    "Reshape": _changes_the_count,
     "Slice": _walks_backwards,
     "Squeeze": _has_axes_out_of_order,
     "Range": _counts_fractions,
@@ -121,12 +127,12 @@ class _Values(Sequence[Array | None]):
 
 
 def refused(node: Node, frame: Frame) -> str:
-    """Why our own rule refuses the shapes that an operator reads, where it needs no more than them."""
+    """Why our own rule refuses what an operator reads; empty if it does not, or if a shape is unknown."""
     shapes = [frame.type(name).shape if name else () for name in node.inputs]
     if node.op not in RULES or None in shapes:
         return ""
     try:
-        shapes_of(Spot(node, shapes, ()))
+        shapes_of(Spot(node, shapes, _Values(node, frame)))
     except NotClosed as error:
         return str(error)
     except (ValueError, LookupError, ArithmeticError, TypeError):

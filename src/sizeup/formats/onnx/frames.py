@@ -76,8 +76,8 @@ class Frame:
 
 def _small(constant: Stored) -> Array | None:
     """What may decide a shape: integers and booleans, and the few floats of a scale or a range."""
-    whole = dtype_of(constant.element).family in ("int", "bool")
-    if constant.elements > (SMALL if whole else _FEW):
+    family = dtype_of(constant.element).family
+    if family == "complex" or constant.elements > (SMALL if family in ("int", "bool") else _FEW):
         return None
     try:
         return constant.read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorPr
 
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.external import Home, home_of
-from sizeup.formats.onnx.constants import SMALL, Origins
+from sizeup.formats.onnx.constants import Origins, is_small
 from sizeup.formats.onnx.wire import Malformed, without_weights
 
 # Smaller files are parsed whole; larger ones than a message may be hold weights that are left out.
@@ -138,7 +137,7 @@ def _lighten(nodes: Iterable[NodeProto], origins: Origins) -> set[str]:
         domains.add(node.domain)
         if node.op_type == "Constant":
             for attribute in node.attribute:
-                if attribute.HasField("t") and math.prod(attribute.t.dims) > SMALL:
+                if attribute.HasField("t") and not is_small(attribute.t.dims):
                     original = TensorProto()
                     original.CopyFrom(attribute.t)
                     attribute.t.CopyFrom(origins.stand_in(original))

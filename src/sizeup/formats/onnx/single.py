@@ -49,8 +49,10 @@ class Solo:
         self, proto: NodeProto, inputs: Mapping[str, ValueType], values: Mapping[str, Array]
     ) -> list[ValueType]:
         """The types of an operator's outputs, from what is known of its inputs."""
-        if needs_a_type(proto) and not any(each.proto.WhichOneof("value") for each in inputs.values()):
-            raise NotInferred("the type of its input is not known")
+        if needs_a_type(proto):
+            first = inputs.get(proto.input[0]) if proto.input else None
+            if first is None or first.proto.WhichOneof("value") is None:
+                raise NotInferred("the type of its first input is not known")
         model = ModelProto()
         model.CopyFrom(self._empty)
         graph = model.graph

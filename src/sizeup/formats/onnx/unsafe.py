@@ -17,8 +17,8 @@ from sizeup.ops.einsum import is_equation
 
 _MOST_OUTPUTS = 1 << 20
 _MOST_AXES = 1 << 31  # an axis is cut to 32 bits without a check
-# It reads the type of their input without asking whether there is one.
-_NEED_A_TYPE = frozenset({"DictVectorizer", "LabelEncoder", "RegexFullMatch"})
+# It reads the type of their first input without asking whether there is one.
+_NEED_A_TYPE = frozenset({"DictVectorizer", "EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble"})
 _HIDDEN = "sizeup.hidden"
 
 
@@ -43,7 +43,7 @@ def refuse_unsafe(graph: GraphProto) -> list[NodeProto]:
 
 
 def needs_a_type(node: NodeProto) -> bool:
-    """Whether inference crashes on it unless the type of its input is known."""
+    """Whether inference crashes on it unless the type of its first input is known."""
     return node.op_type in _NEED_A_TYPE
 
 

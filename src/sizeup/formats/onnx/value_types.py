@@ -8,7 +8,11 @@ from typing import TypeAlias, cast
 from onnx import TensorProto, TypeProto
 
 from sizeup.dtypes import DTYPES, DType
+from sizeup.errors import CorruptModel
 from sizeup.graph import Shape
+
+MOST_DIMENSIONS = 1024
+"""More than any runtime takes. The product of a million large dimensions would take minutes."""
 
 # None stands for one dimension, or for a whole shape, that is not known.
 Dims: TypeAlias = tuple[int | None, ...] | None
@@ -68,6 +72,8 @@ def read(proto: TypeProto) -> ValueType:
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return ValueType(proto, tensor.elem_type, None)
+    if len(tensor.shape.dim) > MOST_DIMENSIONS:
+        raise CorruptModel(f"a tensor has {len(tensor.shape.dim):,} dimensions, at most {MOST_DIMENSIONS:,}")
     # Some exporters write -1 for a dimension that they do not know.
     dims = tuple(
         size if dim.HasField("dim_value") and (size := dim.dim_value) >= 0 else None

@@ -91,7 +91,7 @@ def _with_codes(content: bytes) -> bytes:
     model = schema().ModelT.InitFromPackedBuf(content, 0)
     for code in model.operatorCodes:
         code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
-    return _bytes(model)
+    return file_bytes(model)
 
 
 def _tidied(content: bytes) -> bytes:
@@ -101,10 +101,10 @@ def _tidied(content: bytes) -> bytes:
             if model.operatorCodes[operator.opcodeIndex].customCode == _DECODER:
                 for identity in operator.inputs:
                     graph.tensors[identity].quantization = None
-    return _bytes(model)
+    return file_bytes(model)
 
 
-def _bytes(model: Any) -> bytes:
+def file_bytes(model: Any) -> bytes:
     """The file of an object, the data of its buffers aligned as the schema demands."""
     import flatbuffers
 

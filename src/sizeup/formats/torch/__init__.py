@@ -189,10 +189,16 @@ def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -
     try:
         with offline() if built.mode else nullcontext():  # some ask the Hub for kernels when they run
             return record(
-                built.module, inputs, kwargs, name=built.name, mode=built.mode, most_ops=built.most_ops
+                built.module,
+                inputs,
+                kwargs,
+                name=built.name,
+                mode=built.mode,
+                most_ops=built.most_ops,
+                limit=built.limit,
             )
     except NumbersMissing:
         held = sum(each.numel() * each.element_size() for each in built.module.parameters())
         if built.real is None or held > REAL_RUN_BYTES:
             raise
-    return record(built.real().eval(), inputs, kwargs, name=built.name)
+    return record(built.real().eval(), inputs, kwargs, name=built.name, limit=built.limit)

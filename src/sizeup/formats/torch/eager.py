@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from sizeup.errors import LoadError, NumbersMissing, SizeupError
 from sizeup.formats.torch.inputs import Arguments, arguments, named_leaves, prepare
 from sizeup.formats.torch.record import NeedsNumbers, Recorder, module_scopes, untouched
+from sizeup.formats.torch.time_limit import Clock, TimeLimit
 from sizeup.formats.torch.translate import dtype_of, shape_of
 from sizeup.graph import Graph, GraphBuilder, without_collection
 
@@ -55,30 +56,34 @@ def record(
     name: str = "",
     mode: FakeTensorMode | None = None,
     most_ops: int | None = None,
+    limit: TimeLimit | None = None,
 ) -> Graph:
     """The graph of one forward pass of a module, which is left as it was."""
     module = unwrapped(module)
     given = arguments(inputs, kwargs)
     name = name or type(module).__name__
     mode = mode or fake_mode()
+    clock = None if limit is None else limit.start()
     try:
-        return attempt(module, given, name, mode, inference=True, most_ops=most_ops)
+        return attempt(module, given, name, mode, inference=True, most_ops=most_ops, clock=clock)
     except SizeupError:
         raise
     except _NEEDS_NUMBERS as error:
-        return _record_with_numbers(module, given, name, error)
+        return _record_with_numbers(module, given, name, error, clock)
     except _ANYTHING:
         pass  # some models need autograd inside their forward, which inference mode forbids
     try:
-        return attempt(module, given, name, mode, inference=False, most_ops=most_ops)
+        return attempt(module, given, name, mode, inference=False, most_ops=most_ops, clock=clock)
     except SizeupError:
         raise
     except _ANYTHING as error:
         # Code that looks at numbers in ways of its own (NumPy, formatting) fails in as many ways.
-        return _record_with_numbers(module, given, name, error)
+        return _record_with_numbers(module, given, name, error, clock)
 
 
-def _record_with_numbers(module: torch.nn.Module, given: Arguments, name: str, error: BaseException) -> Graph:
+def _record_with_numbers(
+    module: torch.nn.Module, given: Arguments, name: str, error: BaseException, clock: Clock | None
+) -> Graph:
     """Run a copy of the model for real, because it asked for numbers, or may have: a last try."""
     why = summary(error)
     if not _can_run(module):
@@ -92,7 +97,7 @@ def _record_with_numbers(module: torch.nn.Module, given: Arguments, name: str, e
         # A run with numbers may update statistics: let a copy do it.
         with torch.random.fork_rng(devices=[]):
             note = _REAL_RUN_NOTE.format(why=why)
-            return attempt(deepcopy(module), given, name, None, inference=True, note=note)
+            return attempt(deepcopy(module), given, name, None, inference=True, note=note, clock=clock)
     except SizeupError:
         raise
     except _ANYTHING as last:
@@ -115,10 +120,11 @@ def attempt(
     inference: bool,
     note: str = "",
     most_ops: int | None = None,
+    clock: Clock | None = None,
 ) -> Graph:
     """One run of a module, recorded; the tensors of `given` may have free dimensions."""
     builder = GraphBuilder(name, "torch")
-    recorder = Recorder(builder, mode, most_ops)
+    recorder = Recorder(builder, mode, most_ops, clock)
     device, dtype = home_of(module)
     args, kwargs = prepare(given, device, dtype, mode)
     for label, tensor in named_leaves(module.forward, (args, kwargs)):

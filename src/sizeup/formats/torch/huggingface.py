@@ -18,6 +18,7 @@ from sizeup.formats.torch import configuration
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.inputs import is_shape, plain_shape
 from sizeup.formats.torch.offline import offline
+from sizeup.formats.torch.time_limit import time_limit
 from sizeup.formats.torch.weightless import construct
 from sizeup.formats.torch.zoo import Built, import_torchvision
 
@@ -36,6 +37,7 @@ def build_configuration(place: str, bind: Mapping[str, int]) -> Built:
     where = f"hf:{path}"
     content = configuration.read(path)
     transformers = _import_transformers()
+    clock = time_limit(where).start()
     with offline():
         config = _configuration(transformers, content, where)
         model_class = _class(transformers, content, config, where)
@@ -45,10 +47,11 @@ def build_configuration(place: str, bind: Mapping[str, int]) -> Built:
         with offline():
             return _make(model_class, config)
 
-    module = construct(make, mode, where)
+    module = construct(make, mode, where, clock)
     most_ops = _MOST_OPS * max(1, bind.get("seq", 0) // _TOKENS)  # some run one token after the other
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return Built(module, name, None, _inputs(config, module, bind, where), mode, make, most_ops)
+    inputs = _inputs(config, module, bind, where)
+    return Built(module, name, None, inputs, mode, make, most_ops, clock.rest())
 
 
 def _import_transformers() -> Any:

@@ -36,15 +36,15 @@ class Reader:
 
     def read(self, example: Mapping[str, int]) -> Piece:
         """The piece around an example."""
-        found = self._closed(example, self._free) if self._free else ""
-        if isinstance(found, Piece):
-            return found
         # What the model refuses at a point says nothing of free dimensions: it ends here.
         graph = self._at(example)
+        found = self._closed(example, self._free, graph) if self._free else ""
+        if isinstance(found, Piece):
+            return found
         names, self._free = self._free, ()
         best: Piece | None = None
         for each in names:
-            one_more = self._closed(example, (*self._free, each))
+            one_more = self._closed(example, (*self._free, each), graph)
             if isinstance(one_more, Piece):
                 self._free, best = (*self._free, each), one_more
             else:
@@ -54,7 +54,7 @@ class Reader:
             return replace(best, origins={**best.origins, **fixed})
         return Piece(graph, example, fixed, "; ".join(dict.fromkeys(fixed.values())))
 
-    def _closed(self, example: Mapping[str, int], names: tuple[str, ...]) -> Piece | str:
+    def _closed(self, example: Mapping[str, int], names: tuple[str, ...], at_example: Graph) -> Piece | str:
         """The piece around an example with these dimensions free, or why there is none."""
         # Of models that decide much by their sizes, expressions grow without end.
         seconds = _LONGEST if names == tuple(example) else _LONGEST / 4
@@ -67,7 +67,7 @@ class Reader:
         except Exception as error:
             return f"{sizes.where} needs a size that has a value: {summary(error)}"
         # Torch may take another way where a size has no value: then it is no form of this model.
-        other = difference(bound(graph, example), self._at(example))
+        other = difference(bound(graph, example), at_example)
         if other is not None:
             return f"{other} runs otherwise where a size has no value"
         return Piece(graph, example, {**self._fixed(example, names), **asked})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import torch
 
 from sizeup.formats.names import is_code
 from sizeup.formats.torch import runnable_source
-from sizeup.formats.torch.eager import home_of
+from sizeup.formats.torch.eager import home_of, unwrapped
 from sizeup.formats.torch.exported import with_arguments
 from sizeup.formats.torch.inputs import Arguments, arguments, prepare
+from sizeup.formats.torch.record import module_scopes
 from sizeup.formats.torch.sources import build
 
 _MOST_INDEX = 8  # integers are indices of something: small ones are valid more often
@@ -33,14 +35,35 @@ def read(path: Path) -> Any:
     return torch.load(path, weights_only=False)
 
 
+class Runnable:
+    """A module and its inputs; a call runs it once."""
+
+    def __init__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._module, self._args, self._kwargs = module, args, kwargs
+
+    def __call__(self) -> Any:
+        """Its outputs."""
+        with torch.inference_mode():
+            return self._module(*self._args, **self._kwargs)
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether its modules are called one by one; a program that was exported is one function."""
+        return not isinstance(self._module, torch.fx.GraphModule)
+
+    def telling_modules(self, enter: Callable[[str], None]) -> AbstractContextManager[None]:
+        """While this lasts, `enter` is called with the path of each module that starts or goes on."""
+        return module_scopes(unwrapped(self._module), enter)
+
+
 def runnable(
     source: Any,
     inputs: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
     trusted: bool = False,
-) -> Callable[[], Any]:
-    """A call that runs a module, a name or a trusted .pt2 file once; its inputs are made here, once."""
+) -> Runnable:
+    """A module, a name or a trusted .pt2 file that can be called; its inputs are made here, once."""
     torch.manual_seed(0)
     if isinstance(source, torch.nn.Module):
         module, given = source.eval(), arguments(inputs, kwargs)
@@ -52,12 +75,7 @@ def runnable(
         usual = inputs is None and not kwargs
         given = arguments(built.inputs, built.kwargs) if usual else arguments(inputs, kwargs)
     args, named = _filled(prepare(given, *home_of(module), None))
-
-    def call() -> Any:
-        with torch.inference_mode():
-            return module(*args, **named)
-
-    return call
+    return Runnable(module, args, named)
 
 
 def _filled(given: Arguments) -> Arguments:

@@ -19,6 +19,7 @@ from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL, WRAPPERS, unwrapped_call
 from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
+from sizeup.formats.torch.time_limit import Clock
 from sizeup.formats.torch.translate import (
     Operator,
     dtype_of,
@@ -49,12 +50,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
     supports_higher_order_operators = True
 
     def __init__(
-        self, builder: GraphBuilder, mode: FakeTensorMode | None = None, most_ops: int | None = None
+        self,
+        builder: GraphBuilder,
+        mode: FakeTensorMode | None = None,
+        most_ops: int | None = None,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor has its constructor
         self.builder = builder
         self.mode = mode
         self.most_ops = most_ops
+        self.clock = clock
         self.scope = ""
         self.holders = Holders(builder.ops)
         self.held_before: frozenset[int] = frozenset()  # ids of tensors that a model had before it ran
@@ -138,6 +144,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.clock is not None:
+            self.clock.check()
         operator = operator_of(func)
         parts = taken_apart(self, func, operator, args, kwargs)
         if parts is not NotImplemented:

@@ -12,36 +12,43 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules import module as hooks
 
 from sizeup.errors import LoadError, SizeupError
+from sizeup.formats.torch.time_limit import Clock
 
 MOST_PARTS = 150_000  # Switch-C, with 2,048 experts in each of 15 layers, has 124,000 modules and parameters
 
 
-def construct(make: Callable[[], torch.nn.Module], mode: FakeTensorMode, what: str) -> torch.nn.Module:
+def construct(
+    make: Callable[[], torch.nn.Module], mode: FakeTensorMode, what: str, clock: Clock | None = None
+) -> torch.nn.Module:
     """Call a constructor on the meta device and move the result to content-free tensors on the CPU.
 
     The meta device lets constructors compute small things for real when they ask for the CPU; the
     CPU is what a model's forward expects to find its tensors on.
     """
     try:
-        with torch.device("meta"), _bounded(what):
+        with torch.device("meta"), _bounded(what, clock):
             module = make()
     except SizeupError:
         raise
     except Exception as error:
         summary = str(error).strip().partition("\n")[0]
         raise LoadError(f"{what}: building it failed: {type(error).__name__}: {summary}") from error
-    _move(module, mode)
+    _move(module, mode, clock)
     return module.eval()
 
 
 @contextmanager
-def _bounded(what: str) -> Iterator[None]:
-    """Stop a constructor that makes more modules and parameters than any real model has."""
+def _bounded(what: str, clock: Clock | None) -> Iterator[None]:
+    """Stop a constructor that makes more modules and parameters than a real model has, or takes too long."""
     thread, parts = threading.get_ident(), 0
 
     def count(*_: Any) -> None:
         nonlocal parts
-        parts += threading.get_ident() == thread
+        if threading.get_ident() != thread:
+            return
+        parts += 1
+        if clock is not None:
+            clock.check()
         if parts > MOST_PARTS:
             raise LoadError(f"{what}: more than {MOST_PARTS:,} modules and parameters")
 
@@ -56,7 +63,7 @@ def _bounded(what: str) -> Iterator[None]:
             each.remove()
 
 
-def _move(module: torch.nn.Module, mode: FakeTensorMode) -> None:
+def _move(module: torch.nn.Module, mode: FakeTensorMode, clock: Clock | None) -> None:
     moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # an id is unique while its object lives
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
@@ -72,6 +79,8 @@ def _move(module: torch.nn.Module, mode: FakeTensorMode) -> None:
         return isinstance(value, torch.Tensor) and value.device.type == "meta"
 
     for each in module.modules():
+        if clock is not None:
+            clock.check()
         tables: list[dict[str, Any]] = [each._parameters, each._buffers, vars(each)]
         for table in tables:
             for name, value in list(table.items()):

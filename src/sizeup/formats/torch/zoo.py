@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from sizeup.formats.torch.time_limit import TimeLimit
+
 
 @dataclass(frozen=True)
 class Built:
@@ -25,6 +27,7 @@ class Built:
         None  # the same with random weights, for what asks for numbers
     )
     most_ops: int | None = None  # the longest forward that is recorded, where a file decides how long it is
+    limit: TimeLimit | None = None  # and the CPU time in which that is done
 
 
 _LIBRARIES: list[torch.library.Library] = []

@@ -12,6 +12,7 @@ from sizeup.dtypes import precision_name
 from sizeup.graph import Graph, name_of
 from sizeup.memory import tensor_bytes
 from sizeup.report.rollup import UNUSED_PARAMETERS, precision_of
+from sizeup.report.rows import LIMITS
 from sizeup.report.text import plain
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def operators(report: Report) -> dict[str, Any]:
         "written": _known(moved.written, unknown),
         "live": report.memory.usage.live_bytes.tolist(),
         "seconds": None if seconds is None else [short(each) for each in seconds.tolist()],
-        "bound": None if bounds is None else coded(bounds),
+        "bound": None if bounds is None else coded(LIMITS.get(each or "", each) for each in bounds),
         "reasons": {str(index): plain(reason) for index, reason in cost.reasons.items()},
         "unused": {"label": UNUSED_PARAMETERS, "params": report.totals.params - sum(cost.params.tolist())},
     }

@@ -137,7 +137,7 @@ def _left_out(report: Report, found: dict[str, Any]) -> str:
             parts.append("Not all of these types were measured, so none of the measurements is used here.")
         if latency["merges"]:
             parts.append(
-                "The runtime merges some conversions into operators, so that a mixture may be faster."
+                "The runtime merges operators, which conversions may separate: a mixture may take longer."
             )
     if report.precision is not None:
         parts.append("Layers that are not set here have the model's own types, not the one of this report.")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from sizeup import units
 from sizeup.report.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, WORKSPACE, Canvas, legible
 from sizeup.report.plots.names import Names
-from sizeup.report.plots.pictures import write_title
+from sizeup.report.plots.pictures import picture_title, write_title
 from sizeup.report.view import Entry, View, view
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _write_head(canvas: Canvas, report: Report, found: View) -> None:
     unknown = len(report.ops) - report.known_ops
     words = "operator is" if unknown == 1 else "operators are"
     warning = f"?: {unknown:,} {words} not counted" if unknown else ""
-    write_title(canvas, report.name, report.format, sentence, warning)
+    write_title(canvas, picture_title(report), sentence, warning)
 
 
 def _write_name(canvas: Canvas, names: Names, row: Entry, top: float, *, faint: bool) -> None:

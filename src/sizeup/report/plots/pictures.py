@@ -22,7 +22,7 @@ from sizeup.report.plots.bars import Level, draw_bars, peak_words
 from sizeup.report.plots.canvas import DPI, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas, house_style
 from sizeup.report.plots.names import Names
 from sizeup.report.plots.side import Item, draw_list
-from sizeup.report.text import peak_size, verdict
+from sizeup.report.text import named, peak_size, plain, verdict
 
 if TYPE_CHECKING:
     from sizeup.report.plan import Plan
@@ -56,7 +56,7 @@ def memory_picture(report: Report) -> Figure:
     found, shipped = report.memory.usage, report.memory.arena
     labels = _labels(report.graph, range(len(report.graph.ops)))
     canvas, below = _canvas(labels, _BARS)
-    write_title(canvas, report.name, report.format, *_peak_sentence(report))
+    write_title(canvas, picture_title(report), *_peak_sentence(report))
     if found.peak_op is None:
         return _nothing(canvas)
     axes = canvas.panel(_LEFT, below, _RIGHT, _TOP)
@@ -76,7 +76,7 @@ def plan_picture(plan: Plan) -> Figure:
     """Memory by operator in the plan's order, above the map of its arena."""
     labels = _labels(plan.graph, plan.order)
     canvas, below = _canvas(labels, _BARS + _BETWEEN + _MAP)
-    write_title(canvas, plan.name, plan.graph.format, f"arena {verdict(plan)}", "")
+    write_title(canvas, named(plan.name, plan.graph.format), f"arena {verdict(plan)}", "")
     step, index = plan.peak_step, plan.peak_op
     if step is None or index is None:
         return _nothing(canvas)
@@ -164,9 +164,14 @@ def _canvas(labels: Sequence[str], panels: float) -> tuple[Canvas, float]:
     return Canvas(_TOP + panels + below), below
 
 
-def write_title(canvas: Canvas, name: str, format: str, sentence: str, warning: str) -> None:
+def picture_title(report: Report) -> str:
+    """The name of the model's file, or that of a model that was not read from one."""
+    return named(report.name, report.format) if report.source is None else plain(report.source.name)
+
+
+def write_title(canvas: Canvas, name: str, sentence: str, warning: str) -> None:
     """The model's name, what the picture says, and what is missing from it."""
-    canvas.write(f"{name} ({format})" if format else name, _LEFT, 0.34, 12, weight="bold", color=INK)
+    canvas.write(name, _LEFT, 0.34, 12, weight="bold", color=INK)
     canvas.write(sentence, _LEFT, 0.57, 9, color=INK)
     canvas.write(warning, _LEFT, 0.75, 8, color=PEAK, weight="bold")
 

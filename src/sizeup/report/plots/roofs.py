@@ -16,9 +16,10 @@ from sizeup.errors import SizeupError
 from sizeup.latency.sheet import nearest_peak, type_of
 from sizeup.report.attained import Attained, attained
 from sizeup.report.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas
-from sizeup.report.plots.pictures import write_title
+from sizeup.report.plots.pictures import picture_title, write_title
 from sizeup.report.plots.side import ROOM, Item, draw_list
 from sizeup.report.timing import spoken
+from sizeup.units import FLOPS_PER_MAC
 
 if TYPE_CHECKING:
     from sizeup.report.summary import Report
@@ -34,7 +35,7 @@ _WORDS = {"compute": "bound by arithmetic", "traffic": "bound by memory", "launc
 
 
 def roofline_picture(report: Report) -> Figure:
-    """MACs for each byte across, MACs a second up, a mark an operator, larger the longer it takes."""
+    """FLOPs per byte across, MACs a second up, a mark an operator, larger the longer it takes."""
     found = report.latency
     if found is None or found.target is None:
         raise SizeupError(f"{report.name}: a roofline needs times on a target ({report.no_latency})")
@@ -42,7 +43,7 @@ def roofline_picture(report: Report) -> Figure:
     points, bounds = attained(found), found.by_op()[1]
     bound_by = [bounds[op] or "nothing" for op in points.ops]
     sentence = f"{spoken(found)} on {found.target.name}, {found.basis}"
-    write_title(canvas, report.name, report.format, sentence, _missing(report))
+    write_title(canvas, picture_title(report), sentence, _missing(report))
     axes = canvas.panel(_LEFT, _BELOW, _RIGHT, _TOP)
     roofs = _roofs(found.target, {type_of(name) for name in found.work.names})
     _scale(axes, points, roofs, found.target.device.bandwidth)
@@ -70,7 +71,7 @@ def _roofs(target: Target, types: Iterable[str]) -> dict[str, float]:
 
 
 def _scale(axes: Axes, points: Attained, roofs: dict[str, float], bandwidth: float | None) -> None:
-    ridges = [rate / bandwidth for rate in roofs.values()] if bandwidth else []
+    ridges = [FLOPS_PER_MAC * rate / bandwidth for rate in roofs.values()] if bandwidth else []
     across = [*points.intensity.tolist(), *ridges] or [1.0]
     up = [*points.rate.tolist(), *roofs.values()] or [1.0]
     axes.set_xscale("log")
@@ -83,7 +84,7 @@ def _scale(axes: Axes, points: Attained, roofs: dict[str, float], bandwidth: flo
     axes.set_yticks(_ticks(*axes.get_ylim()))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-    axes.set_xlabel("MACs for each byte that is moved", size=8.5, color=INK)
+    axes.set_xlabel("FLOP/B: FLOPs per byte moved, 2 per MAC", size=8.5, color=INK)
     axes.set_ylabel("MACs a second", size=8.5, color=INK)
     axes.grid(visible=True, color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
@@ -105,14 +106,16 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], bandwidth: float | None) ->
     left, right = axes.get_xlim()
     highest = max(roofs.values(), default=axes.get_ylim()[1])
     for kind, rate in roofs.items():
-        start = rate / bandwidth if bandwidth else left
+        start = FLOPS_PER_MAC * rate / bandwidth if bandwidth else left
+        ratio = f", {start:,.3g} FLOP/B" if bandwidth else ""
         axes.plot([start, right], [rate, rate], color=PEAK, linewidth=1.2, gid=f"roof {kind}", zorder=2)
-        _write_on_line(axes, f"{kind} {_rate(rate)}", right, rate)
+        _write_on_line(axes, f"{kind} {_rate(rate)}{ratio}", right, rate)
     if bandwidth:
-        ridge = highest / bandwidth
+        ridge = FLOPS_PER_MAC * highest / bandwidth
         axes.plot(
-            [left, ridge], [left * bandwidth, highest], color=PEAK, linewidth=1.2, gid="memory", zorder=2
-        )
+            [left, ridge], [left * bandwidth / FLOPS_PER_MAC, highest], color=PEAK, linewidth=1.2,
+            gid="memory", zorder=2,
+        )  # fmt: skip
         axes.annotate(
             f"memory {units.size(bandwidth)}/s", (ridge, highest), (-8, 4), textcoords="offset points",
             ha="right", size=7.5, color=PEAK,

@@ -8,11 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from sizeup import units
-from sizeup.precision.choose import Budgets
 from sizeup.report.plots.canvas import FAINT, INK, PALETTE, Canvas, legible
 
 if TYPE_CHECKING:
-    from sizeup.precision.choose import Figures
+    from sizeup.precision.figures import Figures
     from sizeup.report.tradeoff import Tradeoff
 
 _HEIGHT = 5.0
@@ -30,7 +29,7 @@ def tradeoff_picture(found: Tradeoff) -> Figure:
         mine = [each for each in known if each.precision == precision]
         across, up = zip(*(_place(each.figures, timed) for each in mine if each.figures), strict=True)
         colour = PALETTE[place % len(PALETTE)]
-        filled = [colour if each.accepted else "white" for each in mine]
+        filled = ["white" if each.accepted is False else colour for each in mine]
         drawn = axes.scatter(
             across, up, s=46, c=filled, edgecolors=colour, linewidths=1.6, label=legible(precision)
         )
@@ -49,7 +48,7 @@ def tradeoff_picture(found: Tradeoff) -> Figure:
     axes.set_axisbelow(True)
     if known:
         axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize=8.5)
-    if found.budgets == Budgets():
+    if not found.has_budgets:
         return canvas.figure
     axes.annotate(
         "hollow: a budget\nis exceeded",

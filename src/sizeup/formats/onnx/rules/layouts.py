@@ -54,6 +54,8 @@ def _reshape(spot: Spot) -> list[Sides]:
         sides[open_places[0]] = quotient(math.prod(data), rest)
         if sides[open_places[0]] * rest != math.prod(data):
             raise NotClosed("what it reads does not divide into such rows")
+    elif math.prod(sides) != math.prod(data):
+        raise NotClosed(f"{math.prod(data)} elements cannot be reshaped to {sides}")
     return [tuple(sides)]
 
 

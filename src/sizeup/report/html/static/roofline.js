@@ -7,6 +7,7 @@
   const found = data.roofline;
   const HUES = ["blue", "orange", "green", "red", "sky", "pink"];
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
+  const FLOPS_PER_MAC = 2;
   const rate = (macs) => `${words.count(macs)}MAC/s`.replace(/(\d)MAC/, "$1 MAC");
 
   const short = (value) => words.count(value).replace(/\.0+(?=\D|$)/, "");
@@ -14,7 +15,7 @@
   const points = found.op.map((op, index) => ({
     op, kind: model.kind(op), macs: found.macs[index], bytes: found.bytes[index], taken: found.taken[index],
     type: found.type.values[found.type.rows[index]],
-    x: found.macs[index] / found.bytes[index], y: found.macs[index] / found.taken[index],
+    x: (FLOPS_PER_MAC * found.macs[index]) / found.bytes[index], y: found.macs[index] / found.taken[index],
   }));
 
   /** The kinds that take the most time have a colour and a symbol of their own. */
@@ -33,14 +34,14 @@
       `operator ${each.op}, ${plot.plain(each.kind)}, ${each.type}`,
       `${words.duration(each.taken)}, ${words.share(each.taken, found.seconds)} of the pass`,
       `${words.count(each.macs)} MACs, ${words.size(each.bytes)} moved`,
-      `${+each.x.toPrecision(3)} MACs a byte, ${rate(each.y)}`,
+      `${+each.x.toPrecision(3)} FLOP/B, ${rate(each.y)}`,
     ].join("<br>");
   }
 
   const fastest = Math.max(0, ...found.memories.filter((each) => each.role !== "cache").map((each) => each.bytes_per_second));
 
   function extent() {
-    const ridges = found.roofs.map((roof) => roof.macs_per_second / fastest).filter(Number.isFinite);
+    const ridges = found.roofs.map((roof) => (FLOPS_PER_MAC * roof.macs_per_second) / fastest).filter(Number.isFinite);
     const xs = [...points.map((each) => each.x), ...ridges];
     return [Math.min(...xs) / 3, Math.max(...xs) * 10]; // room for labels on the right
 
@@ -69,7 +70,7 @@
     });
     const levels = [];
     for (const roof of [...found.roofs].sort((a, b) => b.used - a.used)) {
-      const ridge = fastest ? roof.macs_per_second / fastest : left;
+      const ridge = fastest ? (FLOPS_PER_MAC * roof.macs_per_second) / fastest : left;
       line([Math.max(left, ridge), right], [roof.macs_per_second, roof.macs_per_second], roof.used);
       const near = levels.find((each) => Math.abs(Math.log10(each.at / roof.macs_per_second)) < apart);
       const level = near ?? { at: roof.macs_per_second, types: new Map() };
@@ -85,15 +86,16 @@
     const uppermost = Math.max(...found.memories.map((each) => each.bytes_per_second));
     const decade = Math.max(place.clientWidth - 100, 100) / Math.log10(right / left); // in pixels
     for (const memory of found.memories) {
-      const end = Math.min(right, top / memory.bytes_per_second);
-      line([left, end], [left * memory.bytes_per_second, end * memory.bytes_per_second], memory.bytes_per_second === fastest);
+      const slope = memory.bytes_per_second / FLOPS_PER_MAC; // MACs a second at one FLOP per byte
+      const end = Math.min(right, top / slope);
+      line([left, end], [left * slope, end * slope], memory.bytes_per_second === fastest);
       const text = `${memory.name}: ${words.size(memory.bytes_per_second)}/s`;
       if (memory.bytes_per_second === uppermost) {
         // Above the uppermost line there are no points; its label ends at the line, where there is room for it.
         const at = Math.min(end, left * 10 ** ((7 * text.length + 12) / decade));
-        label(at, at * memory.bytes_per_second, text);
+        label(at, at * slope, text);
       } else {
-        label(left, left * memory.bytes_per_second, text, { xanchor: "left", yanchor: "top" });
+        label(left, left * slope, text, { xanchor: "left", yanchor: "top" });
       }
     }
     return { lines, labels };
@@ -116,7 +118,7 @@
       traces: [...lines, ...traces],
       layout: {
         height: 460, annotations: labels, hovermode: "closest",
-        xaxis: { type: "log", title: { text: "MACs for each byte moved" }, range: range.map(Math.log10), ...plot.ticks(...range.map(Math.log10), String) },
+        xaxis: { type: "log", title: { text: "FLOP/B: FLOPs per byte moved, 2 per MAC" }, range: range.map(Math.log10), ...plot.ticks(...range.map(Math.log10), String) },
         yaxis: { type: "log", title: { text: "MACs a second" }, range: rates, ...plot.ticks(...rates, short) },
       },
     };

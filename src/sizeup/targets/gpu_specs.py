@@ -1,0 +1,77 @@
+"""gpu_specs.json, in which Tensorscope kept graphics cards: GB/s and TFLOPS by name.
+
+{"NVIDIA GeForce GTX 1650 Ti": {"memory_bandwidth": 192, "fp32": 3, "fp16": 6}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sizeup.errors import TargetError
+from sizeup.files import read_settings
+from sizeup.targets.table import Table
+from sizeup.targets.template import slug
+from sizeup.units import quoted
+
+NAME = "gpu_specs.json"
+EXAMPLE = '{"NAME": {"memory_bandwidth": GB/s, "fp32": TFLOPS, "fp16": TFLOPS}}'
+TYPES = ("fp64", "fp32", "fp16", "bf16")
+_BANDWIDTH = "memory_bandwidth"
+_LEAST, _MOST = 1e-6, 1e9  # GB/s or TFLOPS of any card
+
+
+def read_gpu_specs(path: str | os.PathLike[str]) -> dict[str, Table]:
+    """The cards of a file by name; only what is asked of a card is checked, as other keys are ignored."""
+    try:
+        content = json.loads(read_settings(path))
+    except OSError as error:
+        raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise TargetError(f"{path}: not a JSON file of graphics cards: {error}") from None
+    if not isinstance(content, dict) or not all(isinstance(each, dict) for each in content.values()):
+        raise TargetError(f"{path}: not a table of graphics cards by name: {EXAMPLE}")
+    for name in content:
+        if not name.isprintable():
+            raise TargetError(
+                f"{path}: the card {quoted(name)} has characters in its name that cannot be printed"
+            )
+    return {name: Table(each, str(path), f"card {name}", {}) for name, each in content.items()}
+
+
+def figures(card: Table) -> dict[str, float]:
+    """The GB/s of a card and its TFLOPS by number type, under the names of the file."""
+    if _BANDWIDTH not in card.values:
+        raise card.fail(f"its memory_bandwidth in GB/s is missing: {EXAMPLE}")
+    return {name: card.number(name, _LEAST, _MOST) for name in (_BANDWIDTH, *TYPES) if name in card.values}
+
+
+def device_tables(path: Path) -> dict[str, Any]:
+    """The cards of a file as a device file has them, for PyTorch, which Tensorscope was for."""
+    return {"device": [_device(path, name, card.values) for name, card in read_gpu_specs(path).items()]}
+
+
+def _device(path: Path, name: str, card: Mapping[str, Any]) -> dict[str, Any]:
+    peaks = {kind: f"{_plain(card[kind])} TFLOPS" for kind in TYPES if kind in card}
+    bandwidth = {"bandwidth": f"{_plain(card[_BANDWIDTH])} GB/s"} if _BANDWIDTH in card else {}
+    return {
+        "name": slug(name),
+        "title": name,
+        "kind": "gpu",
+        "maker": "not given",
+        "runtimes": ["torch-eager"],
+        "source": f"derived: the figures in {path.name}, which names no source",
+        "units": [{"kind": "gpu", "name": "not given", "peak": peaks}],
+        "memories": [{"name": "RAM", "role": "ram", **bandwidth}],
+    }
+
+
+def _plain(value: Any) -> str:
+    """A number without an exponent, as quantities are written; anything else for their reader to refuse."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return quoted(value)
+    return format(Decimal(value if isinstance(value, int) else repr(value)), "f")
