@@ -1,4 +1,4 @@
-.PHONY: check quick format readme
+.PHONY: check quick format readme golden
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -16,3 +16,7 @@ format:  ## let ruff rewrite what it can
 
 readme:  ## run the commands of the documentation and write their output into it
 	python tools/readme.py
+
+golden:  ## record again what every verb prints and writes; look at the difference before you commit it
+	rm -f tests/golden/outputs/*
+	SIZEUP_BLESS=1 pytest -q tests/test_golden.py

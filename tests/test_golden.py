@@ -1,0 +1,31 @@
+"""What every verb prints and writes is what was recorded, to the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blessed import assert_golden
+from golden_outputs import COMMANDS, FOLDER, make_models, output_of
+
+pytestmark = pytest.mark.extras
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
+    """The six models, in a folder where the commands run one after the other."""
+    for needed in ("ai_edge_litert", "onnx", "torch", "transformers", "duckdb"):
+        pytest.importorskip(needed)
+    made = tmp_path_factory.mktemp("golden")
+    make_models(made, shared)
+    return made
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_output_is_as_recorded(name: str, folder: Path) -> None:
+    assert_golden(f"outputs/{name}", output_of(name, folder))
+
+
+def test_nothing_else_is_recorded() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == COMMANDS.keys()
