@@ -42,7 +42,7 @@ def test_two_branches_are_run_one_after_the_other() -> None:
         1_110,
     )
     plan = sizeup.plan(graph)
-    assert (plan.given_peak_bytes, plan.peak_bytes, plan.arena_bytes) == (2_100, 1_110, 1_110)
+    assert (plan.given_peak_bytes, plan.peak_bytes, plan.plan_bytes) == (2_100, 1_110, 1_110)
     assert (plan.lower_bound_bytes, plan.status) == (1_110, "optimal")
     assert is_an_order(graph, plan.order)
     assert in_use(graph, plan.order)[plan.peak_step or 0] == 1_110
@@ -53,7 +53,7 @@ def test_two_branches_are_run_one_after_the_other() -> None:
 def test_without_reordering_the_order_stays_and_its_arena_is_the_least() -> None:
     plan = sizeup.plan(branches(), reorder=False)
     assert plan.order == (0, 1, 2, 3, 4)
-    assert (plan.arena_bytes, plan.lower_bound_bytes, plan.status) == (2_100, 2_100, "optimal")
+    assert (plan.plan_bytes, plan.lower_bound_bytes, plan.status) == (2_100, 2_100, "optimal")
     assert plan.placement.ordering is None
 
 
@@ -61,7 +61,7 @@ def test_an_alignment_is_kept_and_paid_for() -> None:
     graph = branches()
     plan = sizeup.plan(graph, alignment=16)
     # 1,008 + 112 + 16: each size rounded up.
-    assert (plan.arena_bytes, plan.status) == (1_136, "optimal")
+    assert (plan.plan_bytes, plan.status) == (1_136, "optimal")
     assert [offset % 16 for offset in plan.offsets] == [0] * len(plan.offsets)
     assert clashes(graph, plan.order, plan.offsets) == []
     with pytest.raises(SizeupError, match="alignment of 0"):
@@ -74,10 +74,10 @@ def test_sizes_follow_a_precision() -> None:
     builder.op("relu", [x], [y])
     builder.outputs.append(y)
     graph = builder.freeze()
-    assert sizeup.plan(graph).arena_bytes == 600
-    assert sizeup.plan(graph, precision="int8").arena_bytes == 150
+    assert sizeup.plan(graph).plan_bytes == 600
+    assert sizeup.plan(graph, precision="int8").plan_bytes == 150
     assert [place.dtype for place in sizeup.plan(graph, precision="int4").places()] == ["int4", "int4"]
-    assert sizeup.plan(graph, precision="int4").arena_bytes == 75
+    assert sizeup.plan(graph, precision="int4").plan_bytes == 75
 
 
 def test_a_size_that_depends_on_data_is_no_zero() -> None:
@@ -89,7 +89,7 @@ def test_a_graph_without_operators_needs_its_inputs() -> None:
     builder = GraphBuilder("passed on")
     builder.outputs += [builder.input("x", (3,), dtype("int8")), builder.input("y", (4,), dtype("int8"))]
     plan = sizeup.plan(builder.freeze())
-    assert (plan.arena_bytes, plan.peak_step, plan.status) == (7, None, "optimal")
+    assert (plan.plan_bytes, plan.peak_step, plan.status) == (7, None, "optimal")
     assert sorted(plan.offsets) in ([0, 3], [0, 4])
 
 
@@ -117,11 +117,11 @@ def test_any_plan_holds(graph: Graph, alignment: int, reorder: bool) -> None:
     assert clashes(graph, plan.order, plan.offsets) == []
     found = spans(graph, plan.order)
     assert all(plan.offsets[each] % alignment == 0 for each in found)
-    assert max(plan.offsets[each] + found[each].bytes for each in found) <= plan.arena_bytes
+    assert max(plan.offsets[each] + found[each].bytes for each in found) <= plan.plan_bytes
     assert plan.peak_bytes == max(in_use(graph, plan.order))
     assert plan.given_peak_bytes == max(in_use(graph))
-    assert plan.lower_bound_bytes <= plan.arena_bytes
-    assert plan.peak_bytes <= plan.arena_bytes
+    assert plan.lower_bound_bytes <= plan.plan_bytes
+    assert plan.peak_bytes <= plan.plan_bytes
     if alignment == 1 and len(graph.ops) <= 6:
         orders = [o for o in permutations(range(len(graph.ops))) if is_an_order(graph, o)]
         least = min(max(in_use(graph, order)) for order in (orders if reorder else [plan.order]))
@@ -159,7 +159,7 @@ def test_the_data_says_the_same_as_the_plan(tmp_path: Path) -> None:
 def test_swiftnet_is_proven_to_need_301056_bytes(shared: Path) -> None:
     plan = sizeup.plan(shared / "models/swiftnet_vww_uint8.tflite")
     assert (plan.given_peak_bytes, plan.peak_bytes) == (351_232, 301_056)
-    assert (plan.arena_bytes, plan.lower_bound_bytes, plan.status) == (301_056, 301_056, "optimal")
+    assert (plan.plan_bytes, plan.lower_bound_bytes, plan.status) == (301_056, 301_056, "optimal")
     assert plan.offsets != plan.graph.offsets
 
 
@@ -173,7 +173,7 @@ def test_what_tflite_micro_takes_as_shipped_stands_beside(
     shared: Path, name: str, peak: int, shipped: int, live: int
 ) -> None:
     plan = sizeup.plan(shared / f"models/{name}.tflite")
-    assert plan.arena_bytes == plan.peak_bytes == peak
+    assert plan.plan_bytes == plan.peak_bytes == peak
     assert plan.shipped is not None
     assert (plan.shipped.head_bytes, plan.shipped.live_bytes) == (shipped, live)
 
@@ -195,4 +195,4 @@ def test_a_search_tells_how_far_it_is(shared: Path) -> None:
     assert all(bound <= known.best and best >= known.proven for bound, best in orders)
     assert plan.status == "feasible"
     assert plan.lower_bound_bytes <= known.best
-    assert known.proven <= plan.peak_bytes <= plan.arena_bytes
+    assert known.proven <= plan.peak_bytes <= plan.plan_bytes

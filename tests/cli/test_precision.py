@@ -19,7 +19,9 @@ def resnet(shared: Path) -> Path:
 
 def test_the_choice_comes_first_then_what_it_takes(resnet: Path, tmp_path: Path) -> None:
     mapping = tmp_path / "mixed.json"
-    shown = lines(run("precision", resnet, "--flash", "150KiB", "--arena", "100KiB", "-o", mapping, "-q"))
+    shown = lines(
+        run("precision", resnet, "--weights", "150KiB", "--activations", "100KiB", "-o", mapping, "-q")
+    )
     assert shown[0] == "mlperf_resnet8_fp32 (tflite)"
     assert shown[1].startswith("choice ")
     text = " ".join(shown)
@@ -33,17 +35,17 @@ def test_the_choice_comes_first_then_what_it_takes(resnet: Path, tmp_path: Path)
 
 def test_json_has_figures_and_layers(resnet: Path) -> None:
     found = json.loads(
-        run("precision", resnet, "--flash", "100KiB", "--precisions", "fp32,int8", "--json").stdout
+        run("precision", resnet, "--weights", "100KiB", "--precisions", "fp32,int8", "--json").stdout
     )
-    assert found["figures"]["flash_bytes"] <= 102_400 < found["as_given"]["flash_bytes"]
-    assert found["binding"] == ["flash_bytes"]
+    assert found["figures"]["weight_bytes"] <= 102_400 < found["as_given"]["weight_bytes"]
+    assert found["binding"] == ["weight_bytes"]
     assert {each["precision"] for each in found["layers"]} <= {"fp32", "int8"}
     assert found["loss"] == pytest.approx(sum(each["loss"] for each in found["layers"]))
 
 
 def test_a_recipe_is_written_for_the_quantiser_of_the_format(resnet: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.json"
-    done = run("precision", resnet, "--flash", "150KiB", "--precisions", "fp32,int8", "--recipe", recipe)
+    done = run("precision", resnet, "--weights", "150KiB", "--precisions", "fp32,int8", "--recipe", recipe)
     assert done.returncode == 0
     rules = json.loads(recipe.read_text())
     assert isinstance(rules, list)
@@ -53,7 +55,17 @@ def test_a_recipe_is_written_for_the_quantiser_of_the_format(resnet: Path, tmp_p
 def test_a_front_is_listed_between_two_quantities(resnet: Path, tmp_path: Path) -> None:
     table = tmp_path / "front.csv"
     shown = lines(
-        run("precision", resnet, "--front", "loss,flash", "--precisions", "fp32,int8,int4", "-o", table, "-q")
+        run(
+            "precision",
+            resnet,
+            "--front",
+            "loss,weights",
+            "--precisions",
+            "fp32,int8,int4",
+            "-o",
+            table,
+            "-q",
+        )
     )
     assert shown[1].startswith("front ")
     rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
@@ -76,7 +88,7 @@ def test_losses_may_be_given(resnet: Path, tmp_path: Path) -> None:
         "fp32,int8",
         "--losses",
         losses,
-        "--flash",
+        "--weights",
         "250KiB",
         "--json",
     )
@@ -96,8 +108,8 @@ def test_types_that_fit_are_starred_and_those_that_never_do_are_warned_of(resnet
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--flash", "1KiB"), "; the least is"),
-        (("--flash", "1 kg"), "is not a size"),
+        (("--weights", "1KiB"), "; the least is"),
+        (("--weights", "1 kg"), "is not a size"),
         (("--front", "loss,speed"), "a front is over two of"),
         (("--latency", "1ms"), "needs a target (-d)"),
         (("--precisions", "int9"), "unknown precision"),

@@ -75,7 +75,7 @@ def test_digits_from_the_command_to_the_table(digits: Digits, tmp_path: Path) ->
         assert low < middle < high
         assert row["latency_basis"] == "roofline"
         assert float(row["energy_j"]) > 0
-        assert float(row["memory_mb"]) * 1e6 == int(row["flash_bytes"]) + int(row["arena_bytes"])
+        assert float(row["memory_mb"]) * 1e6 == int(row["weight_bytes"]) + int(row["activation_bytes"])
     assert float(narrow["latency_ms"]) < float(wide["latency_ms"])
     assert [rows[each, "1"]["accepted_by"] for each in ("fp32", "int8")] == [
         "large, board",

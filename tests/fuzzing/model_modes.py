@@ -33,9 +33,7 @@ def configuration(path: Path) -> Any:
 def plan(path: Path) -> Any:
     """A memory plan: no two tensors that are live at once may share bytes."""
     found = sizeup.plan(path, time_limit=_SECONDS)
-    assert found.lower_bound_bytes <= found.peak_bytes <= found.arena_bytes, (
-        "the bounds contradict each other"
-    )
+    assert found.lower_bound_bytes <= found.peak_bytes <= found.plan_bytes, "the bounds contradict each other"
     assert found.peak_bytes <= found.given_peak_bytes, "the schedule is worse than the model's own"
     _check_places(found)
     return found.to_dict()
@@ -50,7 +48,7 @@ def _check_places(found: Plan) -> None:
         is_shared = one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
         assert not (is_live and is_shared), f"{one.name} and {other.name} are live at once and share bytes"
     top = max((each.offset + each.bytes for each in places), default=0)
-    assert top <= found.arena_bytes, "a tensor lies outside the arena"
+    assert top <= found.plan_bytes, "a tensor lies outside the arena"
 
 
 def check(path: Path) -> Any:

@@ -236,7 +236,7 @@ def test_a_graph_without_operators_holds_its_inputs() -> None:
     data = file.main.tensor("x", (3, 3))
     file.main.ends([data], [data])
     plan = sizeup.plan(file.pack())
-    assert plan.lower_bound_bytes == plan.peak_bytes == plan.arena_bytes == 36
+    assert plan.lower_bound_bytes == plan.peak_bytes == plan.plan_bytes == 36
 
 
 # ONNX.

@@ -52,7 +52,7 @@ def judged(seed: int) -> tuple[Judged, ...]:
     ):
         options = options_of(known.graph, KINDS)
         loss = options.losses(losses_by_layer(known.sensitivity(NAMES)))
-        whole = figures_of(options, uniform(options, KINDS[0])).flash_bytes
+        whole = figures_of(options, uniform(options, KINDS[0])).weight_bytes
 
         def right(chosen: dict[int, DType]) -> float:
             found = kept.measure(chosen).accuracy
@@ -61,7 +61,7 @@ def judged(seed: int) -> tuple[Judged, ...]:
 
         made = []
         for share in SHARES:
-            budgets = Budgets(flash_bytes=int(share * whole))
+            budgets = Budgets(weight_bytes=int(share * whole))
             exact = choose(options, loss, budgets)
             refined = choose_by_measuring(known, options, budgets, KINDS).choice
             fitting = {
@@ -93,7 +93,7 @@ def greedy(options: Options, loss: Floats, budgets: Budgets) -> dict[int, DType]
     picked = np.arange(0, len(loss), count)
     while not budgets.kept_by(figures_of(options, options.chosen(picked))):
         narrower = [
-            (loss[each + 1] - loss[each]) / max(options.flash[each] - options.flash[each + 1], 1e-9)
+            (loss[each + 1] - loss[each]) / max(options.weights[each] - options.weights[each + 1], 1e-9)
             if each % count < count - 1
             else np.inf
             for each in picked

@@ -79,15 +79,15 @@ def second_count(graph: Graph, chosen: dict[int, DType]) -> tuple[int, int]:
             bits = chosen[index].bits
             weight, bias = (graph.tensors[i].elements or 0 for i in op.inputs[1:3])
             flash += -(-weight * bits // 8) + bias * (4 if bits <= 8 else bits // 8)
-    return flash, sizeup.plan(assign(graph, chosen), reorder=False).arena_bytes
+    return flash, sizeup.plan(assign(graph, chosen), reorder=False).plan_bytes
 
 
 @settings(max_examples=25, deadline=None)
 @given(
     widths=st.lists(st.sampled_from([2, 4, 8]), min_size=2, max_size=5),
     seed=st.integers(0, 10**6),
-    flash=st.floats(0.1, 1.1),
-    arena=st.floats(0.15, 1.1),
+    weights=st.floats(0.1, 1.1),
+    activations=st.floats(0.15, 1.1),
     data=st.data(),
 )
 def test_it_is_the_best_of_all_choices(
@@ -99,13 +99,13 @@ def test_it_is_the_best_of_all_choices(
     table = losses(graph, seed)
     loss = options.losses(table)
     whole = figures_of(options, {layer.op: THREE[0] for layer in options.layers})
-    budgets = Budgets(int(flash * whole.flash_bytes), int(arena * whole.arena_bytes))
+    budgets = Budgets(int(flash * whole.weight_bytes), int(arena * whole.activation_bytes))
     best = None
     groups = int(options.group.max()) + 1
     for picks in itertools.product(range(len(THREE)), repeat=groups):
         chosen = options.chosen(np.array([g * len(THREE) + p for g, p in enumerate(picks)]))
         taken = second_count(graph, chosen)
-        if taken[0] <= (budgets.flash_bytes or 0) and taken[1] <= (budgets.arena_bytes or 0):
+        if taken[0] <= (budgets.weight_bytes or 0) and taken[1] <= (budgets.activation_bytes or 0):
             value = sum(table[layer.name][precision_name(chosen[layer.op])] for layer in options.layers)
             best = value if best is None else min(best, value)
     if best is None:
@@ -115,7 +115,7 @@ def test_it_is_the_best_of_all_choices(
     found = choose(options, loss, budgets)
     assert found.loss == pytest.approx(best, rel=1e-9, abs=1e-12)
     assert found.proven
-    assert (found.figures.flash_bytes, found.figures.arena_bytes) == second_count(graph, found.chosen)
+    assert (found.figures.weight_bytes, found.figures.activation_bytes) == second_count(graph, found.chosen)
     assert budgets.kept_by(found.figures)
 
 
@@ -126,12 +126,12 @@ def test_eight_layers_are_the_best_of_all_too() -> None:
     table = losses(graph, 3)
     loss = options.losses(table)
     whole = figures_of(options, {layer.op: two[0] for layer in options.layers})
-    budgets = Budgets(int(0.6 * whole.flash_bytes), int(0.8 * whole.arena_bytes))
+    budgets = Budgets(int(0.6 * whole.weight_bytes), int(0.8 * whole.activation_bytes))
     values = []
     for picks in itertools.product(range(2), repeat=8):
         chosen = options.chosen(np.array([2 * g + p for g, p in enumerate(picks)]))
         flash, arena = second_count(graph, chosen)
-        if flash <= (budgets.flash_bytes or 0) and arena <= (budgets.arena_bytes or 0):
+        if flash <= (budgets.weight_bytes or 0) and arena <= (budgets.activation_bytes or 0):
             values.append(sum(table[each.name][precision_name(chosen[each.op])] for each in options.layers))
     assert choose(options, loss, budgets).loss == pytest.approx(min(values))
 
@@ -165,7 +165,7 @@ def test_sums_and_steps_are_what_the_mixture_itself_takes(
 @settings(max_examples=15, deadline=None)
 @given(
     widths=st.lists(st.sampled_from([2, 4, 8]), min_size=2, max_size=4),
-    arena=st.floats(0.2, 1.1),
+    activations=st.floats(0.2, 1.1),
     seconds=st.floats(0.2, 1.1),
     data=st.data(),
 )
@@ -177,7 +177,9 @@ def test_tied_losses_with_limits_of_time_and_arena_are_solved_exactly(
     table = {each.name: {"fp32": 0.0, "fp16": 1e-7, "int8": 1e-3} for each in options.layers}
     loss = options.losses(table)
     whole = figures_of(options, {layer.op: RUNS[0] for layer in options.layers})
-    budgets = Budgets(arena_bytes=int(arena * whole.arena_bytes), seconds=seconds * (whole.seconds or 0))
+    budgets = Budgets(
+        activation_bytes=int(arena * whole.activation_bytes), seconds=seconds * (whole.seconds or 0)
+    )
     values = []
     for picks in itertools.product(range(len(RUNS)), repeat=int(options.group.max()) + 1):
         places = np.arange(len(picks)) * len(RUNS) + np.array(picks)
@@ -235,26 +237,26 @@ def test_what_holds_it_back_and_what_more_would_buy_are_told() -> None:
     options = options_of(graph, THREE)
     loss = options.losses(losses(graph, 2))
     whole = choose(options, loss, Budgets()).figures
-    budgets = Budgets(int(0.5 * whole.flash_bytes), 2 * whole.arena_bytes)
+    budgets = Budgets(int(0.5 * whole.weight_bytes), 2 * whole.activation_bytes)
     found = with_gains(options, loss, budgets, choose(options, loss, budgets))
-    assert found.binding == ("flash_bytes",)
+    assert found.binding == ("weight_bytes",)
     assert found.gains is not None
-    more = Budgets((budgets.flash_bytes or 0) + 1024, budgets.arena_bytes)
-    assert found.gains["flash_bytes"] == pytest.approx(found.loss - choose(options, loss, more).loss)
+    more = Budgets((budgets.weight_bytes or 0) + 1024, budgets.activation_bytes)
+    assert found.gains["weight_bytes"] == pytest.approx(found.loss - choose(options, loss, more).loss)
 
 
 def test_a_budget_that_nothing_keeps_is_told_with_the_least_that_is_needed() -> None:
     options = options_of(network([4, 8], [False] * 2), THREE)
     loss = options.losses(losses(options.graph, 0))
     with pytest.raises(NoChoice, match=r"keeps the flash within 10 B; the least is"):
-        choose(options, loss, Budgets(flash_bytes=10))
+        choose(options, loss, Budgets(weight_bytes=10))
 
 
 def test_a_front_never_gets_worse_with_more() -> None:
     graph = network([4, 8, 8, 4], [False] * 4)
     options = options_of(graph, THREE)
     loss = options.losses(losses(graph, 2))
-    for axis in ("flash_bytes", "arena_bytes"):
+    for axis in ("weight_bytes", "activation_bytes"):
         found = front(options, loss, axis, 8)
         taken = [getattr(each.figures, axis) for each in found]
         assert taken == sorted(taken)
@@ -270,13 +272,13 @@ def test_budgets_hold_for_a_whole_front() -> None:
     options = options_of(graph, THREE)
     loss = options.losses(losses(graph, 2))
     whole = choose(options, loss, Budgets()).figures
-    budgets = Budgets(int(0.7 * whole.flash_bytes), int(0.6 * whole.arena_bytes))
-    found = front_of(options, loss, ("loss", "flash"), 8, budgets=budgets)
+    budgets = Budgets(int(0.7 * whole.weight_bytes), int(0.6 * whole.activation_bytes))
+    found = front_of(options, loss, ("loss", "weights"), 8, budgets=budgets)
     assert len(found) >= 2
     assert all(budgets.kept_by(each.figures) for each in found)
     assert found[-1].loss == choose(options, loss, budgets).loss
     with pytest.raises(NoChoice, match="keeps the flash within 10 B; the least is"):
-        front_of(options, loss, ("loss", "flash"), 8, budgets=Budgets(10))
+        front_of(options, loss, ("loss", "weights"), 8, budgets=Budgets(10))
 
 
 @pytest.mark.alone
@@ -286,7 +288,7 @@ def test_twenty_points_on_fifty_layers_take_seconds() -> None:
     options = options_of(graph, [precision(each) for each in ("fp32", "fp16", "int8", "int4", "int2")])
     loss = options.losses(losses(graph, 5))
     started = time.process_time()
-    found = front(options, loss, "flash_bytes", 20)
+    found = front(options, loss, "weight_bytes", 20)
     assert time.process_time() - started < 3.0
     assert len(found) >= 18
     assert all(each.proven for each in found)
@@ -296,17 +298,17 @@ def test_a_real_file_fits_where_it_did_not(shared: Path) -> None:
     graph = sizeup.load(shared / "models" / "mlperf_resnet8_fp32.tflite")
     options = options_of(graph, [precision(each) for each in ("fp32", "fp16", "int8")])
     loss = options.losses(losses(graph, 0))
-    budgets = Budgets(flash_bytes=150_000, arena_bytes=100_000)
+    budgets = Budgets(weight_bytes=150_000, activation_bytes=100_000)
     found = choose(options, loss, budgets)
     assert budgets.kept_by(found.figures)
-    assert figures_of(options, {layer.op: FLOAT for layer in options.layers}).flash_bytes > 150_000
+    assert figures_of(options, {layer.op: FLOAT for layer in options.layers}).weight_bytes > 150_000
 
 
 def test_a_search_that_ends_early_says_how_near_it_is() -> None:
     graph = network([4, 8, 12, 16] * 10, [False] * 40)
     options = options_of(graph, [precision(each) for each in ("fp32", "fp16", "int8", "int4", "int2")])
     loss = options.losses(losses(graph, 6))
-    whole = figures_of(options, {}).flash_bytes
+    whole = figures_of(options, {}).weight_bytes
     budgets = Budgets(int(0.2 * whole))
     exact, near = choose(options, loss, budgets), choose(options, loss, budgets, Search(gap=0.2))
     assert exact.proven
@@ -352,14 +354,16 @@ def test_real_networks_take_seconds(name: str) -> None:
     assert whole.seconds is not None
     assert whole.joules is not None
     for budgets in (
-        Budgets(flash_bytes=int(0.45 * whole.flash_bytes)),
-        Budgets(flash_bytes=int(0.3 * whole.flash_bytes), arena_bytes=int(0.3 * whole.arena_bytes)),
+        Budgets(weight_bytes=int(0.45 * whole.weight_bytes)),
+        Budgets(
+            weight_bytes=int(0.3 * whole.weight_bytes), activation_bytes=int(0.3 * whole.activation_bytes)
+        ),
         Budgets(seconds=0.6 * whole.seconds),
         Budgets(joules=0.45 * whole.joules),
     ):
         assert choose(options, loss, budgets).proven
     assert time.process_time() - started < 5.0
-    for axes in itertools.combinations(("loss", "flash", "arena", "latency"), 2):
+    for axes in itertools.combinations(("loss", "weights", "activations", "latency"), 2):
         started = time.process_time()
         assert len(front_of(options, loss, axes, 20)) >= (2 if "loss" in axes else 1)
         assert time.process_time() - started < 60.0
@@ -437,10 +441,10 @@ def test_every_arena_that_a_choice_takes_is_kept_by_the_best_one(build: Callable
         places = [
             np.arange(groups) * 2 + np.array(each) for each in itertools.product(range(2), repeat=groups)
         ]
-        taken = [figures_of(options, options.chosen(each)).arena_bytes for each in places]
+        taken = [figures_of(options, options.chosen(each)).activation_bytes for each in places]
         for most in sorted(set(taken)):
             best = min(value[each].sum() for each, arena in zip(places, taken, strict=True) if arena <= most)
-            found = choose(options, value, Budgets(arena_bytes=most))
+            found = choose(options, value, Budgets(activation_bytes=most))
             assert found.loss == pytest.approx(best)
             assert found.proven
 
@@ -456,15 +460,15 @@ def test_an_arena_that_no_layer_decides_on_is_refused() -> None:
     made.outputs.append(rows)
     options = options_of(made.freeze(), [precision("fp32"), precision("int8")])
     with pytest.raises(NoChoice, match="keeps the arena within 1,000 B"):
-        choose(options, np.array([0.0, 1.0]), Budgets(arena_bytes=1000))
+        choose(options, np.array([0.0, 1.0]), Budgets(activation_bytes=1000))
 
 
 def test_a_value_that_is_converted_leaves_room_at_once() -> None:
     options = options_of(linear(8, 100, 300, 4), [precision("fp32"), precision("int8")])
     loss = np.array([0, 5, 0, 1, 0, 1], np.float64)
     # 400 B of float32, then 100 B of it in int8 beside 300 B: no more than 500 B at any time.
-    found = choose(options, loss, Budgets(arena_bytes=500))
-    assert (found.loss, found.figures.arena_bytes) == (2.0, 500)
+    found = choose(options, loss, Budgets(activation_bytes=500))
+    assert (found.loss, found.figures.activation_bytes) == (2.0, 500)
 
 
 def test_a_budget_may_be_used_up_entirely() -> None:
@@ -479,7 +483,7 @@ def test_a_budget_may_be_used_up_entirely() -> None:
 def test_what_loses_without_end_is_not_chosen() -> None:
     options = options_of(linear(8, 8, 8), THREE)
     table = {f"layer{n}": {"int8": 1.0, "int4": float("inf")} for n in range(2)}
-    found = choose(options, options.losses(table), Budgets(flash_bytes=130))
+    found = choose(options, options.losses(table), Budgets(weight_bytes=130))
     assert {precision_name(each) for each in found.chosen.values()} == {"int8"}
 
 
@@ -493,7 +497,7 @@ def test_a_front_may_be_over_any_two_quantities() -> None:
     graph = network([4, 8, 8, 4], [False] * 4)
     options = options_of(graph, THREE, target("rpi5/litert-xnnpack"))
     loss = options.losses(losses(graph, 2))
-    for axes in (("loss", "latency"), ("flash", "latency"), ("arena", "flash"), ("energy", "loss")):
+    for axes in (("loss", "latency"), ("weights", "latency"), ("activations", "weights"), ("energy", "loss")):
         if "energy" in axes and options.joules is None:
             continue
         found = front_of(options, loss, axes, 6)

@@ -60,10 +60,10 @@ def test_choosing_with_data_tells_what_was_measured(tmp_path: Path) -> None:
         ((1, 1, 8, 8),),
         data=train.images[:200],
         labels=train.labels[:200],
-        flash=6000,
+        weights=6000,
         cache=tmp_path,
     )
-    assert found.choice.figures.flash_bytes <= 6000
+    assert found.choice.figures.weight_bytes <= 6000
     assert found.refined is not None
     told = json.loads(json.dumps(found.to_dict()))
     assert told["measured"]["accuracy"] >= 0.9

@@ -27,7 +27,7 @@ def test_a_mapping_may_lie_in_a_file(tmp_path: Path) -> None:
     path.write_text(json.dumps({"*": "int8", "two": "fp16"}), "utf-8")
     for wish in (path, str(path)):
         assert sizeup.analyze(block(), precision=wish).ops[0].precision == "int8"
-    assert sizeup.plan(block(), precision=path).arena_bytes < sizeup.plan(block()).arena_bytes
+    assert sizeup.plan(block(), precision=path).plan_bytes < sizeup.plan(block()).plan_bytes
 
 
 def test_latency_follows_the_mapping() -> None:

@@ -19,14 +19,14 @@ from sizeup.precision.tradeoff import Point, shape_at, table
 
 
 def test_a_model_as_it_is_has_one_point_a_precision() -> None:
-    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), flash=300)
+    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
     first, second = found.points
     assert (first.precision, first.batch, first.size) == ("fp32", None, None)
     assert first.figures is not None
     assert second.figures is not None
     # Two filters of 8 x 8 and two biases of 8.
-    assert (first.figures.flash_bytes, second.figures.flash_bytes) == (2 * 288, 2 * 96)
-    assert (first.figures.arena_bytes, second.figures.arena_bytes) == (1536, 384)
+    assert (first.figures.weight_bytes, second.figures.weight_bytes) == (2 * 288, 2 * 96)
+    assert (first.figures.activation_bytes, second.figures.activation_bytes) == (1536, 384)
     assert (first.accepted, second.accepted) == (False, True)
 
 
@@ -63,8 +63,8 @@ def test_int4_needs_kernels_for_every_op_kind_with_weights() -> None:
     int8, int4 = sizeup.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/litert").points
     assert int8.figures is not None
     assert int4.figures is not None
-    assert int4.figures.arena_bytes == int8.figures.arena_bytes
-    assert (int8.figures.flash_bytes, int4.figures.flash_bytes) == (2 * (64 + 32), 2 * (32 + 32))
+    assert int4.figures.activation_bytes == int8.figures.activation_bytes
+    assert (int8.figures.weight_bytes, int4.figures.weight_bytes) == (2 * (64 + 32), 2 * (32 + 32))
 
 
 def test_a_choice_offers_no_type_without_kernels() -> None:
@@ -94,12 +94,12 @@ def test_columns_fit_the_older_table_of_means() -> None:
     pytest.importorskip("pandas", reason="data frames need pandas")
     from sizeup.compat.hardware import precision_tradeoff_table
 
-    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), flash=300, accuracy={"int8": 0.5})
+    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), weights=300, accuracy={"int8": 0.5})
     frame = found.to_pandas()
     assert list(frame.columns) == [
         *("precision", "batch", "size", "accuracy", "agreement", "latency_ms", "latency_low_ms"),
         *("latency_high_ms", "latency_basis", "energy_j", "energy_proxy_j", "energy_basis", "memory_mb"),
-        *("flash_bytes", "arena_bytes", "accepted", "accepted_by", "undetermined_by"),
+        *("weight_bytes", "activation_bytes", "accepted", "accepted_by", "undetermined_by"),
     ]
     means = precision_tradeoff_table(frame).set_index("precision")
     assert means.loc["int8", "memory_mb_mean"] == (2 * 96 + 384) / 1e6
@@ -158,7 +158,7 @@ def test_marks_in_the_picture_stand_where_the_points_are() -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     from sizeup.report.plots.scatter import tradeoff_picture
 
-    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), flash=300)
+    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
     axes = tradeoff_picture(found).axes[0]
     drawn = {each.get_gid(): each for each in axes.collections}
     assert np.asarray(drawn["points fp32"].get_offsets()).tolist() == [[1536.0, 576.0]]

@@ -129,7 +129,7 @@ def test_a_plan_and_a_report_become_data_frames() -> None:
     assert report.to_pandas()["live_bytes"].tolist() == in_use(branches())
     table = plan.to_pandas()
     assert table["offset"].tolist() == [each for each in plan.offsets if each >= 0]
-    assert (table["offset"] + table["bytes"]).max() == plan.arena_bytes
+    assert (table["offset"] + table["bytes"]).max() == plan.plan_bytes
 
 
 NOTEBOOK = """\

@@ -203,8 +203,8 @@ def test_boxes_are_where_the_plan_puts_tensors(graph: Graph) -> None:
             if max(pair[0][0], pair[1][0]) < min(pair[0][2], pair[1][2])
             and max(pair[0][1], pair[1][1]) < min(pair[0][3], pair[1][3])
         ]
-    assert max(top for _, _, _, top in drawn) <= plan.arena_bytes
-    assert [up for _, up in marked(figure, "arena")] == [plan.arena_bytes]
+    assert max(top for _, _, _, top in drawn) <= plan.plan_bytes
+    assert [up for _, up in marked(figure, "arena")] == [plan.plan_bytes]
     above, below = marked(figure, "peak")
     assert above[0] == below[0] == plan.peak_step
     live = in_use_at_scale(graph) if found is None else in_use(graph, plan.order)

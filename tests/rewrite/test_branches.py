@@ -157,5 +157,5 @@ def test_a_plan_that_is_there_already_is_known_without_running_it(shared: Path, 
     sizeup.optimize(source, once, verify=False)
     result = sizeup.optimize(once, twice, verify=False)
     assert not result.changed
-    assert result.before.arena is not None
-    assert result.before.arena.total_bytes == 85_248
+    assert result.before.used is not None
+    assert result.before.used.total_bytes == 85_248

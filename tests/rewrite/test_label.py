@@ -97,6 +97,6 @@ def test_weights_are_packed_under_a_plan_too(overlapped: Path, tmp_path: Path) -
     assert made.kernels == LABEL
     found = measure([out])[0]
     assert found.failure == ""
-    assert made.after.arena is not None
-    assert made.after.arena.total_bytes == found.head + found.tail
+    assert made.after.used is not None
+    assert made.after.used.total_bytes == found.head + found.tail
     assert not any("taken back" in note for note in made.notes)

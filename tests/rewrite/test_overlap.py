@@ -84,8 +84,8 @@ def test_the_arena_is_as_small_as_known_and_outputs_stay_equal(
     before, after = measure([source, out])
     assert (before.head + before.tail, after.head + after.tail) == SIX[name][:2]
     assert after.head + after.tail <= SIX[name].known
-    assert result.after.arena is not None
-    assert result.after.arena.total_bytes == after.head + after.tail
+    assert result.after.used is not None
+    assert result.after.used.total_bytes == after.head + after.tail
     assert result.overlaps > 0
     assert result.plan_status == "optimal"
     assert result.verification is not None
@@ -139,8 +139,8 @@ def test_without_verification_the_same_file_is_predicted(shared: Path, tmp_path:
     source, out = shared / "models/mlperf_kws_int8.tflite", tmp_path / "out.tflite"
     result = sizeup.optimize(source, out, overlap=True, verify=False)
     (after,) = measure([out])
-    assert result.after.arena is not None
-    assert result.after.arena.total_bytes == after.head + after.tail == SIX["mlperf_kws_int8"].after
+    assert result.after.used is not None
+    assert result.after.used.total_bytes == after.head + after.tail == SIX["mlperf_kws_int8"].after
     again = sizeup.optimize(out, tmp_path / "again.tflite", overlap=True)
     assert not again.changed
 

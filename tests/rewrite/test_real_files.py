@@ -80,8 +80,8 @@ def test_a_file_gets_better_or_stays_as_it_is(shared: Path, tmp_path: Path, name
     else:
         before, after = measure([source, out])
         assert (before.head + before.tail, after.head + after.tail) == gain
-        assert result.after.arena is not None
-        assert (result.after.arena.head_bytes, result.after.arena.tail_bytes) == after[:2]
+        assert result.after.used is not None
+        assert (result.after.used.head_bytes, result.after.used.tail_bytes) == after[:2]
         assert result.arena_is_measured
     if name in NOBODY_RUNS:
         assert result.verification is None
@@ -113,9 +113,9 @@ def test_without_verification_the_same_file_is_written_from_predictions(shared: 
     result = sizeup.optimize(source, out, verify=False)
     assert result.verification is None
     assert not result.arena_is_measured
-    assert result.before.arena is not None
-    assert result.after.arena is not None
-    assert (result.before.arena.total_bytes, result.after.arena.total_bytes) == (420_368, 345_104)
+    assert result.before.used is not None
+    assert result.after.used is not None
+    assert (result.before.used.total_bytes, result.after.used.total_bytes) == (420_368, 345_104)
     (measured,) = measure([out])
     assert measured.head + measured.tail == 345_104
 

@@ -48,9 +48,9 @@ def test_a_wasteful_plan_is_replaced(tmp_path: Path, verify: bool) -> None:
     found = sizeup.optimize(source, target, verify=verify)
     before, after = measure([source, target])
     assert (before.head, after.head) == (301_024, 2_048)
-    assert found.before.arena is not None
-    assert found.after.arena is not None
-    assert (found.before.arena.head_bytes, found.after.arena.head_bytes) == (301_024, 2_048)
+    assert found.before.used is not None
+    assert found.after.used is not None
+    assert (found.before.used.head_bytes, found.after.used.head_bytes) == (301_024, 2_048)
 
 
 def test_a_plan_that_nothing_betters_stays(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_graphs_that_nothing_calls_are_in_the_arena(tmp_path: Path, verify: bool
     source.write_bytes(file.pack())
     found = sizeup.optimize(source, target, verify=verify)
     before, after = measure([source, target])
-    assert found.before.arena is not None
-    assert found.after.arena is not None
-    assert (found.before.arena.head_bytes, found.before.arena.tail_bytes) == before[:2] == (49_152, 1_328)
-    assert (found.after.arena.head_bytes, found.after.arena.tail_bytes) == after[:2]
+    assert found.before.used is not None
+    assert found.after.used is not None
+    assert (found.before.used.head_bytes, found.before.used.tail_bytes) == before[:2] == (49_152, 1_328)
+    assert (found.after.used.head_bytes, found.after.used.tail_bytes) == after[:2]

@@ -35,8 +35,8 @@ def choose(
     calibration: Any = None,
     cache: Any = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
-    flash: int | str | None = None,
-    arena: int | str | None = None,
+    weights: int | str | None = None,
+    activations: int | str | None = None,
     latency: float | str | None = None,
     energy: float | str | None = None,
     target: str | Target | None = None,
@@ -65,7 +65,7 @@ def choose(
     search = _search(gap, time_limit, progress)
     if data is not None:
         source = runnable_source(source, trusted=trusted)
-    asked = budgets_of(flash, arena, latency, energy)
+    asked = budgets_of(weights, activations, latency, energy)
     kinds = [dtypes.precision(each) for each in precisions]
     named = target_of(target)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
@@ -91,7 +91,7 @@ def choose(
 
 def front(
     source: Source,
-    axes: tuple[str, str] = ("loss", "flash"),
+    axes: tuple[str, str] = ("loss", "weights"),
     inputs: Inputs = None,
     *,
     points: int = 20,
@@ -99,8 +99,8 @@ def front(
     bind: Mapping[str, int] | None = None,
     losses: Mapping[str, Mapping[str, float]] | None = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
-    flash: int | str | None = None,
-    arena: int | str | None = None,
+    weights: int | str | None = None,
+    activations: int | str | None = None,
     latency: float | str | None = None,
     energy: float | str | None = None,
     target: str | Target | None = None,
@@ -111,7 +111,8 @@ def front(
 ) -> Front:
     """The best choices of precisions between the least of one quantity and the least of another.
 
-    Axes are any two of loss, flash, arena, latency and energy; losses and budgets are those of `choose`. Each
+    Axes are any two of loss, weights, activations, latency and energy; losses and budgets are those of
+    `choose`. Each
     of up to `points` choices has the least of one for what it takes of the other; each is searched for as
     `choose` does, with its own `time_limit`.
     """
@@ -125,7 +126,7 @@ def front(
     options = options_of(load(source, inputs=inputs, kwargs=kwargs, bind=bind), kinds, target_of(target))
     losses, basis = _losses(options.graph, kinds, losses, sensitivity)
     loss = options.losses(losses)
-    budgets = budgets_of(flash, arena, latency, energy)
+    budgets = budgets_of(weights, activations, latency, energy)
     search = _search(gap, time_limit, progress)
     found = choosing.front_of(options, loss, axes, points, search, budgets)
     total = [sum(options.by_layer(losses, each.chosen).values()) for each in found]
@@ -224,15 +225,18 @@ def fits(
 
 
 def budgets_of(
-    flash: int | str | None, arena: int | str | None, latency: float | str | None, energy: float | str | None
+    weights: int | str | None,
+    activations: int | str | None,
+    latency: float | str | None,
+    energy: float | str | None,
 ) -> Budgets:
     """Budgets from texts ("256 KiB", "20 ms", "3 mJ"), or from bytes, seconds and joules."""
     from sizeup.precision.figures import Budgets
     from sizeup.targets import quantities
 
     return Budgets(
-        whole(quantities.asked(flash, quantities.SIZE)),
-        whole(quantities.asked(arena, quantities.SIZE)),
+        whole(quantities.asked(weights, quantities.SIZE)),
+        whole(quantities.asked(activations, quantities.SIZE)),
         quantities.asked(latency, quantities.TIME),
         quantities.asked(energy, quantities.ENERGY),
     )

@@ -38,8 +38,8 @@ def tradeoff(
     batches: Sequence[int] = (),
     sizes: Sequence[int] = (),
     target: str | Target | None = None,
-    flash: int | str | None = None,
-    arena: int | str | None = None,
+    weights: int | str | None = None,
+    activations: int | str | None = None,
     latency: float | str | None = None,
     energy: float | str | None = None,
     budgets: str | os.PathLike[str] | None = None,
@@ -72,7 +72,7 @@ def tradeoff(
     model = _Sizable(source, inputs, bind, batches, samples)
     named = target_of(target)
     judges, caveats = ({}, []) if budgets is None else _judges(source, budgets)
-    grid = Grid(kinds, batches, sizes, named, budgets_of(flash, arena, latency, energy), judges)
+    grid = Grid(kinds, batches, sizes, named, budgets_of(weights, activations, latency, energy), judges)
     if named is None and (grid.budgets.seconds is not None or grid.budgets.joules is not None):
         raise SizeupError("a limit on latency or energy needs a target: give one with -d")
     shares = _given(accuracy)

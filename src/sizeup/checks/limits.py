@@ -66,15 +66,15 @@ class Limit:
 
     @property
     def headroom(self) -> float | None:
-        """What is left, below zero where it is too little; None where one of both is not known."""
-        return None if self.most is None or self.need is None else self.most - self.reserve - self.need
+        """The limit less the need; None if either is unknown. `fits` also counts the reserve."""
+        return None if self.most is None or self.need is None else self.most - self.need
 
     @property
     def is_near(self) -> bool:
         """Whether it is kept with less than a tenth to spare, or may not be kept."""
         if self.most is None or self.headroom is None:
             return False
-        return self.fits is None or 0 <= self.headroom < _NEAR * self.most
+        return self.fits is None or 0 <= self.headroom - self.reserve < _NEAR * self.most
 
     def say(self, value: float) -> str:
         """An amount of this limit for people."""

@@ -99,7 +99,7 @@ def _arena(subject: Subject) -> Found:
         return _peak(subject)
     arena = needs.arena
     if arena is not None:
-        size = arena.needed_bytes_32
+        size = arena.arena_bytes(subject.word_bits)
         if size is None:
             return Found(arena.head_bytes, None, None, arena.unknown, subject.held)
         return Found(size, size + needs.description_bytes, largest=subject.held)

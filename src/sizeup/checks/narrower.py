@@ -18,7 +18,7 @@ from sizeup.graph import Graph
 from sizeup.memory import best_placement
 from sizeup.precision import assign, layers
 from sizeup.precision.choose import Choice, Search, choose
-from sizeup.precision.figures import Budgets
+from sizeup.precision.figures import WORDS, Budgets
 from sizeup.precision.noise import assumed_losses
 from sizeup.precision.options import Options, options_of
 
@@ -27,6 +27,16 @@ _OFFERED = ("fp32", "fp16", "int8")
 _OFFERED_MICRO = ("fp32", "int8")
 _MOST_ROUNDS = 5
 _MOST_LAYERS = 400  # beyond that a mixture takes long to find
+# The budget of a choice of precisions by the limit that it serves.
+_BUDGETS = {
+    "ram": "activation_bytes",
+    "arena": "activation_bytes",
+    "peak": "activation_bytes",
+    "flash": "weight_bytes",
+    "weights": "weight_bytes",
+    "latency": "seconds",
+    "energy": "joules",
+}
 _MOST_NAMED = 4
 _QUICK = Search(gap=0.01, seconds=5.0)
 _PLAN_SECONDS = 2.0
@@ -81,7 +91,7 @@ class _Search:
             if limit.fits is True or limit.most is None:
                 continue
             upper = limit.most_need if limit.most_need is not None else limit.need
-            name = _budget_of(limit.name)
+            name = _BUDGETS.get(limit.name)
             if name is None or upper is None:
                 continue
             now = getattr(self.budgets, name)
@@ -94,11 +104,6 @@ class _Search:
             self.budgets = replace(self.budgets, **{name: less})
             tightened = True
         return tightened
-
-
-def _budget_of(name: str) -> str | None:
-    by_limit = {"ram": "arena_bytes", "arena": "arena_bytes", "peak": "arena_bytes", "flash": "flash_bytes"}
-    return {**by_limit, "weights": "flash_bytes", "latency": "seconds", "energy": "joules"}.get(name)
 
 
 def _mixture(case: Case, offered: Sequence[DType]) -> Remedy | None:
@@ -126,14 +131,14 @@ def _first_budgets(case: Case) -> Budgets:
     """What the limits leave for tensors and weights once everything else has its share."""
     subject, found = case.subject, dict[str, float]()
     for limit in case.limits:
-        name = _budget_of(limit.name)
+        name = _BUDGETS.get(limit.name)
         upper = limit.most_need if limit.most_need is not None else limit.need
         if name is None or limit.most is None or upper is None:
             continue
-        if name == "arena_bytes":
+        if name == "activation_bytes":
             height = best_placement(subject.graph, reorder=False, time_limit=_PLAN_SECONDS).packing.height
             left = limit.most - max(upper - height, 0)
-        elif name == "flash_bytes":
+        elif name == "weight_bytes":
             left = limit.most - max(upper - subject.needs.weight_bytes, 0)
         else:
             left = limit.most * (limit.expected or upper) / upper
@@ -170,10 +175,9 @@ def _told(
     listed = ", ".join(named[:_MOST_NAMED])
     rest = f" and {len(named) - _MOST_NAMED:,} more" if len(named) > _MOST_NAMED else ""
     what = f"keep {mix}; {narrow}: {listed}{rest}"
-    words = {"flash_bytes": "flash", "arena_bytes": "arena", "seconds": "latency", "joules": "energy"}
     limits = [
         f"--{word} {_typed(name, getattr(budgets, name))}"
-        for name, word in words.items()
+        for name, word in WORDS.items()
         if getattr(budgets, name) is not None
     ]
     target = "" if case.subject.target is None else f"-d {case.subject.target.name}"

@@ -11,7 +11,7 @@ from sizeup import units
 from sizeup.checks.needs import Needs
 from sizeup.checks.spaces import Part, Space
 from sizeup.dtypes import precision_name
-from sizeup.targets import Device, Target
+from sizeup.targets import Target
 
 # What lies in flash and runs bare; every other kind of device loads its weights into RAM.
 _BARE = ("microcontroller",)
@@ -91,7 +91,7 @@ def _arena_parts(needs: Needs, target: Target) -> list[Part]:
         how = f"the peak in the order as given: what {target.runtime.name} plans itself is taken to reach it"
         return [Part("tensors", usage.peak_bytes, usage.peak_bytes, how)]
     arena = needs.arena
-    exact = None if arena is None else _arena_of(arena.needed_bytes_32, arena.needed_bytes_64, target.device)
+    exact = None if arena is None else arena.arena_bytes(target.device.word_bits)
     if exact is not None:
         how = "what TFLite Micro's AllocateTensors needs"
         if needs.precision is not None:
@@ -123,11 +123,6 @@ def _has_helium(target: Target) -> bool:
     if target.runtime.micro != "cmsis-nn":
         return False
     return any(unit.core is None or "Helium" in unit.core.architecture for unit in target.units)
-
-
-def _arena_of(narrow: int | None, wide: int | None, device: Device) -> int | None:
-    """The arena by the width of pointers: microcontrollers and the hosts of their NPUs have 32 bits."""
-    return narrow if device.kind in ("microcontroller", "npu") else wide
 
 
 def _system_ram(needs: Needs, target: Target, given: int | None) -> Space:

@@ -15,7 +15,7 @@ from sizeup.cost import Column, Cost
 from sizeup.dtypes import DType
 from sizeup.errors import TargetError
 from sizeup.graph import Graph, name_of
-from sizeup.targets import Target
+from sizeup.targets import Target, word_bits_of
 
 if TYPE_CHECKING:
     from sizeup.latency import Estimate, Spent
@@ -47,6 +47,11 @@ class Subject:
     def precision(self) -> DType | None:
         """The one precision that all of it is priced at, or None."""
         return self.needs.precision
+
+    @property
+    def word_bits(self) -> int:
+        """The word size that TFLite Micro's arena is computed for."""
+        return word_bits_of(self.target)
 
     @cached_property
     def room(self) -> Room | None:

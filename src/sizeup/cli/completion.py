@@ -54,7 +54,7 @@ def precisions(incomplete: str) -> list[str]:
 
 def axes(incomplete: str) -> list[str]:
     """Two amounts that a choice is between."""
-    amounts = ("loss", "flash", "arena", "latency", "energy")
+    amounts = ("loss", "weights", "activations", "latency", "energy")
     return _beginning(incomplete, [f"{x},{y}" for x in amounts for y in amounts if x != y])
 
 

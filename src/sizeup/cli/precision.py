@@ -19,20 +19,22 @@ if TYPE_CHECKING:
     from sizeup.report.fitting import Fitting
     from sizeup.report.front import Front
 
-EXAMPLE = "Example: sizeup precision model.tflite --flash 256KiB --arena 64KiB -o mixed.json"
+EXAMPLE = "Example: sizeup precision model.tflite --weights 256KiB --activations 64KiB -o mixed.json"
 _USUAL = "fp32,fp16,int8,int4,int2"
 
 
 @verb
 def precision(
     model: Model,
-    flash: Annotated[
+    weights: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="The most bytes of weights, as 256KiB.", show_default=False),
+        typer.Option(metavar="SIZE", help="Limit on bytes of weights, as 256KiB.", show_default=False),
     ] = None,
-    arena: Annotated[
+    activations: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="The most memory beside them, as 64KiB.", show_default=False),
+        typer.Option(
+            metavar="SIZE", help="Limit on the memory plan of activations, as 64KiB.", show_default=False
+        ),
     ] = None,
     latency: Annotated[
         str | None,
@@ -61,7 +63,7 @@ def precision(
         str | None,
         typer.Option(
             metavar="X,Y",
-            help="List the best choices between two of loss, flash, arena, latency and energy.",
+            help="List the best choices between two of loss, weights, activations, latency and energy.",
             autocompletion=completion.axes,
             show_default=False,
         ),
@@ -131,7 +133,7 @@ def precision(
     kinds = [each.strip() for each in precisions.split(",") if each.strip()]
     given = None if losses is None else chosen.read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": kinds}
-    budgets: Any = {"flash": flash, "arena": arena, "latency": latency, "energy": energy}
+    budgets: Any = {"weights": weights, "activations": activations, "latency": latency, "energy": energy}
     search: Any = {"sensitivity": sensitivity, "gap": share_in(gap, "--gap"), "time_limit": time_limit}
     found: Chosen | Fitting | Front
     with terminal.steps(f"weighing number types of {terminal.name_of(model)}") as progress:

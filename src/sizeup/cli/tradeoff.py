@@ -39,8 +39,12 @@ def tradeoff(
         Path | None,
         typer.Option(metavar="FILE", help="Take accuracy from a .csv file with columns precision, accuracy."),
     ] = None,
-    flash: Annotated[str | None, typer.Option(metavar="SIZE", help="Limit on bytes of weights.")] = None,
-    arena: Annotated[str | None, typer.Option(metavar="SIZE", help="Limit on activation memory.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Limit on bytes of weights, as 256KiB.")
+    ] = None,
+    activations: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Limit on the memory plan of activations, as 64KiB.")
+    ] = None,
     latency: Annotated[str | None, typer.Option(metavar="TIME", help="Limit on latency.")] = None,
     energy: Annotated[
         str | None, typer.Option(metavar="ENERGY", help="Limit on energy per inference.")
@@ -88,8 +92,8 @@ def tradeoff(
             batches=_numbers(batch, "--batch"),
             sizes=_numbers(size, "--size"),
             target=device,
-            flash=flash,
-            arena=arena,
+            weights=weights,
+            activations=activations,
             latency=latency,
             energy=energy,
             budgets=budgets,

@@ -26,7 +26,7 @@ _COMMANDS = {
     "sizeup check MODEL -d TARGET": "fit fits",
     "sizeup check --budget FILE": "budget budgets",
     "sizeup precision MODEL --fits 512KiB": "filter",
-    "sizeup precision MODEL --flash 256KiB -o map.json": "quantize quantise mixed",
+    "sizeup precision MODEL --weights 256KiB -o map.json": "quantize quantise mixed",
     "sizeup precision MODEL --data test.npz": "sensitivity",
     "sizeup optimize MODEL -o OUT": "reorder shrink",
     "sizeup optimize MODEL -o OUT --cluster 16": "cluster",

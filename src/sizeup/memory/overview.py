@@ -30,6 +30,7 @@ class Overview:
     status: str | None  # 'optimal' where no order goes below the best peak, otherwise 'feasible'
     arena: MicroArena | None  # for TFLite files at their own number types
     refused: str | None = None  # why TFLite Micro's interpreter does not take a TFLite file as it is
+    word_bits: int = 32  # of the processor that the arena is for
 
     @property
     def peak_bytes(self) -> int | None:
@@ -38,8 +39,8 @@ class Overview:
 
     @property
     def arena_bytes(self) -> int | None:
-        """TFLite Micro's head for the file as it is; None for other formats."""
-        return None if self.arena is None else self.arena.head_bytes
+        """The smallest arena that TFLite Micro accepts for the file; None for other formats or if unknown."""
+        return None if self.arena is None else self.arena.arena_bytes(self.word_bits)
 
     def __repr__(self) -> str:
         figures = {"peak": self.peak_bytes, "best": self.best_peak_bytes, "arena": self.arena_bytes}
@@ -47,16 +48,19 @@ class Overview:
         return f"<Memory: {', '.join(known) or self.usage.missing}>"
 
 
-def overview(graph: Graph, precision: DType | None = None) -> Overview:
-    """Look at a graph's memory with an effort that suits a report; `best_order` looks longer."""
+def overview(graph: Graph, precision: DType | None = None, word_bits: int = 32) -> Overview:
+    """Look at a graph's memory with an effort that suits a report; `best_order` looks longer.
+
+    `word_bits` is the word size of the processor, which TFLite Micro's arena depends on.
+    """
     found = usage(graph, precision=precision, as_run=True)
     micro = as_shipped(graph) if precision is None else None
     refused = refusal_of(graph, micro)
     if graph.format not in _REORDERABLE or len(graph.ops) > _MOST_OPS or found.unknown:
-        return Overview(found, None, None, None, micro, refused)
+        return Overview(found, None, None, None, micro, refused, word_bits)
     problem = problem_of(graph, precision=precision)
     best = best_order(problem, time_limit=math.inf, most_states=_MOST_STATES)
-    return Overview(found, best.peak_bytes, best.lower_bound_bytes, best.status, micro, refused)
+    return Overview(found, best.peak_bytes, best.lower_bound_bytes, best.status, micro, refused, word_bits)
 
 
 def as_shipped(graph: Graph) -> MicroArena | None:

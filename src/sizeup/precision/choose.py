@@ -163,9 +163,9 @@ def front_of(
     names = {"loss": "loss", **{word: name for name, word in WORDS.items()}}
     if len(set(axes)) != 2 or not set(axes) <= set(names):
         written = ",".join(each for each in axes if each)
-        raise SizeupError(f"a front is over two of {', '.join(names)}, such as loss,flash, not {written!r}")
-    # The arena is no sum over layers: it is the one that is limited.
-    first, second = sorted(axes, key=lambda axis: (axis == "arena", axis != "loss"))
+        raise SizeupError(f"a front is over two of {', '.join(names)}, such as loss,weights, not {written!r}")
+    # Activations are no sum over layers: theirs is the limit that the other axis is minimized under.
+    first, second = sorted(axes, key=lambda axis: (axis == "activations", axis != "loss"))
     objective = loss if first == "loss" else _amounts(options, names[first])
     if objective is None:
         raise SizeupError(f"the {first} of this network is not known without a target (-d)")
@@ -187,7 +187,7 @@ def _falling(ordered: list[Choice], amount: Callable[[Choice], float]) -> list[C
 def _least(options: Options, budgets: Budgets, axis: str, search: Search, loss: Floats) -> float | None:
     """The least of a budget that any choice takes."""
     amounts = _amounts(options, axis)
-    if axis == "arena_bytes":
+    if axis == "activation_bytes":
         # Everything at the narrowest type, without a conversion, takes least at every step.
         amounts = np.array([each.bits for each in options.dtype], np.float64)
     if amounts is None:
@@ -198,12 +198,12 @@ def _least(options: Options, budgets: Budgets, axis: str, search: Search, loss: 
 
 
 def _amounts(options: Options, name: str) -> Floats | None:
-    return {"flash_bytes": options.flash, "seconds": options.seconds, "joules": options.joules}.get(name)
+    return {"weight_bytes": options.weights, "seconds": options.seconds, "joules": options.joules}.get(name)
 
 
 def _fixed(options: Options, name: str) -> float:
     return {
-        "flash_bytes": options.fixed_flash,
+        "weight_bytes": options.fixed_weights,
         "seconds": options.fixed_seconds,
         "joules": options.fixed_joules,
     }[name]
@@ -226,7 +226,7 @@ def _why_not(options: Options, loss: Floats, budgets: Budgets, search: Search) -
 
 
 # The limited quantities that are sums over groups and conversions, and the place of the latter's.
-_SUMS: Mapping[str, int | None] = {"flash_bytes": None, "seconds": 0, "joules": 1}
+_SUMS: Mapping[str, int | None] = {"weight_bytes": None, "seconds": 0, "joules": 1}
 
 
 class _Search:
@@ -243,7 +243,7 @@ class _Search:
                 )
                 raise SizeupError(f"a limit of the {WORDS[name]} needs {reason}")
         self.live = None
-        if budgets.arena_bytes is not None:
+        if budgets.activation_bytes is not None:
             self.live = LiveBytes(options.graph, options.typing, options.kinds)
         self.solver = Solver(self._problem(budgets))
 
@@ -337,8 +337,8 @@ class _Search:
             for groups, both in options.conversions
             if (table := self._converting(both)) is not None
         ]
-        if self.live is not None and budgets.arena_bytes is not None:
-            for groups, over in self.live.crowded(budgets.arena_bytes):
+        if self.live is not None and budgets.activation_bytes is not None:
+            for groups, over in self.live.crowded(budgets.activation_bytes):
                 if not groups:  # whatever is chosen
                     amounts[..., 0] = np.inf
                     continue

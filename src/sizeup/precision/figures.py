@@ -20,8 +20,8 @@ _PLAN_SECONDS = 2.0
 class Budgets:
     """The most that each may take; None: as much as it likes."""
 
-    flash_bytes: int | None = None
-    arena_bytes: int | None = None
+    weight_bytes: int | None = None
+    activation_bytes: int | None = None
     seconds: float | None = None
     joules: float | None = None
 
@@ -40,17 +40,22 @@ class Budgets:
 
 
 BUDGETS = tuple(each.name for each in fields(Budgets))
-WORDS = {"flash_bytes": "flash", "arena_bytes": "arena", "seconds": "latency", "joules": "energy"}
+WORDS = {
+    "weight_bytes": "weights",
+    "activation_bytes": "activations",
+    "seconds": "latency",
+    "joules": "energy",
+}
 # One more of each, for what a little more would buy.
-UNITS = {"flash_bytes": 1024, "arena_bytes": 1024, "seconds": 1e-3, "joules": 1e-3}
+UNITS = {"weight_bytes": 1024, "activation_bytes": 1024, "seconds": 1e-3, "joules": 1e-3}
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What a network takes with its layers at certain types, conversions included; None: not known."""
 
-    flash_bytes: int
-    arena_bytes: int
+    weight_bytes: int
+    activation_bytes: int
     seconds: float | None
     joules: float | None
 

@@ -42,5 +42,5 @@ def _about_options(options: Any) -> str:
     shown = f", such as {json.dumps(first)}" if first else ""
     return (
         f"it lists the precisions that fit; a precision map has one per layer{shown}."
-        " sizeup precision MODEL --flash SIZE -o map.json chooses them"
+        " sizeup precision MODEL --weights SIZE -o map.json chooses them"
     )

@@ -1,4 +1,4 @@
-"""What every choice of a number type costs: bytes of flash, bytes in memory at each step, seconds, joules."""
+"""What every choice of a number type costs: weight bytes, live bytes per step, seconds, joules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAME = 1e-9
 class Options:
     """One row an option, a number type for a group of layers that must share it.
 
-    `flash`, `seconds` and `joules` are what the group takes at that type; `conversions` what values take that
+    `weights`, `seconds` and `joules` are of the group at that type; `conversions` what values take that
     a mixture converts on the way between groups. `owner` is the group whose type a tensor has, -1: none.
     """
 
@@ -41,12 +41,12 @@ class Options:
     owner: Codes
     group: Codes
     dtype: tuple[DType, ...]
-    flash: Floats
+    weights: Floats
     seconds: Floats | None
     joules: Floats | None
     target: Target | None
     basis: Basis | None  # of all times, so that choices are compared on one
-    fixed_flash: float  # what no choice changes
+    fixed_weights: float  # what no choice changes
     fixed_seconds: float
     fixed_joules: float
     kinds: tuple[DType, ...]
@@ -154,9 +154,11 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
     basis = common_basis(kinds, target)
     columns = [_taken(graph, found, owner, groups, each, target, basis) for each in kinds]
     group = np.repeat(np.arange(groups), len(kinds))
-    flash = np.stack([each[0] for each in columns], axis=1).ravel()
+    weights = np.stack([each[0] for each in columns], axis=1).ravel()
     seconds, joules = _stacked([each[1] for each in columns]), _stacked([each[2] for each in columns])
-    fixed_flash, fixed_seconds, fixed_joules = (min(each[3][place] for each in columns) for place in range(3))
+    fixed_weights, fixed_seconds, fixed_joules = (
+        min(each[3][place] for each in columns) for place in range(3)
+    )
     typing = typing_of(graph, found, group_of, owner)
     conversions = () if target is None else conversion_tables(graph, typing, kinds, target, basis)
     return Options(
@@ -166,12 +168,12 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
         owner,
         group,
         tuple(kinds) * groups,
-        flash,
+        weights,
         seconds,
         joules,
         target,
         basis,
-        fixed_flash,
+        fixed_weights,
         fixed_seconds,
         fixed_joules,
         tuple(kinds),
@@ -288,16 +290,16 @@ def _taken(
     """Flash, seconds and joules of every group where all layers have one type; then what belongs to none."""
     uniform = assign(graph, {layer.op: dtype for layer in found})
     by_op = _groups_of_ops(uniform, owner)
-    flash, rest = _flash(uniform, by_op, groups)
+    weights, rest = _weights(uniform, by_op, groups)
     if target is None:
-        return flash, None, None, (rest, 0.0, 0.0)
+        return weights, None, None, (rest, 0.0, 0.0)
     timed = estimate(count(uniform), target, basis=basis)
     spent, spent_by_op = energy(timed), energy_by_op(timed)
     seconds, other = _split(timed.by_op()[0], timed.seconds, by_op, groups)
     if spent is None or spent_by_op is None:
-        return flash, seconds, None, (rest, other, 0.0)
+        return weights, seconds, None, (rest, other, 0.0)
     joules, spent_elsewhere = _split(spent_by_op, spent.joules, by_op, groups)
-    return flash, seconds, joules, (rest, other, spent_elsewhere)
+    return weights, seconds, joules, (rest, other, spent_elsewhere)
 
 
 _CONVERSION = -2  # no group: an operator that a mixture adds
@@ -316,7 +318,7 @@ def _split(column: Floats, total: float, group: Codes, groups: int) -> tuple[Flo
     return sums, total - float(sums.sum()) - float(column[group == _CONVERSION].sum())
 
 
-def _flash(graph: Graph, by_op: Codes, groups: int) -> tuple[Floats, float]:
+def _weights(graph: Graph, by_op: Codes, groups: int) -> tuple[Floats, float]:
     """Bytes of parameters by the group that first reads them, and of those that nobody's type changes."""
     taken, rest = np.zeros(groups), 0.0
     seen: set[int] = set()

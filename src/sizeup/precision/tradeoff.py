@@ -70,7 +70,7 @@ class Point:
     @property
     def memory_bytes(self) -> int | None:
         """Weights and the planned activations."""
-        return None if self.figures is None else self.figures.flash_bytes + self.figures.arena_bytes
+        return None if self.figures is None else self.figures.weight_bytes + self.figures.activation_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Grid:
         return len(self.precisions) * max(len(self.batches), 1) * max(len(self.sizes), 1)
 
 
-# The budget of the options --flash, --arena, --latency and --energy.
+# The budget of the options --weights, --activations, --latency and --energy.
 LIMITS = "limits"
 
 

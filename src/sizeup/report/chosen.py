@@ -38,7 +38,7 @@ _QUANTISERS = {
     "torch": "torchao",
     "torch.export": "torchao",
 }
-_MORE = {"flash_bytes": "1 KiB", "arena_bytes": "1 KiB", "seconds": "1 ms", "joules": "1 mJ"}
+_MORE = {"weight_bytes": "1 KiB", "activation_bytes": "1 KiB", "seconds": "1 ms", "joules": "1 mJ"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -231,12 +231,12 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
             else f"{_MORE[name]} more saves nothing yet"
         )
         yield "held back", f"by the {WORDS[name]}: {saves}"
-    if found.graph.format == "tflite" and found.budgets.arena_bytes is not None:
+    if found.graph.format == "tflite" and found.budgets.activation_bytes is not None:
         yield (
             "note",
             (
-                "the arena is the least that a plan needs; TFLite Micro's planner may need more, and its tail"
-                " comes on top: sizeup check --arena judges the file that you deploy"
+                "activations are the size of the best memory plan; TFLite Micro's own planner may need more,"
+                " and its arena has a tail: sizeup check --arena judges the file that you deploy"
             ),
         )
     if found.budgets != Budgets() and not found.choice.binding:

@@ -13,7 +13,7 @@ from sizeup.comparison import STATUSES, Differences, Priced, Row, Status, compar
 from sizeup.report.summary import Report
 
 Verdict = Literal["faster", "slower", "perhaps faster", "perhaps slower", "no difference", "cannot tell"]
-_OFTEN_NONE = ("arena_bytes", "arena_needed_bytes", "latency_seconds")
+_OFTEN_NONE = ("arena_head_bytes", "arena_bytes", "latency_seconds")
 _EQUAL = 0.0005  # a smaller share of A's time reads as 0.0 %
 
 
@@ -177,8 +177,8 @@ def _amounts(report: Report) -> dict[str, float | None]:
         "elementwise_ops": None if report.unknown and not totals.elementwise_ops else totals.elementwise_ops,
         "traffic_bytes": totals.read_bytes + totals.written_bytes,
         "peak_bytes": report.memory.peak_bytes,
+        "arena_head_bytes": None if arena is None else arena.head_bytes,
         "arena_bytes": report.memory.arena_bytes,
-        "arena_needed_bytes": None if arena is None else arena.needed_bytes_32,
         "operators": len(report.graph.ops),
         "latency_seconds": None if report.latency is None else report.latency.seconds,
     }

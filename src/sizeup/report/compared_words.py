@@ -23,8 +23,8 @@ LABELS = {
     "weight_bytes": "weights",
     "traffic_bytes": "traffic",
     "peak_bytes": "peak",
-    "arena_bytes": "arena head",
-    "arena_needed_bytes": "arena",  # that must be there on a 32-bit chip, as a check has it
+    "arena_head_bytes": "arena head",
+    "arena_bytes": "arena",
     "operators": "operators",
     "latency_seconds": "latency",
 }

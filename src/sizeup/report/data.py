@@ -13,6 +13,7 @@ from sizeup.report import elsewhere, timing
 from sizeup.report.rows import OpRow, Port
 
 if TYPE_CHECKING:
+    from sizeup.memory.tflm import MicroArena
     from sizeup.report.summary import Report
 
 SCHEMA_VERSION = 1
@@ -99,7 +100,7 @@ def _certain(report: Report, value: int) -> int | None:
 
 def _memory(report: Report) -> dict[str, Any]:
     found = report.memory
-    usage, arena = found.usage, found.arena
+    usage = found.usage
     if usage.missing:
         return {"unavailable": usage.missing}
     return {
@@ -110,13 +111,21 @@ def _memory(report: Report) -> dict[str, Any]:
         "best_peak_bytes": found.best_peak_bytes,
         "lower_bound_bytes": found.lower_bound_bytes,
         "status": found.status,
-        "arena_bytes": None if arena is None else arena.head_bytes,
-        "arena_tail_bytes_64": None if arena is None else arena.tail_bytes_64,
-        "arena_tail_bytes_32": None if arena is None else arena.tail_bytes_32,
-        "arena_needed_bytes_64": None if arena is None else arena.needed_bytes_64,
-        "arena_needed_bytes_32": None if arena is None else arena.needed_bytes_32,
-        "overlapping_tensors": None if arena is None else arena.overlapping,
+        **arena_figures(found.arena, found.word_bits),
         "refused": found.refused,
+    }
+
+
+def arena_figures(arena: MicroArena | None, word_bits: int = 32) -> dict[str, Any]:
+    """TFLite Micro's arena in bytes on a processor of that word size, and on a 64-bit one."""
+    return {
+        "arena_bytes": None if arena is None else arena.arena_bytes(word_bits),
+        "arena_head_bytes": None if arena is None else arena.head_bytes,
+        "arena_tail_bytes": None if arena is None else arena.tail_bytes(word_bits),
+        "arena_word_bits": None if arena is None else word_bits,
+        "arena_bytes_64": None if arena is None else arena.arena_bytes(64),
+        "arena_tail_bytes_64": None if arena is None else arena.tail_bytes(64),
+        "overlapping_tensors": None if arena is None else arena.overlapping,
     }
 
 

@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Plan:
-    """The smallest arena found for a model: its order, its offsets, and what no other plan goes below."""
+    """The smallest memory plan found: its order, its offsets, and what no other plan goes below."""
 
     graph: Graph
     placement: Placement
@@ -84,18 +84,18 @@ class Plan:
         return self.placement.usage.peak_bytes
 
     @property
-    def arena_bytes(self) -> int:
-        """The memory that holds every tensor at its offset."""
+    def plan_bytes(self) -> int:
+        """The memory that holds every tensor at its offset, without what TFLite Micro keeps for good."""
         return self.placement.packing.height
 
     @property
     def lower_bound_bytes(self) -> int:
-        """What no arena goes below, in any order or, where no other order was asked for, in this one."""
+        """What no plan goes below, in any order or, where no other order was asked for, in this one."""
         return self.placement.lower_bound_bytes
 
     @property
     def status(self) -> str:
-        """'optimal' where the arena is proven to be the smallest, otherwise 'feasible'."""
+        """'optimal' where the plan is proven to be the smallest, otherwise 'feasible'."""
         return self.placement.status
 
     @property
@@ -187,4 +187,4 @@ class Plan:
 
     def __repr__(self) -> str:
         at = "" if self.precision is None else f" at {precision_name(self.precision)}"
-        return f"<Plan of {self.name}{at}: {self.arena_bytes:,} B, {self.status}>"
+        return f"<Plan of {self.name}{at}: {self.plan_bytes:,} B, {self.status}>"

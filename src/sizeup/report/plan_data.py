@@ -13,6 +13,7 @@ from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
 from sizeup.files import write_text
+from sizeup.report.data import arena_figures
 from sizeup.report.files import check_folder
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def _head(plan: Plan) -> dict[str, Any]:
             "op": plan.peak_op,
             "tensors": [{"name": each.name, "bytes": each.bytes} for each in plan.held],
         },
-        "arena": {
-            "bytes": plan.arena_bytes,
+        "plan": {
+            "bytes": plan.plan_bytes,
             "lower_bound_bytes": plan.lower_bound_bytes,
             "status": plan.status,
             "alignment_bytes": plan.alignment,
@@ -98,12 +99,7 @@ def _shipped(arena: MicroArena | None) -> dict[str, Any] | None:
     if arena is None:
         return None
     return {
-        "arena_bytes": arena.head_bytes,
-        "arena_tail_bytes_64": arena.tail_bytes_64,
-        "arena_tail_bytes_32": arena.tail_bytes_32,
-        "arena_needed_bytes_64": arena.needed_bytes_64,
-        "arena_needed_bytes_32": arena.needed_bytes_32,
-        "overlapping_tensors": arena.overlapping,
+        **arena_figures(arena),
         "refused": arena.refused,
     }
 

@@ -54,13 +54,13 @@ def _print_use(console: Console, plan: Plan) -> None:
 def _findings(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if plan.precision is not None:
         yield "bytes at", f"{precision_name(plan.precision)} (indices and masks keep their type)", ""
-    yield "arena", verdict(plan), "green bold" if plan.status == "optimal" else "bold"
+    yield "memory plan", verdict(plan), "green bold" if plan.status == "optimal" else "bold"
     if plan.peak_step is None:
         return
     yield "peak", _peak(plan), ""
     yield "order", _order(plan), ""
     if plan.shipped is not None:
-        yield "as shipped", _shipped(plan), ""
+        yield "arena", _shipped(plan), ""
         for label, text in micro_warnings(plan.shipped):
             yield label, text, "yellow"
 

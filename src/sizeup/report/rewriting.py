@@ -51,11 +51,12 @@ def _sizes(result: Optimized) -> Table:
 
 
 def _rows(footprint: Footprint) -> Iterator[tuple[str, int | None]]:
-    arena = footprint.arena
+    used = footprint.used
     yield "peak", footprint.peak_bytes
-    yield "arena head", None if arena is None else arena.head_bytes
-    yield "arena tail", None if arena is None else arena.tail_bytes
-    yield "arena total", None if arena is None else arena.total_bytes
+    yield "arena", footprint.arena_bytes
+    yield "arena head", None if used is None else used.head_bytes
+    yield "arena tail, 64-bit", None if used is None else used.tail_bytes
+    yield "arena used, 64-bit", None if used is None else used.total_bytes
     yield "file", footprint.file_bytes
     yield "file, gzip", footprint.gzip_bytes
 
@@ -65,9 +66,9 @@ def _change(before: int, after: int) -> str:
 
 
 def _findings(result: Optimized) -> Iterator[tuple[str, str, str]]:
-    if result.after.arena is not None:
-        basis = "measured in TFLite Micro's own interpreter" if result.arena_is_measured else "predicted"
-        yield "arena", f"{basis}; the tail is that of a 64-bit processor", ""
+    if result.after.used is not None:
+        measured = "; what 64 bits use is measured in its own interpreter" if result.arena_is_measured else ""
+        yield "arena", f"of TFLite Micro, predicted for a 32-bit processor{measured}", ""
     if result.order_status is not None:
         yield "order", _order(result), ""
     if result.planned:

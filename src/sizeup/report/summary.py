@@ -179,8 +179,9 @@ class Report:
     def memory(self) -> Overview:
         """What a run holds in memory beside the weights, and how low that could go."""
         from sizeup.memory import overview  # whoever only counts need not load the planners
+        from sizeup.targets import word_bits_of
 
-        return overview(self.graph, self.precision)
+        return overview(self.graph, self.precision, word_bits_of(self.target))
 
     @cached_property
     def ops(self) -> OpRows:

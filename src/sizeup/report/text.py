@@ -135,7 +135,7 @@ def _memory(report: Report) -> list[tuple[str, str]]:
         proof = "proven least" if found.status == "optimal" else "best found"
         lines.append(("best order", f"{units.size(found.best_peak_bytes)} at the peak ({proof})"))
     if arena is not None:
-        lines += [("arena", micro_arena(arena)), *micro_warnings(arena)]
+        lines += [("arena", micro_arena(arena, found.word_bits)), *micro_warnings(arena)]
     elif found.refused:
         lines.append(("refused", f"TFLite Micro does not run this file: {found.refused}"))
     return lines
@@ -154,18 +154,13 @@ def _beyond(names: tuple[str, ...]) -> str:
     return f"what {listed} take{'s' * (len(shown) == 1)} inside is not known"
 
 
-def micro_arena(arena: MicroArena) -> str:
-    """What TFLite Micro takes for a file as it is, in its own words and in bytes."""
-    head, tail, needed = f"{arena.head_bytes:,} B head", arena.tail_bytes_32, arena.needed_bytes_32
-    says = "would report" if arena.refused else "reports"
-    if tail is None:
-        text = f"{head}, as TFLite Micro {says} it; {arena.unknown}"
-    else:
-        total = arena.head_bytes + tail
-        text = f"{head} + {tail:,} B tail (32-bit) = {total:,} B, as TFLite Micro {says} it"
-        if needed is not None and needed > total:
-            text += f"; the arena must have {needed:,} B"
-    return text
+def micro_arena(arena: MicroArena, word_bits: int = 32) -> str:
+    """The smallest arena that TFLite Micro accepts for a file as it is, and its parts."""
+    head, tail, needed = arena.head_bytes, arena.tail_bytes(word_bits), arena.arena_bytes(word_bits)
+    if tail is None or needed is None:
+        return f"unknown; {head:,} B head, and a tail that is not known: {arena.unknown}"
+    setup = f" + {needed - head - tail:,} B during setup" if needed > head + tail else ""
+    return f"{needed:,} B on a {word_bits}-bit processor: {head:,} B head + {tail:,} B tail{setup}"
 
 
 def micro_warnings(arena: MicroArena) -> list[tuple[str, str]]:
@@ -181,27 +176,27 @@ def micro_warnings(arena: MicroArena) -> list[tuple[str, str]]:
 
 
 def verdict(plan: Plan) -> str:
-    """What a plan brings, and whether that is proven, in one sentence that begins with the arena's bytes."""
-    arena, given = plan.arena_bytes, plan.given_peak_bytes
+    """What a plan brings, and whether that is proven, in one sentence that begins with the plan's bytes."""
+    size, given = plan.plan_bytes, plan.given_peak_bytes
     if plan.peak_step is None:
-        return f"{arena:,} B for what goes in; the model has no operators"
+        return f"{size:,} B for what goes in; the model has no operators"
     if is_beaten_by_overlap(plan):
-        return f"{arena:,} B without overlap; the plan in the file overlaps and needs less; {_proof(plan)}"
-    if arena < given:
-        less = f"-{100 * (given - arena) / given:.1f} %"
-        return f"{arena:,} B instead of at least {given:,} B as given ({less}); {_proof(plan)}"
+        return f"{size:,} B without overlap; the plan in the file overlaps and needs less; {_proof(plan)}"
+    if size < given:
+        less = f"-{100 * (given - size) / given:.1f} %"
+        return f"{size:,} B instead of at least {given:,} B as given ({less}); {_proof(plan)}"
     if plan.status != "optimal" or plan.moved_ops:
-        return f"{arena:,} B; {_proof(plan)}"
+        return f"{size:,} B; {_proof(plan)}"
     shipped = plan.shipped
-    if shipped is not None and shipped.head_bytes > max(shipped.live_bytes, arena):
-        return f"{arena:,} B in the order as given, less than TFLite Micro finds by itself; {_proof(plan)}"
-    return f"{arena:,} B; nothing to gain over the order as given, {_proof(plan)}"
+    if shipped is not None and shipped.head_bytes > max(shipped.live_bytes, size):
+        return f"{size:,} B in the order as given, less than TFLite Micro finds by itself; {_proof(plan)}"
+    return f"{size:,} B; nothing to gain over the order as given, {_proof(plan)}"
 
 
 def is_beaten_by_overlap(plan: Plan) -> bool:
     """Whether the file has a plan that needs less, because tensors in use at once share bytes in it."""
     shipped = plan.shipped
-    return shipped is not None and bool(shipped.overlapping) and shipped.head_bytes < plan.arena_bytes
+    return shipped is not None and bool(shipped.overlapping) and shipped.head_bytes < plan.plan_bytes
 
 
 def _proof(plan: Plan) -> str:
@@ -209,7 +204,7 @@ def _proof(plan: Plan) -> str:
     if plan.status == "optimal":
         return f"proven: no plan{'' if plan.placement.ordering else ' of this order'}{apart} needs less"
     bound = plan.lower_bound_bytes
-    gap = units.share(plan.arena_bytes - bound, bound)
+    gap = units.share(plan.plan_bytes - bound, bound)
     return f"at most {gap} above the least, for {bound:,} B are proven to be needed{apart}"
 
 

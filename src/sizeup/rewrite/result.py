@@ -11,12 +11,17 @@ from sizeup.runtimes import Arena
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a file needs; `arena` is TFLite Micro's, measured in its interpreter or predicted."""
+    """What a file needs.
+
+    `arena_bytes` is the predicted smallest arena that TFLite Micro accepts on a 32-bit processor; `used` is
+    what its 64-bit interpreter used, measured or predicted.
+    """
 
     peak_bytes: int  # in use at once, weights excluded, in the file's own order
     file_bytes: int
     gzip_bytes: int | None = None  # None: too large to be worth the time
-    arena: Arena | None = None
+    used: Arena | None = None
+    arena_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +105,13 @@ class Optimized:
 
 
 def _footprint(footprint: Footprint) -> dict[str, Any]:
-    arena = footprint.arena
+    used = footprint.used
     return {
         "peak_bytes": footprint.peak_bytes,
-        "arena_head_bytes": None if arena is None else arena.head_bytes,
-        "arena_tail_bytes": None if arena is None else arena.tail_bytes,
-        "arena_bytes": None if arena is None else arena.total_bytes,
+        "arena_bytes": footprint.arena_bytes,
+        "arena_head_bytes": None if used is None else used.head_bytes,
+        "arena_tail_bytes_64": None if used is None else used.tail_bytes,
+        "arena_used_bytes_64": None if used is None else used.total_bytes,
         "file_bytes": footprint.file_bytes,
         "gzip_bytes": footprint.gzip_bytes,
     }

@@ -12,6 +12,7 @@ from sizeup.formats import tflite
 from sizeup.formats.tflite import pack as code_books
 from sizeup.formats.tflite.write import ONLINE, external_files, rewrite, stored_plan, tensor_buffers
 from sizeup.graph import Graph
+from sizeup.memory import as_shipped
 from sizeup.memory.ordering import Ordering
 from sizeup.memory.search import moved, peak_bytes
 from sizeup.rewrite import files
@@ -69,13 +70,13 @@ def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
     graph = tflite.load(source)
     along = files.companions(external_files(content), source, out)
     work = _begin(source, content, graph, wishes)
-    before = Footprint(peak_bytes(graph), len(content), files.gzip_bytes(content), work.arena)
+    before = _footprint(work)
     is_verifiable = work.judge is not None or not wishes.verify
     if is_verifiable:
         _improve(work, wishes)
     work.notes += files.copy_along(along)
     write_bytes(out, work.content, like=source)
-    after = Footprint(peak_bytes(work.graph), len(work.content), files.gzip_bytes(work.content), work.arena)
+    after = _footprint(work)
     overlaps, kernels = overlapping(work.graph)
     if is_verifiable:
         work.notes += _remarks(work, before, after, wishes, overlaps)
@@ -99,17 +100,28 @@ def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
     )  # fmt: skip
 
 
+def _footprint(work: _Work) -> Footprint:
+    shipped = as_shipped(work.graph)
+    return Footprint(
+        peak_bytes(work.graph),
+        len(work.content),
+        files.gzip_bytes(work.content),
+        work.arena,
+        None if shipped is None or shipped.refused else shipped.arena_bytes(),
+    )
+
+
 def _remarks(
     work: _Work, before: Footprint, after: Footprint, wishes: Wishes, overlaps: int
 ) -> Iterator[str]:
     """What was asked for and brought nothing, or has a price."""
-    if wishes.overlap and after.arena is not None:
+    if wishes.overlap and after.used is not None:
         if not overlaps:
             yield "--overlap brought nothing: no plan with overlaps needs less arena"
         elif work.plan_status is None:
             yield "--overlap brought nothing: the file's own plan overlaps already, and none needs less"
-    if work.packed and before.arena is not None and after.arena is not None:
-        more = after.arena.total_bytes - before.arena.total_bytes
+    if work.packed and before.used is not None and after.used is not None:
+        more = after.used.total_bytes - before.used.total_bytes
         if more > 0:
             yield f"the arena is {more:,} B larger, for code-books are decoded into it while the model runs"
 

@@ -123,6 +123,7 @@ class _Answers:
             "status": OK,
             **self.counts,
             **priced,
+            "arena_bytes": _arena_bytes(needs, target),
             **_room(room(needs, target)),
             **self._latency(point, target),
         }
@@ -222,18 +223,24 @@ def _bytes(cost: Cost, moved: Bytes) -> Row:
 
 def _memory(needs: Needs) -> Row:
     """The peak, and TFLite Micro's arena for a file of its own as it is."""
-    held, arena = needs.usage, None
+    held = needs.usage
     if needs.graph.format != "tflite":
         no_arena: str | None = "only TFLite files have an arena"
     elif needs.precision is not None:
         no_arena = "TFLite Micro's arena is that of the file as it is"
     else:
-        arena, no_arena = needs.arena, needs.refused
+        no_arena = needs.refused or (needs.arena.unknown or None if needs.arena is not None else None)
     return {
         "peak_bytes": None if held.unknown else held.peak_bytes,
-        "arena_bytes": None if arena is None else arena.head_bytes,
         "memory_missing": held.missing or no_arena,
     }
+
+
+def _arena_bytes(needs: Needs, target: Target) -> int | None:
+    """The smallest arena that TFLite Micro accepts for the file, on the target's word size."""
+    if needs.graph.format != "tflite" or needs.precision is not None or needs.arena is None:
+        return None
+    return needs.arena.arena_bytes(target.device.word_bits)
 
 
 _LEAST = "only the least time that it takes is known: low_ms"

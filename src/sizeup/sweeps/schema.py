@@ -65,7 +65,11 @@ FIELDS: tuple[Field, ...] = (
     Field("intensity", "float", "FLOPs for each byte moved"),
     Field("counts_missing", "text", "why counts are null or not whole"),
     Field("peak_bytes", "int", "the most bytes in use at once beside the weights"),
-    Field("arena_bytes", "int", "TFLite Micro's arena for the file as it is"),
+    Field(
+        "arena_bytes",
+        "int",
+        "smallest arena that TFLite Micro accepts for the file, on the target's word size",
+    ),
     Field("memory_missing", "text", "why the peak or the arena is null"),
     Field("ram_need_bytes", "int", "RAM that suffices; where that is not known, what is certainly needed"),
     Field("ram_bytes", "int", "RAM that the target has"),

@@ -130,6 +130,11 @@ class Device:
         return sum(known) if known else None
 
     @property
+    def word_bits(self) -> int:
+        """The word size of its processor: microcontrollers and the hosts of their NPUs have 32 bits."""
+        return 32 if self.kind in ("microcontroller", "npu") else 64
+
+    @property
     def ram_bytes(self) -> int | None:
         """All memory on the device that data may lie in, over all banks; None where a size is not known."""
         return _total(self.memories, "ram")

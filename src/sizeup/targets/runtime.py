@@ -63,6 +63,11 @@ class Runtime:
         return next((each for each in self.weight_only if each.dtype == dtype), None)
 
 
+def word_bits_of(target: Target | None) -> int:
+    """The word size of a target's processor, 32 bits without a target."""
+    return 32 if target is None else target.device.word_bits
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A device and the runtime on it: what latency and memory depend on."""

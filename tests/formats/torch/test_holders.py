@@ -345,7 +345,7 @@ def test_other_orders_and_plans_know_nothing_of_a_run() -> None:
     assert lifetimes(graph).live_bytes().tolist() == lifetimes(without).live_bytes().tolist()
     assert usage(graph).peak_bytes == usage(without).peak_bytes == usage(without, as_run=True).peak_bytes
     assert usage(graph, as_run=True).peak_bytes > usage(graph).peak_bytes
-    assert sizeup.plan(graph).arena_bytes == sizeup.plan(without).arena_bytes
+    assert sizeup.plan(graph).plan_bytes == sizeup.plan(without).plan_bytes
 
 
 def test_what_runs_elsewhere_has_no_workspace_of_this_processor() -> None:

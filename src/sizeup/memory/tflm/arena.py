@@ -61,10 +61,13 @@ class MicroArena:
         """Head and tail as the interpreter of the package on PyPI reports them."""
         return None if self.tail_bytes_64 is None else self.head_bytes + self.tail_bytes_64
 
-    @property
-    def total_bytes_32(self) -> int | None:
-        """Head and tail in firmware of a 32-bit processor."""
-        return None if self.tail_bytes_32 is None else self.head_bytes + self.tail_bytes_32
+    def arena_bytes(self, word_bits: int = 32) -> int | None:
+        """The smallest arena that works on a processor of that word size; None if the tail is unknown."""
+        return self.needed_bytes_32 if word_bits == 32 else self.needed_bytes_64
+
+    def tail_bytes(self, word_bits: int = 32) -> int | None:
+        """The tail on a processor of that word size; None if unknown."""
+        return self.tail_bytes_32 if word_bits == 32 else self.tail_bytes_64
 
 
 def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool = False) -> MicroArena:

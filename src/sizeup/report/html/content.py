@@ -108,9 +108,10 @@ def _memory(report: Report) -> Iterator[str]:
     if found.best_peak_bytes is not None and found.best_peak_bytes < usage.peak_bytes:
         where += f"; another order needs {units.size(found.best_peak_bytes)}"
     yield _card("Memory at the peak", text.peak_size(usage), where)
-    if arena is not None and arena.total_bytes_32 is not None:
-        detail = f"{arena.head_bytes:,} B head and {arena.tail_bytes_32:,} B tail, on 32 bits"
-        yield _card("TFLite Micro's arena", units.size(arena.total_bytes_32), detail)
+    if arena is not None and found.arena_bytes is not None:
+        tail = arena.tail_bytes(found.word_bits)
+        detail = f"{arena.head_bytes:,} B head and {tail:,} B tail on a {found.word_bits}-bit processor"
+        yield _card("TFLite Micro's arena", units.size(found.arena_bytes), detail)
 
 
 def _latency(report: Report) -> Iterator[str]:

@@ -57,12 +57,12 @@ def draw_map(
     is_early = peak_step < len(plan.order) / 2
     draw_bytes(axes, highest)
     for each in levels:
-        is_close = each.bytes - plan.arena_bytes < highest / 15  # to the words on the arena's own line
+        is_close = each.bytes - plan.plan_bytes < highest / 15  # to the words on the plan's own line
         level(axes, each.bytes, each.words, at_right=is_early is not is_close)
     caption(axes, "Where each tensor is, and for how long")
     _fill(axes, [box for box in boxes if not box.is_held], "boxes", "white")
     _fill(axes, [box for box in boxes if box.is_held], "held", INK)
-    level(axes, plan.arena_bytes, f"arena {plan.arena_bytes:,} B", at_right=is_early, strong=True)
+    level(axes, plan.plan_bytes, f"memory plan {plan.plan_bytes:,} B", at_right=is_early, strong=True)
     axes.axvline(peak_step, color=PEAK, linewidth=0.9, linestyle=(0, (4, 3)), gid="peak", zorder=3)
     _label(canvas, axes, boxes, names)
 

@@ -84,11 +84,11 @@ def plan_picture(plan: Plan) -> Figure:
     upper = canvas.panel(_LEFT, below + _MAP + _BETWEEN, _RIGHT, _TOP, lower)
     draw_steps(canvas, lower, labels, _across(plan, labels))
     upper.tick_params(labelbottom=False)
-    as_given = _levels(plan.arena_bytes, "peak of the order as given", plan.given_peak_bytes)
+    as_given = _levels(plan.plan_bytes, "peak of the order as given", plan.given_peak_bytes)
     shipped = plan.shipped.head_bytes if plan.shipped is not None else 0
-    as_shipped = _levels(plan.arena_bytes, "TFLite Micro as shipped", shipped)
+    as_shipped = _levels(plan.plan_bytes, "TFLite Micro as shipped", shipped)
     # One scale for both, so that the peak above and the arena below are seen to be as high.
-    highest = max([plan.arena_bytes, *(each.bytes for each in (*as_given, *as_shipped))])
+    highest = max([plan.plan_bytes, *(each.bytes for each in (*as_given, *as_shipped))])
     op = plan.graph.ops[index]
     words = peak_words(
         plan.peak_bytes, step, index, op.kind, name_of(plan.graph, op), reordered=bool(plan.moved_ops)
@@ -132,7 +132,7 @@ def _rest(sizes: Sequence[int]) -> str:
 
 
 def _list_facts(canvas: Canvas, plan: Plan) -> None:
-    facts = [("arena", plan.arena_bytes), ("proven to be needed", plan.lower_bound_bytes)]
+    facts = [("memory plan", plan.plan_bytes), ("proven to be needed", plan.lower_bound_bytes)]
     facts += [("peak", plan.peak_bytes), ("peak as given", plan.given_peak_bytes)]
     if plan.shipped is not None:
         facts.append(("TFLite Micro as shipped", plan.shipped.head_bytes))

@@ -18,7 +18,7 @@ _HEIGHT = 5.0
 
 
 def tradeoff_picture(found: Tradeoff) -> Figure:
-    """Every point that is known; without times, by flash against arena."""
+    """Every point that is known; without times, by weights against activations."""
     canvas = Canvas(_HEIGHT)
     where = f" on {found.target}" if found.target else ""
     canvas.write(f"{found.name}: what each precision takes{where}", 0.3, 0.35, 12, weight="bold", color=INK)
@@ -42,8 +42,8 @@ def tradeoff_picture(found: Tradeoff) -> Figure:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.size(value)))
     axes.xaxis.set_minor_formatter("")
     axes.yaxis.set_minor_formatter("")
-    axes.set_xlabel("latency of one pass" if timed else "arena", size=8.5, color=INK)
-    axes.set_ylabel("flash and arena" if timed else "flash", size=8.5, color=INK)
+    axes.set_xlabel("latency of one pass" if timed else "activations", size=8.5, color=INK)
+    axes.set_ylabel("weights and activations" if timed else "weights", size=8.5, color=INK)
     axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
     axes.set_axisbelow(True)
     if known:
@@ -64,8 +64,8 @@ def tradeoff_picture(found: Tradeoff) -> Figure:
 def _place(figures: Figures, timed: bool) -> tuple[float, float]:
     # A logarithmic axis has no place for nothing: it stands at one byte.
     if timed and figures.seconds is not None:
-        return figures.seconds, max(figures.flash_bytes + figures.arena_bytes, 1)
-    return max(figures.arena_bytes, 1), max(figures.flash_bytes, 1)
+        return figures.seconds, max(figures.weight_bytes + figures.activation_bytes, 1)
+    return max(figures.activation_bytes, 1), max(figures.weight_bytes, 1)
 
 
 def _spoken(value: float, timed: bool) -> str:
