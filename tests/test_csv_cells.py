@@ -53,7 +53,7 @@ def test_names_of_a_model_run_nothing(name: str) -> None:
     made = builder.tensor("y", (1, 8), FLOAT)
     builder.op("relu", [x], [made], name=name, source=name, scope=name)
     builder.outputs.append(made)
-    from sizeup.report.data import csv_lines as of_report
+    from sizeup.render.data.report import csv_lines as of_report
 
     (row,) = csv.DictReader(io.StringIO("".join(of_report(sizeup.analyze(builder.freeze()))), newline=""))
     assert row["name"] == row["source"] == f"'{name}" == neutral(name)

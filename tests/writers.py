@@ -117,7 +117,7 @@ def compat_writers(micro: Path) -> Iterator[tuple[str, Write]]:
     model = tflite_tools.TFLiteModel.load_from_file(micro)
     yield "written.tflite", model.write_to_file
     yield "tensor_details.csv", lambda path: model.output_model_analysis_to_csv(path.parent)
-    from sizeup.report.frames import frame_of
+    from sizeup.render.data.frames import frame_of
 
     table = frame_of({"layer": ["a" * 99], "activation_bytes": [1], "macs": [1]})
     yield (

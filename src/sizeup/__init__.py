@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from sizeup.graph import Dim, FreeGraph, Graph, GraphBuilder
     from sizeup.latency import Estimate, Utilization
     from sizeup.ops import Call, OpRule, op_rule
-    from sizeup.report import Report
-    from sizeup.report.asked import Answer
-    from sizeup.report.checked import Check
-    from sizeup.report.chosen import Chosen
-    from sizeup.report.compared import Comparison
-    from sizeup.report.explain import Explanation
-    from sizeup.report.fitting import Fitting
-    from sizeup.report.front import Front
-    from sizeup.report.measured import Measured
-    from sizeup.report.plan import Plan
-    from sizeup.report.tradeoff import Tradeoff
+    from sizeup.render.console.fits import Fitting
+    from sizeup.render.console.front import Front
+    from sizeup.render.console.measurement import Measured
+    from sizeup.render.console.precision import Chosen
+    from sizeup.render.console.query import Answer
+    from sizeup.results.check import Check
+    from sizeup.results.comparison import Comparison
+    from sizeup.results.explanation import Explanation
+    from sizeup.results.plan import Plan
+    from sizeup.results.report import Report
+    from sizeup.results.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
     from sizeup.sweeps import Swept
     from sizeup.targets import Device, Runtime, Target, devices, target
@@ -62,35 +62,35 @@ if TYPE_CHECKING:
 # Where each public name lives. They are fetched on first use: the command line answers --help and
 # completes words without importing numpy.
 _HOMES = {
-    "Answer": "report.asked",
+    "Answer": "render.console.query",
     "Calibrated": "calibration",
     "Call": "ops",
-    "Check": "report.checked",
-    "Chosen": "report.chosen",
-    "Comparison": "report.compared",
+    "Check": "results.check",
+    "Chosen": "render.console.precision",
+    "Comparison": "results.comparison",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
     "Estimate": "latency",
-    "Explanation": "report.explain",
-    "Fitting": "report.fitting",
+    "Explanation": "results.explanation",
+    "Fitting": "render.console.fits",
     "FreeCost": "cost.closed",
     "FreeGraph": "graph",
-    "Front": "report.front",
+    "Front": "render.console.front",
     "Graph": "graph",
     "GraphBuilder": "graph",
     "Incomplete": "errors",
-    "Measured": "report.measured",
+    "Measured": "render.console.measurement",
     "LoadError": "errors",
     "OpRule": "ops",
     "Optimized": "rewrite",
-    "Plan": "report.plan",
-    "Report": "report",
+    "Plan": "results.plan",
+    "Report": "results.report",
     "Runtime": "targets",
     "SizeupError": "errors",
     "Swept": "sweeps",
     "Target": "targets",
-    "Tradeoff": "report.tradeoff",
+    "Tradeoff": "results.tradeoff",
     "Utilization": "latency",
     "analyze": "api",
     "calibrate": "api",

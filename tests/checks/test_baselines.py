@@ -14,7 +14,7 @@ import sizeup
 from checks.products import save_product
 from sizeup.checks import read_baselines
 from sizeup.errors import BudgetError
-from sizeup.report.checked_words import remarks
+from sizeup.render.console.check import remarks
 
 pytestmark = pytest.mark.extras
 

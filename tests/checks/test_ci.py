@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sizeup.checks import Limit
-from sizeup.report.check_comment import MARKER, markdown
-from sizeup.report.checked import Check, save
-from sizeup.report.checked_ci import annotated, junit
-from sizeup.report.code_quality import issues
+from sizeup.render.check_comment import MARKER, markdown
+from sizeup.render.data.ci import annotated, junit
+from sizeup.render.data.code_quality import issues
+from sizeup.results.check import Check, save
 
 _LINE = re.compile(r"::(error|warning|notice) (.*?)::(.*)\n")
 

@@ -149,8 +149,8 @@ def test_interruption_exits_130(run: Run, tmp_path: Path) -> None:
 
 def test_fault_of_our_own_does_not_look_like_a_failed_check(run: Run, tmp_path: Path) -> None:
     rules = tmp_path / "rules.py"
-    rules.write_text("import sizeup.report.reference\nsizeup.report.reference.find = None")
-    import sizeup.report.reference as reference
+    rules.write_text("import sizeup.render.console.ops\nsizeup.render.console.ops.find = None")
+    import sizeup.render.console.ops as reference
 
     kept = reference.find
     try:

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from cli.running import Run
-from sizeup.report.columns import NAMES
+from sizeup.render.console.columns import NAMES
 
 pytestmark = pytest.mark.extras
 

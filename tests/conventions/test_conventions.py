@@ -187,7 +187,7 @@ def test_a_report_shows_the_other_total_beside_ours() -> None:
     data = report.to_dict()["convention"]
     assert (data["name"], data["total"], data["not_reproduced_ops"]) == ("dnn-analyzer", 1024 + 512 + 256, 0)
     assert data["less_macs_by_kind"] == {"batch_norm": 512, "relu": 256}
-    schema = json.loads((files("sizeup.report") / "schema.json").read_text())
+    schema = json.loads((files("sizeup.render.data") / "schema.json").read_text())
     jsonschema.validate(report.to_dict(), schema)
 
 

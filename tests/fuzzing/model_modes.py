@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import sizeup
-from sizeup.report.data import to_dict
-from sizeup.report.plan import Plan
+from sizeup.render.data.report import to_dict
+from sizeup.results.plan import Plan
 
 _SECONDS = 0.2  # for each search
 _MOST_PLACES = 300  # tensors whose places are compared pairwise

@@ -17,10 +17,10 @@ from sizeup.cost import Cost
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.precision.mixing import as_wished
-from sizeup.report import report_of
-from sizeup.report.data import to_dict
-from sizeup.report.device_data import fit_to_dict, runtime_to_dict
-from sizeup.report.device_data import to_dict as device_to_dict
+from sizeup.render.data.devices import fit_to_dict, runtime_to_dict
+from sizeup.render.data.devices import to_dict as device_to_dict
+from sizeup.render.data.report import to_dict
+from sizeup.results.report import report_of
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.spec import read_spec
 from sizeup.targets import Catalog, catalog

@@ -19,13 +19,13 @@ from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError, TargetError
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.latency import energy, estimate, hardware, hardware_of
-from sizeup.report.console import render
+from sizeup.render.console.layout import render
 from sizeup.targets import target
 
 FLOAT = dtype("float32")
 SHAPE = (1, 8, 4, 4)  # 128 numbers, 512 bytes
 MACS = 8 * 128
-SCHEMA: dict[str, Any] = json.loads((files("sizeup.report") / "schema.json").read_text())
+SCHEMA: dict[str, Any] = json.loads((files("sizeup.render.data") / "schema.json").read_text())
 
 TARGETS = """
 [sources]

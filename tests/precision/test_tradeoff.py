@@ -156,7 +156,7 @@ def test_the_command_prints_means_writes_points_and_draws_them(tmp_path: Path) -
 @pytest.mark.extras
 def test_marks_in_the_picture_stand_where_the_points_are() -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    from sizeup.report.plots.scatter import tradeoff_picture
+    from sizeup.render.plots.scatter import tradeoff_picture
 
     found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
     axes = tradeoff_picture(found).axes[0]

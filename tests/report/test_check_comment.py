@@ -7,8 +7,8 @@ import re
 import pytest
 
 from sizeup.checks import Limit
-from sizeup.report.check_comment import MARKER, MOST, markdown
-from sizeup.report.checked import Check
+from sizeup.render.check_comment import MARKER, MOST, markdown
+from sizeup.results.check import Check
 
 _KEPT = Limit("params", "count", 100, 5, 5)
 _OVER = Limit("macs", "count", 10, 20, 20)

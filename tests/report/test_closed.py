@@ -10,7 +10,7 @@ import sizeup
 from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError
 from sizeup.graph import Assumptions, Condition, FreeGraph, GraphBuilder, Piece, assuming, size
-from sizeup.report.closed import ClosedForms
+from sizeup.results.closed_forms import ClosedForms
 
 FLOAT = dtype("float32")
 

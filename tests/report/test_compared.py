@@ -14,9 +14,10 @@ from rich.console import Console
 import sizeup
 from comparison.edited import Layer, chain
 from networks import three_convolutions, with_unknown
-from sizeup.report import compared_data, compared_page
-from sizeup.report.compared import Comparison, Total
-from sizeup.report.compared_words import difference
+from sizeup.render.console import comparison_page as compared_page
+from sizeup.render.console.comparison import difference
+from sizeup.render.data import comparison as compared_data
+from sizeup.results.comparison import Comparison, Total
 
 WIDE = [Layer(0, "conv", 4, 8, 3), Layer(1, "relu", 8, 8), Layer(2, "conv", 8, 4), Layer(3, "tanh")]
 LESS = [Layer(0, "conv", 4, 4, 3), Layer(1, "relu", 4, 4), Layer(2, "conv", 4, 4)]

@@ -28,7 +28,7 @@ BYTES = [
 
 
 def figure_of(report: sizeup.Report, kind: str) -> Figure:
-    from sizeup.report.plots import canvas, modules, roofs
+    from sizeup.render.plots import canvas, modules, roofs
 
     with canvas.house_style():
         draw = {"roofline": roofs.roofline_picture, "modules": modules.modules_picture}

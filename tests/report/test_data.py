@@ -15,9 +15,9 @@ from blessed import assert_golden
 from networks import chain, looping, three_convolutions, tied_embedding, with_unknown
 from sizeup.errors import MissingLibrary, SizeupError
 from sizeup.graph import Graph, GraphBuilder
-from sizeup.report.data import csv_lines, json_lines
+from sizeup.render.data.report import csv_lines, json_lines
 
-SCHEMA: dict[str, Any] = json.loads((files("sizeup.report") / "schema.json").read_text())
+SCHEMA: dict[str, Any] = json.loads((files("sizeup.render.data") / "schema.json").read_text())
 
 GRAPHS = [
     three_convolutions(),

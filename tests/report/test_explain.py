@@ -12,7 +12,7 @@ from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder, Shape
 from sizeup.ops import Call, OpRule, register, rule
-from sizeup.report.explain import Explanation
+from sizeup.results.explanation import Explanation
 
 
 def single(

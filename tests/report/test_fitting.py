@@ -10,7 +10,7 @@ from rich.console import Console
 import sizeup
 from networks import FLOAT, three_convolutions
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.report.fitting import Fitting, render
+from sizeup.render.console.fits import Fitting, render
 
 
 def printed(found: Fitting) -> list[str]:

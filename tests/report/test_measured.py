@@ -10,7 +10,7 @@ from rich.console import Console
 from networks import three_convolutions
 from sizeup import targets
 from sizeup.cost import count
-from sizeup.report.measured import Measured, render
+from sizeup.render.console.measurement import Measured, render
 from sizeup.runtimes import Kernel
 from sizeup.runtimes.timing import Timing
 

@@ -14,8 +14,8 @@ from rich.console import Console
 import sizeup
 from sizeup.dtypes import dtype
 from sizeup.graph import Constant, Graph, GraphBuilder, Shape
-from sizeup.report.console import render
-from sizeup.report.data import csv_lines, json_lines
+from sizeup.render.console.layout import render
+from sizeup.render.data.report import csv_lines, json_lines
 
 # From the example output in the description of tflite-tools: tensors in memory and memory use.
 SCHEDULE = [
@@ -93,7 +93,7 @@ def test_the_memory_picture_is_titled_with_the_name_of_the_file(shared: Path) ->
     pytest.importorskip("ai_edge_litert")
     from matplotlib.text import Text
 
-    from sizeup.report.plots.pictures import memory_picture
+    from sizeup.render.plots.pictures import memory_picture
 
     figure: Any = memory_picture(sizeup.analyze(shared / "models" / "tflm_hello_int8.tflite"))
     assert "tflm_hello_int8.tflite" in [each.get_text() for each in figure.findobj(Text)]

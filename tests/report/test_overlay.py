@@ -12,6 +12,7 @@ import sizeup
 from explorer import explored, onnx_files
 from networks import three_convolutions
 from sizeup.errors import SizeupError
+from sizeup.results.rows import OpRow
 
 pytestmark = pytest.mark.extras
 
@@ -26,7 +27,7 @@ def overlay(report: sizeup.Report, quantity: str, folder: Path) -> tuple[str, di
     return graph, {key: each["value"] for key, each in data["results"].items()}
 
 
-def expected(row: sizeup.report.OpRow, quantity: str) -> Any:
+def expected(row: OpRow, quantity: str) -> Any:
     """What an overlay is to show of a file that has one node for each operator."""
     if quantity == "live":
         return row.live_bytes

@@ -14,10 +14,10 @@ from blessed import assert_golden
 from networks import FLOAT, chain, looping, three_convolutions, tied_embedding, with_unknown
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph, GraphBuilder, Run
-from sizeup.report.console import render
-from sizeup.report.markdown import lines
-from sizeup.report.table import shortened
-from sizeup.report.view import view
+from sizeup.render.console.layout import render
+from sizeup.render.console.table import shortened
+from sizeup.render.markdown import lines
+from sizeup.results.table import view
 
 
 def printed(graph: Graph, width: int, precision: str | None = None, **view_options: Any) -> str:

@@ -11,7 +11,8 @@ from networks import FLOAT, chain, looping, three_convolutions, tied_embedding, 
 from sizeup.cost import count
 from sizeup.dtypes import precision
 from sizeup.graph import Graph, GraphBuilder
-from sizeup.report import Group, OpRow, Report, report_of
+from sizeup.results.report import Report, report_of
+from sizeup.results.rows import Group, OpRow
 
 
 def report(graph: Graph, at: str | None = None) -> Report:

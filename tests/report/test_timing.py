@@ -8,8 +8,8 @@ import pytest
 
 import sizeup
 from networks import three_convolutions
-from sizeup.report.timing import lines
-from sizeup.report.view import By, view
+from sizeup.render.console.latency import lines
+from sizeup.results.table import By, view
 
 
 def said(format: str, target: str) -> str:

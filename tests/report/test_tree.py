@@ -19,9 +19,9 @@ import sizeup
 from blessed import assert_golden
 from networks import FLOAT, three_convolutions, with_unknown
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.report.console import render
-from sizeup.report.summary import Report
-from sizeup.report.tree import ITSELF, Branch, ModuleTree
+from sizeup.render.console.layout import render
+from sizeup.results.module_tree import ITSELF, Branch, ModuleTree
+from sizeup.results.report import Report
 
 COLUMNS = ("ops", "unknown_ops", "macs", "elementwise_ops", "params", "read_bytes", "written_bytes")
 

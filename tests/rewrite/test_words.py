@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sizeup.cli import app
 from sizeup.memory.tflm.overlap import LABEL
-from sizeup.report import rewriting
+from sizeup.render.console import optimize as rewriting
 from sizeup.rewrite import Footprint, Optimized, Verification
 
 

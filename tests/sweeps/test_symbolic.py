@@ -15,7 +15,7 @@ from pyarrow import compute, parquet
 import sizeup
 from sizeup import api
 from sizeup.errors import SizeupError
-from sizeup.report import swept
+from sizeup.render.console import sweep as swept
 from sizeup.sweeps import read_spec
 from sweeps.generated import write_models
 from sweeps.tables import rows_of, table_of

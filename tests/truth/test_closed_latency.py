@@ -205,7 +205,7 @@ def _wide(forms: Any) -> str:
 
     from rich.console import Console
 
-    from sizeup.report import formulas
+    from sizeup.render.console import closed_forms as formulas
 
     buffer = io.StringIO()
     formulas.render(forms, Console(file=buffer, width=100_000, color_system=None))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sizeup.checks import Baselines, Budget, Budgets, Needs, Reference, Subject
     from sizeup.checks.baselines import Key, Update
     from sizeup.checks.revision import Revision
-    from sizeup.report.checked import Check
+    from sizeup.results.check import Check
 
 
 def check_budgets(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sizeup.checks.revision import Revision
     from sizeup.graph import Graph, Shape
     from sizeup.precision.mixing import Wish
-    from sizeup.report.checked import Check
+    from sizeup.results.check import Check
     from sizeup.targets import Target
 
 SECONDS = 5.0
@@ -126,7 +126,7 @@ def each_judged(
 
 def failed(model: str, error: Exception) -> Check:
     """A model, or a pattern of models, that could not be judged."""
-    from sizeup.report.checked import Check
+    from sizeup.results.check import Check
 
     is_file = os.path.isfile(model)  # noqa: PTH113 - Path.is_file raises for a name that is too long
     return Check(model, Path(model).name, is_file=is_file, error=str(error))
@@ -134,7 +134,7 @@ def failed(model: str, error: Exception) -> Check:
 
 def removed(model: str, revision: Revision) -> Check:
     """A model that is there at a revision and not in the work tree."""
-    from sizeup.report.checked import Check
+    from sizeup.results.check import Check
 
     return Check(model, Path(model).name, is_file=True, against=revision.name, is_removed=True)
 
@@ -203,7 +203,7 @@ def checked(
     from sizeup.checks import Case, Limit, judge
     from sizeup.checks import remedies as helping
     from sizeup.checks.growth import changes
-    from sizeup.report.checked import Check
+    from sizeup.results.check import Check
 
     def judged(changed: Subject) -> tuple[Limit, ...]:
         first, *others = (judge(changed, each) for each in wanted)

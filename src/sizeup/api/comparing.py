@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sizeup.api.models import Source
 from sizeup.api.reports import analyze
 from sizeup.formats import Inputs
-from sizeup.report import Report
+from sizeup.results.report import Report
 
 if TYPE_CHECKING:
     from sizeup.precision.mixing import Wish
-    from sizeup.report.compared import Comparison
+    from sizeup.results.comparison import Comparison
     from sizeup.targets import Target
 
 
@@ -31,7 +31,7 @@ def compare(
     Operators are matched by name, then by structure, across formats too. Either may be a report of `analyze`,
     which keeps its own inputs, precision and target: so two precisions or two targets are compared.
     """
-    from sizeup.report.compared import comparison_of
+    from sizeup.results.comparison import comparison_of
 
     def report_on(source: Source) -> Report:
         if isinstance(source, Report):

@@ -11,7 +11,7 @@ from sizeup.api.models import Source, load
 from sizeup.api.reports import check_precision
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
-from sizeup.report.plan import Plan
+from sizeup.results.plan import Plan
 
 if TYPE_CHECKING:
     from sizeup.memory import Progress

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from sizeup.precision import SensitivityTable
     from sizeup.precision.choose import Search
     from sizeup.precision.figures import Budgets
-    from sizeup.report.chosen import Chosen
-    from sizeup.report.fitting import Fitting
-    from sizeup.report.front import Front
+    from sizeup.render.console.fits import Fitting
+    from sizeup.render.console.front import Front
+    from sizeup.render.console.precision import Chosen
     from sizeup.targets import Target
 
 
@@ -60,7 +60,7 @@ def choose(
     from sizeup.precision import choose as choosing
     from sizeup.precision.figures import estimate_of, figures_of
     from sizeup.precision.options import options_of
-    from sizeup.report.chosen import Chosen, measured_basis
+    from sizeup.render.console.precision import Chosen, measured_basis
 
     search = _search(gap, time_limit, progress)
     if data is not None:
@@ -118,7 +118,7 @@ def front(
     """
     from sizeup.precision import choose as choosing
     from sizeup.precision.options import options_of
-    from sizeup.report.front import Front
+    from sizeup.render.console.front import Front
 
     if points < 2:
         raise SizeupError(f"a front has at least 2 points, not {points}")
@@ -213,7 +213,7 @@ def fits(
     (all that is in memory while it runs), or `peak` (of the whole network with that layer alone changed).
     """
     from sizeup.precision.sizes import sizes
-    from sizeup.report.fitting import Fitting
+    from sizeup.render.console.fits import Fitting
     from sizeup.targets import quantities
 
     most = whole(quantities.asked(threshold, quantities.SIZE))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sizeup.report.asked import Answer
+    from sizeup.render.console.query import Answer
 
 
 def query(
@@ -31,7 +31,7 @@ def query(
     whose rows points get further columns. `top` is how many rows there are, in fits, misfits and fastest for
     each target, precision and batch.
     """
-    from sizeup.report.asked import Answer
+    from sizeup.render.console.query import Answer
     from sizeup.sweeps.query import Question, columns_of
     from sizeup.sweeps.views import axes_of
     from sizeup.targets import quantities

@@ -14,17 +14,17 @@ from sizeup.cost import Cost
 from sizeup.errors import Incomplete, SizeupError, TargetError
 from sizeup.formats import Free, Inputs
 from sizeup.graph import FreeGraph
-from sizeup.report import Report, report_of
-from sizeup.report.explain import Explanation
-from sizeup.report.explain import explain as _explain
-from sizeup.report.text import uncounted_entries
+from sizeup.render.console.report import uncounted_entries
+from sizeup.results.explanation import Explanation
+from sizeup.results.explanation import explain as _explain
+from sizeup.results.report import Report, report_of
 
 if TYPE_CHECKING:
     from sizeup.cost.closed import FreeCost
     from sizeup.latency import Basis, Estimate
     from sizeup.latency.free import FreeEstimate
     from sizeup.precision.mixing import Wish
-    from sizeup.report.closed import ClosedForms
+    from sizeup.results.closed_forms import ClosedForms
     from sizeup.targets import Target
 
 # A .toml or .json file, or its content: {"conv": {"int8": 28.0}}.
@@ -232,7 +232,7 @@ def _closed_forms(
     basis: Basis | None,
 ) -> ClosedForms:
     from sizeup.precision.mixing import is_mapping
-    from sizeup.report.closed import closed_forms
+    from sizeup.results.closed_forms import closed_forms
 
     check_precision(precision)
     if is_mapping(precision):
@@ -299,7 +299,7 @@ def _file(source: Source) -> tuple[Path | None, str | None]:
     """The file that a model is read from, and its digest; None for anything else."""
     if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
         return None, None
-    from sizeup.report.nodes import digest
+    from sizeup.render.interop.nodes import digest
 
     path = Path(source).absolute()
     return path, digest(path)

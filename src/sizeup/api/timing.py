@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sizeup.calibration import Calibrated
     from sizeup.latency import Utilization
     from sizeup.precision.mixing import Wish
-    from sizeup.report.measured import Measured
+    from sizeup.render.console.measurement import Measured
     from sizeup.targets import Device, Target
 
 
@@ -70,7 +70,7 @@ def measure(
     """
     from sizeup import runtimes, targets
     from sizeup.formats.torch import refuse_untrusted
-    from sizeup.report.measured import Measured
+    from sizeup.render.console.measurement import Measured
 
     refuse_untrusted(source, trusted=trusted)
     here, notes = (None, ()) if device is None else _this_device(device)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sizeup.precision.accuracy import Accuracy
     from sizeup.precision.data import Data
     from sizeup.precision.tradeoff import Grid, Judge, Point
-    from sizeup.report.tradeoff import Tradeoff
+    from sizeup.results.tradeoff import Tradeoff
     from sizeup.targets import Target
 
 Progress = Callable[[int, int, str], None]
@@ -60,7 +60,7 @@ def tradeoff(
     unsupported. A .pt2 file has to be `trusted` for `data`: running one can run any code that it holds.
     """
     from sizeup.precision.tradeoff import Grid, points
-    from sizeup.report.tradeoff import Tradeoff
+    from sizeup.results.tradeoff import Tradeoff
 
     if data is not None and accuracy is not None:
         raise SizeupError("accuracy is either measured on data or given; leave one of both out")

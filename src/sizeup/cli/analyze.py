@@ -25,7 +25,7 @@ from sizeup.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from sizeup.report.view import By as Rows
+    from sizeup.results.table import By as Rows
 
 EXAMPLE = "Example: sizeup analyze model.onnx -d rpi5/ort -o report.json"
 
@@ -101,13 +101,14 @@ def analyze(
         )
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import data, files, plots
+    from sizeup.render import files, plots
+    from sizeup.render.data import report as data
 
     timed = any(each is not None for each in (device, basis, coefficients))
     chosen: tuple[str, ...] = ()
     rows: Rows | None = by.value if by else None
     if columns is not None:
-        from sizeup.report import columns as table_columns
+        from sizeup.render.console import columns as table_columns
 
         chosen, rows = table_columns.checked(columns, rows, timed=timed)
     for path in output or ():
@@ -141,7 +142,7 @@ def analyze(
     if json:
         sys.stdout.writelines(data.json_lines(report))
     else:
-        from sizeup.report.console import render
+        from sizeup.render.console.layout import render
 
         render(report, terminal.output(), by=rows, depth=depth, top=top, columns=chosen, wide=wide)
     terminal.tell_written([*(output or ()), *(plot or ())])

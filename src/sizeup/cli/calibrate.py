@@ -59,7 +59,7 @@ def calibrate(
 
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import calibrated
+    from sizeup.render.console import calibration as calibrated
 
     with terminal.steps(f"calibrating {runtime}") as progress:
         found = api.calibrate(

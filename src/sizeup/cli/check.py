@@ -17,7 +17,7 @@ from sizeup.cli.options import Bind, Inputs, Precision, Rules, bindings, model_i
 
 if TYPE_CHECKING:
     from sizeup.checks.baselines import Update
-    from sizeup.report.checked import Check
+    from sizeup.results.check import Check
 
 EXAMPLE = "Example: sizeup check model.tflite -d stm32f746/tflm --latency 20ms"
 
@@ -116,7 +116,8 @@ def check(
     """
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import checked, checked_words
+    from sizeup.render.console import check as checked_words
+    from sizeup.results import check as checked
 
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
     limits |= {"macs": macs, "params": params}
@@ -177,7 +178,7 @@ def check(
 
 def _writable(output: list[Path], junit: Path | None) -> list[Path]:
     """The files to write, which all have an ending and a folder."""
-    from sizeup.report import checked
+    from sizeup.results import check as checked
 
     if junit is not None and junit.suffix.lower() != ".xml":
         raise typer.BadParameter(f"{junit}: JUnit's format is written as .xml", param_hint="--junit")
@@ -188,7 +189,7 @@ def _writable(output: list[Path], junit: Path | None) -> list[Path]:
 
 
 def _exit_code(checks: Sequence[Check]) -> int:
-    from sizeup.report import checked
+    from sizeup.results import check as checked
 
     if _nothing_judged(checks):
         return BAD_INPUT
@@ -239,7 +240,10 @@ def _in_budget(option: str) -> str:
 
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
     from sizeup.cli import terminal
-    from sizeup.report import check_comment, checked, checked_ci, checked_pages
+    from sizeup.render import check_comment
+    from sizeup.render.console import check_page as checked_pages
+    from sizeup.render.data import ci as checked_ci
+    from sizeup.results import check as checked
 
     if as_json:
         content = checks[0].to_dict() if len(checks) == 1 else checked.to_dict(checks)

@@ -62,7 +62,8 @@ def compare(
         raise typer.BadParameter("print JSON or Markdown, not both", param_hint="--markdown")
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import compared_data, compared_page
+    from sizeup.render.console import comparison_page as compared_page
+    from sizeup.render.data import comparison as compared_data
 
     for path in output or ():
         compared_data.check_path(path)

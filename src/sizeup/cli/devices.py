@@ -63,8 +63,8 @@ def devices(
 def _show(found: list[Device], in_full: bool, json: bool, markdown: bool) -> None:
     from sizeup import targets
     from sizeup.cli import terminal
-    from sizeup.report import device_data
-    from sizeup.report import devices as report
+    from sizeup.render.console import devices as report
+    from sizeup.render.data import devices as device_data
 
     if json:
         fits = [fit for each in found for fit in targets.fits(each)]

@@ -49,7 +49,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
-            from sizeup.report.pipes import PIPE_CLOSED, forget_output
+            from sizeup.render.console.pipes import PIPE_CLOSED, forget_output
 
             forget_output()
             raise typer.Exit(PIPE_CLOSED) from None
@@ -57,7 +57,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
             if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
                 raise
             from sizeup.cli.terminal import complain
-            from sizeup.report.pipes import forget_output
+            from sizeup.render.console.pipes import forget_output
 
             forget_output()
             complain(f"the report could not be written: {error.strerror}")

@@ -57,8 +57,8 @@ def explain(
     from sizeup import api
     from sizeup.cli import terminal
     from sizeup.errors import SizeupError
-    from sizeup.report import formulas
-    from sizeup.report.console import render_explanation
+    from sizeup.render.console import closed_forms as formulas
+    from sizeup.render.console.layout import render_explanation
 
     if (op is None) == (free is None):
         raise SizeupError("give either an operator, or --free with names of dimensions")

@@ -89,7 +89,7 @@ def measure(
     """
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import measured
+    from sizeup.render.console import measurement as measured
 
     if output is not None:
         measured.check_path(output)
@@ -147,7 +147,7 @@ def _report_utilization(
     from sizeup.cli import terminal
     from sizeup.files import write_text
     from sizeup.latency import parse_measurement
-    from sizeup.report import utilization
+    from sizeup.render.console import utilization
 
     measurement = parse_measurement(given)
     if device is None:

@@ -29,7 +29,7 @@ def ops(
     """List the kinds of operators that have a rule, what it says, and their names in each format."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import reference
+    from sizeup.render.console import ops as reference
 
     with terminal.busy("reading rules"):
         for path in rules or ():

@@ -49,7 +49,7 @@ def optimize(
     """Write a model file that needs less memory, and prove in a real runtime that it computes the same."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import rewriting
+    from sizeup.render.console import optimize as rewriting
 
     bound = bindings(bind)
     with terminal.searching(f"rewriting {terminal.name_of(model)}", time_limit) as progress:

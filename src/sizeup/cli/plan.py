@@ -38,7 +38,9 @@ def plan(
     """Find the order and the places of tensors that need the least memory, and prove how low it goes."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import plan_data, planning, plots
+    from sizeup.render import plots
+    from sizeup.render.console import plan as planning
+    from sizeup.render.data import plan as plan_data
 
     for path in output or ():
         plan_data.writer_of(path)

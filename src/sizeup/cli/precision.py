@@ -15,9 +15,9 @@ from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, Rules, Trust
 from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
-    from sizeup.report.chosen import Chosen
-    from sizeup.report.fitting import Fitting
-    from sizeup.report.front import Front
+    from sizeup.render.console.fits import Fitting
+    from sizeup.render.console.front import Front
+    from sizeup.render.console.precision import Chosen
 
 EXAMPLE = "Example: sizeup precision model.tflite --weights 256KiB --activations 64KiB -o mixed.json"
 _USUAL = "fp32,fp16,int8,int4,int2"
@@ -124,8 +124,8 @@ def precision(
     from sizeup import api
     from sizeup.checks.amounts import share_in
     from sizeup.cli import terminal
-    from sizeup.report import chosen
-    from sizeup.report import front as fronts
+    from sizeup.render.console import front as fronts
+    from sizeup.render.console import precision as chosen
 
     for path in (output, recipe):
         if path is not None:
@@ -192,8 +192,9 @@ def _show(
     import json
 
     from sizeup.cli import terminal
-    from sizeup.report import chosen, fitting
-    from sizeup.report import front as fronts
+    from sizeup.render.console import fits as fitting
+    from sizeup.render.console import front as fronts
+    from sizeup.render.console import precision as chosen
 
     if output is not None and isinstance(found, fronts.Front):
         found.save(output, raw_csv=raw_csv)

@@ -86,7 +86,7 @@ def query(
     """Ask the results of a sweep: what fits, what is fastest, what became worse, or any SQL."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import asked
+    from sizeup.render.console import query as asked
 
     for path in output or ():
         asked.check_path(path)

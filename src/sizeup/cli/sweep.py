@@ -74,7 +74,7 @@ def sweep(
     """Evaluate many models at many points, and keep the rows as Parquet. Run again, it goes on."""
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import swept
+    from sizeup.render.console import sweep as swept
 
     if not output:
         raise typer.BadParameter("name a folder for the results", param_hint="--output / -o")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sizeup.cli.clock import since_start
 from sizeup.cli.exits import is_quiet
-from sizeup.report.text import brief, plain
+from sizeup.render.console.report import brief, plain
 from sizeup.units import duration, size
 
 if TYPE_CHECKING:

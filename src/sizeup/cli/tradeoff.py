@@ -76,8 +76,9 @@ def tradeoff(
 
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.report import plots, tradeoff_words
-    from sizeup.report import tradeoff as report
+    from sizeup.render import plots
+    from sizeup.render.console import tradeoff as tradeoff_words
+    from sizeup.results import tradeoff as report
 
     for path in output or ():
         report.check_path(path)

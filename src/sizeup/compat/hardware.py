@@ -18,8 +18,8 @@ from sizeup.csv_cells import csv_lines
 from sizeup.files import write_text
 from sizeup.graph import Graph, Op, Tensor, name_of
 from sizeup.memory import tensor_bytes
-from sizeup.report.frames import frame_of
-from sizeup.report.plots import plot_layers
+from sizeup.render.data.frames import frame_of
+from sizeup.render.plots import plot_layers
 
 __all__ = [
     "LayerEstimate",

@@ -11,7 +11,7 @@ from sizeup import units
 from sizeup.errors import SizeupError
 from sizeup.formats.torch import network
 from sizeup.graph import Graph
-from sizeup.report.pipes import leaving_quietly
+from sizeup.render.console.pipes import leaving_quietly
 
 CLASSES = 100
 """Both tools analysed networks for a hundred classes."""

@@ -23,8 +23,8 @@ from sizeup.csv_cells import csv_lines
 from sizeup.errors import SizeupError
 from sizeup.files import write_bytes, write_text
 from sizeup.graph import Graph, Tensor
-from sizeup.report import plots
-from sizeup.report.pipes import leaving_quietly
+from sizeup.render import plots
+from sizeup.render.console.pipes import leaving_quietly
 
 _LONGEST_NAME = 80
 _OPTIMAL = "The model already has optimal operator order."

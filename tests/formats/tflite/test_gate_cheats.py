@@ -14,7 +14,7 @@ import sizeup
 from formats.tflite.factory import File, Subgraph, options, quantised
 from sizeup.cost import count
 from sizeup.errors import CorruptModel, Incomplete
-from sizeup.report.checked_words import reasons
+from sizeup.render.console.check import reasons
 
 _CONV = options("Conv2DOptions", strideW=1, strideH=1, dilationWFactor=1, dilationHFactor=1, padding=0)
 

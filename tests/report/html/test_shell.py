@@ -14,7 +14,7 @@ import pytest
 import sizeup
 from networks import three_convolutions
 from sizeup.errors import SizeupError
-from sizeup.report.html.shell import embedded, shell
+from sizeup.render.html.shell import embedded, shell
 
 HOSTILE = (
     "</script><script>alert(1)</script>",

@@ -11,7 +11,7 @@ from browser import Browser, chromium, opened
 from sizeup.precision.accuracy import Accuracy
 from sizeup.precision.figures import Budgets, Figures
 from sizeup.precision.tradeoff import Latency, Point
-from sizeup.report.tradeoff import Tradeoff
+from sizeup.results.tradeoff import Tradeoff
 
 pytestmark = pytest.mark.extras
 

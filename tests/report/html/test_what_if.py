@@ -15,7 +15,7 @@ from browser import Browser, Page, chromium, opened
 from networks import looping, three_convolutions, tied_embedding
 from sizeup.dtypes import dtype
 from sizeup.graph import Constant, Graph, GraphBuilder, Quant
-from sizeup.report.html import data_of
+from sizeup.render.html import data_of
 
 pytestmark = pytest.mark.extras
 

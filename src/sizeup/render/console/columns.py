@@ -1,0 +1,131 @@
+"""The columns of the table: which there are, which are shown, and what stands in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sizeup import units
+from sizeup.errors import SizeupError
+from sizeup.render.console.report import NOTHING, UNKNOWN
+from sizeup.results.rows import LIMITS
+from sizeup.results.table import By, Entry, View
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table; those of a higher rank are dropped first if the terminal is narrow."""
+
+    name: str  # on the command line
+    title: str
+    text: Callable[[Entry], str]
+    rank: int = 0  # 0: always shown
+    right: bool = True
+    flexible: bool = False  # may be shortened in the middle
+
+
+NAMES = (
+    *("shape", "input", "output", "precision", "ops", "params", "macs", "share", "elementwise", "read"),
+    *("written", "intensity", "live", "tensors", "time", "bound"),
+)
+"""The columns that can be chosen."""
+_OF_OPERATORS = ("shape", "input", "output", "precision", "live", "tensors", "bound")
+_TIMED = ("time", "bound")
+# What is dropped last of a table by operator, beside MACs, time and limiter.
+_RANKS = {"live": 1, "params": 2, "share": 3, "output": 4, "read": 5, "written": 5}
+_RANKS |= {"elementwise": 6, "intensity": 7, "precision": 8, "input": 9, "tensors": 10}
+
+
+def checked(text: str, by: By | None, *, timed: bool) -> tuple[tuple[str, ...], By | None]:
+    """The columns that a list names, and what a row must be for them; raises SizeupError for any other."""
+    names = tuple(dict.fromkeys(each.strip().lower() for each in text.split(",") if each.strip()))
+    unknown = [each for each in names if each not in NAMES]
+    if unknown or not names:
+        wrong = f"no column is called {units.quoted(unknown[0])}" if unknown else "name at least one"
+        raise SizeupError(f"--columns: {wrong}; there are {', '.join(NAMES)}")
+    missing = [each for each in names if each in _TIMED and not timed]
+    if missing:
+        raise SizeupError(f"--columns: {missing[0]} needs a target; add -d DEVICE")
+    of_operators = [each for each in names if each in _OF_OPERATORS]
+    if of_operators and by not in (None, "op"):
+        raise SizeupError(f"--columns: {of_operators[0]} is a column of operators; use --by op")
+    if "ops" in names and (by == "op" or of_operators):
+        raise SizeupError("--columns: ops counts the operators of a group; use --by module, tree or kind")
+    if by is None and "ops" in names:
+        return names, "module"
+    return names, "op" if of_operators else by
+
+
+def columns_of(shown: View, names: Sequence[str] = ()) -> list[Column]:
+    """The columns named, after those that say what a row is; without names all that have content."""
+    first, others = _first(shown), _others(shown)
+    if names:
+        return [*first, *(replace(others[name], rank=0) for name in names if name in others)]
+    left_out = {"shape"} if shown.total.macs else {"shape", "share", "intensity"}
+    left_out |= set(_TIMED) if shown.total.seconds is None else set()
+    left_out |= set(_OF_OPERATORS) if shown.by != "op" else set()
+    return [*first, *(column for name, column in others.items() if name not in left_out)]
+
+
+def _first(shown: View) -> list[Column]:
+    """What a row is."""
+    if shown.by == "op":
+        return [
+            Column("index", "#", lambda entry: "" if entry.index is None else str(entry.index)),
+            Column("operator", "operator", lambda entry: entry.kind, right=False),
+            Column("name", "name", lambda entry: entry.label, right=False, flexible=True),
+        ]
+    title = "module" if shown.by == "tree" else shown.by
+    return [Column("name", title, lambda entry: entry.label, right=False, flexible=True)]
+
+
+def _others(shown: View) -> dict[str, Column]:
+    """All further columns by name, in the order in which they stand."""
+    whole = shown.total.macs or 0
+    columns = [
+        Column("shape", "shape", lambda entry: entry.shape, right=False),
+        Column("input", "input", lambda entry: entry.inputs, right=False),
+        Column("output", "output", lambda entry: entry.output, right=False),
+        Column("precision", "precision", lambda entry: entry.precision, right=False),
+        Column("ops", "ops", lambda entry: f"{entry.ops:,}" if entry.ops else NOTHING),
+        Column("params", "params", lambda entry: _number(entry.params, units.count)),
+        Column("macs", "MACs", lambda entry: _counted(entry, entry.macs, units.count)),
+        Column("share", "share", lambda entry: units.share(entry.macs, whole) if entry.macs else NOTHING),
+        Column(
+            "elementwise", "elementwise", lambda entry: _counted(entry, entry.elementwise_ops, units.count), 3
+        ),
+        Column("read", "read", lambda entry: _counted(entry, entry.read_bytes, units.size), 2),
+        Column("written", "written", lambda entry: _counted(entry, entry.written_bytes, units.size), 2),
+        Column("live", "live", _live),
+        Column("time", "time", _time),
+        Column("bound", "bound by", lambda entry: LIMITS.get(entry.bound_by, entry.bound_by), right=False),
+        Column(
+            "intensity", "FLOP/B", lambda entry: f"{entry.intensity:,.1f}" if entry.intensity else NOTHING, 4
+        ),
+        Column("tensors", "live tensors (# producer)", lambda entry: entry.live_tensors, right=False),
+    ]
+    if shown.by == "op":
+        columns = [replace(each, rank=_RANKS.get(each.name, 0)) for each in columns if each.name != "ops"]
+    return {column.name: column for column in columns}
+
+
+def _live(entry: Entry) -> str:
+    if entry.index is None:
+        return ""  # bytes that are live at different times do not add up
+    return UNKNOWN if entry.live_bytes is None else units.size(entry.live_bytes)
+
+
+def _time(entry: Entry) -> str:
+    if entry.seconds is None:
+        return UNKNOWN
+    return units.duration(entry.seconds) if entry.seconds else NOTHING
+
+
+def _number(value: int, write: Callable[[float], str]) -> str:
+    return write(value) if value else NOTHING
+
+
+def _counted(entry: Entry, value: int | None, write: Callable[[float], str]) -> str:
+    if value is None or (entry.unknown_ops and not value):
+        return UNKNOWN
+    return f"{_number(value, write)} +{UNKNOWN}" if entry.unknown_ops else _number(value, write)

@@ -1,0 +1,109 @@
+"""A plan as plain data, JSON and CSV. Raw integers, the unit in every key."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sizeup import csv_cells, units
+from sizeup.dtypes import precision_name
+from sizeup.errors import SizeupError
+from sizeup.files import write_text
+from sizeup.render.data.report import arena_figures
+from sizeup.render.files import check_folder
+
+if TYPE_CHECKING:
+    from sizeup.memory.tflm import MicroArena
+    from sizeup.results.plan import Place, Plan
+
+SCHEMA_VERSION = 1
+_COLUMNS = ("tensor", "name", "shape", "dtype", "bytes", "offset", "first_step", "last_step", "buffer")
+
+
+def to_dict(plan: Plan) -> dict[str, Any]:
+    """The whole plan as plain data."""
+    return {**_head(plan), "tensors": [_tensor(place) for place in plan.places()]}
+
+
+def json_lines(plan: Plan) -> Iterator[str]:
+    """The whole plan as JSON text, one key or tensor a line."""
+    yield "{\n"
+    for key, value in _head(plan).items():
+        yield f"  {json.dumps(key)}: {json.dumps(value)},\n"
+    rows = ",\n    ".join(json.dumps(_tensor(place)) for place in plan.places())
+    yield f'  "tensors": [\n    {rows}\n  ]\n}}\n' if rows else '  "tensors": []\n}\n'
+
+
+def csv_lines(plan: Plan, *, raw: bool = False) -> Iterator[str]:
+    """One line a tensor under a line of names; several tensors of one buffer are views of each other."""
+    rows = ({**_tensor(place), "shape": units.shape(place.shape)}.values() for place in plan.places())
+    return csv_cells.csv_lines(_COLUMNS, rows, raw=raw)
+
+
+_WRITERS: dict[str, Callable[[Plan], Iterable[str]]] = {".json": json_lines, ".csv": csv_lines}
+
+
+def writer_of(path: str | os.PathLike[str]) -> Callable[[Plan], Iterable[str]]:
+    """What writes a plan to a file of that suffix, which must have a folder to go to."""
+    found = _WRITERS.get(Path(path).suffix.lower())
+    if found is None:
+        endings = ", ".join(_WRITERS)
+        raise SizeupError(f"{os.fspath(path)}: a plan is written as {endings}; give it one of these endings")
+    check_folder(path)
+    return found
+
+
+def save(plan: Plan, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
+    """Write a plan to a file."""
+    writer = writer_of(path)
+    write_text(path, csv_lines(plan, raw=raw_csv) if writer is csv_lines else writer(plan))
+
+
+def _head(plan: Plan) -> dict[str, Any]:
+    ordering = plan.placement.ordering
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "sizeup", "version": version("sizeup")},
+        "model": {"name": plan.name, "format": plan.graph.format},
+        "precision": None if plan.precision is None else precision_name(plan.precision),
+        "peak": {
+            "given_bytes": plan.given_peak_bytes,
+            "bytes": plan.peak_bytes,
+            "step": plan.peak_step,
+            "op": plan.peak_op,
+            "tensors": [{"name": each.name, "bytes": each.bytes} for each in plan.held],
+        },
+        "plan": {
+            "bytes": plan.plan_bytes,
+            "lower_bound_bytes": plan.lower_bound_bytes,
+            "status": plan.status,
+            "alignment_bytes": plan.alignment,
+        },
+        "order": {
+            "moved_ops": plan.moved_ops,
+            "status": None if ordering is None else ordering.status,
+            "lower_bound_bytes": None if ordering is None else ordering.lower_bound_bytes,
+            "ops": list(plan.order),
+        },
+        "tflite_micro": _shipped(plan.shipped),
+        "notes": list(plan.notes),
+    }
+
+
+def _shipped(arena: MicroArena | None) -> dict[str, Any] | None:
+    """What the interpreter takes for the file as it is; None for other formats."""
+    if arena is None:
+        return None
+    return {
+        **arena_figures(arena),
+        "refused": arena.refused,
+    }
+
+
+def _tensor(place: Place) -> dict[str, Any]:
+    shape = None if place.shape is None else list(place.shape)
+    return {name: shape if name == "shape" else getattr(place, name) for name in _COLUMNS}

@@ -1,0 +1,1 @@
+"""Results for other viewers: Perfetto, Model Explorer, Netron."""

@@ -1,0 +1,153 @@
+"""Memory by operator: a bar for each, stacked of what it reads, makes and takes, and what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from sizeup import units
+from sizeup.memory import Shares
+from sizeup.memory.liveness import Column
+from sizeup.render.plots.axis import draw_bytes
+from sizeup.render.plots.canvas import (
+    INPUTS,
+    OTHERS,
+    OUTPUTS,
+    PEAK,
+    WORKSPACE,
+    Canvas,
+    caption,
+    legible,
+    level,
+)
+
+_GAP = 0.16  # between bars, as long as there are few enough to see it
+_MOST_APART = 150
+_MOST_BARS = 1400  # as many as there are pixels across
+
+_LEGEND = {
+    "inputs": "its inputs",
+    "outputs": "its outputs",
+    "workspace": "workspace of its kernel",
+    "others": "others",
+}
+
+Edges: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A number of bytes to compare the bars with."""
+
+    bytes: int
+    words: str
+
+
+def draw_bars(
+    canvas: Canvas,
+    axes: Axes,
+    shares: Shares,
+    peak_step: int,
+    peak_words: str,
+    highest: int,
+    levels: Sequence[Level] = (),
+) -> None:
+    """The bars, their legend, the peak, and levels that lie above it."""
+    parts = [
+        (shares.inputs, INPUTS, "inputs"),
+        (shares.outputs, OUTPUTS, "outputs"),
+        (shares.workspaces, WORKSPACE, "workspace"),
+        (shares.others, OTHERS, "others"),
+    ]
+    if not shares.workspaces.any():
+        del parts[2]
+    tops = np.cumsum([part for part, _, _ in parts], axis=0)
+    peak = int(tops[-1][peak_step])
+    tops, edges = _thinned(tops)
+    # From the back to the front, each from zero: no seams between the parts.
+    for top, (_, colour, words) in zip(tops[::-1], parts[::-1], strict=True):
+        axes.stairs(*_apart(top, edges), fill=True, color=colour, linewidth=0, label=words, gid=words)
+    draw_bytes(axes, highest)
+    several = (
+        f" (the highest of every {int(edges[1] - edges[0])})" if len(edges) - 1 < len(shares.inputs) else ""
+    )
+    caption(axes, f"In use while each operator runs{several}")
+    _draw_legend(axes)
+    for each in levels:
+        level(axes, each.bytes, each.words, at_right=peak_step < len(shares.inputs) / 2)
+    _mark_peak(canvas, axes, peak_step, peak, peak_words)
+
+
+def _thinned(tops: Column) -> tuple[Column, Edges]:
+    """The bars and their edges; where there are more than pixels, the highest of every few.
+
+    Drawn in full, bars narrower than a pixel would fade, and the highest with them.
+    """
+    count = tops.shape[1]
+    width = -(-count // _MOST_BARS)
+    if width == 1:
+        return tops, np.arange(count + 1) - 0.5
+    padded = np.pad(tops, ((0, 0), (0, -count % width))).reshape(len(tops), -1, width)
+    highest = padded[-1].argmax(axis=1)
+    return padded[:, np.arange(len(highest)), highest], np.arange(len(highest) + 1) * width - 0.5
+
+
+def _apart(top: Column, edges: Edges) -> tuple[Edges, Edges]:
+    """Values and edges of the bars, with gaps between them where there are few."""
+    if len(top) > _MOST_APART:
+        return top.astype(np.float64), edges
+    values = np.full(2 * len(top) - 1, np.nan)
+    values[::2] = top
+    return values, np.stack([edges[:-1] + _GAP / 2, edges[1:] - _GAP / 2], axis=1).ravel()
+
+
+def _draw_legend(axes: Axes) -> None:
+    handles, words = axes.get_legend_handles_labels()
+    axes.legend(
+        handles[::-1],
+        [_LEGEND[each] for each in words[::-1]],
+        loc="lower right",
+        bbox_to_anchor=(1.005, 0.995),
+        ncols=len(words),
+        frameon=False,
+        fontsize=7.5,
+        handlelength=1.1,
+        handleheight=0.9,
+        columnspacing=1.4,
+        borderpad=0.2,
+    )
+
+
+def _mark_peak(canvas: Canvas, axes: Axes, step: int, peak: int, words: str) -> None:
+    axes.axvline(step, color=PEAK, linewidth=0.9, linestyle=(0, (4, 3)), gid="peak", zorder=3)
+    box = axes.get_window_extent()
+    text = canvas.cut(legible(words), box.width * 0.55, 8, "bold")
+    wide = canvas.width(text, 8, "bold") / box.width
+    left, right = axes.get_xlim()
+    # In the middle above its bar, but never beyond the panel.
+    start = min(max((step - left) / (right - left) - wide / 2, 0.004), 0.996 - wide)
+    axes.annotate(
+        text,
+        (start, peak),
+        (0, 4),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        size=8,
+        weight="bold",
+        color=PEAK,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        parse_math=False,
+        zorder=5,
+    )
+    axes.plot([step], [peak], marker="v", markersize=4, color=PEAK, zorder=6, clip_on=False, gid="peak mark")
+
+
+def peak_words(size: int, step: int, index: int, kind: str, name: str, *, reordered: bool) -> str:
+    """The peak in words, the operator's own name last, where it may be cut."""
+    where = f"step {step}, operator {index}" if reordered else f"operator {index}"
+    called = name.split(";")[0]
+    return f"peak {units.size(size)} in {where}: {kind}{f' {called}' if called != kind else ''}"

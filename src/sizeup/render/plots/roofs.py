@@ -1,0 +1,169 @@
+"""The roofline: what every operator attains, under what the device can do at most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from sizeup import units
+from sizeup.errors import SizeupError
+from sizeup.latency.sheet import nearest_peak, type_of
+from sizeup.render.console.latency import spoken
+from sizeup.render.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas
+from sizeup.render.plots.pictures import picture_title, write_title
+from sizeup.render.plots.side import ROOM, Item, draw_list
+from sizeup.results.roofline import Attained, attained
+from sizeup.units import FLOPS_PER_MAC
+
+if TYPE_CHECKING:
+    from sizeup.results.report import Report
+    from sizeup.targets import Target
+
+_HEIGHT = 5.6
+_LEFT, _BELOW, _RIGHT, _TOP = 1.1, 0.62, ROOM, 1.0
+_MOST_LISTED = 18
+_FEW_DECADES = 1000  # up to so many times the least, 2 and 5 are written too
+_LARGEST, _SMALLEST = 170.0, 8.0  # points squared of a mark: for the longest time, and for none
+_COLOURS = {"compute": OUTPUTS, "traffic": INPUTS, "launch": WORKSPACE, "nothing": OTHERS}
+_WORDS = {"compute": "bound by arithmetic", "traffic": "bound by memory", "launch": "bound by launches"}
+
+
+def roofline_picture(report: Report) -> Figure:
+    """FLOPs per byte across, MACs a second up, a mark an operator, larger the longer it takes."""
+    found = report.latency
+    if found is None or found.target is None:
+        raise SizeupError(f"{report.name}: a roofline needs times on a target ({report.no_latency})")
+    canvas = Canvas(_HEIGHT)
+    points, bounds = attained(found), found.by_op()[1]
+    bound_by = [bounds[op] or "nothing" for op in points.ops]
+    sentence = f"{spoken(found)} on {found.target.name}, {found.basis}"
+    write_title(canvas, picture_title(report), sentence, _missing(report))
+    axes = canvas.panel(_LEFT, _BELOW, _RIGHT, _TOP)
+    roofs = _roofs(found.target, {type_of(name) for name in found.work.names})
+    _scale(axes, points, roofs, found.target.device.bandwidth)
+    _draw_roofs(axes, roofs, found.target.device.bandwidth)
+    _draw_points(axes, points, bound_by)
+    _list_longest(canvas, report, points, bound_by, found.seconds)
+    return canvas.figure
+
+
+def _missing(report: Report) -> str:
+    unknown = len(report.ops) - report.known_ops
+    if unknown == 1:
+        return "1 operator is not known: its time is missing, at least in part"
+    return f"{unknown:,} operators are not known: their time is missing, at least in part" if unknown else ""
+
+
+def _roofs(target: Target, types: Iterable[str]) -> dict[str, float]:
+    """MACs a second by number type, of those that are used; types of one rate under one name."""
+    rates: dict[float, list[str]] = {}
+    for kind in sorted(types):
+        peak = nearest_peak(target, kind)
+        if peak is not None and peak[0] not in rates.setdefault(peak[1], []):
+            rates[peak[1]].append(peak[0])
+    return {", ".join(kinds): rate for rate, kinds in rates.items()}
+
+
+def _scale(axes: Axes, points: Attained, roofs: dict[str, float], bandwidth: float | None) -> None:
+    ridges = [FLOPS_PER_MAC * rate / bandwidth for rate in roofs.values()] if bandwidth else []
+    across = [*points.intensity.tolist(), *ridges] or [1.0]
+    up = [*points.rate.tolist(), *roofs.values()] or [1.0]
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(min(across) / 3, max(across) * 4)
+    axes.set_ylim(min(up) / 3, max(up) * 2.5)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate(value)))
+    axes.set_xticks(_ticks(*axes.get_xlim()))
+    axes.set_yticks(_ticks(*axes.get_ylim()))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+    axes.set_xlabel("FLOP/B: FLOPs per byte moved, 2 per MAC", size=8.5, color=INK)
+    axes.set_ylabel("MACs a second", size=8.5, color=INK)
+    axes.grid(visible=True, color="#E6E6E6", linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Powers of ten between two numbers, and where they are few, 2 and 5 times as much too."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high < _FEW_DECADES * low else (1,)
+    ticks = (step * 10.0**decade for decade in decades for step in steps)
+    return [each for each in ticks if low <= each <= high]
+
+
+def _rate(value: float) -> str:
+    return f"{units.count(value)}MAC/s" if value >= 999.5 else f"{value:g} MAC/s"
+
+
+def _draw_roofs(axes: Axes, roofs: dict[str, float], bandwidth: float | None) -> None:
+    left, right = axes.get_xlim()
+    highest = max(roofs.values(), default=axes.get_ylim()[1])
+    for kind, rate in roofs.items():
+        start = FLOPS_PER_MAC * rate / bandwidth if bandwidth else left
+        ratio = f", {start:,.3g} FLOP/B" if bandwidth else ""
+        axes.plot([start, right], [rate, rate], color=PEAK, linewidth=1.2, gid=f"roof {kind}", zorder=2)
+        _write_on_line(axes, f"{kind} {_rate(rate)}{ratio}", right, rate)
+    if bandwidth:
+        ridge = FLOPS_PER_MAC * highest / bandwidth
+        axes.plot(
+            [left, ridge], [left * bandwidth / FLOPS_PER_MAC, highest], color=PEAK, linewidth=1.2,
+            gid="memory", zorder=2,
+        )  # fmt: skip
+        axes.annotate(
+            f"memory {units.size(bandwidth)}/s", (ridge, highest), (-8, 4), textcoords="offset points",
+            ha="right", size=7.5, color=PEAK,
+        )  # fmt: skip
+
+
+def _write_on_line(axes: Axes, text: str, right: float, rate: float) -> None:
+    axes.annotate(text, (right, rate), (-3, 3), textcoords="offset points", ha="right", size=7.5, color=PEAK)
+
+
+def _draw_points(axes: Axes, points: Attained, bounds: Sequence[str]) -> None:
+    sizes = _SMALLEST + (_LARGEST - _SMALLEST) * points.seconds / points.seconds.max(initial=1e-12)
+    order = np.argsort(-points.seconds)  # small marks on top of large ones
+    for bound in dict.fromkeys(bounds):
+        mine = [int(each) for each in order if bounds[each] == bound]
+        axes.scatter(
+            points.intensity[mine], points.rate[mine], s=sizes[mine], color=_COLOURS[bound],
+            alpha=0.75, edgecolors="white", linewidths=0.5, zorder=3,
+            label=_WORDS.get(bound, bound), gid=f"points {bound}",
+        )  # fmt: skip
+    if points.ops:
+        legend: Any = axes.legend(
+            loc="lower right", bbox_to_anchor=(1.005, 0.995), ncols=len(set(bounds)), frameon=False,
+            fontsize=7.5, handletextpad=0.2, columnspacing=1.4, borderpad=0.2,
+        )  # fmt: skip
+        for handle in legend.legend_handles:
+            handle.set_sizes([30.0])
+    else:
+        axes.annotate(
+            "no operator has MACs", (0.985, 0.03), xycoords="axes fraction", ha="right", size=8.5, color=FAINT
+        )
+
+
+def _list_longest(
+    canvas: Canvas, report: Report, points: Attained, bounds: Sequence[str], whole: float
+) -> None:
+    """The operators that take longest, in the colours of their marks; and those that have no mark."""
+    order = np.argsort(-points.seconds)[:_MOST_LISTED].tolist()
+    items = []
+    for place in order:
+        row = report.ops[points.ops[place]]
+        share = units.share(float(points.seconds[place]), whole)
+        # Without slashes: the parts of a path alone would not say which operator it is.
+        words = f"{row.index} {row.kind} {row.scope or row.name}".replace("/", ".")
+        items.append(Item(words, share, _COLOURS[bounds[place]]))
+    rest = ""
+    if points.others:
+        share = units.share(points.others_seconds, whole)
+        one = points.others == 1
+        rest = f"{points.others:,} without MACs take{'s' * one} {share}"
+    draw_list(canvas, _TOP - 0.07, "Share of the time", items, rest)

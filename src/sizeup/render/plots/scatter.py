@@ -1,0 +1,72 @@
+"""Points of a trade-off: memory against time, a colour a precision, hollow where a budget is exceeded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator
+
+from sizeup import units
+from sizeup.render.plots.canvas import FAINT, INK, PALETTE, Canvas, legible
+
+if TYPE_CHECKING:
+    from sizeup.precision.figures import Figures
+    from sizeup.results.tradeoff import Tradeoff
+
+_HEIGHT = 5.0
+
+
+def tradeoff_picture(found: Tradeoff) -> Figure:
+    """Every point that is known; without times, by weights against activations."""
+    canvas = Canvas(_HEIGHT)
+    where = f" on {found.target}" if found.target else ""
+    canvas.write(f"{found.name}: what each precision takes{where}", 0.3, 0.35, 12, weight="bold", color=INK)
+    axes = canvas.panel(0.95, 0.65, 1.6, 0.7)
+    known = [each for each in found.points if each.figures is not None]
+    timed = bool(known) and all(each.figures.seconds is not None for each in known if each.figures)
+    for place, precision in enumerate(dict.fromkeys(each.precision for each in known)):
+        mine = [each for each in known if each.precision == precision]
+        across, up = zip(*(_place(each.figures, timed) for each in mine if each.figures), strict=True)
+        colour = PALETTE[place % len(PALETTE)]
+        filled = ["white" if each.accepted is False else colour for each in mine]
+        drawn = axes.scatter(
+            across, up, s=46, c=filled, edgecolors=colour, linewidths=1.6, label=legible(precision)
+        )
+        drawn.set_gid(f"points {precision}")
+    axes.set_xscale("log", base=10 if timed else 2)
+    axes.set_yscale("log", base=2)
+    if timed:
+        axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _spoken(value, timed)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.size(value)))
+    axes.xaxis.set_minor_formatter("")
+    axes.yaxis.set_minor_formatter("")
+    axes.set_xlabel("latency of one pass" if timed else "activations", size=8.5, color=INK)
+    axes.set_ylabel("weights and activations" if timed else "weights", size=8.5, color=INK)
+    axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    if known:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize=8.5)
+    if not found.has_budgets:
+        return canvas.figure
+    axes.annotate(
+        "hollow: a budget\nis exceeded",
+        (1.02, 0.02),
+        xycoords="axes fraction",
+        size=7.5,
+        color=FAINT,
+        annotation_clip=False,
+    )
+    return canvas.figure
+
+
+def _place(figures: Figures, timed: bool) -> tuple[float, float]:
+    # A logarithmic axis has no place for nothing: it stands at one byte.
+    if timed and figures.seconds is not None:
+        return figures.seconds, max(figures.weight_bytes + figures.activation_bytes, 1)
+    return max(figures.activation_bytes, 1), max(figures.weight_bytes, 1)
+
+
+def _spoken(value: float, timed: bool) -> str:
+    return units.duration(value) if timed else units.size(value)
