@@ -42,15 +42,13 @@ if TYPE_CHECKING:
     from sizeup.graph import Dim, FreeGraph, Graph, GraphBuilder
     from sizeup.latency import Estimate, Utilization
     from sizeup.ops import Call, OpRule, op_rule
-    from sizeup.render.console.fits import Fitting
-    from sizeup.render.console.front import Front
-    from sizeup.render.console.measurement import Measured
-    from sizeup.render.console.precision import Chosen
-    from sizeup.render.console.query import Answer
     from sizeup.results.check import Check
     from sizeup.results.comparison import Comparison
     from sizeup.results.explanation import Explanation
+    from sizeup.results.measurement import Measurement
     from sizeup.results.plan import Plan
+    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront
+    from sizeup.results.query import QueryResult
     from sizeup.results.report import Report
     from sizeup.results.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
@@ -62,25 +60,25 @@ if TYPE_CHECKING:
 # Where each public name lives. They are fetched on first use: the command line answers --help and
 # completes words without importing numpy.
 _HOMES = {
-    "Answer": "render.console.query",
+    "QueryResult": "results.query",
     "Calibrated": "calibration",
     "Call": "ops",
     "Check": "results.check",
-    "Chosen": "render.console.precision",
+    "PrecisionAssignment": "results.precision",
     "Comparison": "results.comparison",
     "Cost": "cost",
     "Device": "targets",
     "Dim": "graph",
     "Estimate": "latency",
     "Explanation": "results.explanation",
-    "Fitting": "render.console.fits",
+    "PrecisionFits": "results.precision",
     "FreeCost": "cost.closed",
     "FreeGraph": "graph",
-    "Front": "render.console.front",
+    "PrecisionFront": "results.precision",
     "Graph": "graph",
     "GraphBuilder": "graph",
     "Incomplete": "errors",
-    "Measured": "render.console.measurement",
+    "Measurement": "results.measurement",
     "LoadError": "errors",
     "OpRule": "ops",
     "Optimized": "rewrite",
@@ -119,29 +117,29 @@ _HOMES = {
 }
 
 __all__ = [
-    "Answer",
     "Calibrated",
     "Call",
     "Check",
-    "Chosen",
     "Comparison",
     "Cost",
     "Device",
     "Dim",
     "Estimate",
     "Explanation",
-    "Fitting",
     "FreeCost",
     "FreeGraph",
-    "Front",
     "Graph",
     "GraphBuilder",
     "Incomplete",
     "LoadError",
-    "Measured",
+    "Measurement",
     "OpRule",
     "Optimized",
     "Plan",
+    "PrecisionAssignment",
+    "PrecisionFits",
+    "PrecisionFront",
+    "QueryResult",
     "Report",
     "Runtime",
     "SizeupError",

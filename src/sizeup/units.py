@@ -8,6 +8,7 @@ from typing import Any
 
 _COUNT_SUFFIXES = ("", " k", " M", " G", " T", " P", " E")
 _BYTE_SUFFIXES = (" B", " KiB", " MiB", " GiB", " TiB", " PiB")
+_LONGEST_NAME = 40
 _LONGEST_QUOTE = 60
 FLOPS_PER_MAC = 2
 """A multiply-accumulate is one multiplication and one addition."""
@@ -88,3 +89,20 @@ def quoted(value: Any) -> str:
 def toml_key(name: str) -> str:
     """A name as a key of TOML."""
     return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def plain(text: str) -> str:
+    """Text without control characters: a name in a file must not steer a terminal."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    )
+
+
+def brief(name: str) -> str:
+    """A name of one line at most: converters join the names of all that they fused."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    half = (_LONGEST_NAME - 3) // 2
+    return f"{name[: half + 1]}...{name[len(name) - half :]}"

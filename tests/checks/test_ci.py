@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from sizeup.checks import Limit
 from sizeup.render.check_comment import MARKER, markdown
-from sizeup.render.data.ci import annotated, junit
-from sizeup.render.data.code_quality import issues
-from sizeup.results.check import Check, save
+from sizeup.render.data.ci import annotated, code_quality, junit
+from sizeup.results.check import Check, Checks
 
 _LINE = re.compile(r"::(error|warning|notice) (.*?)::(.*)\n")
 
@@ -163,7 +162,7 @@ _ISSUE = {
 
 
 def test_code_quality_has_the_fields_that_gitlab_reads(tmp_path: Path) -> None:
-    save(_ALL_KINDS, tmp_path / "check.codequality.json")
+    Checks(tuple(_ALL_KINDS)).save(tmp_path / "check.codequality.json")
     found = json.loads((tmp_path / "check.codequality.json").read_text("utf-8"))
     jsonschema.validate(found, {"type": "array", "items": _ISSUE})
     assert [(each["check_name"], each["severity"]) for each in found] == [
@@ -181,30 +180,32 @@ def test_code_quality_has_the_fields_that_gitlab_reads(tmp_path: Path) -> None:
 def test_a_fingerprint_stays_while_only_amounts_change() -> None:
     def prints(need: float) -> list[str]:
         limits = [replace(_OVER, least_need=need, most_need=need), _KEPT]
-        return [each["fingerprint"] for each in issues([_check("net", "net.onnx", limits)])]
+        return [each["fingerprint"] for each in code_quality([_check("net", "net.onnx", limits)])]
 
     assert prints(20) == prints(30)
-    other = issues([_check("net", "other.onnx", [_OVER])]) + issues([_check("net", "net.onnx", [_OPEN])])
+    other = code_quality([_check("net", "other.onnx", [_OVER])]) + code_quality(
+        [_check("net", "net.onnx", [_OPEN])]
+    )
     assert not {each["fingerprint"] for each in other} & set(prints(20))
 
 
 def test_paths_are_those_from_the_folder_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     check = _check("net", str(tmp_path / "models" / "net.onnx"), [_OVER])
-    assert issues([check])[0]["location"]["path"] == "models/net.onnx"
+    assert code_quality([check])[0]["location"]["path"] == "models/net.onnx"
     (line,) = annotated([check])
     assert _read(line)[1]["file"] == "models/net.onnx"
 
 
 def test_amounts_of_a_case_have_names_in_the_log_of_a_test(tmp_path: Path) -> None:
-    save([_check("b", "b", [_KEPT])], tmp_path / "one.xml")
+    _check("b", "b", [_KEPT]).save(tmp_path / "one.xml")
     assert "<system-out>need 5, limit 10, headroom 5 (50 %): ok<" in (tmp_path / "one.xml").read_text("utf-8")
 
 
 def test_several_checks_share_a_file(tmp_path: Path) -> None:
     checks = [_check("a", "a", [_OVER]), _check("b", "b", [_KEPT])]
     for ending in ("json", "md", "xml"):
-        save(checks, tmp_path / f"all.{ending}")
+        Checks(tuple(checks)).save(tmp_path / f"all.{ending}")
     assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fit, 1 does not (a)\n")
     assert '"fits": false' in (tmp_path / "all.json").read_text("utf-8")
 

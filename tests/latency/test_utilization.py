@@ -8,7 +8,7 @@ import sizeup
 from networks import three_convolutions, with_unknown
 from sizeup.errors import SizeupError
 from sizeup.latency import parse_measurement
-from sizeup.render.console.utilization import to_dict
+from sizeup.render.data.measurement import utilization_to_dict as to_dict
 
 MACS = 3_276_800
 # Four cores at 2.4 GHz, each with two pipes of four fp32 MACs; a bus of 32 bits x 4,267 MT/s.

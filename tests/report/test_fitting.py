@@ -10,12 +10,13 @@ from rich.console import Console
 import sizeup
 from networks import FLOAT, three_convolutions
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.render.console.fits import Fitting, render
+from sizeup.render.console.precision import render_fits
+from sizeup.results.precision import PrecisionFits
 
 
-def printed(found: Fitting) -> list[str]:
+def printed(found: PrecisionFits) -> list[str]:
     buffer = io.StringIO()
-    render(found, Console(file=buffer, width=80, color_system=None))
+    render_fits(found, Console(file=buffer, width=80, color_system=None))
     return [line.rstrip() for line in buffer.getvalue().splitlines()]
 
 

@@ -10,7 +10,8 @@ from rich.console import Console
 from networks import three_convolutions
 from sizeup import targets
 from sizeup.cost import count
-from sizeup.render.console.measurement import Measured, render
+from sizeup.render.console.measurement import render
+from sizeup.results.measurement import Measurement
 from sizeup.runtimes import Kernel
 from sizeup.runtimes.timing import Timing
 
@@ -18,13 +19,13 @@ from sizeup.runtimes.timing import Timing
 PLACES = (("stem.conv", 2e-3), ("body.depthwise", 1e-3), ("body.pointwise", 4e-3), (None, 1e-3))
 
 
-def measured(device: str | None) -> Measured:
+def measured(device: str | None) -> Measurement:
     kernels = [
         Kernel(f"conv2d_{i}", "aten.conv2d", each, module=path) for i, (path, each) in enumerate(PLACES)
     ]
     timing = Timing("torch-eager", "PyTorch (eager)", "2.0", 1, (9e-3,), (9e-3,), (), 0.1, tuple(kernels))
     target = None if device is None else targets.target(f"{device}/torch-eager")
-    return Measured("net", "torch", timing, count(three_convolutions()), target)
+    return Measurement("net", "torch", timing, count(three_convolutions()), target)
 
 
 def shown(device: str | None, by: str, top: int = 10) -> list[str]:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from sizeup.precision import SensitivityTable
     from sizeup.precision.choose import Search
     from sizeup.precision.figures import Budgets
-    from sizeup.render.console.fits import Fitting
-    from sizeup.render.console.front import Front
-    from sizeup.render.console.precision import Chosen
+    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront
     from sizeup.targets import Target
 
 
@@ -45,7 +43,7 @@ def choose(
     time_limit: float = 20.0,
     trusted: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
-) -> Chosen:
+) -> PrecisionAssignment:
     """The precision of every layer that loses least and keeps to budgets, of which any may be left out.
 
     A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. With data (and labels) every
@@ -60,7 +58,7 @@ def choose(
     from sizeup.precision import choose as choosing
     from sizeup.precision.figures import estimate_of, figures_of
     from sizeup.precision.options import options_of
-    from sizeup.render.console.precision import Chosen, measured_basis
+    from sizeup.results.precision import PrecisionAssignment, measured_basis
 
     search = _search(gap, time_limit, progress)
     if data is not None:
@@ -86,7 +84,7 @@ def choose(
     widest = figures_of(options, {})
     by_layer = options.by_layer(losses, found.chosen)
     timed = None if named is None else estimate_of(options, found.chosen)
-    return Chosen(options, found, asked, widest, by_layer, basis, refined, timed)
+    return PrecisionAssignment(options, found, asked, widest, by_layer, basis, refined, timed)
 
 
 def front(
@@ -108,7 +106,7 @@ def front(
     gap: float = 0.0,
     time_limit: float = 20.0,
     progress: Callable[[int, int, str], None] | None = None,
-) -> Front:
+) -> PrecisionFront:
     """The best choices of precisions between the least of one quantity and the least of another.
 
     Axes are any two of loss, weights, activations, latency and energy; losses and budgets are those of
@@ -118,7 +116,7 @@ def front(
     """
     from sizeup.precision import choose as choosing
     from sizeup.precision.options import options_of
-    from sizeup.render.console.front import Front
+    from sizeup.results.precision import PrecisionFront
 
     if points < 2:
         raise SizeupError(f"a front has at least 2 points, not {points}")
@@ -130,7 +128,7 @@ def front(
     search = _search(gap, time_limit, progress)
     found = choosing.front_of(options, loss, axes, points, search, budgets)
     total = [sum(options.by_layer(losses, each.chosen).values()) for each in found]
-    return Front(options, (axes[0], axes[1]), tuple(found), tuple(total), basis)
+    return PrecisionFront(options, (axes[0], axes[1]), tuple(found), tuple(total), basis)
 
 
 _SENSITIVITIES = ("weights", "analytic")
@@ -206,14 +204,14 @@ def fits(
     bind: Mapping[str, int] | None = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
     measure: str = "tensors",
-) -> Fitting:
+) -> PrecisionFits:
     """Which precisions of every layer fit a threshold ("512 KiB", or bytes).
 
     The measure is `tensors` (the larger of what a layer reads and what it makes), `sum` (both), `working set`
     (all that is in memory while it runs), or `peak` (of the whole network with that layer alone changed).
     """
     from sizeup.precision.sizes import sizes
-    from sizeup.render.console.fits import Fitting
+    from sizeup.results.precision import PrecisionFits
     from sizeup.targets import quantities
 
     most = whole(quantities.asked(threshold, quantities.SIZE))
@@ -221,7 +219,7 @@ def fits(
     if most is None or not kinds:
         raise SizeupError("a threshold is a number of bytes, and at least one precision is to fit it")
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    return Fitting(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
+    return PrecisionFits(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
 
 
 def budgets_of(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sizeup.render.console.query import Answer
+    from sizeup.results.query import QueryResult
 
 
 def query(
@@ -22,7 +22,7 @@ def query(
     axes: str | None = None,
     against: str | os.PathLike[str] | None = None,
     join: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
-) -> Answer:
+) -> QueryResult:
     """Ask the results of a sweep, by a view or by SQL that reads from `points` and from the views.
 
     Views are summary, fits, misfits, fastest, pareto (by two `axes`, as "ms,max:accuracy"), unknown, errors,
@@ -31,7 +31,7 @@ def query(
     whose rows points get further columns. `top` is how many rows there are, in fits, misfits and fastest for
     each target, precision and batch.
     """
-    from sizeup.render.console.query import Answer
+    from sizeup.results.query import QueryResult
     from sizeup.sweeps.query import Question, columns_of
     from sizeup.sweeps.views import axes_of
     from sizeup.targets import quantities
@@ -49,7 +49,7 @@ def query(
         axes=None if axes is None else axes_of(axes),
         joined=_several(join),
     )
-    return Answer(question, columns_of(question))
+    return QueryResult(question, columns_of(question))
 
 
 def _several(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:

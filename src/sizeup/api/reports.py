@@ -14,7 +14,7 @@ from sizeup.cost import Cost
 from sizeup.errors import Incomplete, SizeupError, TargetError
 from sizeup.formats import Free, Inputs
 from sizeup.graph import FreeGraph
-from sizeup.render.console.report import uncounted_entries
+from sizeup.render.vocabulary import uncounted_entries
 from sizeup.results.explanation import Explanation
 from sizeup.results.explanation import explain as _explain
 from sizeup.results.report import Report, report_of

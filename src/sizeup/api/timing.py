@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sizeup.calibration import Calibrated
     from sizeup.latency import Utilization
     from sizeup.precision.mixing import Wish
-    from sizeup.render.console.measurement import Measured
+    from sizeup.results.measurement import Measurement
     from sizeup.targets import Device, Target
 
 
@@ -59,7 +59,7 @@ def measure(
     profile: bool = True,
     trusted: bool = False,
     progress: Callable[[int, float], None] | None = None,
-) -> Measured:
+) -> Measurement:
     """Run a model on this machine, in a process of its own, and say how long it takes.
 
     The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
@@ -70,7 +70,7 @@ def measure(
     """
     from sizeup import runtimes, targets
     from sizeup.formats.torch import refuse_untrusted
-    from sizeup.render.console.measurement import Measured
+    from sizeup.results.measurement import Measurement
 
     refuse_untrusted(source, trusted=trusted)
     here, notes = (None, ()) if device is None else _this_device(device)
@@ -79,7 +79,7 @@ def measure(
     given = runtimes.Given(source, inputs, kwargs, bind, trusted)
     timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
     target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
-    return Measured(graph.name or "model", graph.format, timing, cost.count(graph), target, notes)
+    return Measurement(graph.name or "model", graph.format, timing, cost.count(graph), target, notes)
 
 
 def _this_device(name: str) -> tuple[Device, tuple[str, ...]]:

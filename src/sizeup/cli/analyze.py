@@ -99,9 +99,9 @@ def analyze(
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
         )
-    from sizeup import api
+    from sizeup import api, render
     from sizeup.cli import terminal
-    from sizeup.render import files, plots
+    from sizeup.render import plots
     from sizeup.render.data import report as data
 
     timed = any(each is not None for each in (device, basis, coefficients))
@@ -112,7 +112,7 @@ def analyze(
 
         chosen, rows = table_columns.checked(columns, rows, timed=timed)
     for path in output or ():
-        files.check(path, timed=timed)
+        render.check_path("Report", path, timed=timed)
     for path in plot or ():
         plots.check(path, timed=timed)
     arguments = model_inputs(input)
@@ -142,7 +142,7 @@ def analyze(
     if json:
         sys.stdout.writelines(data.json_lines(report))
     else:
-        from sizeup.render.console.layout import render
+        from sizeup.render.console import layout
 
-        render(report, terminal.output(), by=rows, depth=depth, top=top, columns=chosen, wide=wide)
+        layout.render(report, terminal.output(), by=rows, depth=depth, top=top, columns=chosen, wide=wide)
     terminal.tell_written([*(output or ()), *(plot or ())])

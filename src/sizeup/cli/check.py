@@ -117,7 +117,7 @@ def check(
     from sizeup import api
     from sizeup.cli import terminal
     from sizeup.render.console import check as checked_words
-    from sizeup.results import check as checked
+    from sizeup.results.check import Checks
 
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
     limits |= {"macs": macs, "params": params}
@@ -164,7 +164,7 @@ def check(
             )
             found = api.check_models(models or (), options, against=against, progress=progress)
     for path in written:
-        checked.save(found, path)
+        Checks(tuple(found)).save(path)
     _print(found, as_json=json, as_markdown=markdown, annotated=github)
     for update in updates:
         for line in checked_words.updated(update):
@@ -178,22 +178,22 @@ def check(
 
 def _writable(output: list[Path], junit: Path | None) -> list[Path]:
     """The files to write, which all have an ending and a folder."""
-    from sizeup.results import check as checked
+    from sizeup import render
 
     if junit is not None and junit.suffix.lower() != ".xml":
         raise typer.BadParameter(f"{junit}: JUnit's format is written as .xml", param_hint="--junit")
     written = [*output, *([] if junit is None else [junit])]
     for path in written:
-        checked.check_path(path)
+        render.check_path("Checks", path)
     return written
 
 
 def _exit_code(checks: Sequence[Check]) -> int:
-    from sizeup.results import check as checked
+    from sizeup.results.check import fits
 
     if _nothing_judged(checks):
         return BAD_INPUT
-    return {True: 0, False: FAILED, None: INCOMPLETE}[checked.fits(checks)]
+    return {True: 0, False: FAILED, None: INCOMPLETE}[fits(checks)]
 
 
 def _nothing_judged(checks: Sequence[Check]) -> bool:
@@ -243,10 +243,10 @@ def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotat
     from sizeup.render import check_comment
     from sizeup.render.console import check_page as checked_pages
     from sizeup.render.data import ci as checked_ci
-    from sizeup.results import check as checked
+    from sizeup.results.check import Checks
 
     if as_json:
-        content = checks[0].to_dict() if len(checks) == 1 else checked.to_dict(checks)
+        content = Checks(tuple(checks)).to_dict()
         sys.stdout.write(json_text.dumps(content, indent=2, allow_nan=False) + "\n")
         return
     with checked_ci.without_commands(sys.stdout) if annotated else nullcontext():

@@ -60,13 +60,13 @@ def compare(
     """Compare two models: totals, and what became of every operator."""
     if json and markdown:
         raise typer.BadParameter("print JSON or Markdown, not both", param_hint="--markdown")
-    from sizeup import api
+    from sizeup import api, render
     from sizeup.cli import terminal
     from sizeup.render.console import comparison_page as compared_page
     from sizeup.render.data import comparison as compared_data
 
     for path in output or ():
-        compared_data.check_path(path)
+        render.check_path("Comparison", path)
     arguments = [model_inputs(input), model_inputs(input_b or input)]
     bound = [bindings(bind), bindings(bind_b or bind)]
     for path in rules or ():

@@ -87,12 +87,12 @@ def measure(
 
     With --from nothing is run: a latency that you measured elsewhere becomes shares of that device's peaks.
     """
-    from sizeup import api
+    from sizeup import api, render
     from sizeup.cli import terminal
     from sizeup.render.console import measurement as measured
 
     if output is not None:
-        measured.check_path(output)
+        render.check_path("Measurement", output)
     if given is not None:
         _refuse_with_from({
             "--threads": threads != _THREADS, "--seconds": seconds != _SECONDS, "--no-profile": not profile,
@@ -147,7 +147,8 @@ def _report_utilization(
     from sizeup.cli import terminal
     from sizeup.files import write_text
     from sizeup.latency import parse_measurement
-    from sizeup.render.console import utilization
+    from sizeup.render.console.measurement import render_utilization
+    from sizeup.render.data.measurement import utilization_to_dict
 
     measurement = parse_measurement(given)
     if device is None:
@@ -161,11 +162,11 @@ def _report_utilization(
         **inputs,
         bind=bindings(bind),
     )
-    content = utilization.to_dict(result)
+    content = utilization_to_dict(result)
     if as_json:
         _print_json(content)
     else:
-        utilization.render(result, terminal.output())
+        render_utilization(result, terminal.output())
     if output is not None:
         write_text(output, [json.dumps(content, indent=2), "\n"])
     terminal.tell_written([output])

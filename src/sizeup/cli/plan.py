@@ -36,14 +36,14 @@ def plan(
     rules: Rules = None,
 ) -> None:
     """Find the order and the places of tensors that need the least memory, and prove how low it goes."""
-    from sizeup import api
+    from sizeup import api, render
     from sizeup.cli import terminal
     from sizeup.render import plots
     from sizeup.render.console import plan as planning
     from sizeup.render.data import plan as plan_data
 
     for path in output or ():
-        plan_data.writer_of(path)
+        render.check_path("Plan", path)
     for path in plot or ():
         plots.check(path)
     arguments = model_inputs(input)

@@ -15,9 +15,7 @@ from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, Rules, Trust
 from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
-    from sizeup.render.console.fits import Fitting
-    from sizeup.render.console.front import Front
-    from sizeup.render.console.precision import Chosen
+    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront
 
 EXAMPLE = "Example: sizeup precision model.tflite --weights 256KiB --activations 64KiB -o mixed.json"
 _USUAL = "fp32,fp16,int8,int4,int2"
@@ -121,21 +119,20 @@ def precision(
     rules: Rules = None,
 ) -> None:
     """Choose the precision of every layer that loses least and keeps to your budgets, proven."""
-    from sizeup import api
+    from sizeup import api, render
     from sizeup.checks.amounts import share_in
     from sizeup.cli import terminal
-    from sizeup.render.console import front as fronts
-    from sizeup.render.console import precision as chosen
+    from sizeup.results.precision import read_losses
 
     for path in (output, recipe):
         if path is not None:
-            (chosen if front is None else fronts).check_path(path)
+            render.check_path("PrecisionAssignment" if front is None else "PrecisionFront", path)
     kinds = [each.strip() for each in precisions.split(",") if each.strip()]
-    given = None if losses is None else chosen.read_losses(losses)
+    given = None if losses is None else read_losses(losses)
     arguments = {**model_inputs(input), "bind": bindings(bind), "precisions": kinds}
     budgets: Any = {"weights": weights, "activations": activations, "latency": latency, "energy": energy}
     search: Any = {"sensitivity": sensitivity, "gap": share_in(gap, "--gap"), "time_limit": time_limit}
-    found: Chosen | Fitting | Front
+    found: PrecisionAssignment | PrecisionFits | PrecisionFront
     with terminal.steps(f"weighing number types of {terminal.name_of(model)}") as progress:
         for path in rules or ():
             api.load_rules(path)
@@ -181,7 +178,7 @@ def _axes(text: str) -> tuple[str, str]:
 
 
 def _show(
-    found: Chosen | Fitting | Front,
+    found: PrecisionAssignment | PrecisionFits | PrecisionFront,
     output: Path | None,
     recipe: Path | None,
     as_json: bool,
@@ -192,24 +189,21 @@ def _show(
     import json
 
     from sizeup.cli import terminal
-    from sizeup.render.console import fits as fitting
-    from sizeup.render.console import front as fronts
-    from sizeup.render.console import precision as chosen
+    from sizeup.render.console import precision as console
+    from sizeup.results.precision import PrecisionAssignment, PrecisionFits
 
-    if output is not None and isinstance(found, fronts.Front):
+    if output is not None:
         found.save(output, raw_csv=raw_csv)
-    elif output is not None:
-        found.save(output)
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=2) + "\n")
-    elif isinstance(found, chosen.Chosen):
-        chosen.render(found, terminal.output(), top)
-    elif isinstance(found, fitting.Fitting):
-        fitting.render(found, terminal.output(), top)
+    elif isinstance(found, PrecisionAssignment):
+        console.render(found, terminal.output(), top)
+    elif isinstance(found, PrecisionFits):
+        console.render_fits(found, terminal.output(), top)
     else:
-        fronts.render(found, terminal.output())
+        console.render_front(found, terminal.output())
     # Last: what a quantiser cannot write does not keep the answer back.
-    if recipe is not None and isinstance(found, chosen.Chosen):
+    if recipe is not None and isinstance(found, PrecisionAssignment):
         for note in found.write_recipe(recipe).notes:
             terminal.remark(f"{recipe}: {note}")
-    terminal.tell_written([output, recipe if isinstance(found, chosen.Chosen) else None])
+    terminal.tell_written([output, recipe if isinstance(found, PrecisionAssignment) else None])

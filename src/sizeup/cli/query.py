@@ -84,12 +84,13 @@ def query(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Ask the results of a sweep: what fits, what is fastest, what became worse, or any SQL."""
-    from sizeup import api
+    from sizeup import api, render
     from sizeup.cli import terminal
-    from sizeup.render.console import query as asked
+    from sizeup.render.console import query as console
+    from sizeup.render.data.query import json_lines
 
     for path in output or ():
-        asked.check_path(path)
+        render.check_path("QueryResult", path)
     if under is not None and under.strip().isdecimal():
         raise typer.BadParameter(f"name its unit, as {under.strip()}ms", param_hint="--under")
     with terminal.busy(f"asking {folder}"):
@@ -108,7 +109,7 @@ def query(
         for path in output or ():
             answer.save(path, raw_csv=raw_csv)
     if json:
-        sys.stdout.writelines(asked.json_lines(answer))
+        sys.stdout.writelines(json_lines(answer))
     elif not output:
-        asked.render(answer, terminal.output())
+        console.render(answer, terminal.output())
     terminal.tell_written(output or ())

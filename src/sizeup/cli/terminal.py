@@ -15,8 +15,7 @@ from rich.text import Text
 
 from sizeup.cli.clock import since_start
 from sizeup.cli.exits import is_quiet
-from sizeup.render.console.report import brief, plain
-from sizeup.units import duration, size
+from sizeup.units import brief, duration, plain, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

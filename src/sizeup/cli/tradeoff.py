@@ -74,14 +74,13 @@ def tradeoff(
     """Compare precisions: accuracy, latency, energy, memory, and the budgets that accept each."""
     import json as text
 
-    from sizeup import api
+    from sizeup import api, render
     from sizeup.cli import terminal
     from sizeup.render import plots
     from sizeup.render.console import tradeoff as tradeoff_words
-    from sizeup.results import tradeoff as report
 
     for path in output or ():
-        report.check_path(path)
+        render.check_path("Tradeoff", path)
     for path in plot or ():
         plots.check(path)
     arguments = {"inputs": model_inputs(input)["inputs"], "bind": bindings(bind)}

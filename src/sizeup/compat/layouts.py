@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sizeup.render.console.report import plain
+from sizeup.units import plain
 
 Rows = Iterable[Sequence[Any]]
 _ROOM = 2  # that a column leaves beside its header

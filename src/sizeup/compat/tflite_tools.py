@@ -116,7 +116,7 @@ class TFLiteModel:
 
     def plot_memory_usage(self, plot_file: str | PathLike[str]) -> None:
         """Draw memory by operator as stacked bars: its inputs, its outputs, other tensors."""
-        plots.plot_memory(api.analyze(self.graph), plot_file)
+        plots.plot(api.analyze(self.graph), plot_file, "memory")
 
     @cached_property
     def graph(self) -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -101,12 +102,38 @@ class Counted:
         """Numbers read and written by every operator, where the tool counts those."""
         return self.reads + self.writes
 
+    @property
+    def whole_total(self) -> int | float:
+        """The total, an int if it is one, which it is for all tools that do not divide by strides."""
+        return _whole(self.total)
+
+    def differences_by_kind(self) -> dict[str, int | float]:
+        """Its count less our MACs by op kind, the largest first, without kinds on which both agree."""
+        sums: Counter[str] = Counter()
+        rows = zip(self.cost.graph.ops, self.counts.tolist(), self.cost.macs.tolist(), strict=True)
+        for op, theirs, ours in rows:
+            if not np.isnan(theirs):
+                sums[op.kind] += theirs - ours
+        parts = sorted(sums.items(), key=lambda pair: -abs(pair[1]))
+        return {kind: _whole(value) for kind, value in parts if value}
+
+    def sentence(self, index: int) -> str:
+        """Its number for one operator, and why that is so."""
+        value, why = self.counts[index], self.why(index)
+        if np.isnan(value):
+            return f"{self.convention.title}: {why}"
+        return f"{self.convention.title}: {_whole(value):,} {self.convention.unit}. {why}"
+
     def why(self, index: int) -> str:
         """How the tool comes to its number for one operator."""
         return self.convention.why(_at(self.cost, index))
 
     def __repr__(self) -> str:
         return f"<{self.convention.title}: {self.total:,.0f} {self.convention.unit}>"
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if float(value).is_integer() else float(value)
 
 
 def _at(cost: Cost, index: int) -> Seen:

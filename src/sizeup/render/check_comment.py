@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from sizeup.checks.limits import Limit
 from sizeup.render.console.check import (
     HELPS,
     WORDS,
@@ -21,6 +21,9 @@ from sizeup.render.console.check import (
 from sizeup.render.data.ci import place
 from sizeup.render.markdown import cell, code, prose
 from sizeup.results.check import Check, Status, by_path
+
+if TYPE_CHECKING:
+    from sizeup.results.parts import Limit
 
 MARKER = "<!-- sizeup-check -->"
 """Invisible where Markdown is shown: a workflow finds by it the comment that it wrote before."""

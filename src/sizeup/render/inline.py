@@ -14,8 +14,9 @@ from rich.cells import cell_len, set_cell_size
 
 from sizeup import units
 from sizeup.graph import name_of
-from sizeup.render.console.report import brief, peak_size, plain
+from sizeup.render.console.report import peak_size
 from sizeup.results.table import Entry, view
+from sizeup.units import brief, plain
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup.render.console.columns import columns_of
-from sizeup.render.console.report import headline, plain, receipt, title
+from sizeup.render.console.report import headline, receipt, title
 from sizeup.results.table import view
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

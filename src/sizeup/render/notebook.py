@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from sizeup import units
 from sizeup.render import inline
 from sizeup.render.console.columns import Column
-from sizeup.render.console.report import brief, headline, named, peak_size, plain, receipt, title
+from sizeup.render.console.report import headline, peak_size, receipt, title
+from sizeup.render.vocabulary import named
 from sizeup.results.table import Entry, view
+from sizeup.units import brief, plain
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args, overload
 
 from sizeup.checks import Large, Limit, verdict
 from sizeup.checks.limits import Growth
-from sizeup.files import write_text
-from sizeup.render.files import check_ending
+from sizeup.results.result import Result
 
 if TYPE_CHECKING:
-    from sizeup.checks import Change, Remedy
+    from sizeup.checks import Remedy
 
-SCHEMA_VERSION = 1
 Status = Literal["fits", "does not fit", "undetermined", "error", "removed"]
 ANSWERS: dict[bool | None, Status] = {True: "fits", False: "does not fit", None: "undetermined"}
-CODE_QUALITY = ".codequality.json"
-_ENDINGS = (".json", ".md", ".xml")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Check:
+class Check(Result):
     """A model held against its limits; `fits` is None if undetermined.
 
     `error` says why a model could not be judged at all: it then has no limits.
@@ -84,36 +77,34 @@ class Check:
         kept = sum(each.fits is True for each in self.limits)
         return f"<{self.name}{where}: {self.status}; {kept} of {len(self.limits)} limits kept>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, the unit in every limit."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "sizeup", "version": version("sizeup")},
-            "model": {"name": self.name, "format": self.format, "source": self.model},
-            "target": self.target,
-            "budgets": list(self.budgets),
-            "fits": self.fits,
-            "answer": self.status,
-            "error": self.error or None,
-            "new": self.new or None,
-            "refused": self.refused,
-            "unknown_ops": self.unknown_ops,
-            "other_entries": list(self.other_entries),
-            "limits": [_limit(each) for each in self.limits],
-            "against": self.against or None,
-            "changes": [{"name": name, **_growth(each)} for name, each in self.changes],
-            "peak_tensors": [{"name": each.name, "bytes": each.amount} for each in self.peak_tensors],
-            "remedies": [_remedy(each) for each in self.remedies],
-        }
-
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
         """Write it as its ending says: .json, .md, .xml (JUnit), .codequality.json (GitLab)."""
-        save([self], path)
+        Checks((self,)).save(path, raw_csv=raw_csv)
 
     def _repr_html_(self) -> str:
-        from sizeup.render.console import check_page as checked_pages
+        return self._page()
 
-        return checked_pages.html(self)
+
+@dataclass(frozen=True, slots=True)
+class Checks(Result, Sequence[Check]):
+    """Several checks under one verdict."""
+
+    checks: tuple[Check, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> Check: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Check, ...]: ...
+    def __getitem__(self, index: int | slice) -> Check | tuple[Check, ...]:
+        return self.checks[index]
+
+    def __len__(self) -> int:
+        return len(self.checks)
+
+    @property
+    def fits(self) -> bool | None:
+        """The verdict of all together: a NO or an error decides, then one that is undetermined."""
+        return fits(self.checks)
 
 
 def by_path(checks: Sequence[Check]) -> Sequence[Check]:
@@ -121,17 +112,6 @@ def by_path(checks: Sequence[Check]) -> Sequence[Check]:
     if len({each.model for each in checks}) <= 1:
         return checks
     return [replace(each, name=each.model) for each in checks]
-
-
-def to_dict(checks: Sequence[Check]) -> dict[str, Any]:
-    """Several checks under one answer."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "sizeup", "version": version("sizeup")},
-        "fits": fits(checks),
-        "counts": counts(checks),
-        "checks": [each.to_dict() for each in checks],
-    }
 
 
 def counts(checks: Sequence[Check]) -> dict[str, int]:
@@ -146,86 +126,3 @@ def fits(checks: Sequence[Check]) -> bool | None:
         return False
     answers = [each.fits for each in checks if each.is_judged]
     return False if False in answers else None if None in answers else True
-
-
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that a check is not written as."""
-    from sizeup.render.files import check_folder
-
-    check_ending(path, "a check is", *_ENDINGS)
-    check_folder(path)
-
-
-def save(checks: Sequence[Check], path: str | os.PathLike[str]) -> None:
-    """Write checks to a file as its ending says."""
-    check_path(path)
-    write_text(path, _lines(checks, os.fspath(path).lower()))
-
-
-def _lines(checks: Sequence[Check], name: str) -> Iterable[str]:
-    from sizeup.render import check_comment
-    from sizeup.render.data import ci as checked_ci
-    from sizeup.render.data import code_quality
-
-    if name.endswith(CODE_QUALITY):
-        return [json.dumps(code_quality.issues(checks), indent=2), "\n"]
-    if name.endswith(".json"):
-        content = checks[0].to_dict() if len(checks) == 1 else to_dict(checks)
-        return [json.dumps(content, indent=2, allow_nan=False), "\n"]
-    return [checked_ci.junit(checks)] if name.endswith(".xml") else check_comment.markdown(checks)
-
-
-def _limit(limit: Limit) -> dict[str, Any]:
-    return {
-        "name": limit.name,
-        "unit": limit.unit,
-        "of": limit.of,
-        "limit": limit.most,
-        "reserve": limit.reserve,
-        "need": _finite(limit.need),
-        "least_need": _finite(limit.least_need),
-        "most_need": _finite(limit.most_need),
-        "headroom": _finite(limit.headroom),
-        "fits": limit.fits,
-        "unknown": list(limit.unknown),
-        "parts": [
-            {
-                "name": part.name,
-                "least_bytes": part.least_bytes,
-                "most_bytes": part.most_bytes,
-                "how": part.how,
-            }
-            for part in limit.parts
-        ],
-        "assumptions": list(limit.assumptions),
-        "largest": [{"name": each.name, "amount": each.amount} for each in limit.largest],
-        "growth": None if limit.growth is None else _growth(limit.growth),
-    }
-
-
-def _growth(growth: Growth) -> dict[str, Any]:
-    return {"unit": growth.unit, "before": growth.before, "now": growth.now}
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
-
-
-def _remedy(remedy: Remedy) -> dict[str, Any]:
-    return {
-        "what": remedy.what,
-        "command": remedy.command,
-        "fits": remedy.fits,
-        "changes": [_change(each) for each in remedy.changes],
-        "notes": list(remedy.notes),
-    }
-
-
-def _change(change: Change) -> dict[str, Any]:
-    return {
-        "name": change.name,
-        "unit": change.unit,
-        "before": change.before,
-        "after": change.after,
-        "fits": change.fits,
-    }

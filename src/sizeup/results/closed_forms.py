@@ -14,6 +14,7 @@ from sizeup.dtypes import DType
 from sizeup.graph import Condition, Number, Shape, name_of
 from sizeup.graph.free import told
 from sizeup.graph.written import least_sizes, substituted, written
+from sizeup.results.result import Result
 
 if TYPE_CHECKING:
     from sizeup.latency.formulas import LatencyForms
@@ -33,7 +34,7 @@ class OpForms:
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedForms:
+class ClosedForms(Result):
     """Formulas of a model's free dimensions; every one of them is Python too."""
 
     title: str
@@ -45,9 +46,7 @@ class ClosedForms:
     latency_holds: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        from sizeup.render.console import closed_forms as formulas
-
-        return formulas.text_of(self)
+        return self._text()
 
 
 def closed_forms(

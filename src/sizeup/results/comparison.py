@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
-from sizeup.comparison import STATUSES, Differences, Priced, Row, Status, compare
+from sizeup.comparison import STATUSES, Change, Differences, Priced, Row, Status, compare
 from sizeup.results.report import Report
+from sizeup.results.result import Result
 
 Verdict = Literal["faster", "slower", "perhaps faster", "perhaps slower", "no difference", "cannot tell"]
 _OFTEN_NONE = ("arena_head_bytes", "arena_bytes", "latency_seconds")
+_MOST_KINDS = 5
+_SIZES = ("input", "output", "weights", "out_channels")
+_SEEN = ("kind", "activation", "macs", "params")  # in the kinds, or in the counts beside
 _EQUAL = 0.0005  # a smaller share of A's time reads as 0.0 %
 
 
@@ -45,7 +48,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Result):
     """What B has, takes and costs beside A; `a` and `b` are the reports on both."""
 
     a: Report
@@ -70,12 +73,10 @@ class Comparison:
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
         """What happened, the most frequent first within each status; rows that are the same are left out."""
-        from sizeup.render.console import comparison as compared_words
-
         found: dict[tuple[Status, str, str], list[Row]] = {}
         for row in self.rows:
             if row.status != "same":
-                found.setdefault((row.status, compared_words.what(row), row.why), []).append(row)
+                found.setdefault((row.status, what_changed(row), row.why), []).append(row)
         patterns = [_pattern(*key, rows) for key, rows in found.items()]
         return tuple(sorted(patterns, key=lambda each: (STATUSES.index(each.status), -each.rows)))
 
@@ -107,38 +108,13 @@ class Comparison:
     @property
     def headline(self) -> str:
         """The comparison in one sentence."""
-        from sizeup.render.console import comparison as compared_words
-
-        return compared_words.headline(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, schema_version 1."""
-        from sizeup.render.data import comparison as compared_data
-
-        return compared_data.to_dict(self)
-
-    def to_pandas(self) -> Any:
-        """The rows as a data frame."""
-        from sizeup.render.data import comparison as compared_data
-
-        return compared_data.frame(self)
-
-    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write the comparison as its suffix says: .json, .csv or .md.
-
-        `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
-        """
-        from sizeup.render.data import comparison as compared_data
-
-        compared_data.save(self, path, raw_csv=raw_csv)
+        return self._text()
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.a.name} and {self.b.name}: {self.headline}>"
 
     def _repr_html_(self) -> str:
-        from sizeup.render.console import comparison_page as compared_page
-
-        return compared_page.html(self)
+        return self._page()
 
 
 def comparison_of(a: Report, b: Report) -> Comparison:
@@ -182,3 +158,29 @@ def _amounts(report: Report) -> dict[str, float | None]:
         "operators": len(report.graph.ops),
         "latency_seconds": None if report.latency is None else report.latency.seconds,
     }
+
+
+def what_changed(row: Row) -> str:
+    """What happened in a row, without names and sizes, so that rows of one pattern read alike."""
+    if row.status == "added":
+        return _kinds(row.kinds_b)
+    if row.status == "removed":
+        return _kinds(row.kinds_a)
+    kinds = f"{_kinds(row.kinds_a)} -> {_kinds(row.kinds_b)}"
+    facts = dict.fromkeys(_fact(each) for each in row.changes if each.column not in _SEEN)
+    shown = kinds if row.kinds_a != row.kinds_b else row.kinds_a[0]
+    return f"{shown}: {', '.join(facts)}" if facts else shown
+
+
+def _kinds(kinds: tuple[str, ...]) -> str:
+    if len(kinds) <= _MOST_KINDS:
+        return " + ".join(kinds)
+    counts = Counter(kinds).most_common()
+    listed = ", ".join(f"{count} {kind}" for kind, count in counts[:_MOST_KINDS])
+    return f"{len(kinds)} operators ({listed}{', ...' if len(counts) > _MOST_KINDS else ''})"
+
+
+def _fact(change: Change) -> str:
+    if change.column in _SIZES:
+        return "sizes"
+    return f"{change.column} {change.before} -> {change.after}" if change.column == "type" else change.column

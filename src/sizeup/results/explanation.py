@@ -16,10 +16,10 @@ from sizeup.graph import ABSENT, Op, Tensor, name_of
 from sizeup.ops import Call, OpRule, rule_of
 from sizeup.ops.rule import Formula
 from sizeup.ops.trace import Traced, traced_call
-from sizeup.render.console import convention as elsewhere
-from sizeup.render.console.report import brief
+from sizeup.results.result import Result
 from sizeup.results.rollup import module_at, module_path
 from sizeup.results.table import View, view_of
+from sizeup.units import brief
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
@@ -32,7 +32,7 @@ _NEAREST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Result):
     """Labelled lines on one operator, or the rows of the operators that a name stands for."""
 
     title: str
@@ -41,9 +41,7 @@ class Explanation:
     view: View | None = None
 
     def __str__(self) -> str:
-        from sizeup.render.console import layout as console
-
-        return console.explanation_text(self)
+        return self._text()
 
 
 def explain(report: Report, wanted: int | str) -> Explanation:
@@ -132,7 +130,7 @@ def _lines(report: Report, index: int) -> Iterator[tuple[str, str]]:
     if row.reason is not None:
         yield "not known", row.reason
     reasons = differences(op.kind, rule.family if rule else None, bool(row.macs))
-    asked = () if report.convention is None else (elsewhere.sentence(report.convention, index),)
+    asked = () if report.convention is None else (report.convention.sentence(index),)
     for reason in (*asked, *reasons):
         yield "elsewhere", reason
 

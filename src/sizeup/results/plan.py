@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import Graph, Op, Shape
+from sizeup.results.result import Result
 
 if TYPE_CHECKING:
     from sizeup.memory import LiveTensor, Placement
@@ -41,7 +40,7 @@ class Place:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Plan:
+class Plan(Result):
     """The smallest memory plan found: its order, its offsets, and what no other plan goes below."""
 
     graph: Graph
@@ -155,35 +154,6 @@ class Plan:
                     int(buffers.last[buffer]),
                     buffer,
                 )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data, the unit in every key."""
-        from sizeup.render.data import plan as plan_data
-
-        return plan_data.to_dict(self)
-
-    def to_pandas(self) -> Any:
-        """Where every tensor is, as a data frame."""
-        from sizeup.render.data import frames
-
-        return frames.frame_of(
-            {each.name: [getattr(place, each.name) for place in self.places()] for each in fields(Place)}
-        )
-
-    def save(self, path: str | PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write the plan as its suffix says: .json, or .csv with one line per tensor.
-
-        `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
-        """
-        from sizeup.render.data import plan as plan_data
-
-        plan_data.save(self, path, raw_csv=raw_csv)
-
-    def plot(self, path: str | PathLike[str]) -> Path:
-        """Draw memory by operator above the map of the arena, as .png or .svg; returns the path."""
-        from sizeup.render import plots
-
-        return plots.plot_plan(self, path)
 
     def __repr__(self) -> str:
         at = "" if self.precision is None else f" at {precision_name(self.precision)}"

@@ -15,6 +15,7 @@ from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.ops.conv import is_depthwise
 from sizeup.results import rollup
+from sizeup.results.result import Result
 from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 
 _MOST_BYTES = 1 << 60
@@ -96,8 +97,13 @@ class OpRows(Sequence[OpRow]):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Report:
-    """What a model costs at one precision; every renderer takes this and nothing else."""
+class Report(Result):
+    """What a model costs at one precision.
+
+    `save` writes .html, .md, .csv, .json, .trace.json for Perfetto, .onnx for a copy with figures, and
+    .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it; `plot` draws memory, or what
+    x.roofline.png or x.modules.svg name.
+    """
 
     cost: Cost
     precision: DType | None = None
@@ -213,61 +219,23 @@ class Report:
         """One row a module with all that is inside it, outer modules before inner ones."""
         return rollup.module_tree(self.cost, self.moved, self.op_seconds)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, schema_version 1."""
-        from sizeup.render.data import report as data
-
-        return data.to_dict(self)
-
-    def to_pandas(self) -> Any:
-        """The rows of all operators as a data frame."""
-        from sizeup.render.data import frames
-
-        return frames.frame(self)
-
-    def save(self, path: str | PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write the report as its ending says: .html, .md, .csv, .json, .trace.json for Perfetto, .onnx for a
-        copy with figures, .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it.
-
-        `raw_csv` leaves names as they are that a spreadsheet would take for formulas.
-        """
-        from sizeup.render import files
-
-        files.save(self, path, raw_csv=raw_csv)
-
-    def plot(self, path: str | PathLike[str]) -> Path:
-        """Draw memory, or what x.roofline.png or x.modules.svg name, and return the path."""
-        from sizeup.render import plots
-
-        return plots.plot(self, path)
-
     def plot_roofline(self, path: str | PathLike[str]) -> Path:
         """Draw what every operator attains under the roofs of the target; returns the path."""
-        from sizeup.render import plots
-
-        return plots.plot_roofline(self, path)
+        return self._plot(path, "roofline")
 
     def plot_modules(self, path: str | PathLike[str]) -> Path:
         """Draw the cost of every module as .png or .svg; returns the path."""
-        from sizeup.render import plots
-
-        return plots.plot_modules(self, path)
+        return self._plot(path, "modules")
 
     def plot_memory(self, path: str | PathLike[str]) -> Path:
         """Draw memory by operator as .png or .svg: inputs, outputs and what waits; returns the path."""
-        from sizeup.render import plots
-
-        return plots.plot_memory(self, path)
+        return self._plot(path, "memory")
 
     def __repr__(self) -> str:
-        from sizeup.render import notebook
-
-        return notebook.text(self)
+        return self._text()
 
     def _repr_html_(self) -> str:
-        from sizeup.render import notebook
-
-        return notebook.html(self)
+        return self._page()
 
 
 def _ports(graph: Graph, identities: tuple[int, ...]) -> tuple[Port, ...]:

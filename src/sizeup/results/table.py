@@ -12,10 +12,10 @@ from sizeup import units
 from sizeup.cost import total
 from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Graph, Shape
-from sizeup.render.console.report import brief
 from sizeup.results import module_tree as tree
 from sizeup.results.rollup import TOP_LEVEL, UNUSED_PARAMETERS, module_at, module_path
 from sizeup.results.rows import Group, OpRow, intensity
+from sizeup.units import brief
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

@@ -1,42 +1,20 @@
-"""Precisions against each other: one row per point, the means by precision, tables, a page and a picture."""
+"""Precisions compared: one row per point, and the means by precision."""
 
 from __future__ import annotations
 
-import json
-import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from sizeup.csv_cells import csv_lines
-from sizeup.files import write_text
 from sizeup.precision.accuracy import Accuracy
-from sizeup.precision.figures import BUDGETS, Budgets
+from sizeup.precision.figures import Budgets
 from sizeup.precision.tradeoff import Point, Row, table
-from sizeup.render.files import check_ending
-
-SCHEMA_VERSION = 2
-_MEGA = 1e6
-
-
-def _thousandfold(value: float | None) -> float | None:
-    return None if value is None else 1e3 * value
-
-
-def _mega(value: float | None) -> float | None:
-    return None if value is None else value / _MEGA
+from sizeup.results.result import Result
 
 
 def _figure(name: str) -> Callable[[Point], Any]:
     return lambda point: None if point.figures is None else getattr(point.figures, name)
-
-
-def _milliseconds(name: str) -> Callable[[Point], float | None]:
-    return lambda point: None if point.latency is None else _thousandfold(getattr(point.latency, name))
 
 
 def names_of(point: Point, verdict: bool | None) -> str:
@@ -44,34 +22,8 @@ def names_of(point: Point, verdict: bool | None) -> str:
     return ", ".join(name for name, answer in point.verdicts.items() if answer is verdict)
 
 
-# The columns of CSV files, JSON points and data frames; docs/precision.md says what each is.
-COLUMNS: dict[str, Callable[[Point], Any]] = {
-    "precision": lambda point: point.precision,
-    "batch": lambda point: point.batch,
-    "size": lambda point: point.size,
-    "accuracy": lambda point: point.accuracy,
-    "agreement": lambda point: point.agreement,
-    "latency_ms": _milliseconds("seconds"),
-    "latency_low_ms": _milliseconds("low"),
-    "latency_high_ms": _milliseconds("high"),
-    "latency_basis": lambda point: None if point.latency is None else point.latency.basis,
-    "energy_j": _figure("joules"),
-    "energy_proxy_j": _figure("joules"),
-    "energy_basis": lambda point: point.energy_basis,
-    "memory_mb": lambda point: _mega(point.memory_bytes),
-    "weight_bytes": _figure("weight_bytes"),
-    "activation_bytes": _figure("activation_bytes"),
-    "accepted": lambda point: point.accepted,
-    "accepted_by": lambda point: names_of(point, True) or None,
-    "undetermined_by": lambda point: names_of(point, None) or None,
-}
-_REAL = tuple(
-    name for name in COLUMNS if name.endswith(("_ms", "_j", "_mb")) or name in ("accuracy", "agreement")
-)
-
-
 @dataclass(frozen=True, repr=False)
-class Tradeoff:
+class Tradeoff(Result):
     """Accuracy, latency, energy and memory of a model at every precision, batch and input size."""
 
     name: str
@@ -159,65 +111,6 @@ class Tradeoff:
             places = dict.fromkeys(filter(None, map(place_of, points)))
             yield f"{'; '.join(precisions if len(precisions) == 1 else places)}: {reason}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "sizeup", "version": version("sizeup")},
-            "model": {"name": self.name},
-            "target": self.target,
-            "budgets": {name: getattr(self.budgets, name) for name in BUDGETS},
-            "notes": [f"{label}: {text}" for label, text in self.provenance()],
-            "precisions": [_means(row) for row in self.rows],
-            "points": [{**_cells(each), "budgets": dict(each.verdicts)} for each in self.points],
-            "unsupported": [
-                {
-                    "precision": each.precision,
-                    "batch": each.batch,
-                    "size": each.size,
-                    "reason": each.unsupported,
-                }
-                for each in self.unsupported
-            ],
-        }
-
-    def to_pandas(self) -> Any:
-        """One row per point, with the columns of the CSV file; unknown numbers are NaN."""
-        from sizeup.render.data.frames import frame_of
-
-        columns: dict[str, list[Any]] = {
-            name: [read(each) for each in self.points] for name, read in COLUMNS.items()
-        }
-        for name in _REAL:
-            columns[name] = [math.nan if each is None else each for each in columns[name]]
-        return frame_of(columns)
-
-    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write the table as its suffix says: .csv, .json, .md or .html.
-
-        `raw_csv` leaves texts as they are that a spreadsheet would take for formulas.
-        """
-        check_path(path)
-        suffix = Path(path).suffix.lower()
-        if suffix == ".csv":
-            write_text(path, csv_lines(COLUMNS, (_cells(each).values() for each in self.points), raw=raw_csv))
-        elif suffix == ".json":
-            write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
-        elif suffix == ".md":
-            from sizeup.render.console import tradeoff as tradeoff_words
-
-            write_text(path, tradeoff_words.markdown(self))
-        else:
-            from sizeup.render.html import tradeoff as page
-
-            write_text(path, page.lines(self))
-
-    def plot(self, path: str | os.PathLike[str]) -> Path:
-        """Draw every point as .png or .svg: memory against latency, one color per precision."""
-        from sizeup.render import plots
-
-        return plots.plot_tradeoff(self, path)
-
 
 def place_of(point: Point) -> str:
     """The batch and the input size; empty for a model as it was saved."""
@@ -234,26 +127,3 @@ def _accuracy_words(accuracy: Accuracy) -> str:
     if not accuracy.is_agreement:
         return accuracy.provenance
     return f"with the float network's top class, as there are no labels; {accuracy.provenance}"
-
-
-def _cells(point: Point) -> dict[str, Any]:
-    return {name: read(point) for name, read in COLUMNS.items()}
-
-
-def _means(row: Row) -> dict[str, Any]:
-    """A row under the names of the older table of means."""
-    return {
-        "precision": row.precision,
-        "points": row.points,
-        "accuracy_mean": row.accuracy,
-        "agreement_mean": row.agreement,
-        "latency_ms_mean": _thousandfold(row.seconds),
-        "memory_mb_mean": _mega(row.memory_bytes),
-        "energy_j_mean": row.joules,
-        "accepted_ratio": row.accepted_ratio,
-    }
-
-
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that the table is not written as."""
-    check_ending(path, "the table is", ".csv", ".json", ".md", ".html")

@@ -40,6 +40,8 @@ class Board:
     errors: tuple[dict[str, Any], ...]  # models that failed, at most MOST_ERRORS of them
     failed: int  # how many there are
     version: str
+    columns: tuple[str, ...] = COLUMNS
+    standings: tuple[str, ...] = STANDINGS
 
 
 def board(question: Question) -> Board:

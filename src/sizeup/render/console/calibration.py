@@ -11,7 +11,7 @@ from rich.text import Text
 from sizeup import units
 from sizeup.calibration import ENOUGH, Calibrated
 from sizeup.render.console.layout import print_labelled, print_rows
-from sizeup.render.console.report import plain
+from sizeup.units import plain
 
 
 def render(found: Calibrated, console: Console, top: int = 5) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sizeup.checks.limits import Growth, Limit, amount
 from sizeup.checks.measures import MEASURES
-from sizeup.render.console.report import brief, named, plain, uncounted_entries
+from sizeup.render.vocabulary import named, uncounted_entries
 from sizeup.results.check import ANSWERS, Check, Status, fits
+from sizeup.units import brief, plain
 
 if TYPE_CHECKING:
     from sizeup.checks import Part, Remedy

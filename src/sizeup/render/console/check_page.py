@@ -23,8 +23,8 @@ from sizeup.render.console.check import (
     remarks,
 )
 from sizeup.render.console.layout import print_labelled, print_rows
-from sizeup.render.console.report import plain
 from sizeup.results.check import Check, by_path
+from sizeup.units import plain
 
 _STYLES = {
     "YES": "bold green",

@@ -12,7 +12,7 @@ from rich.text import Text
 from sizeup import units
 from sizeup.graph.free import told
 from sizeup.render.console.layout import LEAST_ROOM, print_labelled, print_lines
-from sizeup.render.console.report import brief, plain
+from sizeup.units import brief, plain
 
 if TYPE_CHECKING:
     from sizeup.latency.formulas import KernelFormula, LatencyForms

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sizeup import units
 from sizeup.errors import SizeupError
-from sizeup.render.console.report import NOTHING, UNKNOWN
+from sizeup.render.vocabulary import NOTHING, UNKNOWN
 from sizeup.results.rows import LIMITS
 from sizeup.results.table import By, Entry, View
 

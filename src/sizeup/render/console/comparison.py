@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.comparison import Change, Row
 from sizeup.dtypes import precision_name
 from sizeup.render.console.latency import spoken
-from sizeup.render.console.report import NOTHING, brief, peak_size, title
+from sizeup.render.console.report import peak_size, title
+from sizeup.render.vocabulary import NOTHING
+from sizeup.units import brief
 
 if TYPE_CHECKING:
     from sizeup.results.comparison import Comparison, Total
+    from sizeup.results.parts import ComparedRow
     from sizeup.results.report import Report
 
 LABELS = {
@@ -35,12 +36,9 @@ _SAYINGS = {
     "weight_bytes": ("{} smaller weights", "{} larger weights", "weights"),
     "peak_bytes": ("{} less memory at the peak", "{} more memory at the peak", "memory at the peak"),
 }
-_MOST_KINDS = 5
 _MOST_HELD = 3
 _BASES = {"calibrated": "a fit to measurements", "roofline": "a data sheet", "coefficients": "coefficients"}
 _TIMES = 2.0  # from here on a ratio reads better than per cent
-_SIZES = ("input", "output", "weights", "out_channels")
-_SEEN = ("kind", "activation", "macs", "params")  # in the kinds, or in the counts beside
 
 
 def is_equal(found: Comparison) -> bool:
@@ -228,32 +226,6 @@ def _judged(found: Comparison) -> str:
     return text + _bases(found).replace(", for", "; but") if found.verdict in ("faster", "slower") else text
 
 
-def what(row: Row) -> str:
-    """What happened in a row, without names and sizes, so that rows of one pattern read alike."""
-    if row.status == "added":
-        return _kinds(row.kinds_b)
-    if row.status == "removed":
-        return _kinds(row.kinds_a)
-    kinds = f"{_kinds(row.kinds_a)} -> {_kinds(row.kinds_b)}"
-    facts = dict.fromkeys(_fact(each) for each in row.changes if each.column not in _SEEN)
-    shown = kinds if row.kinds_a != row.kinds_b else row.kinds_a[0]
-    return f"{shown}: {', '.join(facts)}" if facts else shown
-
-
-def _kinds(kinds: tuple[str, ...]) -> str:
-    if len(kinds) <= _MOST_KINDS:
-        return " + ".join(kinds)
-    counts = Counter(kinds).most_common()
-    listed = ", ".join(f"{count} {kind}" for kind, count in counts[:_MOST_KINDS])
-    return f"{len(kinds)} operators ({listed}{', ...' if len(counts) > _MOST_KINDS else ''})"
-
-
-def _fact(change: Change) -> str:
-    if change.column in _SIZES:
-        return "sizes"
-    return f"{change.column} {change.before} -> {change.after}" if change.column == "type" else change.column
-
-
-def cause(row: Row) -> str:
+def cause(row: ComparedRow) -> str:
     """The first fact that changed, with both values."""
     return next((f"{each.column} {each.before} -> {each.after}" for each in row.changes), "")

@@ -13,8 +13,9 @@ from rich.text import Text
 from sizeup.comparison import STATUSES, Row, Status
 from sizeup.render.console import comparison as words
 from sizeup.render.console.layout import print_labelled, print_rows
-from sizeup.render.console.report import NOTHING, plain
 from sizeup.render.markdown import cell, prose
+from sizeup.render.vocabulary import NOTHING
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.comparison import Comparison, Pattern, Total

@@ -11,10 +11,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.render.console.report import headline, plain, receipt, title
+from sizeup.render.console.report import headline, receipt, title
 from sizeup.render.console.sparkline import print_sparkline
 from sizeup.render.console.table import shortened, table_text
 from sizeup.results.table import By, View, view
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.explanation import Explanation

@@ -1,153 +1,31 @@
-"""A measurement beside what was counted: how long a model took, and how fast that makes the machine."""
+"""Measurements for people: what was timed here, or the utilization that follows from a latency given."""
 
 from __future__ import annotations
 
-import json
-import os
-import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from sizeup import targets, units
-from sizeup.cost import Cost, total
-from sizeup.files import write_text
-from sizeup.latency import Hardware, executed, hardware
-from sizeup.render.console import latency as timing_data
+from sizeup import units
+from sizeup.render.console import latency as latency_words
 from sizeup.render.console.layout import LEAST_ROOM, print_labelled, print_rows
-from sizeup.render.console.report import plain
 from sizeup.render.console.table import shortened
-from sizeup.render.files import check_ending
 from sizeup.results.rollup import TOP_LEVEL
-from sizeup.runtimes import Timing
-from sizeup.runtimes.attribution import AttributedKernel, ModuleTime, attribute, by_module, macs_of
-from sizeup.targets import Target
+from sizeup.units import plain
 
-SCHEMA_VERSION = 1
+if TYPE_CHECKING:
+    from sizeup.results.measurement import Measurement
+    from sizeup.results.parts import AttributedKernel, ModuleTime, Utilization
+
 UNATTRIBUTED = "(unattributed)"
 """The row of kernels that match no operator of the model."""
 _FIGURES = 32  # cells that the columns before the names take
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Measured:
-    """Times of a model in a real runtime on this machine, and what it computed and moved in them."""
-
-    name: str
-    format: str
-    timing: Timing
-    cost: Cost
-    target: Target | None = None  # what this machine is, where that was said
-    notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        timing = self.timing
-        least, median = units.duration(timing.least), units.duration(timing.median)
-        return (
-            f"<{self.name} in {timing.title}: {least} least, {median} median of {len(timing.seconds)} runs>"
-        )
-
-    @property
-    def ms(self) -> float:
-        """Milliseconds of the fastest run."""
-        return 1e3 * self.timing.least
-
-    @property
-    def median_ms(self) -> float:
-        """Milliseconds of the run in the middle."""
-        return 1e3 * self.timing.median
-
-    @property
-    def macs_per_second(self) -> float | None:
-        """MACs counted over the fastest run; None where not every operator is known."""
-        return self.cost.total_macs / self.timing.least if self.cost.known.all() else None
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        """Bytes that operators read and write, one by one, over the fastest run."""
-        moved = self.cost.bytes_at()
-        return (
-            (total(moved.read) + total(moved.written)) / self.timing.least if self.cost.known.all() else None
-        )
-
-    @property
-    def hardware(self) -> Hardware | None:
-        """What the fastest run attains of the target, its kernels merged as it does; None without one."""
-        if self.target is None or not self.cost.known.all():
-            return None
-        work = executed(self.cost, None, self.target.runtime.fuses or ()).work
-        inside = sum(each.seconds for each in self.timing.kernels)
-        overhead = max(self.timing.least - inside, 0.0) if self.timing.kernels else None
-        return hardware(work, self.timing.least, self.target, overhead)
-
-    @property
-    def kernels(self) -> tuple[AttributedKernel, ...]:
-        """The kernels of the profile with their modules; empty without a profile."""
-        return attribute(self.cost, self.timing.kernels, self._fuses)
-
-    @property
-    def modules(self) -> tuple[ModuleTime, ...]:
-        """Times and MACs by module, the slowest first; rows add up to the profile's total."""
-        return by_module(self.cost, self.kernels, self.target, self._fuses)
-
-    @property
-    def _fuses(self) -> tuple[str, ...]:
-        return targets.runtime(self.timing.runtime).fuses or ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, seconds and bytes raw."""
-        timing = self.timing
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "sizeup", "version": version("sizeup")},
-            "model": {"name": self.name, "format": self.format},
-            "runtime": {"name": timing.runtime, "version": timing.version, "threads": timing.threads},
-            "seconds": {
-                "least": timing.least,
-                "median": timing.median,
-                "mean": statistics.fmean(timing.seconds),
-                "cpu_least": min(timing.cpu_seconds),
-                "loading": timing.loading_seconds,
-                "runs": list(timing.seconds),
-                "warm_up": list(timing.warm_up_seconds),
-            },
-            "achieved": {
-                "macs_per_second": self.macs_per_second,
-                "bytes_per_second": self.bytes_per_second,
-            },
-            "target": None if self.target is None else self.target.name,
-            "hardware": timing_data.plain(self.hardware),
-            "notes": list(self.notes),
-            "kernels": [
-                {
-                    "name": each.kernel.name,
-                    "kind": each.kernel.kind,
-                    "seconds": each.kernel.seconds,
-                    "module": each.module,
-                    "macs": _macs(self.cost, each),
-                }
-                for each in self.kernels
-            ],
-            "modules": [timing_data.plain(each) for each in self.modules],
-        }
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as a .json file."""
-        check_path(path)
-        write_text(path, [json.dumps(self.to_dict(), indent=2), "\n"])
-
-
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that a measurement is not written as."""
-    check_ending(path, "a measurement is", ".json")
-
-
-def render(found: Measured, console: Console, top: int = 10, by: str | None = None) -> None:
+def render(found: Measurement, console: Console, top: int = 10, by: str | None = None) -> None:
     """Print the time first, then how fast that is, then where it goes, by `kernel` or by `module`."""
     console.print(Text(plain(f"{found.name} ({found.format})"), style="bold"))
     for label, text in _lines(found):
@@ -159,7 +37,7 @@ def render(found: Measured, console: Console, top: int = 10, by: str | None = No
         (_print_modules if by == "module" else _print_kernels)(console, found, top)
 
 
-def _lines(found: Measured) -> Iterator[tuple[str, str]]:
+def _lines(found: Measurement) -> Iterator[tuple[str, str]]:
     timing = found.timing
     least, median = units.duration(timing.least), units.duration(timing.median)
     warm = len(timing.warm_up_seconds)
@@ -180,24 +58,24 @@ def _lines(found: Measured) -> Iterator[tuple[str, str]]:
         yield "achieved", "not known: not every operator could be counted"
     attained = found.hardware
     if attained is not None and found.target is not None:
-        yield "hardware", f"{timing_data.attained(attained)}, of {found.target.device.title}"
+        yield "hardware", f"{latency_words.attained(attained)}, of {found.target.device.title}"
         if (attained.compute_share or 0.0) > 1:
             yield "but", f"no {found.target.device.title} is that fast: this machine is another one"
     yield "loading", units.duration(timing.loading_seconds)
     yield from (("note", note) for note in found.notes)
 
 
-def _print_kernels(console: Console, found: Measured, top: int) -> None:
+def _print_kernels(console: Console, found: Measurement, top: int) -> None:
     ranked = sorted(found.kernels, key=lambda each: -each.kernel.seconds)
     whole = _profiled(found)
     modules, kernels = _names(console, ranked[:top])
     rows = [
-        (*_row(whole, each.kernel.seconds, _macs(found.cost, each)), f"{module}  {kernel}")
+        (*_row(whole, each.kernel.seconds, found.macs_of(each)), f"{module}  {kernel}")
         for each, module, kernel in zip(ranked, modules, kernels, strict=False)
     ]
     rest = ranked[top:]
     if rest:
-        macs = _sum([_macs(found.cost, each) for each in rest])
+        macs = _sum([found.macs_of(each) for each in rest])
         rows.append((*_row(whole, sum(each.kernel.seconds for each in rest), macs), _more(len(rest))))
     rows.append((*_total(found), "total"))
     title = "module".ljust(len(modules[0]))
@@ -215,7 +93,7 @@ def _names(console: Console, kernels: Sequence[AttributedKernel]) -> tuple[list[
     return padded, shortened(texts, room - width, dots)
 
 
-def _print_modules(console: Console, found: Measured, top: int) -> None:
+def _print_modules(console: Console, found: Measurement, top: int) -> None:
     whole, modules = _profiled(found), found.modules
     named = [each for each in modules if each.module is not None]
     shown = [*named[:top], *(each for each in modules if each.module is None)]
@@ -232,11 +110,11 @@ def _print_modules(console: Console, found: Measured, top: int) -> None:
     print_rows(console, ("time", "share", "MACs", *_rate_titles(found), "module"), rows)
 
 
-def _rate_titles(found: Measured) -> tuple[str, ...]:
+def _rate_titles(found: Measurement) -> tuple[str, ...]:
     return ("MAC/s",) if found.target is None else ("MAC/s", "of peak")
 
 
-def _rates(found: Measured, row: ModuleTime) -> tuple[str, ...]:
+def _rates(found: Measurement, row: ModuleTime) -> tuple[str, ...]:
     rate = units.count(row.macs_per_second) if row.macs_per_second else "-"
     if found.target is None:
         return (rate,)
@@ -251,7 +129,7 @@ def _row(whole: float, seconds: float, macs: int | None) -> tuple[str, ...]:
     )
 
 
-def _total(found: Measured) -> tuple[str, ...]:
+def _total(found: Measurement) -> tuple[str, ...]:
     whole = _profiled(found)
     return _row(whole, whole, found.cost.total_macs if found.cost.known.all() else None)
 
@@ -264,7 +142,7 @@ def _more(count: int) -> str:
     return f"{count:,} more: --top N shows them"
 
 
-def _profiled(found: Measured) -> float:
+def _profiled(found: Measurement) -> float:
     return sum(each.seconds for each in found.timing.kernels)
 
 
@@ -272,6 +150,63 @@ def _sum(counts: Sequence[int | None]) -> int | None:
     return None if any(each is None for each in counts) else sum(each or 0 for each in counts)
 
 
-def _macs(cost: Cost, kernel: AttributedKernel) -> int | None:
-    """MACs of a kernel; None if it could not be matched with operators."""
-    return None if kernel.ops is None else macs_of(cost, kernel.ops)
+def render_utilization(utilization: Utilization, console: Console) -> None:
+    """Print what was given, then the two rates with their shares, then which of them bounds."""
+    console.print(Text(plain(f"{utilization.name} ({utilization.format})"), style="bold"))
+    for label, text in _utilization_lines(utilization):
+        print_labelled(console, label, text, "bold" if label == "bound by" else "")
+
+
+def _utilization_lines(utilization: Utilization) -> Iterator[tuple[str, str]]:
+    target, seconds = utilization.target, utilization.measurement.seconds
+    yield "latency", f"{units.duration(seconds)}, as given; nothing was run"
+    yield "target", f"{target.device.title} with {target.runtime.title}"
+    yield "compute", _compute(utilization)
+    yield "memory", _memory(utilization)
+    yield "bound by", _bottleneck(utilization)
+    yield from (("caveat", text) for text in utilization.caveats)
+
+
+def _compute(utilization: Utilization) -> str:
+    rate, peak = utilization.flops_per_second, utilization.peak_flops_per_second
+    if rate is None:
+        return "unknown: not every operator could be counted"
+    if not rate:
+        return "no MACs"
+    at = " and ".join(utilization.precisions)
+    if peak is None:
+        return f"{_rate(rate, 'FLOP')}, the peak at {at} is not known"
+    share = f"{_percent(utilization.compute_share)} of {_rate(peak, 'FLOP')}"
+    return f"{_rate(rate, 'FLOP')}, {share} at {at}{_cores(utilization)}"
+
+
+def _cores(utilization: Utilization) -> str:
+    cores = [unit.cores for unit in utilization.target.units]
+    is_cpu = utilization.target.units[0].kind == "cpu" and all(cores)
+    count = sum(each or 0 for each in cores)
+    return f", all {count} cores" if is_cpu and count > 1 else ""
+
+
+def _memory(utilization: Utilization) -> str:
+    rate, peak = utilization.bytes_per_second, utilization.target.device.bandwidth
+    if rate is None:
+        return "unknown: not every operator could be counted"
+    basis = "as given" if utilization.measurement.bandwidth else "by counted bytes"
+    if peak is None:
+        return f"{_rate(rate, 'B')} {basis}, the bandwidth of the device is not known"
+    return f"{_rate(rate, 'B')} {basis}, {_percent(utilization.bandwidth_share)} of {_rate(peak, 'B')}"
+
+
+def _bottleneck(utilization: Utilization) -> str:
+    if utilization.bound_by is None:
+        return "undetermined: one of the two shares is not known"
+    other = "memory" if utilization.bound_by == "compute" else "compute"
+    return f"{utilization.bound_by}, which is closer to its peak than {other}"
+
+
+def _rate(value: float, unit: str) -> str:
+    return f"{units.count(value)}{unit}/s" if value >= 1000 else f"{units.count(value)} {unit}/s"
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.3g} %"

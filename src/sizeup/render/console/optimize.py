@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sizeup.memory.tflm.overlap import LABEL
 from sizeup.render.console.layout import print_labelled
-from sizeup.render.console.report import plain
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.rewrite import Footprint, Optimized, Verification

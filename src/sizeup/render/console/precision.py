@@ -1,143 +1,27 @@
-"""A choice of precisions: layer by layer, what it takes against its budgets, and what holds it back."""
+"""What the precision verbs find, for people: an assignment, a front, and what fits."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.dtypes import precision_name
-from sizeup.errors import SizeupError
-from sizeup.files import write_text
-from sizeup.graph import Graph
-from sizeup.latency import Estimate
-from sizeup.precision.choose import Choice
-from sizeup.precision.figures import BUDGETS, WORDS, Budgets, Figures
-from sizeup.precision.layers import Names
-from sizeup.precision.options import Options
-from sizeup.precision.recipes import Recipe, write_recipe
-from sizeup.precision.refine import Refined
+from sizeup.dtypes import DType, precision_name
 from sizeup.render.console.latency import spoken
 from sizeup.render.console.layout import print_labelled, print_rows
-from sizeup.render.console.report import named
-from sizeup.render.files import check_ending
+from sizeup.render.vocabulary import NOTHING, UNKNOWN, named
+from sizeup.results.precision import BUDGETS, WORDS
+from sizeup.units import plain
 
-SCHEMA_VERSION = 1
-_QUANTISERS = {
-    "tflite": "ai-edge-quantizer",
-    "onnx": "onnxruntime",
-    "torch": "torchao",
-    "torch.export": "torchao",
-}
+if TYPE_CHECKING:
+    from sizeup.results.parts import Choice, Refined, Sizes
+    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront
+
 _MORE = {"weight_bytes": "1 KiB", "activation_bytes": "1 KiB", "seconds": "1 ms", "joules": "1 mJ"}
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Chosen:
-    """The precisions that lose least within the budgets; `basis` says where the losses are from."""
-
-    options: Options
-    choice: Choice
-    budgets: Budgets
-    widest: Figures  # what the network takes as it is
-    losses: dict[int, float]  # of every layer, by operator, at its chosen type
-    basis: str
-    refined: Refined | None = None  # where it was measured
-    estimate: Estimate | None = None  # of the choice on the target
-
-    @property
-    def graph(self) -> Graph:
-        """The network as it was given."""
-        return self.options.graph
-
-    @property
-    def mapping(self) -> dict[str, str]:
-        """{layer: precision}, as `analyze(precision=...)` takes it; by number where a name says more."""
-        names, chosen = Names(self.graph), self.choice.chosen
-        found = {}
-        for layer in self.options.layers:
-            alone = names.find(layer.name) == [layer.op]
-            found[layer.name if alone else f"#{layer.op}"] = precision_name(chosen[layer.op])
-        return found
-
-    def __repr__(self) -> str:
-        counts = Counter(map(precision_name, self.choice.chosen.values()))
-        mix = ", ".join(f"{count:,} at {name}" for name, count in counts.most_common())
-        return f"<{self.graph.name or 'model'}: {mix}; loss {self.choice.loss:.4g}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, bytes, seconds and joules raw."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "sizeup", "version": version("sizeup")},
-            "model": {"name": self.graph.name, "format": self.graph.format},
-            "target": None if self.options.target is None else self.options.target.name,
-            "loss": self.choice.loss,
-            "loss_basis": self.basis,
-            "measured": None if self.refined is None else self.refined.losses.to_dict(),
-            "float_accuracy": None if self.refined is None else self.refined.table.baseline.accuracy,
-            "proven": self.choice.proven,
-            "gap": self.choice.gap,
-            "budgets": {name: getattr(self.budgets, name) for name in BUDGETS},
-            "figures": {name: getattr(self.choice.figures, name) for name in BUDGETS},
-            "latency": None if self.estimate is None else _latency(self.estimate),
-            "unsupported": list(self.options.unsupported),
-            "as_given": {name: getattr(self.widest, name) for name in BUDGETS},
-            "binding": list(self.choice.binding),
-            "gains": self.choice.gains,
-            "layers": [
-                {
-                    "op": layer.op,
-                    "name": layer.name,
-                    "kind": layer.kind,
-                    "precision": precision_name(self.choice.chosen[layer.op]),
-                    "loss": self.losses[layer.op],
-                }
-                for layer in self.options.layers
-            ],
-            "mapping": self.mapping,
-        }
-
-    def write_recipe(self, path: str | os.PathLike[str], kind: str | None = None) -> Recipe:
-        """Write the choice for a quantiser: ai-edge-quantizer, onnxruntime or torchao, by default that of the
-        model's format; the notes of what is returned say what it cannot express."""
-        check_path(path)
-        usual = _QUANTISERS.get(self.graph.format)
-        if kind is None and usual is None:
-            raise SizeupError(f"no quantiser is known for {self.graph.format or 'graphs made by hand'}")
-        return write_recipe(self.graph, self.choice.chosen, path, kind or usual or "")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mapping as a .json file, which `analyze --precision` takes."""
-        check_path(path)
-        write_text(path, [json.dumps(self.mapping, indent=2), "\n"])
-
-
-def _latency(found: Estimate) -> dict[str, Any]:
-    """The estimate as the reports of other verbs have it."""
-    return {"ms": found.ms, "low_ms": found.low_ms, "high_ms": found.high_ms, "basis": found.basis}
-
-
-_LOSSES = {
-    "kl": "divergence of the outputs",
-    "noise": "noise of the outputs",
-    "loss": "cross-entropy",
-    "accuracy": "accuracy",
-}
-
-
-def measured_basis(refined: Refined) -> str:
-    """Where measured losses are from, in words."""
-    return f"the sum of its layers' own ({_LOSSES[refined.judged]}, measured)"
 
 
 def _measured(refined: Refined) -> str:
@@ -151,26 +35,7 @@ def _measured(refined: Refined) -> str:
     return f"{', '.join(parts)}; the best of {refined.tried:,} choices that were run as a whole"
 
 
-def read_losses(path: Path) -> dict[str, dict[str, float]]:
-    """Losses from a JSON file: {layer: {precision: loss}}."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise SizeupError(f"{path}: not a table of losses: {error}") from error
-    rows = content.values() if isinstance(content, dict) else [None]
-    numbers = [value for row in rows for value in (row.values() if isinstance(row, dict) else [None])]
-    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers):
-        raise SizeupError(f'{path}: losses are {{"layer": {{"int8": 0.1, "int4": 0.9}}, ...}}')
-    found: dict[str, dict[str, float]] = content
-    return found
-
-
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that a choice is not written as."""
-    check_ending(path, "a choice of precisions is", ".json")
-
-
-def render(found: Chosen, console: Console, top: int | None = None) -> None:
+def render(found: PrecisionAssignment, console: Console, top: int | None = None) -> None:
     """Print what is kept and lost first, then the layers."""
     console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
     for label, text in _lines(found):
@@ -191,7 +56,7 @@ def render(found: Chosen, console: Console, top: int | None = None) -> None:
         console.print(Text(f"  {len(rows) - len(shown):,} more: --top N shows them", style="dim"))
 
 
-def _proof(found: Chosen) -> str:
+def _proof(found: PrecisionAssignment) -> str:
     """How near to the best the choice is known to be."""
     if found.refined is not None:
         return f"the best of {found.refined.tried:,} that were run"
@@ -202,7 +67,7 @@ def _proof(found: Chosen) -> str:
     return f"the best that was found; no other loses {100 * found.choice.gap:.2g} % less"
 
 
-def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
+def _lines(found: PrecisionAssignment) -> Iterator[tuple[str, str]]:
     counts = Counter(precision_name(each) for each in found.choice.chosen.values())
     mix = ", ".join(f"{count:,} layer{'s' * (count != 1)} at {name}" for name, count in counts.most_common())
     yield "choice", f"{mix}; {_proof(found)}"
@@ -239,5 +104,100 @@ def _lines(found: Chosen) -> Iterator[tuple[str, str]]:
                 " and its arena has a tail: sizeup check --arena judges the file that you deploy"
             ),
         )
-    if found.budgets != Budgets() and not found.choice.binding:
+    if found.has_budgets and not found.choice.binding:
         yield "held back", "by no budget: all could be smaller"
+
+
+def render_front(found: PrecisionFront, console: Console) -> None:
+    """Print one line a choice."""
+    console.print(Text(plain(found.options.graph.name or "model"), style="bold"))
+    number = len(found.choices)
+    by = " and ".join(found.axes)
+    print_labelled(
+        console, "front", f"{number} choice{'s' * (number != 1)} by {by}; {_front_proof(found.choices)}"
+    )
+    print_labelled(console, "loss", found.basis)
+    for reason in found.options.unsupported:
+        print_labelled(console, "left out", reason)
+    console.print()
+    known = [
+        name for name in BUDGETS if any(getattr(each.figures, name) is not None for each in found.choices)
+    ]
+    rows = [_front_row(*each, known) for each in zip(found.losses, found.choices, strict=True)]
+    print_rows(console, ("loss", *(WORDS[name] for name in known), "layers"), rows)
+
+
+def _front_proof(choices: Sequence[Choice]) -> str:
+    """How near to the best all of them are known to be."""
+    gaps = [choice.gap for choice in choices]
+    if any(gap is None for gap in gaps):
+        return "how near they are to the best is not known"
+    widest = max((gap or 0.0 for gap in gaps), default=0.0)
+    return (
+        f"a gap of up to {100 * widest:.2g} % is left"
+        if widest
+        else "each is proven the best within what it takes"
+    )
+
+
+def _front_row(loss: float, choice: Choice, known: Sequence[str]) -> list[str]:
+    amounts = [getattr(choice.figures, name) for name in known]
+    told = [
+        NOTHING if amount is None else units.amount(name, amount)
+        for name, amount in zip(known, amounts, strict=True)
+    ]
+    counts = Counter(map(precision_name, choice.chosen.values()))
+    mix = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return [f"{loss:.3g}", *told, mix]
+
+
+def render_fits(found: PrecisionFits, console: Console, top: int | None = None) -> None:
+    """Print how many layers fit, then each with the sizes of its tensors; a star marks what fits."""
+    console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
+    every = sum(1 for each in found.layers if len(each.kept) == len(found.precisions))
+    limit = units.size(found.threshold_bytes)
+    print_labelled(console, "limit", f"{limit} for the {_measure(found.measure)} of each layer")
+    print_labelled(console, "layers", f"{len(found.layers):,}, of which {every:,} fit at every type")
+    if found.without:
+        print_labelled(
+            console,
+            "warning",
+            f"{len(found.without):,} fit at no type: {_layer_names(found.without)}",
+            "yellow",
+        )
+    if found.undetermined:
+        words = f"{len(found.undetermined):,} undetermined, with a size that depends on data"
+        print_labelled(console, "caveat", f"{words}: {_layer_names(found.undetermined)}", "yellow")
+    console.print()
+    titles = [*(precision_name(each) for each in found.precisions), "layer"]
+    shown = found.layers[: top or None]
+    rows = [row for each in shown for row in _fit_rows(each, found.precisions)]
+    print_rows(console, titles, rows)
+    if top is not None and top < len(found.layers):
+        console.print(Text(f"  {len(found.layers) - top:,} more: --top N shows them", style="dim"))
+
+
+def _measure(measure: str) -> str:
+    return {"tensors": "larger of input and output", "sum": "sum of input and output"}.get(measure, measure)
+
+
+def _layer_names(layers: Sequence[Sizes]) -> str:
+    names = [each.layer.name for each in layers[:3]]
+    return ", ".join(names) + (f" and {len(layers) - 3:,} more" if len(layers) > 3 else "")
+
+
+def _fit_rows(each: Sizes, precisions: Sequence[DType]) -> Iterator[list[str]]:
+    """The layer by its measure, then the tensors that it reads and produces, each with its bytes."""
+    marks = ["*" if dtype in each.kept else " " for dtype in precisions]
+    yield [*_fit_cells(each, each.bytes, marks), f"{each.layer.kind} {each.layer.name}"]
+    blank = [" "] * len(precisions)
+    for label, sizes, shapes in (
+        ("input ", each.read_bytes, each.input_shapes),
+        ("output", each.made_bytes, each.output_shapes),
+    ):
+        yield [*_fit_cells(each, sizes, blank), f"  {label} {', '.join(map(units.shape, shapes))}"]
+
+
+def _fit_cells(each: Sizes, sizes: Sequence[int], marks: Sequence[str]) -> list[str]:
+    texts = [units.size(size) if each.is_known else UNKNOWN for size in sizes]
+    return [text + mark for text, mark in zip(texts, marks, strict=True)]

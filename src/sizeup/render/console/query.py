@@ -1,16 +1,10 @@
-"""Answers of sweeps: rows and columns, as a table for people and as files."""
+"""QueryResults of sweeps: rows and columns, as a table for people and as files."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
-from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -18,20 +12,14 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.errors import SizeupError
-from sizeup.files import write_text
-from sizeup.render.console.report import NOTHING, UNKNOWN, plain
 from sizeup.render.console.table import shortened
-from sizeup.render.data.frames import frame_of_arrow
-from sizeup.render.data.report import SCHEMA_VERSION
-from sizeup.render.files import check_ending, check_folder
-from sizeup.sweeps import query
-from sizeup.sweeps.views import DEFAULT, views
+from sizeup.render.vocabulary import NOTHING, UNKNOWN
+from sizeup.units import plain
 
 if TYPE_CHECKING:
-    from sizeup.sweeps.query import Glimpse, Question
+    from sizeup.results.parts import Glimpse, QuerySpec
+    from sizeup.results.query import QueryResult
 
-_ENDINGS = (".csv", ".parquet", ".json", ".html")
 _SHOWN = 40  # rows in a terminal where nobody says how many
 _MOST = 1000
 _TOLD = 5  # columns that there is no room for
@@ -56,98 +44,18 @@ _OPTIONAL = (
 _COUNTS = ("macs", "params", "elementwise_ops")
 
 
-@dataclass(frozen=True, repr=False)
-class Answer:
-    """What a sweep answers to a question; its rows are computed when they are first asked for."""
-
-    question: Question
-    columns: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        asked = self.question.sql or self.question.view or DEFAULT
-        return f"<{self.question.folder}: {asked} ({len(self.columns)} columns)>"
-
-    @cached_property
-    def rows(self) -> tuple[tuple[Any, ...], ...]:
-        """All rows, one value a column; None where a value is not known."""
-        return tuple(query.rows_of(self.question))
-
-    def to_arrow(self) -> Any:
-        """All rows as a table of Arrow."""
-        return query.table_of(self.question)
-
-    def to_pandas(self) -> Any:
-        """All rows as a data frame; whole numbers stay whole where some of them are not known."""
-        return frame_of_arrow(self.to_arrow())
-
-    def to_dict(self) -> dict[str, Any]:
-        """All rows as plain data, with the names of the columns."""
-        return {**_head(self), "rows": [_plain_row(self.columns, row) for row in self.rows]}
-
-    def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write all rows as .csv, .parquet or .json, piece by piece; .html is the leaderboard.
-
-        `raw_csv` leaves texts as they are that a spreadsheet would take for formulas.
-        """
-        check_path(path, self.question)
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            write_text(path, json_lines(self))
-        elif ending == ".html":
-            from sizeup.render.html import leaderboard
-
-            write_text(path, leaderboard.lines(self.question))
-        else:
-            query.save(self.question, path, raw_csv=raw_csv)
-
-
-def check_path(path: str | os.PathLike[str], question: Question | None = None) -> None:
-    """Refuse a file that an answer is not written as, before anybody works for it."""
-    check_ending(path, "an answer is", *_ENDINGS)
-    check_folder(path)
-    page = Path(path).suffix.lower() == ".html"
-    if page and question is not None and (question.sql is not None or question.view is not None):
-        raise SizeupError(f"{os.fspath(path)}: the leaderboard is of points, not of a view or SQL")
-
-
-def json_lines(answer: Answer) -> Iterator[str]:
-    """An answer as JSON text, one row a line, made piece by piece."""
-    head = json.dumps(_head(answer))
-    yield head[:-1] + ', "rows": ['
-    separator = "\n"
-    for row in query.rows_of(answer.question):
-        yield separator + json.dumps(_plain_row(answer.columns, row), default=str)
-        separator = ",\n"
-    yield "\n]}\n"
-
-
-def _head(answer: Answer) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "sizeup", "version": version("sizeup")},
-        "columns": list(answer.columns),
-    }
-
-
-def _plain_row(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
-    # JSON knows no number that is none.
-    values = (None if isinstance(each, float) and not math.isfinite(each) else each for each in row)
-    return dict(zip(columns, values, strict=True))
-
-
-def render(answer: Answer, console: Console) -> None:
+def render(answer: QueryResult, console: Console) -> None:
     """Print the first rows with as many columns as there is room for, and say what is left out."""
     question = answer.question
-    found = query.glimpse(question, _SHOWN if question.top is None else _MOST)
-    if question.sql is None:
-        view = views(query.COSTS, compared=True)[question.view or DEFAULT]
-        console.print(Text(f"{view.name}: {view.shows}", style="bold"), soft_wrap=True)
+    found = answer.glimpse(_SHOWN if question.top is None else _MOST)
+    if answer.view is not None:
+        console.print(Text(f"{answer.view.name}: {answer.view.shows}", style="bold"), soft_wrap=True)
     left_out = _print(found, console, question.sql is not None) if found.rows else []
     for line in _remarks(question, found, left_out):
         console.print(Text(plain(line), style="dim"), soft_wrap=True)
 
 
-def _remarks(question: Question, found: Glimpse, left_out: Sequence[str]) -> Iterator[str]:
+def _remarks(question: QuerySpec, found: Glimpse, left_out: Sequence[str]) -> Iterator[str]:
     if len(found.rows) < found.total:
         yield f"{len(found.rows):,} of {found.total:,} rows; --top N shows others, -o FILE.csv keeps all"
     else:

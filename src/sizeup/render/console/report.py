@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.render.console import convention as elsewhere
+from sizeup.render.vocabulary import named
 from sizeup.results.rows import NO_TARGET, Port
 
 if TYPE_CHECKING:
@@ -18,39 +19,7 @@ if TYPE_CHECKING:
     from sizeup.targets import Target
 
 _MOST_PORTS = 4
-_LONGEST_NAME = 40
 _MOST_UNKNOWN = 10
-UNKNOWN = "?"
-NOTHING = "-"
-
-
-def plain(text: str) -> str:
-    """Text without control characters: a name in a file must not steer a terminal."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    )
-
-
-def brief(name: str) -> str:
-    """A name of one line at most: converters join the names of all that they fused."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    half = (_LONGEST_NAME - 3) // 2
-    return f"{name[: half + 1]}...{name[len(name) - half :]}"
-
-
-def named(name: str, format: str) -> str:
-    """A model's name, and its format where it has one."""
-    return plain(f"{name} ({format})" if format else name)
-
-
-def uncounted_entries(signatures: Sequence[str]) -> str:
-    """That a file has signatures whose graphs are not counted."""
-    more = len(signatures) - _MOST_PORTS
-    shown = ", ".join(map(repr, signatures[:_MOST_PORTS])) + f" and {more} more" * (more > 0)
-    return f"other entries of the file are not counted: {shown}"
 
 
 def title(report: Report) -> str:
@@ -130,7 +99,7 @@ def _memory(report: Report) -> list[tuple[str, str]]:
     lines = [("memory", f"{peak} at the peak beside the weights, {where}")]
     if usage.unmodelled:
         lines.append(("beyond that", _beyond(usage.unmodelled)))
-    held = [f"{brief(each.name)} {units.size(each.bytes)}" for each in usage.held[:_MOST_HELD]]
+    held = [f"{units.brief(each.name)} {units.size(each.bytes)}" for each in usage.held[:_MOST_HELD]]
     rest = len(usage.held) - _MOST_HELD
     lines.append(("held then", f"{', '.join(held)}{f' and {rest:,} more' if rest > 0 else ''}"))
     if found.best_peak_bytes is not None and found.best_peak_bytes < usage.peak_bytes:
@@ -212,7 +181,8 @@ def _proof(plan: Plan) -> str:
 
 def _ports(ports: tuple[Port, ...]) -> list[str]:
     lines = [
-        f"{brief(each.name)} {units.shape(each.shape)} {each.dtype}".strip() for each in ports[:_MOST_PORTS]
+        f"{units.brief(each.name)} {units.shape(each.shape)} {each.dtype}".strip()
+        for each in ports[:_MOST_PORTS]
     ]
     return [*lines, f"and {len(ports) - _MOST_PORTS} more"] if len(ports) > _MOST_PORTS else lines
 

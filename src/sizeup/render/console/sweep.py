@@ -6,11 +6,10 @@ import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sizeup.render.data.report import SCHEMA_VERSION
+from sizeup.render import envelope
 from sizeup.units import duration
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ def damage(done: Swept) -> str:
 
 def to_json(done: Swept) -> str:
     """The same as one JSON object."""
-    tool = {"name": "sizeup", "version": version("sizeup")}
-    return json.dumps({"schema_version": SCHEMA_VERSION, "tool": tool, "sweep": asdict(done)}, indent=2)
+    return json.dumps({**envelope.head(), "sweep": asdict(done)}, indent=2)
 
 
 def _short(address: str) -> str:

@@ -12,8 +12,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from sizeup.render.console.columns import Column, columns_of
-from sizeup.render.console.report import UNKNOWN, plain
+from sizeup.render.vocabulary import UNKNOWN
 from sizeup.results.table import View
+from sizeup.units import plain
 
 _GAP = 2
 # Names that differ in few letters need room: more of it before the finest details get a column.

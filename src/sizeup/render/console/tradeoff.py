@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.precision.tradeoff import Point, Row
 from sizeup.render.console.layout import print_labelled, print_rows
-from sizeup.render.console.report import NOTHING, UNKNOWN, plain
 from sizeup.render.markdown import cell, prose
+from sizeup.render.vocabulary import NOTHING, UNKNOWN
 from sizeup.results.tradeoff import names_of, place_of, share_of
+from sizeup.units import plain
 
 if TYPE_CHECKING:
+    from sizeup.results.parts import Point, Row
     from sizeup.results.tradeoff import Tradeoff
 
 _MOST_ROWS = 40

@@ -1,18 +1,24 @@
-"""Checks for CI: annotations as GitHub shows them, and JUnit's XML."""
+"""Checks for CI: annotations as GitHub shows them, JUnit's XML, and GitLab's Code Quality report.
+
+The fields of the last are those of "Code Quality report format" in GitLab's documentation (docs.gitlab.com,
+ci/testing/code_quality).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from xml.etree import ElementTree
 
-from sizeup.checks.limits import Limit
 from sizeup.render.console.check import (
+    Finding,
     announced,
     cells,
     headline,
@@ -22,9 +28,13 @@ from sizeup.render.console.check import (
     remarks,
     title,
 )
-from sizeup.render.console.report import plain
 from sizeup.results.check import Check, by_path
+from sizeup.units import plain
 
+if TYPE_CHECKING:
+    from sizeup.results.parts import Limit
+
+_SEVERITIES = {"error": "critical", "warning": "major", "notice": "info"}
 # What XML 1.0 has no way to write.
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -136,3 +146,37 @@ def _count(element: ElementTree.Element, **tags: str) -> None:
 
 def _writable(text: str) -> str:
     return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", "\n".join(map(plain, text.split("\n"))))
+
+
+def junit_lines(checks: Sequence[Check]) -> Iterator[str]:
+    """JUnit's XML as one piece of text."""
+    yield junit(checks)
+
+
+def code_quality_lines(checks: Sequence[Check]) -> Iterator[str]:
+    """The Code Quality report as JSON text."""
+    yield json.dumps(code_quality(checks), indent=2)
+    yield "\n"
+
+
+def code_quality(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    """One issue per finding; a fingerprint holds no amounts, so that it stays while the finding does."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    listed = []
+    for check in by_path(checks):
+        for finding in announced(check):
+            identity = (place(check), check.target or "", *check.budgets, finding.label, finding.about)
+            seen[identity] += 1
+            listed.append(_issue(check, finding, (*identity, str(seen[identity]))))
+    return listed
+
+
+def _issue(check: Check, finding: Finding, identity: tuple[str, ...]) -> dict[str, Any]:
+    is_named = finding.text.startswith((f"{check.name}:", f"{check.model}:"))  # as most errors are
+    return {
+        "description": plain(finding.text if is_named else f"{check.name}: {finding.text}"),
+        "check_name": f"sizeup-{finding.label}",
+        "fingerprint": hashlib.sha256(repr(identity).encode("utf-8")).hexdigest(),
+        "severity": _SEVERITIES[finding.level],
+        "location": {"path": plain(place(check)), "lines": {"begin": 1}},
+    }

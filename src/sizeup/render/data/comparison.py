@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sizeup import csv_cells
 from sizeup.comparison import Figures, Row
 from sizeup.dtypes import precision_name
-from sizeup.files import write_text
-from sizeup.render.console import comparison_page as compared_page
-from sizeup.render.console import latency as timing
+from sizeup.render import envelope
+from sizeup.render.data import latency
 from sizeup.render.data.frames import frame_of
-from sizeup.render.files import check_ending, check_folder
 
 if TYPE_CHECKING:
     from sizeup.results.comparison import Comparison
     from sizeup.results.report import Report
 
-SCHEMA_VERSION = 1
 _FIGURES = tuple(Figures.__slots__)
 
 
@@ -43,8 +37,7 @@ def json_lines(found: Comparison) -> Iterator[str]:
 def _head(found: Comparison) -> dict[str, Any]:
     differences = found.differences
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "sizeup", "version": version("sizeup")},
+        **envelope.head(),
         "a": _model(found.a),
         "b": _model(found.b),
         "headline": found.headline,
@@ -80,7 +73,7 @@ def _model(report: Report) -> dict[str, Any]:
         "uncounted_ops": len(report.cost.reasons),
         "peak_op": usage.peak_op,
         "peak_tensors": [{"name": each.name, "bytes": each.bytes} for each in usage.held],
-        "latency": unknown if report.latency is None else timing.to_dict(report.latency),
+        "latency": unknown if report.latency is None else latency.to_dict(report.latency),
     }
 
 
@@ -126,23 +119,3 @@ def frame(found: Comparison) -> Any:
     """One line a row, as a data frame."""
     rows = [_row(row) for row in found.rows]
     return frame_of({name: [row[name] for row in rows] for name in _COLUMNS})
-
-
-_WRITERS: dict[str, Callable[[Comparison], Iterator[str]]] = {
-    ".json": json_lines,
-    ".csv": csv_lines,
-    ".md": compared_page.markdown,
-}
-
-
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that a comparison is not written as."""
-    check_ending(path, "a comparison is", *_WRITERS)
-    check_folder(path)
-
-
-def save(found: Comparison, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-    """Write a comparison to a file, as its suffix says."""
-    check_path(path)
-    writer = _WRITERS[Path(path).suffix.lower()]
-    write_text(path, csv_lines(found, raw=raw_csv) if writer is csv_lines else writer(found))

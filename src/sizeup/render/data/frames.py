@@ -7,9 +7,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import MissingLibrary
+from sizeup.results.plan import Place
 from sizeup.results.rows import OpRow
 
 if TYPE_CHECKING:
+    from sizeup.results.plan import Plan
     from sizeup.results.report import Report
 
 _COUNTS = ("macs", "elementwise_ops", "params", "read_bytes", "written_bytes", "live_bytes")
@@ -41,7 +43,7 @@ def _are_whole(column: Sequence[Any]) -> bool:
     return all(value is None or isinstance(value, int) for value in column)
 
 
-def frame(report: Report) -> Any:
+def report_frame(report: Report) -> Any:
     """One row an operator, indexed by its place in the schedule; what is not known is missing."""
     pandas = _pandas()
     names = [each.name for each in fields(OpRow)]
@@ -50,3 +52,9 @@ def frame(report: Report) -> Any:
     table["intensity"] = pandas.Series([row.intensity for row in report.ops], dtype="Float64")
     # Nullable integers: a plain column would turn counts into floats as soon as one is missing.
     return table.astype(dict.fromkeys(_COUNTS, "Int64")).set_index("index")
+
+
+def plan_frame(plan: Plan) -> Any:
+    """One row per tensor that is no constant: where it is, and for how long."""
+    names = [each.name for each in fields(Place)]
+    return frame_of({name: [getattr(place, name) for place in plan.places()] for name in names})

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
-from sizeup.errors import SizeupError
-from sizeup.files import write_text
+from sizeup.render import envelope
 from sizeup.render.data.report import arena_figures
-from sizeup.render.files import check_folder
 
 if TYPE_CHECKING:
     from sizeup.memory.tflm import MicroArena
     from sizeup.results.plan import Place, Plan
 
-SCHEMA_VERSION = 1
 _COLUMNS = ("tensor", "name", "shape", "dtype", "bytes", "offset", "first_step", "last_step", "buffer")
 
 
@@ -44,30 +38,10 @@ def csv_lines(plan: Plan, *, raw: bool = False) -> Iterator[str]:
     return csv_cells.csv_lines(_COLUMNS, rows, raw=raw)
 
 
-_WRITERS: dict[str, Callable[[Plan], Iterable[str]]] = {".json": json_lines, ".csv": csv_lines}
-
-
-def writer_of(path: str | os.PathLike[str]) -> Callable[[Plan], Iterable[str]]:
-    """What writes a plan to a file of that suffix, which must have a folder to go to."""
-    found = _WRITERS.get(Path(path).suffix.lower())
-    if found is None:
-        endings = ", ".join(_WRITERS)
-        raise SizeupError(f"{os.fspath(path)}: a plan is written as {endings}; give it one of these endings")
-    check_folder(path)
-    return found
-
-
-def save(plan: Plan, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-    """Write a plan to a file."""
-    writer = writer_of(path)
-    write_text(path, csv_lines(plan, raw=raw_csv) if writer is csv_lines else writer(plan))
-
-
 def _head(plan: Plan) -> dict[str, Any]:
     ordering = plan.placement.ordering
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "sizeup", "version": version("sizeup")},
+        **envelope.head(),
         "model": {"name": plan.name, "format": plan.graph.format},
         "precision": None if plan.precision is None else precision_name(plan.precision),
         "peak": {

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
+from sizeup.render import envelope
 from sizeup.render.console import convention as elsewhere
-from sizeup.render.console import latency as timing
+from sizeup.render.data import latency
 from sizeup.results.rows import OpRow, Port
 
 if TYPE_CHECKING:
     from sizeup.memory.tflm import MicroArena
     from sizeup.results.report import Report
 
-SCHEMA_VERSION = 1
 # Its keys are the names of the columns, also where there is no operator.
 _BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None, None, None, False, (), 0)
 
@@ -59,8 +58,7 @@ def _csv_cell(value: Any) -> Any:
 def _head(report: Report) -> dict[str, Any]:
     totals = report.totals
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "sizeup", "version": version("sizeup")},
+        **envelope.head(),
         "model": {
             "name": report.name,
             "format": report.format,
@@ -134,7 +132,7 @@ def _latency(report: Report) -> dict[str, Any]:
     if report.latency is None:
         return {"unavailable": report.no_latency}
 
-    return timing.to_dict(report.latency)
+    return latency.to_dict(report.latency)
 
 
 def _port(port: Port) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.graph import Graph, name_of
 from sizeup.memory import tensor_bytes
-from sizeup.render.console.report import plain
 from sizeup.results.rollup import UNUSED_PARAMETERS, precision_of
 from sizeup.results.rows import LIMITS
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

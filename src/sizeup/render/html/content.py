@@ -51,7 +51,7 @@ def body(report: Report, data: dict[str, Any]) -> str:
 
 
 def _said(words: str) -> str:
-    return escape(text.plain(words))
+    return escape(units.plain(words))
 
 
 def _contents() -> Iterator[str]:

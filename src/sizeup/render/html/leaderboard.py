@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.render.console.query import common_folder
-from sizeup.render.console.report import plain
 from sizeup.render.html.columns import coded, short
 from sizeup.render.html.shell import shell
-from sizeup.sweeps.board import COLUMNS, STANDINGS, Board, board
+from sizeup.units import plain
 
 if TYPE_CHECKING:
-    from sizeup.sweeps.query import Question
+    from sizeup.results.parts import Board, QuerySpec
+    from sizeup.results.query import QueryResult
 
 _NOTES = (
     (
@@ -35,9 +35,9 @@ _ALTERNATIVE = "Latency of models against their size; the table below has all nu
 _MOST_TARGETS = 300  # rows of the table that needs no script
 
 
-def lines(question: Question) -> Iterator[str]:
-    """The page on the points of a question, as one piece of text."""
-    found = board(question)
+def lines(answer: QueryResult) -> Iterator[str]:
+    """The page on the points of a query, as one piece of text."""
+    question, found = answer.question, answer.board()
     folder = common_folder([row["model"] for row in (*found.rows, *found.errors)])
     name = PurePosixPath(question.folder.rstrip("/")).name or "sweep"
     scripts, styles = ("leaderboard.js",), ("report.css", "leaderboard.css")
@@ -56,7 +56,7 @@ def data_of(found: Board, folder: str = "") -> dict[str, Any]:
         name: coded(_word(row[name], folder if name == "model" else "") for row in found.rows)
         if name in _CODED
         else [_figure(row[name]) for row in found.rows]
-        for name in COLUMNS
+        for name in found.columns
     }
     starts: dict[tuple[Any, ...], int] = {}
     for index, row in enumerate(found.rows):
@@ -68,7 +68,7 @@ def data_of(found: Board, folder: str = "") -> dict[str, Any]:
     by_group = {_group(group): made for group, made in zip(found.groups, groups, strict=True)}
     for row in found.rows:
         by_group[_group(row)]["shown"] += 1
-    return {"groups": groups, "rows": columns, "standings": list(STANDINGS), "top": found.top}
+    return {"groups": groups, "rows": columns, "standings": list(found.standings), "top": found.top}
 
 
 def _group(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -83,7 +83,7 @@ def _figure(value: Any) -> Any:
     return short(value) if isinstance(value, float) else value
 
 
-def _body(name: str, question: Question, found: Board, folder: str) -> str:
+def _body(name: str, question: QuerySpec, found: Board, folder: str) -> str:
     points = sum(group["points"] for group in found.groups)
     return f"""<header class="page-head">
 <div class="line"><div><p class="kicker">{_said(_kicker(question, folder))}</p>
@@ -118,7 +118,7 @@ def _said(words: str) -> str:
     return escape(plain(words))
 
 
-def _kicker(question: Question, folder: str) -> str:
+def _kicker(question: QuerySpec, folder: str) -> str:
     parts = [f"sizeup leaderboard of a sweep{f' over models of {folder}' if folder else ''}"]
     if question.devices:
         parts.append(f"on {', '.join(question.devices)}")

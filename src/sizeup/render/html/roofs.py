@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sizeup.latency.sheet import type_of
-from sizeup.render.console.report import plain
 from sizeup.render.html.columns import coded, short
 from sizeup.results.roofline import attained
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.latency import Estimate

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sizeup import units
-from sizeup.render.console.report import plain
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

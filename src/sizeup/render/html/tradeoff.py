@@ -8,9 +8,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from sizeup.render.console import tradeoff as words
-from sizeup.render.console.report import plain
 from sizeup.render.html.shell import shell
 from sizeup.results.tradeoff import share_of
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.tradeoff import Tradeoff

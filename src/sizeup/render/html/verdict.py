@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sizeup import units
 from sizeup.checks import Needs, Room, Space, room
-from sizeup.render.console.report import plain
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

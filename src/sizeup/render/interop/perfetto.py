@@ -19,8 +19,9 @@ import numpy as np
 from sizeup.errors import SizeupError
 from sizeup.graph import name_of
 from sizeup.latency.roofline import BOUNDS
-from sizeup.render.console.latency import spoken, to_dict
+from sizeup.render.console.latency import spoken
 from sizeup.render.console.report import title
+from sizeup.render.data.latency import to_dict
 from sizeup.results.rollup import module_at, module_path
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.render.files import check_folder
+from sizeup.render import check_folder
 
 if TYPE_CHECKING:
     from sizeup.results.plan import Plan
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sizeup.results.tradeoff import Tradeoff
 
 _ENDINGS = (".png", ".svg")
+_KINDS = ("memory", "roofline", "modules")
 
 
 def check(path: str | os.PathLike[str], *, timed: bool = True) -> None:
@@ -31,39 +32,28 @@ def check(path: str | os.PathLike[str], *, timed: bool = True) -> None:
         raise MissingLibrary("a picture", "matplotlib", "plot")
 
 
-def plot(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Draw what the word before the ending names (`x.roofline.png`, `x.modules.svg`), memory without one."""
-    return _KINDS[kind_of(path)](report, path)
+def plot(report: Report, path: str | os.PathLike[str], picture: str | None = None) -> Path:
+    """Draw memory, the roofline or modules: what `picture` or the word before the ending names.
+
+    Memory is what is live while each operator runs: its inputs, its outputs, the rest. The roofline is what
+    every operator attains under the roofs of the device, and needs times on a target. Modules are drawn with
+    their cost: time if it was estimated, MACs, parameters and traffic.
+    """
+    check(path)
+    from sizeup.render.plots import modules, pictures, roofs
+
+    draw = {
+        "memory": pictures.memory_picture,
+        "roofline": roofs.roofline_picture,
+        "modules": modules.modules_picture,
+    }[picture or kind_of(path)]
+    return pictures.save(lambda: draw(report), path)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """The picture that a file is to have by its name: memory, roofline or modules."""
     word = Path(Path(path).stem).suffix.lower().removeprefix(".")
     return word if word in _KINDS else "memory"
-
-
-def plot_roofline(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Draw what every operator attains under the roofs of the device; needs times on a target."""
-    check(path)
-    from sizeup.render.plots import pictures, roofs
-
-    return pictures.save(lambda: roofs.roofline_picture(report), path)
-
-
-def plot_modules(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Draw the cost of every module: time where it was estimated, MACs, parameters and traffic."""
-    check(path)
-    from sizeup.render.plots import modules, pictures
-
-    return pictures.save(lambda: modules.modules_picture(report), path)
-
-
-def plot_memory(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Draw the memory in use while each operator runs: its inputs, its outputs, and what waits."""
-    check(path)
-    from sizeup.render.plots import pictures
-
-    return pictures.save(lambda: pictures.memory_picture(report), path)
 
 
 def plot_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
@@ -95,10 +85,3 @@ def plot_layers(
     from sizeup.render.plots import layers, pictures
 
     return pictures.save(lambda: layers.layers_picture(names, quantities, title, unit), path)
-
-
-_KINDS: dict[str, Callable[[Report, str | os.PathLike[str]], Path]] = {
-    "memory": plot_memory,
-    "roofline": plot_roofline,
-    "modules": plot_modules,
-}

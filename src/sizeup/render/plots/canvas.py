@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.ft2font import FT2Font
 
-from sizeup.render.console.report import plain
+from sizeup.units import plain
 
 DPI = 180
 WIDTH = 11.0  # inches

@@ -15,7 +15,7 @@ from sizeup.files import replacing
 from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.memory import Usage, shares
 from sizeup.memory.search import reordered
-from sizeup.render.console.report import named, peak_size, plain, verdict
+from sizeup.render.console.report import peak_size, verdict
 from sizeup.render.plots import side
 from sizeup.render.plots.arena_map import Box, boxes_of, draw_map
 from sizeup.render.plots.axis import are_named, draw_steps, name_steps
@@ -23,6 +23,8 @@ from sizeup.render.plots.bars import Level, draw_bars, peak_words
 from sizeup.render.plots.canvas import DPI, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas, house_style
 from sizeup.render.plots.names import Names
 from sizeup.render.plots.side import Item, draw_list
+from sizeup.render.vocabulary import named
+from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.plan import Plan
