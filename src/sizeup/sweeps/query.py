@@ -139,12 +139,13 @@ def _set_up(connection: DuckDBPyConnection, question: Question) -> Mapping[str, 
     if question.against is not None:
         allowed += tables.attach(connection, "stored_before", Store(question.against))
     added = [tables.join(connection, path) for path in question.joined]
-    tables.narrow(connection, "considered", "stored_points", question, added)
+    narrowed = (question.devices, question.precisions, added)
+    tables.narrow(connection, "considered", "stored_points", *narrowed)
     under = question.under_ms
     fast = "" if under is None else f" WHERE ms <= {under!r}"
     connection.execute(f"CREATE VIEW points AS SELECT * FROM considered{fast}")
     if question.against is not None:
-        tables.narrow(connection, "before", "stored_before", question, added)
+        tables.narrow(connection, "before", "stored_before", *narrowed)
     found = views(_axes(question, added), question.against is not None)
     tables.check_axes(connection, question.axes or ())
     if question.view == "regressions" and question.against is not None:

@@ -22,8 +22,6 @@ from sizeup.targets import names
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from sizeup.sweeps.query import Question
-
 _TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
 ALL = "all_rows"
 _OWN = frozenset({"points", "before", "considered", "stored_points", "stored_before", ALL})
@@ -187,10 +185,15 @@ def _check_joined(connection: DuckDBPyConnection, path: str, added: Added) -> No
 
 
 def narrow(
-    connection: DuckDBPyConnection, name: str, source: str, question: Question, added: Iterable[Added]
+    connection: DuckDBPyConnection,
+    name: str,
+    source: str,
+    devices: Sequence[str],
+    precisions: Sequence[str],
+    added: Iterable[Added],
 ) -> None:
     """Make a view of the rows on some devices and at some precisions, with the columns of joined tables."""
-    wanted = [*_places(connection, source, question.devices), *_precisions(connection, source, question)]
+    wanted = [*_places(connection, source, devices), *_precisions(connection, source, precisions)]
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
     joins, columns = "", [f"{source}.*"]
     for each in added:
@@ -214,12 +217,12 @@ def _places(connection: DuckDBPyConnection, source: str, asked: Sequence[str]) -
     yield f"(device IN ({listed}) OR target IN ({listed}))"
 
 
-def _precisions(connection: DuckDBPyConnection, source: str, question: Question) -> Iterator[str]:
-    if not question.precisions:
+def _precisions(connection: DuckDBPyConnection, source: str, asked: Sequence[str]) -> Iterator[str]:
+    if not asked:
         return
     rows = connection.execute(f"SELECT DISTINCT precision FROM {source}").fetchall()
     known = sorted(row[0] for row in rows if row[0] is not None)
-    found = [_meant(_spelt(name), known, "no point is at") for name in question.precisions]
+    found = [_meant(_spelt(name), known, "no point is at") for name in asked]
     yield f"precision IN ({', '.join(text(name) for name in found)})"
 
 
