@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from sizeup.errors import CorruptStore
 from sizeup.sweeps.points import Questions
-from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Damaged, Store, model_of
+from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Store, model_of
 
 # What sorting writes; whatever else lies beside it is not ours.
 _SORTED = re.compile(rf"{TABLE}/\w+-\w+/(device=[^/]+/precision=[^/]+/part-\d+\.parquet|{re.escape(MERGED)})")
@@ -51,7 +52,7 @@ def _stray(store: Store, shard: str, keys: set[str]) -> tuple[Counter[str], bool
 
     try:
         table: Any = next(store.read([shard]))
-    except Damaged:  # nothing can be said of it, nor kept
+    except CorruptStore:  # nothing can be said of it, nor kept
         return Counter(), True
     is_planned = compute.is_in(table["key"], pa.array(sorted(keys), pa.string()))
     kept = table.filter(is_planned)
