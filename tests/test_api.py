@@ -10,6 +10,7 @@ import pytest
 
 import sizeup
 from networks import three_convolutions, with_unknown
+from sizeup import errors
 from sizeup.errors import RuleError
 
 
@@ -54,6 +55,14 @@ def test_public_names_are_exactly_those_declared() -> None:
     assert set(sizeup._HOMES) == set(sizeup.__all__) - {"__version__"}
     with pytest.raises(AttributeError, match="no attribute 'analyse'"):
         _ = sizeup.analyse  # type: ignore[attr-defined] # that is the point
+
+
+def test_every_error_is_a_public_name() -> None:
+    defined = {
+        name for name, each in vars(errors).items() if getattr(each, "__module__", "") == errors.__name__
+    }
+    assert {"SizeupError", "LoadError", "InvalidGraph", "CorruptStore", "WorkerFailed"} <= defined
+    assert defined - set(sizeup.__all__) == set()
 
 
 def test_counting_and_json_need_only_numpy() -> None:

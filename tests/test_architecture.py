@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import pickle
@@ -109,6 +110,76 @@ def test_importing_sizeup_takes_at_most_twice_numpy() -> None:
         if ours <= 2 * theirs:
             break
     assert ours <= 2 * theirs
+
+
+def imported_modules(source: Path) -> dict[str, set[str]]:
+    """For each module under a folder those of them that it imports, at whatever depth of its code."""
+    files = {}
+    for path in source.rglob("*.py"):
+        parts = path.relative_to(source).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    imports: dict[str, set[str]] = {}
+    for module, path in files.items():
+        package = module.split(".") if path.stem == "__init__" else module.split(".")[:-1]
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                above = package[: len(package) - node.level + 1] if node.level else []
+                base = ".".join([*above, *([node.module] if node.module else [])])
+                # A package's name stands for one of its modules, or for something in its __init__.
+                members = {f"{base}.{alias.name}" for alias in node.names}
+                names |= {member if member in files else base for member in members}
+        imports[module] = names & files.keys() - {module}
+    return imports
+
+
+def import_cycles(source: Path) -> list[set[str]]:
+    """The strongly connected components of the import graph that have more than one module."""
+    imports = imported_modules(source)
+    reached: dict[str, set[str]] = {}
+    for module in imports:
+        reached[module], left = set(), [module]
+        while left:
+            new = imports[left.pop()] - reached[module]
+            reached[module] |= new
+            left += new
+    components = {
+        frozenset(other for other in reached[module] if module in reached[other]) for module in imports
+    }
+    return sorted((set(each) for each in components if each), key=sorted)
+
+
+# Packages whose own cycles are still to be dissolved.
+CYCLIC_PACKAGES = ("sizeup.report", "sizeup.graph")
+
+
+def test_no_modules_import_each_other() -> None:
+    cycles = [
+        cycle
+        for cycle in import_cycles(SOURCE.parent)
+        if not any(all(f"{each}.".startswith(f"{package}.") for each in cycle) for package in CYCLIC_PACKAGES)
+    ]
+    assert cycles == []
+
+
+def test_import_cycles_are_found_in_functions_and_in_annotations(tmp_path: Path) -> None:
+    files = {
+        "house/__init__.py": "from house.roof import tiles",
+        "house/roof.py": "from . import walls\nimport house.floor\ntiles = 1",
+        "house/walls.py": "def build():\n    from house import roof, tiles",
+        "house/floor.py": "import os",
+        "house/cellar/__init__.py": "from ..floor import os\nfrom .stairs import steps",
+        "house/cellar/stairs.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import os",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    assert import_cycles(tmp_path) == [
+        {"house", "house.roof", "house.walls"},
+        {"house.cellar", "house.cellar.stairs"},
+    ]
 
 
 def python_files() -> list[Path]:

@@ -14,6 +14,8 @@ SizeupError
 ├── NoChoice
 ├── WriteError
 ├── RunFailed
+├── WorkerFailed
+├── CorruptStore
 ├── NotTrusted
 ├── RuleError
 ├── TargetError
@@ -133,6 +135,26 @@ class WriteError(SizeupError):
 
 class RunFailed(SizeupError):
     """A real runtime refused a model, or ended with a crash; the message says which and how."""
+
+
+class WorkerFailed(SizeupError):
+    """A worker did not evaluate a model: `kind` names the failure, `reason` describes it in one line.
+
+    `is_final` is False if another try may succeed.
+    """
+
+    def __init__(self, kind: str, reason: str, is_final: bool = True) -> None:
+        super().__init__(kind, reason, is_final)  # all of them, so that another process can build it again
+        self.kind = kind
+        self.reason = reason
+        self.is_final = is_final
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class CorruptStore(SizeupError):
+    """A file of a sweep's store is not a table of a sweep, or is cut off."""
 
 
 class NotTrusted(SizeupError):

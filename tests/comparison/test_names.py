@@ -11,7 +11,7 @@ pytest.importorskip("onnx", reason="the door of ONNX reads its names")
 from comparison.edited import FLOAT
 from sizeup.comparison.names import own_names, paths
 from sizeup.formats.onnx.scopes import from_name
-from sizeup.formats.tflite.names import scope_of
+from sizeup.formats.tflite.model import scope_of
 from sizeup.graph import Graph, GraphBuilder
 
 

@@ -7,7 +7,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Annotated, Any
 
 import typer
@@ -22,12 +21,6 @@ INCOMPLETE = 3
 _INTERRUPTED = 128 + 2
 
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr but errors.")]
-_QUIET = ContextVar("quiet", default=False)
-
-
-def is_quiet() -> bool:
-    """Whether the verb that runs was asked to say nothing beside its result."""
-    return _QUIET.get()
 
 
 def verb(function: Callable[..., None]) -> Callable[..., None]:
@@ -35,16 +28,16 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(*args: Any, quiet: bool = False, **kwargs: Any) -> None:
-        _QUIET.set(quiet)
         try:
+            # Here and not above: completion and --help do without the packages that this needs.
+            from sizeup.cli import terminal
+
+            terminal.set_quiet(quiet)
             with devices_named(kwargs) as arguments:
                 function(*args, **arguments)
             sys.stdout.flush()
         except SizeupError as error:
-            # Here and not above: completion and --help do without the packages that this needs.
-            from sizeup.cli.terminal import complain
-
-            complain(str(error))
+            terminal.complain(str(error))
             raise typer.Exit(INCOMPLETE if isinstance(error, Incomplete) else BAD_INPUT) from None
         except KeyboardInterrupt:
             raise typer.Exit(_INTERRUPTED) from None
@@ -56,11 +49,10 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
                 raise
-            from sizeup.cli.terminal import complain
             from sizeup.render.console.pipes import forget_output
 
             forget_output()
-            complain(f"the report could not be written: {error.strerror}")
+            terminal.complain(f"the report could not be written: {error.strerror}")
             raise typer.Exit(BAD_INPUT) from None
 
     return _with_quiet(run)

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -14,7 +15,6 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup.cli.clock import since_start
-from sizeup.cli.exits import is_quiet
 from sizeup.units import brief, duration, plain, size
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 10.0
 _COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+_QUIET = ContextVar("quiet", default=False)
+
+
+def set_quiet(quiet: bool) -> None:
+    """Print only errors on stderr from now on, or everything again."""
+    _QUIET.set(quiet)
 
 
 class _Log:
@@ -65,7 +71,7 @@ def complain(message: str, hint: str = "") -> None:
 
 def remark(message: str) -> None:
     """Say on stderr what a result does not show, unless nobody wants to hear it."""
-    if is_quiet():
+    if _QUIET.get():
         return
     _errors().print(Text(plain(message), style="dim"), soft_wrap=True)
 
@@ -85,7 +91,7 @@ def name_of(model: object) -> str:
 def _is_watched() -> bool:
     """Whether somebody sees what moves on stderr."""
     # Not Console.is_terminal, which FORCE_COLOR sets: colours may be wanted in a file, a spinner is not.
-    return not is_quiet() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return not _QUIET.get() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextlib.contextmanager
@@ -212,7 +218,7 @@ def sweeping(text: str) -> Iterator[Callable[[Progress], None]]:
 
         def show(progress: Progress) -> None:
             nonlocal told
-            if not is_quiet() and progress.seconds - told >= _SECONDS_BETWEEN_LINES:
+            if not _QUIET.get() and progress.seconds - told >= _SECONDS_BETWEEN_LINES:
                 told = progress.seconds
                 print(_how_far(progress), file=sys.stderr, flush=True)
 

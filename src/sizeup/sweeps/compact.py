@@ -1,23 +1,30 @@
-"""The rows of a store in the order in which they are asked for: by device and precision, sorted by model."""
+"""Upkeep of a store: its rows sorted by device, precision and model, and removal of unplanned ones."""
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
-from sizeup.errors import SizeupError
+from sizeup.errors import CorruptStore, SizeupError
 from sizeup.sweeps.places import writing
-from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Store, digest_of_names
+from sizeup.sweeps.points import Questions
+from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Store, digest_of_names, model_of
 
 _CHUNK = 1 << 17  # rows that are sorted at a time
 _MOST = 1 << 20  # rows that are held in memory until their files are written
 _ORDER = ("device", "precision", "model", "model_hash", "runtime", "shapes", "batch", "bind", "version")
+# What sorting writes; whatever else lies beside it is not ours.
+_SORTED = re.compile(rf"{TABLE}/\w+-\w+/(device=[^/]+/precision=[^/]+/part-\d+\.parquet|{re.escape(MERGED)})")
+_FEW = 20  # models that are named
 
 
 def compact(store: Store) -> int:
@@ -135,3 +142,57 @@ def _split(ordered: Any) -> Iterator[tuple[tuple[str, str], Any]]:
     for start, end in pairwise(starts):
         rows = ordered.slice(start, end - start)
         yield (rows["device"][0].as_py(), rows["precision"][0].as_py()), rows
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was removed: files, rows, of how many models, and the rows of the first of these by name."""
+
+    files: int
+    rows: int
+    models: int
+    examples: dict[str, int]
+
+
+def prune(store: Store, planned: set[str], asked: Questions) -> Pruned:
+    """Remove all rows but those of some models, by their digests, and these questions about them."""
+    removed: Counter[str] = Counter()
+    files = 0
+    for shard in store.shards():
+        model = model_of(shard)
+        if model in planned and shard == store.shard(model, asked.digest):
+            continue  # all of it is planned
+        gone, is_all = _stray(store, shard, set(asked.keys(model)) if model in planned else set())
+        if gone or is_all:
+            _forget_sorted(store)
+        if is_all:
+            store.place.remove(shard)
+            files += 1
+        removed.update(gone)
+    return Pruned(files, removed.total(), len(removed), dict(sorted(removed.items())[:_FEW]))
+
+
+def _stray(store: Store, shard: str, keys: set[str]) -> tuple[Counter[str], bool]:
+    """The rows of a shard that are not planned, by model, and whether these are all; some are taken out."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    try:
+        table: Any = next(store.read([shard]))
+    except CorruptStore:  # nothing can be said of it, nor kept
+        return Counter(), True
+    is_planned = compute.is_in(table["key"], pa.array(sorted(keys), pa.string()))
+    kept = table.filter(is_planned)
+    gone = Counter(table.filter(compute.invert(is_planned))["model"].to_pylist())
+    if gone and len(kept):
+        store.write(shard, kept.to_batches())
+    return gone, not len(kept)
+
+
+def _forget_sorted(store: Store) -> None:
+    """The sorted table holds what is removed now."""
+    if store.place.has(CURRENT):
+        store.place.remove(CURRENT)
+        for name in store.place.names(TABLE):
+            if _SORTED.fullmatch(name):
+                store.place.remove(name)

@@ -13,10 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
-from sizeup.errors import SizeupError
+from sizeup.errors import SizeupError, WorkerFailed
 from sizeup.runtimes.process import environment
 from sizeup.sweeps.evaluate import OUT_OF_MEMORY
 from sizeup.sweeps.limits import Limits, resident_bytes
@@ -30,18 +29,6 @@ _TOLD_OF_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of
 _HEARD = 4096  # bytes of what a child said last
 # One thread a child: there are as many children as cores.
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
-
-@dataclass(frozen=True)
-class Refused(SizeupError):
-    """A model that could not be evaluated: in one word, in a line, and whether another try may help."""
-
-    kind: str
-    reason: str
-    is_final: bool = True
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 class Keeper:
@@ -59,7 +46,7 @@ class Keeper:
 
     @contextlib.contextmanager
     def evaluated(self, model: Model, identity: Identity, asked: Questions) -> Iterator[Iterator[Any]]:
-        """The rows of a model as record batches, to be read within the block; Refused after all tries."""
+        """A model's rows as record batches, to be read within the block; WorkerFailed after all tries."""
         import pyarrow as pa
 
         self.cpu_seconds, self.start_seconds, self.bound = None, 0.0, ()
@@ -71,7 +58,7 @@ class Keeper:
             with pa.ipc.open_stream(self._rows) as stream:
                 yield _checked(stream, promised)
         except pa.ArrowInvalid as error:
-            raise Refused("Crashed", "its rows cannot be read") from error
+            raise WorkerFailed("Crashed", "its rows cannot be read") from error
         finally:
             _fill(self._rows, b"")
 
@@ -93,8 +80,8 @@ class Keeper:
         _fill(self._work, pickle.dumps((*work, not left)))
         try:
             return self._ask()
-        except Refused as refused:
-            if refused.is_final or not left:
+        except WorkerFailed as failed:
+            if failed.is_final or not left:
                 raise
         return self._asked(work, left - 1)
 
@@ -112,7 +99,7 @@ class Keeper:
             self._end()
             raise self._too_large()
         if "kind" in answer:
-            raise Refused(answer["kind"], answer["error"])
+            raise WorkerFailed(answer["kind"], answer["error"])
         if (resident_bytes(child.pid) or 0) > self.limits.memory_bytes // 2:
             self._end()  # the next model shall have its share
         return answer
@@ -126,13 +113,13 @@ class Keeper:
             while not waiting.select(_GLANCE):
                 if time.monotonic() > deadline:
                     self._end()
-                    raise Refused("TimedOut", f"took longer than {seconds:g} s", is_final=False)
+                    raise WorkerFailed("TimedOut", f"took longer than {seconds:g} s", is_final=False)
                 if (resident_bytes(child.pid) or 0) > self.limits.memory_bytes:
                     self._end()
                     raise self._too_large()
         return child.stdout.readline()
 
-    def _ended(self, child: subprocess.Popen[bytes]) -> Refused:
+    def _ended(self, child: subprocess.Popen[bytes]) -> WorkerFailed:
         if self._is_stopped:
             raise KeyboardInterrupt
         code = child.wait()
@@ -141,10 +128,12 @@ class Keeper:
         if any(word in heard for word in _TOLD_OF_MEMORY):
             return self._too_large()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Refused("Crashed", f"the process that read it crashed ({how})", is_final=False)
+        return WorkerFailed("Crashed", f"the process that read it crashed ({how})", is_final=False)
 
-    def _too_large(self) -> Refused:
-        return Refused(OUT_OF_MEMORY, f"takes more than {size(self.limits.memory_bytes)}", is_final=False)
+    def _too_large(self) -> WorkerFailed:
+        return WorkerFailed(
+            OUT_OF_MEMORY, f"takes more than {size(self.limits.memory_bytes)}", is_final=False
+        )
 
     def _living(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
@@ -170,7 +159,7 @@ class Keeper:
         )
         try:
             is_ready = bool(self._wait(child, _START))
-        except Refused:
+        except WorkerFailed:
             is_ready = False
         if not is_ready and not self._is_stopped:
             limit = size(self.limits.memory_bytes)
@@ -217,4 +206,4 @@ def _checked(stream: Any, promised: int) -> Iterator[Any]:
         rows += batch.num_rows
         yield batch
     if rows != promised:
-        raise Refused("Crashed", f"{rows:,} of {promised:,} rows arrived")
+        raise WorkerFailed("Crashed", f"{rows:,} of {promised:,} rows arrived")

@@ -11,8 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from sizeup.errors import CorruptStore
 from sizeup.sweeps.points import Questions
-from sizeup.sweeps.store import Damaged, Store
+from sizeup.sweeps.store import Store
 
 NEWEST = "newest.parquet"
 _ANSWERS = b"sizeup.answers"  # under which the file itself tells of targets and versions
@@ -53,7 +54,7 @@ def newest_of(store: Store) -> Newest:
 def _before(store: Store) -> Newest:
     try:
         return newest_of(store)
-    except Damaged:
+    except CorruptStore:
         store.place.remove(NEWEST)
         return newest_of(store)
 

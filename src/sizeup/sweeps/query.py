@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.sweeps import complaints, tables
+from sizeup.sweeps import tables
 from sizeup.sweeps.store import Store
 from sizeup.sweeps.views import (
     DEFAULT,
@@ -83,7 +83,7 @@ class Session:
         try:
             yield
         except duckdb.Error as error:
-            raise _damage(error, self.question) or complaints.of(error, sql, self._columns) from error
+            raise _damage(error, self.question) or tables.explained(error, sql, self._columns) from error
 
     def number(self, sql: str) -> int:
         """The one number that a statement gives."""
@@ -128,7 +128,7 @@ def session(question: Question) -> Iterator[Session]:
         try:
             found = _set_up(connection, question)
         except duckdb.Error as error:
-            raise _damage(error, question) or SizeupError(complaints.shortened(error)) from error
+            raise _damage(error, question) or SizeupError(tables.shortened(error)) from error
         yield Session(connection, found, question)
 
 
@@ -139,12 +139,13 @@ def _set_up(connection: DuckDBPyConnection, question: Question) -> Mapping[str, 
     if question.against is not None:
         allowed += tables.attach(connection, "stored_before", Store(question.against))
     added = [tables.join(connection, path) for path in question.joined]
-    tables.narrow(connection, "considered", "stored_points", question, added)
+    narrowed = (question.devices, question.precisions, added)
+    tables.narrow(connection, "considered", "stored_points", *narrowed)
     under = question.under_ms
     fast = "" if under is None else f" WHERE ms <= {under!r}"
     connection.execute(f"CREATE VIEW points AS SELECT * FROM considered{fast}")
     if question.against is not None:
-        tables.narrow(connection, "before", "stored_before", question, added)
+        tables.narrow(connection, "before", "stored_before", *narrowed)
     found = views(_axes(question, added), question.against is not None)
     tables.check_axes(connection, question.axes or ())
     if question.view == "regressions" and question.against is not None:
@@ -221,7 +222,7 @@ def only_reading(connection: DuckDBPyConnection, sql: str) -> str:
     try:
         found = connection.extract_statements(sql)
     except duckdb.Error as error:
-        raise complaints.of(error, sql) from error
+        raise tables.explained(error, sql) from error
     if len(found) != 1:
         raise SizeupError(f"a question is one SELECT; there are {len(found)} statements")
     text = found[0].query.strip().rstrip(";")

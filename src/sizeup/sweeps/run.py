@@ -16,13 +16,13 @@ from typing import IO, Literal
 
 from sizeup.errors import SizeupError
 from sizeup.files import write_errors
+from sizeup.sweeps.compact import Pruned, prune
 from sizeup.sweeps.expand import importable, models_of, planned
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Identity, Model, SizeClass
 from sizeup.sweeps.newest import Record
 from sizeup.sweeps.places import Local, writing
 from sizeup.sweeps.points import Questions, bindings_of
-from sizeup.sweeps.prune import Pruned, prune
 from sizeup.sweeps.remaining import Remaining
 from sizeup.sweeps.spec import Spec
 from sizeup.sweeps.store import LOG, Store

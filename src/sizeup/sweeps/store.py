@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from sizeup.errors import MissingLibrary, SizeupError
+from sizeup.errors import CorruptStore, MissingLibrary, SizeupError
 from sizeup.files import write_errors
 from sizeup.sweeps.places import Draft, Local, Place, place_of, writing
 from sizeup.sweeps.schema import arrow_schema, conformed
@@ -36,10 +36,6 @@ _DIGITS = 16  # of digests that only have to tell few things apart
 _END, _END_BYTES = b"PAR1", 8
 _CUT = "cut off or no Parquet file"
 _PLANNED = "a sweep that still plans its model makes it anew when it is run again; else remove it"
-
-
-class Damaged(SizeupError):
-    """A file of a store that is no table of a sweep, or not all of one."""
 
 
 class Store:
@@ -74,7 +70,7 @@ class Store:
         end = self.place.tail(name, _END_BYTES)
         return end is not None and len(end) == _END_BYTES and end.endswith(_END)
 
-    def damage(self) -> Damaged | None:
+    def damage(self) -> CorruptStore | None:
         """What is wrong with the files that hold the rows, as far as their ends tell; None: nothing."""
         names = [name for name in self.parts() if not self.has(name)]
         if not names:
@@ -83,11 +79,11 @@ class Store:
         others = f", like {more:,} other{'s' * (more > 1)}" if more else ""
         return self._damaged(names[0], f"{_CUT}{others}")
 
-    def _damaged(self, name: str, why: str) -> Damaged:
+    def _damaged(self, name: str, why: str) -> CorruptStore:
         is_sorted = name.startswith(f"{TABLE}/")
         again = f"sizeup sweep -o {self.place.address} --compact makes it anew"
         how = again if is_sorted else _PLANNED
-        return Damaged(f"{self.place.path(name)}: not a whole table of a sweep ({why}); {how}")
+        return CorruptStore(f"{self.place.path(name)}: not a whole table of a sweep ({why}); {how}")
 
     def write(self, name: str, batches: Iterable[Any], schema: Any = None) -> int:
         """Write record batches to a file that appears when all of them are in it; the number of rows."""

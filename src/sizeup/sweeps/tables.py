@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from sizeup import dtypes
 from sizeup.csv_cells import FORMULA, neutral
 from sizeup.errors import SizeupError
 from sizeup.files import replacing
-from sizeup.sweeps import complaints
 from sizeup.sweeps.newest import Newest, newest_of
 from sizeup.sweeps.places import Remote
 from sizeup.sweeps.schema import FIELDS, NAMES
@@ -22,13 +22,15 @@ from sizeup.targets import names
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from sizeup.sweeps.query import Question
-
 _TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
 ALL = "all_rows"
 _OWN = frozenset({"points", "before", "considered", "stored_points", "stored_before", ALL})
 _READERS = {".csv": "read_csv", ".tsv": "read_csv", ".parquet": "read_parquet"}
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
+_TABLES = ("points", "before", "summary", "fits", "misfits", "fastest", "pareto", "unknown", "errors",
+           "regressions", ALL)  # fmt: skip
+_NO_COLUMN = re.compile(r'Referenced column "(?P<name>.+?)" (?:was )?not found|column named "(?P<other>.+?)"')
+_NO_TABLE = re.compile(r"Table with name (?P<name>.+?) does not exist")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def attach(connection: DuckDBPyConnection, name: str, store: Store, whole: bool 
     try:
         there = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     except duckdb.Error as error:
-        said = SizeupError(f"{store.place.address}: {complaints.shortened(error)}")
+        said = SizeupError(f"{store.place.address}: {shortened(error)}")
         raise store.damage() or said from error
     if not there >= {"key", "model", "target", "status"}:
         raise SizeupError(f"{store.place.address}: its files are no results of a sweep")
@@ -151,7 +153,7 @@ def join(connection: DuckDBPyConnection, path: str) -> Added:
             f"CREATE TABLE {quoted(name)} AS SELECT {', '.join(cleaned)} FROM {reader}({text(path)}{options})"
         )
     except duckdb.Error as error:
-        raise SizeupError(f"{path}: {complaints.shortened(error)}") from error
+        raise SizeupError(f"{path}: {shortened(error)}") from error
     added = Added(name, tuple(key for key in KEYS if key in found), tuple(c for c in found if c not in KEYS))
     _check_joined(connection, path, added)
     return added
@@ -187,10 +189,15 @@ def _check_joined(connection: DuckDBPyConnection, path: str, added: Added) -> No
 
 
 def narrow(
-    connection: DuckDBPyConnection, name: str, source: str, question: Question, added: Iterable[Added]
+    connection: DuckDBPyConnection,
+    name: str,
+    source: str,
+    devices: Sequence[str],
+    precisions: Sequence[str],
+    added: Iterable[Added],
 ) -> None:
     """Make a view of the rows on some devices and at some precisions, with the columns of joined tables."""
-    wanted = [*_places(connection, source, question.devices), *_precisions(connection, source, question)]
+    wanted = [*_places(connection, source, devices), *_precisions(connection, source, precisions)]
     where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
     joins, columns = "", [f"{source}.*"]
     for each in added:
@@ -214,12 +221,12 @@ def _places(connection: DuckDBPyConnection, source: str, asked: Sequence[str]) -
     yield f"(device IN ({listed}) OR target IN ({listed}))"
 
 
-def _precisions(connection: DuckDBPyConnection, source: str, question: Question) -> Iterator[str]:
-    if not question.precisions:
+def _precisions(connection: DuckDBPyConnection, source: str, asked: Sequence[str]) -> Iterator[str]:
+    if not asked:
         return
     rows = connection.execute(f"SELECT DISTINCT precision FROM {source}").fetchall()
     known = sorted(row[0] for row in rows if row[0] is not None)
-    found = [_meant(_spelt(name), known, "no point is at") for name in question.precisions]
+    found = [_meant(_spelt(name), known, "no point is at") for name in asked]
     yield f"precision IN ({', '.join(text(name) for name in found)})"
 
 
@@ -285,3 +292,37 @@ def _neutralized(reader: Any) -> tuple[Any, Iterator[Any]]:
         return compute.replace_substring_regex(column, FORMULA, r"'\1") if is_text else column
 
     return schema, (pa.RecordBatch.from_arrays([*map(safe, each.columns)], schema=schema) for each in reader)
+
+
+def explained(error: Exception, sql: str, columns: Callable[[str], list[str]] | None = None) -> SizeupError:
+    """An error in one line: DuckDB's own words, and what there is where a name is not known."""
+    said, _, place = str(error).partition("\n\nLINE ")
+    text = re.sub(r"^\w[\w ]* Error: ", "", said.splitlines()[0] if said else str(error)).rstrip("!")
+    missing = _NO_TABLE.search(text)
+    if missing is not None:
+        return SizeupError(f"there is no table {missing['name']!r}; there are {', '.join(_TABLES)}")
+    if _NO_COLUMN.search(text) is not None and columns is not None:
+        return SizeupError(f"{text}; {_columns_in(sql, columns)}")
+    where = f" (line {place.splitlines()[0]})" if place else ""
+    return SizeupError(f"{text}{where}")
+
+
+def _columns_in(sql: str, columns: Callable[[str], list[str]]) -> str:
+    """The columns of the tables that a statement names."""
+    named = [name for name in _TABLES if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
+    listed = [f"{name} has {', '.join(_columns_of(name, columns))}" for name in named]
+    return "; ".join(each for each in listed if not each.endswith(" has "))
+
+
+def _columns_of(name: str, columns: Callable[[str], list[str]]) -> list[str]:
+    import duckdb
+
+    try:
+        return columns(name)
+    except duckdb.Error:
+        return []
+
+
+def shortened(error: Any) -> str:
+    """The first line of what DuckDB says, without the kind of error."""
+    return re.sub(r"^\w[\w ]* Error: ", "", str(error).splitlines()[0])

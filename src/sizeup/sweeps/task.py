@@ -8,16 +8,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sizeup.errors import WriteError
+from sizeup.errors import CorruptStore, WorkerFailed, WriteError
 from sizeup.sweeps.evaluate import described
-from sizeup.sweeps.keeper import Keeper, Refused
+from sizeup.sweeps.keeper import Keeper
 from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Model, SizeClass
 from sizeup.sweeps.places import Draft
 from sizeup.sweeps.points import Questions
 from sizeup.sweeps.rows import error_rows, rows_of
 from sizeup.sweeps.schema import ERROR, batches_of
-from sizeup.sweeps.store import CURRENT, Damaged, Store
+from sizeup.sweeps.store import CURRENT, Store
 
 State = Literal["there", "done"]
 
@@ -99,8 +99,8 @@ def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple
             with keeper.evaluated(model, task.identity, task.asked) as batches:
                 counted = task.write(batches)
             bound.update(keeper.bound)
-    except Refused as refused:
-        counted = task.fail(refused.kind, refused.reason)
+    except WorkerFailed as failed:
+        counted = task.fail(failed.kind, failed.reason)
     except Exception as error:
         # What the system refuses is news about this machine, not about the model.
         if keeper is not None or isinstance(error, OSError | WriteError):
@@ -184,7 +184,7 @@ def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, l
     for shard in store.shards_of(model):
         try:
             states = store.states([shard])
-        except Damaged:
+        except CorruptStore:
             damaged.append(shard)
             continue
         errors = {key for key, state in states.items() if state == ERROR} if settings.retry_errors else set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ai_edge_litert import schema_py_generated as schema
 
-from sizeup.formats.tflite.normalise import _NORMALISERS
+from sizeup.formats.tflite.lowering import LOWERINGS
 from sizeup.formats.tflite.schema import TYPE_NAMES
 from sizeup.ops import rules
 
@@ -34,8 +34,8 @@ def test_every_operator_has_a_rule_or_is_listed_as_unknown() -> None:
     assert BUILTIN - _known() == WITHOUT_RULE
 
 
-def test_every_normaliser_is_for_an_operator_with_a_rule() -> None:
-    assert set(_NORMALISERS) <= _known()
+def test_every_lowering_is_for_an_operator_with_a_rule() -> None:
+    assert set(LOWERINGS) <= _known()
 
 
 def test_number_types_are_those_of_the_schema() -> None:

@@ -16,7 +16,7 @@ from formats.tflite.factory import File, Subgraph
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats import load as load_any
 from sizeup.formats import tflite
-from sizeup.formats.tflite.names import scope_of
+from sizeup.formats.tflite.model import scope_of
 from sizeup.graph import ABSENT
 
 

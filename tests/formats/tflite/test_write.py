@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from formats.tflite.factory import File, options
 from sizeup.errors import CorruptModel, WriteError
 from sizeup.formats import tflite
-from sizeup.formats.tflite.plan import PLAN
+from sizeup.formats.tflite.schema import PLAN
 from sizeup.formats.tflite.write import external_files, rewrite, tensor_buffers
 
 FILES = (

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from sizeup.errors import CorruptModel
+from sizeup.formats.tflite.context import Context
 from sizeup.formats.tflite.schema import options
 from sizeup.graph import ABSENT, Body, Graph, Shape, Tensor
 
-if TYPE_CHECKING:
-    from sizeup.formats.tflite.model import Model
-
 
 class Node:
-    """One operator as the file has it; a normaliser turns kind, inputs, attrs and bodies into ours."""
+    """One operator as the file has it; lowering turns kind, inputs, attrs and bodies into ours."""
 
-    __slots__ = ("attrs", "bodies", "data_shaped", "inputs", "kind", "model", "operator", "outputs", "source",
-                 "tensors")  # fmt: skip
+    __slots__ = ("attrs", "bodies", "context", "data_shaped", "inputs", "kind", "operator", "outputs",
+                 "source", "tensors")  # fmt: skip
 
     def __init__(
-        self, model: Model, tensors: list[Tensor], operator: Any, source: str, kind: str,
+        self, context: Context, tensors: list[Tensor], operator: Any, source: str, kind: str,
         inputs: list[int], outputs: list[int],
     ) -> None:  # fmt: skip
-        self.model = model
+        self.context = context
         self.tensors = tensors
         self.operator = operator
         self.source = source
@@ -38,7 +36,7 @@ class Node:
 
     def fail(self, problem: str) -> NoReturn:
         """Raise CorruptModel about this operator."""
-        raise CorruptModel(f"{self.model.name}: {self.source}: {problem}")
+        raise CorruptModel(f"{self.context.name}: {self.source}: {problem}")
 
     def sizes(self, what: str, values: Iterable[int]) -> tuple[int, ...]:
         """Sizes from its options, each at least 1, so that they cannot lower a total."""
@@ -88,7 +86,15 @@ class Node:
 
     def graph(self, index: int) -> Graph:
         """A subgraph that it refers to."""
-        return self.model.graph(index)
+        return self.context.graph(index)
+
+    def variable(self) -> str:
+        """The name under which all subgraphs know the variable that a handle stands for."""
+        options = self.options("VarHandleOptions")
+        if options is None:
+            return ""
+        label = self.context.limits.label
+        return f"{label(options.Container())}/{label(options.SharedName())}"
 
     def integers(self, position: int) -> list[int] | None:
         """The numbers of a small constant input; None where they are not in the file."""

@@ -1,9 +1,10 @@
-"""Opening a .tflite file, and what a user may say about its inputs."""
+"""Opening a .tflite file: its signatures, its stored memory plan, and checks of the inputs given."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,13 @@ from sizeup import units
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.external import Home, home_of
 from sizeup.formats.tflite.model import Model
-from sizeup.formats.tflite.plan import stored_plan
-from sizeup.formats.tflite.schema import BROKEN, schema
-from sizeup.formats.tflite.signatures import note_what_is_left_out, other_entries, renamed, signature_names
+from sizeup.formats.tflite.schema import BROKEN, PLAN, schema
 from sizeup.graph import Graph, Shape
 
 _MAGIC = b"TFL3"
 _FIXED = "changing the shapes of a TFLite file is not supported yet: convert the model at that size"
+_NONE = -1
+_HEAD = 3  # format version, number of subgraphs, number of tensors in all of them
 
 
 def load(
@@ -60,19 +61,19 @@ def _mapped(path: Path) -> memoryview:
 
 def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> Graph:
     graph = model.graph(0)
-    names = signature_names(model)
-    note_what_is_left_out(model)
+    names = _signature_names(model)
+    _note_what_is_left_out(model)
     for file in model.constants.files:
         model.note(f"weights are kept in another file, {file!r}")
     _check_inputs(model.name, graph, names, inputs)
     _check_batch(model.name, graph, bind)
     return replace(
-        renamed(graph, names),
+        _renamed(graph, names),
         name=Path(model.name).stem,
         notes=tuple(model.notes),  # of what is counted, so before the other entries are read
-        offsets=stored_plan(model),
+        offsets=_stored_plan(model),
         others=_others(model),
-        entries=other_entries(model),
+        entries=_other_entries(model),
     )
 
 
@@ -113,3 +114,83 @@ def _check_batch(model: str, graph: Graph, bind: Mapping[str, int]) -> None:
 
 def _shape_of(given: Any) -> Shape:
     return tuple(int(size) for size in getattr(given, "shape", given))
+
+
+def _signature_names(model: Model) -> dict[int, str]:
+    """Names of the main graph's inputs and outputs, by tensor, from the first signature that has them."""
+    names: dict[int, str] = {}
+    for place in range(model.limits.length(model.root.SignatureDefsLength())):
+        signature = model.root.SignatureDefs(place)
+        if signature.SubgraphIndex() != 0:
+            continue
+        for length, entry in (
+            (signature.InputsLength(), signature.Inputs),
+            (signature.OutputsLength(), signature.Outputs),
+        ):
+            model.limits.refer(length)
+            for index in range(length):
+                name = model.limits.label(entry(index).Name())
+                if name:
+                    names.setdefault(entry(index).TensorIndex(), name)
+    return names
+
+
+def _renamed(graph: Graph, names: Mapping[int, str]) -> Graph:
+    """The graph with its inputs and outputs under those names."""
+    tensors = list(graph.tensors)
+    for identity in {*graph.inputs, *graph.outputs}:
+        if identity in names:
+            tensors[identity] = replace(tensors[identity], name=names[identity])
+    return replace(graph, tensors=tuple(tensors))
+
+
+def _other_entries(model: Model) -> tuple[str, ...]:
+    """The signatures that run another graph than the main one, called by that or not."""
+    signatures = map(model.root.SignatureDefs, range(model.limits.length(model.root.SignatureDefsLength())))
+    return tuple(
+        model.limits.label(each.SignatureKey()) or f"subgraph {each.SubgraphIndex()}"
+        for each in signatures
+        if each.SubgraphIndex() != 0
+    )
+
+
+def _note_what_is_left_out(model: Model) -> None:
+    """Name the subgraphs that the main graph does not call: other entries of the same file."""
+    left_out = set(model.unreached())
+    if not left_out:
+        return
+    entries = {index: f"subgraph {index}" for index in sorted(left_out)}
+    for place in range(model.limits.length(model.root.SignatureDefsLength())):
+        signature = model.root.SignatureDefs(place)
+        if signature.SubgraphIndex() in left_out:
+            entries[signature.SubgraphIndex()] = repr(model.limits.label(signature.SignatureKey()))
+    shown = ", ".join(list(entries.values())[:10])
+    more = f" and {len(entries) - 10} more" if len(entries) > 10 else ""
+    model.note(f"only the main graph is counted; the file has other entries: {shown}{more}")
+
+
+def _stored_plan(model: Model) -> tuple[int, ...]:
+    """An offset for every tensor of all subgraphs, -1 for those not planned; empty without a plan."""
+    root = model.root
+    for index in range(model.limits.length(root.MetadataLength())):
+        entry = root.Metadata(index)
+        if entry.Name() == PLAN.encode():
+            if entry.Buffer() >= model.limits.length(root.BuffersLength()):
+                raise CorruptModel(
+                    f"{model.limits.name}: metadata {PLAN!r} names buffer {entry.Buffer()} of"
+                    f" {root.BuffersLength()}"
+                )
+            content = root.Buffers(entry.Buffer()).DataAsNumpy()
+            if isinstance(content, int):  # the schema's way to say that there is none
+                break
+            data = content.tobytes()
+            return _offsets(struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4]))
+    return ()
+
+
+def _offsets(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """As many offsets as the head says there are; one more than there are, where it says too much."""
+    head, offsets = numbers[:_HEAD], numbers[_HEAD:]
+    if len(head) == _HEAD and head[-1] > len(offsets):
+        return (*offsets, _NONE)
+    return offsets[: head[-1]] if len(head) == _HEAD and head[-1] >= 0 else ()

@@ -1,4 +1,4 @@
-"""The tables of a .tflite file, as the accessors of LiteRT's own schema."""
+"""The tables of a .tflite file, as the accessors of LiteRT's own schema, and limits for what they claim."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import importlib
 import struct
 from typing import Any
 
-from sizeup.errors import MissingLibrary
+from sizeup.errors import CorruptModel, MissingLibrary
 
 # What the accessors raise when offsets, lengths or types in a file are nonsense: reads beyond the
 # end (struct, numpy's frombuffer) and numbers that cannot be an offset (flatbuffers' own checks).
 BROKEN = (struct.error, ValueError, TypeError, OverflowError)
+
+# The metadata entry from which TFLite Micro takes the places of tensors.
+PLAN = "OfflineMemoryAllocation"
 
 # By number: older releases of the schema do not name the newest types.
 TYPE_NAMES = (
@@ -19,6 +22,14 @@ TYPE_NAMES = (
     *("float64", "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"),
     *("int2", "uint4", "float8_e4m3fn", "float8_e5m2"),
 )
+
+# Bounds that no real file comes near and that keep hostile ones from costing time or memory: tables and
+# vectors may be shared inside a file, so a small file can describe very much.
+DEEPEST_NESTING = 50
+MOST_DIMENSIONS = 64
+MOST_ELEMENTS = 2**50
+MOST_OPERATORS_RUN = 2_000_000
+_TEXT_PER_BYTE = 16
 
 
 @functools.cache
@@ -60,6 +71,32 @@ def numbers(vector: Any) -> list[int]:
     return found
 
 
-def text(raw: bytes | None) -> str:
-    """A string of the file; files name things in any bytes they like."""
-    return "" if raw is None else raw.decode("utf-8", "replace")
+class Limits:
+    """What a file of a given size may claim; each method raises CorruptModel beyond that."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+        self._references = 0
+        self._characters = 0
+
+    def length(self, claimed: int) -> int:
+        """The length of a vector of tables, which cannot be longer than the file has room for."""
+        if claimed * 4 > self.size:
+            raise CorruptModel(f"{self.name}: a list of {claimed} entries in {self.size} bytes")
+        return claimed
+
+    def refer(self, count: int) -> None:
+        """Count references from operators to tensors: no converter writes more than the file has bytes."""
+        self._references += count
+        if self._references > self.size:
+            raise CorruptModel(f"{self.name}: its operators list more tensors than fit into the file")
+
+    def label(self, raw: bytes | None) -> str:
+        """A name from the file, in whatever bytes it was written."""
+        if raw is None:
+            return ""
+        self._characters += len(raw)
+        if self._characters > _TEXT_PER_BYTE * self.size:
+            raise CorruptModel(f"{self.name}: its names are longer than the file")
+        return raw.decode("utf-8", "replace")

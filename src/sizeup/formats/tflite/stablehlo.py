@@ -105,7 +105,7 @@ def _compare(node: Node) -> None:
     node.attrs["relation"] = _RELATIONS.get(direction, "EQUAL")
 
 
-NORMALISERS: dict[str, Callable[[Node], None]] = {
+LOWERINGS: dict[str, Callable[[Node], None]] = {
     "STABLEHLO_DOT_GENERAL": _dot_general,
     "STABLEHLO_CONVOLUTION": _convolution,
     "STABLEHLO_REDUCE": _reduce,

@@ -13,12 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd
 
 from sizeup.errors import CorruptModel, WriteError
-from sizeup.formats.tflite import archive
 from sizeup.formats.tflite.flat import Front, Table, Vector, put, root, unsigned
-from sizeup.formats.tflite.plan import PLAN
-from sizeup.formats.tflite.schema import BROKEN
+from sizeup.formats.tflite.schema import BROKEN, PLAN
 
-"""The metadata entry from which TFLite Micro takes the places of tensors."""
 ONLINE = -1
 """The offset of a tensor that the interpreter is to place by itself."""
 
@@ -37,6 +34,12 @@ _VERSION = 0
 _ALIGNMENT, _PAGE = 16, 4096
 # Its options name a place in the file that only its compiler knows.
 _BOUND_TO_PLACE = b"DISPATCH_OP"
+# The zip archive that TFLite metadata packs behind a file: labels, vocabularies and the like.
+_END = b"PK\x05\x06"
+_END_SIZE = 22
+_ENTRY = b"PK\x01\x02"
+_ENTRY_SIZE = 46
+_LONGEST_COMMENT = 0xFFFF
 
 
 def rewrite(
@@ -209,7 +212,26 @@ def _move_along(file: bytearray, shift: int) -> None:
     """Correct everything that counts bytes from the beginning of the file."""
     for slot in set(_absolute(root(file))):  # a set, as tables may be shared
         put(file, slot, 8, unsigned(file, slot, 8) + shift)
-    archive.move_along(file, shift)
+    _move_archive(file, shift)
+
+
+def _move_archive(file: bytearray, shift: int) -> None:
+    """Correct the places that an archive at the end of a file has written down, counted from its start."""
+    end = file.rfind(_END, max(0, len(file) - _END_SIZE - _LONGEST_COMMENT))
+    if end < 0 or end + _END_SIZE > len(file):
+        return
+    entries, size, directory, comment = struct.unpack_from("<HIIH", file, end + 10)
+    if end + _END_SIZE + comment != len(file) or directory + shift + size != end:
+        return  # it counts from its own beginning, or is none
+    struct.pack_into("<I", file, end + 16, directory + shift)
+    position = directory + shift
+    for _ in range(entries):
+        if file[position : position + 4] != _ENTRY:
+            return
+        name, extra, remark = struct.unpack_from("<HHH", file, position + 28)
+        place = struct.unpack_from("<I", file, position + 42)[0]
+        struct.pack_into("<I", file, position + 42, place + shift)
+        position += _ENTRY_SIZE + name + extra + remark
 
 
 def _absolute(model: Table) -> Iterator[int]:

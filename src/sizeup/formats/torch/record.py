@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL, WRAPPERS, unwrapped_call
@@ -21,6 +21,7 @@ from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
 from sizeup.formats.torch.time_limit import Clock
 from sizeup.formats.torch.translate import (
+    SHORTCUTS,
     Operator,
     dtype_of,
     normalise,
@@ -181,7 +182,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             # Torch computes small arithmetic on the model's own tensors for real, in place too.
             args, kwargs = tree_map_only(torch.Tensor, self._without_content, (args, kwargs))
         if isinstance(args[0] if args else None, FakeTensor):
-            shortcut = _SHORTCUTS.get(operator.source)
+            shortcut = SHORTCUTS.get(operator.source)
             if shortcut is not None and operator.arguments[0] != "data":
                 return shortcut(*args)
         if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
@@ -226,6 +227,29 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         result, bodies, taken = CONTROL[operator.source](self, args)
         self._add(operator, operator.kind, taken, _tensors(result), {}, bodies)
         return result
+
+    def record_body(
+        self, name: str, function: Callable[..., Any], operands: Sequence[Any], runs: int | None = 1
+    ) -> tuple[Any, Body]:
+        """Run one function with a new recorder; constants of the outer graph stay the same constants."""
+        inner = Recorder(GraphBuilder(name, self.builder.format), self.mode)
+        inner.scope = self.scope
+        for place, operand in enumerate(operands):
+            if not isinstance(operand, torch.Tensor):
+                continue
+            known = self.builder.tensors[self.identity(operand)]
+            identity = inner.builder.tensor(
+                known.name or f"operand_{place}", known.shape, known.dtype, known.data
+            )
+            if known.data is None or known.data.role == "derived":
+                inner.builder.inputs.append(identity)
+            inner.name_tensor(operand, identity)
+        with inner:
+            result = function(*operands)
+        tensors = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
+        identities = dict.fromkeys(inner.identity(each) for each in tensors)
+        inner.builder.outputs.extend(each for each in identities if each != ABSENT)
+        return result, Body(name, inner.builder.freeze(), plain(runs))
 
     def _add(
         self,
@@ -282,42 +306,6 @@ def numbers(tensor: torch.Tensor) -> Numbers:
         )
         found: np.ndarray[Any, Any] = (plain.float() if small else plain).numpy()
     return found
-
-
-def _recurrent_result(sequence: torch.Tensor, state: torch.Tensor, *settings: Any) -> list[torch.Tensor]:
-    width = state.shape[-1] * (
-        1 + settings[5]
-    )  # parameters, biases, layers, dropout, training, bidirectional
-    return [sequence.new_empty((*sequence.shape[:-1], width)), torch.empty_like(state)]
-
-
-def _grouped_result(
-    left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor | None = None, *_: Any
-) -> torch.Tensor:
-    """Groups of the columns that both share make a result each; those of the right one's columns make one."""
-    sides = (*left.shape[:-1], right.shape[-1])
-    if left.dim() == right.dim() == 2 and ends is not None:
-        return left.new_empty((ends.shape[0], *sides))
-    return left.new_empty(sides[1:] if (left.dim(), right.dim()) == (3, 2) else sides)
-
-
-def _dropout_result(data: torch.Tensor, share: float, training: bool) -> torch.Tensor:
-    drops = training and share > 0
-    aten = torch.ops.aten
-    made: torch.Tensor = aten.dropout.default(data, share, training) if drops else aten.alias.default(data)
-    return made
-
-
-# Recurrent layers run step by step on tensors without content, and grouped products insist on a number
-# type that only some devices need; the shape of the result is plain. Dropout that drops nothing hands back
-# what it was given, but copies tensors without content.
-_SHORTCUTS: dict[str, Callable[..., Any]] = {
-    "aten.gru": _recurrent_result,
-    "aten.rnn_tanh": _recurrent_result,
-    "aten.rnn_relu": _recurrent_result,
-    "aten._grouped_mm": _grouped_result,
-    "aten.dropout": _dropout_result,
-}
 
 
 def _holds_fake(args: tuple[Any, ...]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -147,3 +147,39 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
             shape = plain(shape)
             return None if any(each is None for each in shape) else shape
     return shape
+
+
+def _recurrent_result(sequence: torch.Tensor, state: torch.Tensor, *settings: Any) -> list[torch.Tensor]:
+    width = state.shape[-1] * (
+        1 + settings[5]
+    )  # parameters, biases, layers, dropout, training, bidirectional
+    return [sequence.new_empty((*sequence.shape[:-1], width)), torch.empty_like(state)]
+
+
+def _grouped_result(
+    left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor | None = None, *_: Any
+) -> torch.Tensor:
+    """Groups of the columns that both share make a result each; those of the right one's columns make one."""
+    sides = (*left.shape[:-1], right.shape[-1])
+    if left.dim() == right.dim() == 2 and ends is not None:
+        return left.new_empty((ends.shape[0], *sides))
+    return left.new_empty(sides[1:] if (left.dim(), right.dim()) == (3, 2) else sides)
+
+
+def _dropout_result(data: torch.Tensor, share: float, training: bool) -> torch.Tensor:
+    drops = training and share > 0
+    aten = torch.ops.aten
+    made: torch.Tensor = aten.dropout.default(data, share, training) if drops else aten.alias.default(data)
+    return made
+
+
+# Recurrent layers run step by step on tensors without content, and grouped products insist on a number
+# type that only some devices need; the shape of the result is plain. Dropout that drops nothing hands back
+# what it was given, but copies tensors without content.
+SHORTCUTS: dict[str, Callable[..., Any]] = {
+    "aten.gru": _recurrent_result,
+    "aten.rnn_tanh": _recurrent_result,
+    "aten.rnn_relu": _recurrent_result,
+    "aten._grouped_mm": _grouped_result,
+    "aten.dropout": _dropout_result,
+}

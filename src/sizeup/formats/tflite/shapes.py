@@ -1,26 +1,68 @@
-"""Whether the shapes that a file records are those that its operators compute.
+"""Which of the shapes that a file records hold: those that neither data decides nor an operator contradicts.
 
-A file records the shape of every tensor, and a runtime that computes them again takes its own. A recorded
-shape that contradicts the operator would change every count behind it, so it is not used.
+A file may leave dimensions open (-1 in a tensor's signature). The shape that it records then holds for the
+recorded batch, but it is a placeholder if the input data decides the size. A runtime computes all shapes
+again. A recorded shape that contradicts the operator would change every count behind it, so it is not used.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from sizeup.formats.tflite.node import Node
-from sizeup.graph import ABSENT, Shape
+from sizeup.graph import ABSENT, Shape, Tensor
 from sizeup.ops import rule_of
 
-_Rule: TypeAlias = Callable[[Node, Shape], "Shape | int | None"]
+_Inference: TypeAlias = Callable[[Node, Shape], "Shape | int | None"]
+
+
+# They have the shape of what they convert. Quantisers that add them leave the signature out.
+_CONVERSIONS = frozenset({"quantize", "dequantize", "cast"})
+
+
+class Openness:
+    """Follows open dimensions through a subgraph and clears the shapes that data decides."""
+
+    def __init__(self, tensors: list[Tensor], signatures: dict[int, list[int]]) -> None:
+        self.tensors = tensors
+        self.open = set(signatures)
+        # Tensors whose numbers follow from shapes: what SHAPE gives, and what is computed from it.
+        self.of_shapes: set[int] = set()
+
+    def follow(self, node: Node) -> None:
+        """Judge one operator's outputs, after everything in front of it."""
+        given = [identity for identity in node.inputs if identity != ABSENT]
+        if node.kind == "shape_of" or self._are_of_shapes(given):
+            self.of_shapes.update(node.outputs)
+        if node.kind in _CONVERSIONS and self.open.intersection(given):
+            self.open.update(node.outputs)
+        if self._is_decided_by_data(node, given):
+            for identity in self.open.intersection(node.outputs):
+                self.tensors[identity] = replace(self.tensors[identity], shape=None)
+
+    def _is_decided_by_data(self, node: Node, given: list[int]) -> bool:
+        if node.data_shaped or any(self.tensors[identity].shape is None for identity in given):
+            return True
+        if self.open.intersection(given):
+            return False
+        # An open dimension that begins here comes from numbers: from those of shapes, or from data.
+        return not self._are_of_shapes(given)
+
+    def _are_of_shapes(self, given: list[int]) -> bool:
+        return all(identity in self.of_shapes or self._is_constant(identity) for identity in given)
+
+    def _is_constant(self, identity: int) -> bool:
+        data = self.tensors[identity].data
+        return data is not None and data.role not in ("buffer", "scratch")
 
 
 def contradiction(node: Node) -> str:
     """What an operator computes, if that is not what the file records for its outputs; else nothing."""
     data = _shape(node, 0)
-    rule = _RULES.get(node.source) or _by_family(node)
+    rule = _INFERENCES.get(node.source) or _by_family(node)
     recorded = [node.tensors[each].shape for each in node.outputs]
     if data is None or rule is None or not recorded or None in recorded:
         return ""
@@ -33,7 +75,7 @@ def contradiction(node: Node) -> str:
     return "" if computed == recorded[0] else f"the shape {computed}, not {recorded[0]}"
 
 
-def _by_family(node: Node) -> _Rule | None:
+def _by_family(node: Node) -> _Inference | None:
     rule = rule_of(node.kind)
     return _spread if rule is not None and rule.family == "elementwise" and len(node.outputs) == 1 else None
 
@@ -144,11 +186,11 @@ def _sliced(node: Node, data: Shape) -> Shape | None:
     return tuple(side - begin if size == -1 else size for side, begin, size in sides)
 
 
-def _names(text: str, rule: _Rule) -> dict[str, _Rule]:
+def _names(text: str, rule: _Inference) -> dict[str, _Inference]:
     return dict.fromkeys(text.split(), rule)
 
 
-_RULES: dict[str, _Rule] = {
+_INFERENCES: dict[str, _Inference] = {
     **_names("CONV_2D DEPTHWISE_CONV_2D", _conv),
     **_names("AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D", _pool),
     **_names("FULLY_CONNECTED", _fully_connected),
