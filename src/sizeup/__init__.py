@@ -36,10 +36,10 @@ if TYPE_CHECKING:
         utilization,
     )
     from sizeup.calibration import Calibrated
+    from sizeup.closed_forms.cost import FreeCost
     from sizeup.cost import Cost
-    from sizeup.cost.closed import FreeCost
     from sizeup.errors import Incomplete, LoadError, SizeupError
-    from sizeup.graph import Dim, FreeGraph, Graph, GraphBuilder
+    from sizeup.graph import Dim, Graph, GraphBuilder
     from sizeup.latency import Estimate, Utilization
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.report import Report
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from sizeup.report.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
     from sizeup.sweeps import Swept
+    from sizeup.symbolic import FreeGraph
     from sizeup.targets import Device, Runtime, Target, devices, target
 
     __version__: str
@@ -74,8 +75,8 @@ _HOMES = {
     "Estimate": "latency",
     "Explanation": "report.explain",
     "Fitting": "report.fitting",
-    "FreeCost": "cost.closed",
-    "FreeGraph": "graph",
+    "FreeCost": "closed_forms.cost",
+    "FreeGraph": "symbolic",
     "Front": "report.front",
     "Graph": "graph",
     "GraphBuilder": "graph",
