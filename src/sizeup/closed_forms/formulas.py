@@ -12,7 +12,7 @@ from sizeup.graph import name_of
 from sizeup.latency.estimate import Estimate
 from sizeup.latency.interval import Band
 from sizeup.latency.model import Rates, rates_from
-from sizeup.latency.sheet import nearest_peak, type_of
+from sizeup.latency.roofline import nearest_peak, type_of
 from sizeup.latency.timed import LEAST_START, Basis, by_sheet, is_covered
 from sizeup.symbolic import Expression, Guard, Ratio, form_text, substitute
 from sizeup.targets import Target, current

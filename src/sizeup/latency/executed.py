@@ -22,7 +22,7 @@ Quantities: TypeAlias = np.ndarray[Any, Any]
 _RANKED = ("layer_norm", "group_norm", "batch_norm", "softmax", "pool", "reduce", "activation")
 _SUMS = frozenset({"mean", "reduce"})
 _NORMS = frozenset({"batch_norm", "layer_norm", "variance"})
-FOREIGN = -1  # a tensor of a body: no tensor of the graph
+_FOREIGN = -1  # a tensor of a body: no tensor of the graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,15 +39,15 @@ class Executed:
 def executed(
     cost: Counted, precision: DType | None = None, fuses: Collection[str] = (), like: Executed | None = None
 ) -> Executed:
-    """The kernels of a runtime that merges so much, at the graph's own number types or at one precision.
+    """The kernels of a runtime with some fusions, at the graph's own dtypes or at one precision.
 
-    Classes carry the number type (`conv`, `conv.int8`). A tensor that stays within a kernel is not moved, and
-    what a kernel reads twice is moved once. `like` saves time where the same operators were looked at before.
-    Of a network with free dimensions the columns of the work hold expressions; what was decided by sizes on
-    the way is told to whoever listens (`graph.assuming`).
+    Classes carry the dtype (`conv`, `conv.int8`). A tensor that stays within a kernel is not moved, and a
+    tensor that a kernel reads twice is moved once. `like` saves time if it has the same ops. For a graph with
+    symbolic dimensions the columns of the work hold expressions, and decisions by size become guards
+    (`symbolic.assuming`).
     """
     known = like is not None and like.paths.suit(cost.graph, fuses)
-    paths = like.paths if like is not None and known else paths_of(cost, fuses)
+    paths = like.paths if like is not None and known else _paths_of(cost, fuses)
     return _Executed(cost, precision, paths).kernels()
 
 
@@ -65,7 +65,7 @@ class _Executed:
         self.maker, self.root, self.fixed = paths.maker, paths.root, paths.fixed
         self.origin = np.array(paths.origins, np.int64)
         self.macs = paths.macs
-        self.type = number_type(cost)
+        self.type = _number_type(cost)
 
     def kernels(self) -> Executed:
         main = self.paths.main
@@ -134,9 +134,9 @@ class _Executed:
         """Of every access its kernel, the tensor that moves, its bytes, and whether the operator names it."""
         kernel = np.repeat(self.kernel, np.diff(accesses.first))
         known = {id(tensor): index for index, tensor in enumerate(self.graph.tensors)}
-        tensor = np.array([known.get(id(each), FOREIGN) for each in accesses.tensors], np.int64)
+        tensor = np.array([known.get(id(each), _FOREIGN) for each in accesses.tensors], np.int64)
         moved: Quantities = accesses.bytes_at(self.precision).astype(self.type)
-        origin = np.append(self.origin, FOREIGN)[tensor]
+        origin = np.append(self.origin, _FOREIGN)[tensor]
         if self.precision is None and (origin != tensor).any():
             bits = np.array([*(max(each.dtype.bits, 1) for each in self.graph.tensors), 1])
             moved = moved * bits[origin] / bits[tensor]
@@ -144,7 +144,7 @@ class _Executed:
 
     def _distinct(self, tensor: Codes, moved: Quantities) -> Quantities:
         """What of an access is no repetition: a view that repeats numbers shows few of them often."""
-        root = np.append(self.root, FOREIGN)[tensor]
+        root = np.append(self.root, _FOREIGN)[tensor]
         views = np.flatnonzero(root != tensor)
         elements: Quantities = np.array([*(each.elements or 0 for each in self.graph.tensors), 0], self.type)
         shown, held = elements[tensor[views]], elements[root[views]]
@@ -157,12 +157,12 @@ class _Executed:
     def _read(self) -> tuple[Quantities, Quantities]:
         """Bytes that every kernel reads of activations and of weights: each tensor once, none of its own."""
         kernel, origin, moved, _ = self._moved(self.cost.reads)
-        root = np.append(self.root, FOREIGN)[origin]
-        inside = (root != FOREIGN) & (np.append(self.maker, -1)[root] == kernel)
+        root = np.append(self.root, _FOREIGN)[origin]
+        inside = (root != _FOREIGN) & (np.append(self.maker, -1)[root] == kernel)
         kept = np.flatnonzero((kernel >= 0) & ~inside)
         order = kept[np.lexsort((origin[kept], kernel[kept]))]
         kernel, origin = kernel[order], origin[order]
-        same = (kernel[1:] == kernel[:-1]) & (origin[1:] == origin[:-1]) & (origin[1:] != FOREIGN)
+        same = (kernel[1:] == kernel[:-1]) & (origin[1:] == origin[:-1]) & (origin[1:] != _FOREIGN)
         first = np.flatnonzero(np.append(len(order) > 0, ~same)[: len(order)])
         # The largest access of a tensor by a kernel stands for all of them.
         kernel, moved = kernel[first], np.maximum.reduceat(moved[order], first) if len(first) else moved[:0]
@@ -180,9 +180,9 @@ class _Executed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paths:
-    """What numbers take through the kernels of a runtime, whatever their types: who makes what, and for whom.
+    """Which kernel makes which tensor, and for which others, whatever the dtypes.
 
-    Single places are looked up in lists, which answer sooner than numpy's columns.
+    Columns that are read entry by entry are lists, which are faster there than arrays.
     """
 
     graph: Graph
@@ -206,8 +206,8 @@ class Paths:
         return same and differ_in_types_alone(self.graph, graph)
 
 
-def paths_of(cost: Counted, fuses: Collection[str]) -> Paths:
-    """The paths through a counted network on a runtime that merges so much."""
+def _paths_of(cost: Counted, fuses: Collection[str]) -> Paths:
+    """The paths through a counted network on a runtime with some fusions."""
     graph, macs = cost.graph, cost.macs.tolist()
     groups, alone = fuse.merged(graph, fuses)
     kernel = [-1] * len(graph.ops)
@@ -234,7 +234,7 @@ def paths_of(cost: Counted, fuses: Collection[str]) -> Paths:
         macs,
         main,
         [_class(graph, macs, fixed, ops, each) for ops, each in zip(groups, main, strict=True)],
-        np.array([product_of(graph, graph.ops[each]) for each in main], number_type(cost)).reshape(-1, 3),
+        np.array([product_of(graph, graph.ops[each]) for each in main], _number_type(cost)).reshape(-1, 3),
         [not _is_passed_on(graph, origins, ops) for ops in groups],
     )
 
@@ -267,7 +267,7 @@ def _kept(graph: Graph, kernel: list[int], maker: list[int], root: list[int]) ->
     """Which tensors are written to memory, the last place for those of bodies: what is read outside the
     kernel that makes it, and what nobody reads."""
     used, leaving = [False] * (len(root) + 1), [False] * (len(root) + 1)
-    leaving[FOREIGN] = True
+    leaving[_FOREIGN] = True
     for identity in graph.outputs:
         leaving[root[identity]] = True
     for index, op in enumerate(graph.ops):
@@ -335,7 +335,7 @@ class Moved(Protocol):
 
 
 class Counted(Protocol):
-    """What a network costs: with plain sizes (`Cost`), or with free ones."""
+    """The cost of a network: a `Cost`, or closed forms of symbolic dimensions."""
 
     @property
     def graph(self) -> Graph:
@@ -354,6 +354,6 @@ class Counted(Protocol):
         """What operators write."""
 
 
-def number_type(cost: Counted) -> type:
-    """What columns of a network hold: floats, or objects where sizes are free."""
+def _number_type(cost: Counted) -> type:
+    """The type of a network's columns: floats, or objects if dimensions are symbolic."""
     return object if cost.macs.dtype == object else np.float64

@@ -68,11 +68,6 @@ class Expression(SymbolicSize):
         self._hash: int | None = None
         self._text: str | None = None
 
-    @property
-    def constant(self) -> int:
-        """The constant term."""
-        return self.terms.get(_ONE, 0)
-
     def atoms(self) -> set[Atom]:
         """The atoms of its terms, without those nested in them."""
         return {atom for monomial in self.terms for atom in monomial}
