@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 import sizeup
-from sizeup.cost.closed import FreeCost
+from sizeup.closed_forms.cost import FreeCost
 from sizeup.dtypes import precision
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 Load = Callable[[Mapping[str, int]], Graph]
 

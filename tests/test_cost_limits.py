@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from sizeup.closed_forms.cost import FreeCost
 from sizeup.cost import count
-from sizeup.cost.closed import FreeCost, closed
 from sizeup.dtypes import dtype
 from sizeup.errors import InvalidGraph, RuleError
-from sizeup.graph import Body, Constant, FreeGraph, GraphBuilder, Piece, size
+from sizeup.graph import Body, Constant, GraphBuilder
 from sizeup.ops import op_rule, temporary_rules
+from sizeup.symbolic import FreeGraph, Specialization, size
 
 FLOAT = dtype("float32")
 
@@ -97,14 +98,14 @@ def test_a_negative_dimension_or_trip_count_is_no_graph() -> None:
 def pooled(taps: Any) -> FreeCost:
     """A pool over rows that have no size yet."""
 
-    def read(example: Mapping[str, int]) -> Piece:
+    def read(example: Mapping[str, int]) -> Specialization:
         builder = GraphBuilder("pool")
         rows: Any = (size("rows"), 4)
         x, y = builder.input("x", rows, FLOAT), builder.tensor("y", rows, FLOAT)
         builder.op("pool", [x], [y], {"taps": taps})
-        return Piece(builder.freeze(), example, {})
+        return Specialization(builder.freeze(), example, {})
 
-    return closed(FreeGraph(("rows",), {"rows": 10}, read))
+    return FreeCost(FreeGraph(("rows",), {"rows": 10}, read))
 
 
 def test_a_closed_form_that_is_negative_is_unknown() -> None:

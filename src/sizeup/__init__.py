@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         utilization,
     )
     from sizeup.calibration import Calibrated
+    from sizeup.closed_forms.cost import FreeCost
     from sizeup.cost import Cost
-    from sizeup.cost.closed import FreeCost
     from sizeup.errors import (
         BudgetError,
         CorruptModel,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         WorkerFailed,
         WriteError,
     )
-    from sizeup.graph import Dim, FreeGraph, Graph, GraphBuilder
+    from sizeup.graph import Dim, Graph, GraphBuilder
     from sizeup.latency import Estimate, Utilization
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.results.check import Check
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from sizeup.results.tradeoff import Tradeoff
     from sizeup.rewrite import Optimized
     from sizeup.sweeps import Swept
+    from sizeup.symbolic import FreeGraph
     from sizeup.targets import Device, Runtime, Target, devices, target
 
     __version__: str
@@ -97,8 +98,8 @@ _HOMES = {
     "DoesNotFit": "errors",
     "Estimate": "latency",
     "Explanation": "results.explanation",
-    "FreeCost": "cost.closed",
-    "FreeGraph": "graph",
+    "FreeCost": "closed_forms.cost",
+    "FreeGraph": "symbolic",
     "Graph": "graph",
     "GraphBuilder": "graph",
     "Incomplete": "errors",

@@ -18,7 +18,7 @@ from sizeup.cost import count
 from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError, TargetError
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.latency import energy, estimate, hardware, hardware_of
+from sizeup.latency import by_data_sheet, energy, estimate, from_columns, hardware, hardware_of
 from sizeup.render.console.layout import render
 from sizeup.targets import target
 
@@ -177,6 +177,16 @@ def chain(*, unknown: bool = False) -> Graph:
 
 
 CONV_BYTES, ADD_BYTES = 512 + 512 + 256, 3 * 512
+
+
+@pytest.mark.usefixtures("described")
+def test_each_kernel_takes_the_longer_of_arithmetic_and_traffic_after_its_launch() -> None:
+    work = from_columns(["conv", "add", "tiny"], 1, [0] * 3, macs=[1e6, 0, 10], read=[4e3, 3e6, 10])
+    kernels, is_whole, _ = by_data_sheet(work, target("slate/started"))
+    assert kernels.compute.tolist() == pytest.approx([1, 0, 1e-5])
+    assert kernels.traffic.tolist() == pytest.approx([4e-3, 3, 1e-5])
+    assert kernels.seconds.tolist() == pytest.approx([1 + 1e-6, 3 + 1e-6, 1.1e-5], rel=1e-9)
+    assert is_whole.all()
 
 
 @pytest.mark.usefixtures("described")

@@ -9,13 +9,14 @@ import pytest
 import sizeup
 from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError
-from sizeup.graph import Assumptions, Condition, FreeGraph, GraphBuilder, Piece, assuming, size
+from sizeup.graph import GraphBuilder
 from sizeup.results.closed_forms import ClosedForms
+from sizeup.symbolic import Assumptions, FreeGraph, Guard, Specialization, assuming, size
 
 FLOAT = dtype("float32")
 
 
-def _read(example: Mapping[str, int]) -> Piece:
+def _read(example: Mapping[str, int]) -> Specialization:
     """A product of n rows; where there are more than 8 of them they are added to something first."""
     assumptions = Assumptions(example)
     builder = GraphBuilder("choosy", "made")
@@ -30,7 +31,7 @@ def _read(example: Mapping[str, int]) -> Piece:
     made = builder.tensor("made", (rows, 6), FLOAT)  # type: ignore[arg-type]  # the same
     builder.op("matmul", [data, weight], [made], {"contracted": (-1,)}, name="product", scope="head")
     builder.outputs.append(made)
-    return Piece(builder.freeze(), example, dict(assumptions.origins))
+    return Specialization(builder.freeze(), example, dict(assumptions.origins))
 
 
 @pytest.fixture
@@ -74,8 +75,8 @@ def test_neither_an_operator_nor_free_dimensions_is_refused(choosy: FreeGraph) -
 
 
 def test_a_reading_that_does_not_hold_at_its_own_example_is_a_fault() -> None:
-    def read(example: Mapping[str, int]) -> Piece:
-        return Piece(_read(example).graph, example, {Condition("==", size("rows") - 10): "somebody"})
+    def read(example: Mapping[str, int]) -> Specialization:
+        return Specialization(_read(example).graph, example, {Guard("==", size("rows") - 10): "somebody"})
 
     free = FreeGraph(("rows",), {"rows": 10}, read)
     with pytest.raises(SizeupError, match="do not hold there"):

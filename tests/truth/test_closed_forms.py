@@ -12,7 +12,7 @@ import pytest
 
 import sizeup
 from conftest import ROOT
-from sizeup.graph import FreeGraph
+from sizeup.symbolic import FreeGraph
 
 POINTS = [(1, 224, 224), (3, 225, 257), (5, 97, 640), (2, 512, 384), (7, 65, 1023)]
 

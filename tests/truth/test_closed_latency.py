@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 import sizeup
 from formats.onnx.exporting import by_tracing
+from sizeup.closed_forms.latency import KernelForms
 from sizeup.formats.torch.zoo import import_torchvision
-from sizeup.graph import FreeGraph
 from sizeup.latency import Estimate
-from sizeup.latency.forms import KernelForms
+from sizeup.symbolic import FreeGraph
 
 # Fitted: a processor whose compiler makes loops, and a GPU that short networks keep waiting. By data sheet: a
 # board, and a microcontroller (which is fitted in int8).

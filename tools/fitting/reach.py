@@ -14,7 +14,7 @@ from fitting.measured import CATALOG, Measured
 from fitting.shipped import RECORDED, number
 from latency.truth import image_models
 from sizeup.errors import TargetError
-from sizeup.latency.sheet import by_data_sheet
+from sizeup.latency.roofline import by_data_sheet
 from sizeup.latency.work import Floats
 
 LEAST_DEVICES = 3

@@ -13,10 +13,11 @@ from sizeup import cost, formats
 from sizeup.cost import Cost
 from sizeup.errors import RuleError, SizeupError
 from sizeup.formats import Free, Inputs
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 if TYPE_CHECKING:
-    from sizeup.cost.closed import FreeCost
+    from sizeup.closed_forms.cost import FreeCost
 
 # A path, a name such as timm:NAME, a PyTorch module or program, an ONNX model, bytes, or a graph.
 Source: TypeAlias = Any
@@ -105,9 +106,9 @@ def count(
 
 
 def _closed(graph: FreeGraph) -> FreeCost:
-    from sizeup.cost.closed import closed
+    from sizeup.closed_forms.cost import FreeCost
 
-    return closed(graph)
+    return FreeCost(graph)
 
 
 def load_rules(path: str | os.PathLike[str]) -> None:

@@ -13,16 +13,16 @@ from sizeup.api.models import Source, count, load
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, SizeupError, TargetError
 from sizeup.formats import Free, Inputs
-from sizeup.graph import FreeGraph
 from sizeup.render.vocabulary import uncounted_entries
 from sizeup.results.explanation import Explanation
 from sizeup.results.explanation import explain as _explain
 from sizeup.results.report import Report, report_of
+from sizeup.symbolic import FreeGraph
 
 if TYPE_CHECKING:
-    from sizeup.cost.closed import FreeCost
+    from sizeup.closed_forms.cost import FreeCost
+    from sizeup.closed_forms.latency import FreeEstimate
     from sizeup.latency import Basis, Estimate
-    from sizeup.latency.free import FreeEstimate
     from sizeup.precision.mixing import Wish
     from sizeup.results.closed_forms import ClosedForms
     from sizeup.targets import Target
@@ -209,7 +209,7 @@ def _free_estimate(
     basis: Basis | None,
     coefficients: Coefficients,
 ) -> FreeEstimate:
-    from sizeup.latency.free import Asked, FreeEstimate
+    from sizeup.closed_forms.latency import FreeEstimate, LatencyOptions
     from sizeup.precision.mixing import is_mapping
 
     def estimated(counted: Cost) -> Estimate:
@@ -217,7 +217,7 @@ def _free_estimate(
 
     asked = None
     if target is not None and basis != "coefficients" and coefficients is None and not is_mapping(precision):
-        asked = Asked(target, None if precision is None else dtypes.precision(str(precision)), basis)
+        asked = LatencyOptions(target, None if precision is None else dtypes.precision(str(precision)), basis)
     return FreeEstimate(count(source) if isinstance(source, FreeGraph) else source, estimated, asked)
 
 

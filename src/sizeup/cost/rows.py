@@ -10,7 +10,7 @@ from typing import Any
 from sizeup.cost.columns import LARGEST, Access
 from sizeup.dtypes import DTYPES
 from sizeup.errors import RuleError
-from sizeup.graph import ABSENT, Body, Expression, Graph, Op, Tensor
+from sizeup.graph import ABSENT, Body, Graph, Op, SymbolicSize, Tensor
 from sizeup.ops import Call, OpRule, UnknownShape, call_of, rule_of
 
 _HANDLE = DTYPES["resource"]
@@ -41,14 +41,14 @@ class Row:
     def problem(self) -> str | None:
         """Why its numbers cannot be a row of a cost; None if they can.
 
-        Numbers that depend on a free dimension are checked once that is bound.
+        Counts that depend on symbolic dimensions are checked once these are bound.
         """
         counts: list[Any] = [self.macs, self.elementwise]
         for elements, times, _ in chain(self.reads, self.writes):
             counts += (elements, times)
         types = set(map(type, counts))
         if types != {int}:
-            if Expression in types:
+            if any(issubclass(each, SymbolicSize) for each in types):
                 return None
             for each in counts:
                 if not isinstance(each, Integral):

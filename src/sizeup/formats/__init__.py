@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from sizeup.errors import LfsPointer, LoadError, UnboundDimension, UnknownFormat
 from sizeup.formats.names import SUFFIXES, check_regular, is_code
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 # Tensors or plain shapes: positional for code, by name for files.
 Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None

@@ -11,8 +11,8 @@ import numpy as np
 
 from sizeup.dtypes import DType
 
-# An int in a bound graph. A graph with free dimensions puts expressions here, so whoever computes
-# with a Dim uses only + - * // and never casts or compares it.
+# A graph with symbolic dimensions has a SymbolicSize in the place of an int: cost rules compute with
+# + - * // alone and neither cast nor compare a Dim.
 Dim: TypeAlias = int
 Shape: TypeAlias = tuple[Dim, ...]
 
@@ -24,6 +24,12 @@ Role = Literal["parameter", "buffer", "constant", "derived", "scratch"]
 
 ABSENT = -1
 """The id that stands where an optional input was not given."""
+
+
+class SymbolicSize:
+    """A size that depends on symbolic dimensions; `sizeup.symbolic` has the arithmetic."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +139,23 @@ class Graph:
 def name_of(graph: Graph, op: Op) -> str:
     """An operator's own name, or that of its first output where the format gives it none."""
     return op.name or (graph.tensors[op.outputs[0]].name if op.outputs else "")
+
+
+def differ_in_types_alone(one: Graph, other: Graph) -> bool:
+    """Whether both graphs have the same op objects, equal shapes and the same constants."""
+    if one is other:
+        return True
+    if (len(one.ops), len(one.tensors)) != (len(other.ops), len(other.tensors)):
+        return False
+    return all(a is b for a, b in zip(one.ops, other.ops, strict=True)) and all(
+        a is b or _differ_in_type_alone(a, b) for a, b in zip(one.tensors, other.tensors, strict=True)
+    )
+
+
+def _differ_in_type_alone(one: Tensor, other: Tensor) -> bool:
+    # Strings have no bits: their bytes are unknown, which a cost reports.
+    return (
+        one.shape == other.shape
+        and (one.data is None) == (other.data is None)
+        and bool(one.dtype.bits) == bool(other.dtype.bits)
+    )

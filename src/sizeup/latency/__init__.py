@@ -4,12 +4,20 @@ from sizeup.latency.coefficients import layer_times, read_table, table_from
 from sizeup.latency.estimate import BASES, Estimate, estimate
 from sizeup.latency.executed import Executed, executed, typed
 from sizeup.latency.fit import Form, fit
-from sizeup.latency.hardware import Hardware, Spent, energy, energy_by_op, hardware, hardware_of
+from sizeup.latency.hardware import (
+    Hardware,
+    Limited,
+    Spent,
+    energy,
+    energy_by_op,
+    flops_per_byte,
+    hardware,
+    hardware_of,
+    limited,
+)
 from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, unseen_spread
-from sizeup.latency.limiter import Limited, flops_per_byte, limited
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
-from sizeup.latency.roofline import Machine, Roofline, roofline
-from sizeup.latency.sheet import by_data_sheet, type_of
+from sizeup.latency.roofline import by_data_sheet, type_of
 from sizeup.latency.timed import Basis
 from sizeup.latency.utilization import (
     Measurement,
@@ -31,11 +39,9 @@ __all__ = [
     "Hardware",
     "Kernels",
     "Limited",
-    "Machine",
     "Measurement",
     "Rate",
     "Rates",
-    "Roofline",
     "Spent",
     "Utilization",
     "Work",
@@ -60,7 +66,6 @@ __all__ = [
     "parse_measurement",
     "rates_from",
     "read_table",
-    "roofline",
     "seconds",
     "stack",
     "table_from",

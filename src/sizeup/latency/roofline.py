@@ -1,74 +1,80 @@
-"""The estimate from a data sheet alone: no kernel is faster than the arithmetic, or than the memory."""
+"""The roofline: no kernel is faster than the arithmetic or the memory of the data sheet."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Literal
 
 import numpy as np
 
-from sizeup.errors import SizeupError
-from sizeup.latency.work import Floats, Work
-from sizeup.units import FLOPS_PER_MAC
+from sizeup.errors import TargetError
+from sizeup.latency.model import Kernels
+from sizeup.latency.work import Flags, Work
+from sizeup.targets import Target
 
 Bound = Literal["compute", "traffic", "launch", "nothing"]
 BOUNDS: tuple[Bound, ...] = ("compute", "traffic", "launch")
+# Where the data sheet has no rate for a number type, the kernel runs at that of the next wider one.
+_WIDER = {
+    "int2": "int4",
+    "int4": "int8",
+    "fp4": "fp8",
+    "fp8": "fp16",
+    "int8": "int16",
+    "int16": "fp16",
+    "bf16": "fp16",
+    "fp16": "fp32",
+    "tf32": "fp32",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What a data sheet says of one precision: MACs a second, bytes a second, seconds to start a kernel."""
-
-    macs_per_second: float
-    bytes_per_second: float
-    launch_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (self.macs_per_second > 0 and self.bytes_per_second > 0 and self.launch_seconds >= 0):
-            raise SizeupError(
-                "a machine computes and moves more than nothing a second, and starts in no less"
-            )
-
-    @property
-    def flops_per_byte(self) -> float:
-        """FLOPs per byte (2 per MAC) above which arithmetic is the limit."""
-        return FLOPS_PER_MAC * self.macs_per_second / self.bytes_per_second
+def type_of(name: str) -> str:
+    """The number type that a class of kernels computes in: `conv.int8` in int8."""
+    kind = name.partition(".")[2]
+    return kind if kind and not kind.startswith("w") else "fp32"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Roofline:
-    """Every kernel (a row, all its runs): seconds of each part, what bounds it, and FLOPs per byte.
+def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]]:
+    """Every kernel at the full rate of its number type or of the memory, after its launch; of every network
+    whether the rates of all its arithmetic are known; and what to know.
 
-    Arithmetic and traffic overlap, so a kernel takes the longer of both, after its launch.
+    Raises TargetError where neither rate is known.
     """
-
-    compute: Floats
-    traffic: Floats
-    launch: Floats
-    intensity: Floats
-    bound_by: tuple[Bound, ...]
-
-    @property
-    def seconds(self) -> Floats:
-        """What each kernel takes."""
-        return np.maximum(self.compute, self.traffic) + self.launch
-
-
-def roofline(work: Work, machine: Machine) -> Roofline:
-    """What the machine's data sheet gives for every kernel, as often as it runs."""
-    compute = work.count * work.macs / machine.macs_per_second
-    traffic = work.count * work.traffic / machine.bytes_per_second
-    launch = work.count * machine.launch_seconds
-    moved = work.traffic
-    intensity = np.divide(FLOPS_PER_MAC * work.macs, moved, out=np.zeros(len(work)), where=moved > 0)
-    return Roofline(compute, traffic, launch, intensity, _bounds(compute, traffic, launch))
+    notes: list[str] = []
+    known = [_peak(target, type_of(name), notes) or math.inf for name in work.names]
+    by_class = np.array(known, np.float64)
+    rates, is_told = by_class[work.kind], np.isfinite(by_class)
+    device, overhead = target.device, target.overhead_seconds
+    bandwidth = device.bandwidth
+    if bandwidth is None and not is_told[work.kind].any():
+        raise TargetError(f"{device.name}: neither its arithmetic nor its memory has a known rate")
+    if bandwidth is None:
+        notes.append(f"the bandwidth of {device.name} is not known: traffic takes no time here")
+    compute = work.macs / rates
+    traffic = work.traffic / (bandwidth or math.inf)
+    launch = np.full(len(work), overhead or 0.0)
+    is_whole = np.ones(work.networks, np.bool_)
+    if not is_told.all():
+        is_whole = work.totals(work.macs * ~is_told[work.kind]) == 0
+    return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_whole, notes
 
 
-def _bounds(compute: Floats, traffic: Floats, launch: Floats) -> tuple[Bound, ...]:
+def nearest_peak(target: Target, kind: str) -> tuple[str, float] | None:
+    """The number type whose rate holds for a type, itself or the next wider that is known, and its MACs a
+    second; None where none is."""
+    rate = target.peak(kind)
+    while rate is None and kind in _WIDER:
+        kind = _WIDER[kind]
+        rate = target.peak(kind)
+    return None if rate is None else (kind, rate)
 
-    parts = np.stack([compute, traffic, launch])
-    longest = parts.argmax(axis=0)
-    return tuple(
-        BOUNDS[index] if part > 0 else "nothing"
-        for index, part in zip(longest.tolist(), parts.max(axis=0).tolist(), strict=True)
-    )
+
+def _peak(target: Target, asked: str, notes: list[str]) -> float | None:
+    found = nearest_peak(target, asked)
+    if found is None:
+        notes.append(f"no rate is known of {target.device.name} in {asked}: it takes no time here")
+        return None
+    kind, rate = found
+    if kind != asked:
+        notes.append(f"{asked} is priced at the rate of {kind}")
+    return rate

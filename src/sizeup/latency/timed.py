@@ -10,7 +10,7 @@ import numpy as np
 from sizeup.errors import TargetError
 from sizeup.latency.interval import Band, unseen_share
 from sizeup.latency.model import Kernels, kernels, rates_from
-from sizeup.latency.sheet import by_data_sheet, type_of
+from sizeup.latency.roofline import by_data_sheet, type_of
 from sizeup.latency.work import Flags, Floats, Work
 from sizeup.targets import Fit, Reach, Target, current
 

@@ -14,7 +14,7 @@ from sizeup.dtypes import DType
 from sizeup.errors import SizeupError
 from sizeup.latency.executed import executed
 from sizeup.latency.hardware import Hardware, hardware
-from sizeup.latency.sheet import type_of
+from sizeup.latency.roofline import type_of
 from sizeup.latency.work import Work
 from sizeup.targets import Target, quantities
 from sizeup.units import quoted

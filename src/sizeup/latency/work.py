@@ -11,9 +11,10 @@ import numpy as np
 
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
-from sizeup.graph import ABSENT, Graph, Op, divided
+from sizeup.graph import ABSENT, Graph, Op
 from sizeup.ops import conv, rule_of
 from sizeup.ops.rule import names
+from sizeup.symbolic import divide
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Codes: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -160,7 +161,7 @@ def from_columns(
 
 
 def _column(given: Any) -> Floats:
-    """Floats, but for expressions of free dimensions, which stay what they are."""
+    """Floats; expressions of symbolic dimensions stay as they are."""
     values = np.asarray(given)
     return values if values.dtype == object else values.astype(np.float64, copy=False)
 
@@ -286,23 +287,23 @@ def _elements(graph: Graph, identity: int) -> int:
 
 def _convolution(graph: Graph, op: Op) -> Product:
     channels: int = op.attrs["out_channels"]
-    length = divided(_elements(graph, op.inputs[1]), max(channels, 1))
-    rows = divided(_elements(graph, op.outputs[0]), max(channels, 1))
-    return length, divided(channels, op.attrs.get("groups", 1)), rows
+    length = divide(_elements(graph, op.inputs[1]), max(channels, 1))
+    rows = divide(_elements(graph, op.outputs[0]), max(channels, 1))
+    return length, divide(channels, op.attrs.get("groups", 1)), rows
 
 
 def _transposed(graph: Graph, op: Op) -> Product:
     channels: int = op.attrs["in_channels"]
-    columns = divided(_elements(graph, op.inputs[1]), max(channels, 1))
-    rows = divided(_elements(graph, op.inputs[0]), max(channels, 1))
-    return divided(channels, op.attrs.get("groups", 1)), columns, rows
+    columns = divide(_elements(graph, op.inputs[1]), max(channels, 1))
+    rows = divide(_elements(graph, op.inputs[0]), max(channels, 1))
+    return divide(channels, op.attrs.get("groups", 1)), columns, rows
 
 
 def _matrices(graph: Graph, op: Op) -> Product:
     left, made = graph.tensors[op.inputs[0]].shape or (), graph.tensors[op.outputs[0]].shape or ()
     length = math.prod(left[axis] for axis in op.attrs["contracted"])
     columns = made[-1] if made else 1
-    return length, columns, divided(math.prod(made), max(columns, 1))
+    return length, columns, divide(math.prod(made), max(columns, 1))
 
 
 def _attention(graph: Graph, op: Op) -> Product:
@@ -310,7 +311,7 @@ def _attention(graph: Graph, op: Op) -> Product:
     if len(query) < 2 or len(keys) < 2:
         return _NO_PRODUCT
     heads: int = op.attrs.get("heads", 1)
-    return divided(query[-1], heads), keys[-2], math.prod(query[:-1]) * heads
+    return divide(query[-1], heads), keys[-2], math.prod(query[:-1]) * heads
 
 
 _PRODUCTS: dict[str, Callable[[Graph, Op], Product]] = {

@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sizeup import dtypes
-from sizeup.cost.closed import FreeCost
-from sizeup.cost.forms import Forms, sum_of
+from sizeup.closed_forms.cost import CostForms, FreeCost
 from sizeup.dtypes import DType
-from sizeup.graph import Condition, Number, Shape, name_of
-from sizeup.graph.free import told
-from sizeup.graph.written import least_sizes, substituted, written
+from sizeup.graph import Shape, name_of
 from sizeup.results.result import Result
+from sizeup.symbolic import Guard, Number, form_text, least_sizes, sizes_text, substitute, sum_of
 
 if TYPE_CHECKING:
-    from sizeup.latency.formulas import LatencyForms
-    from sizeup.latency.free import FreeEstimate
+    from sizeup.closed_forms.formulas import LatencyForms
+    from sizeup.closed_forms.latency import FreeEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,14 @@ def closed_forms(
     forms, graph = cost.forms[0], cost.graph
     names = " and ".join([", ".join(graph.names[:-1]), graph.names[-1]] if graph.names[1:] else graph.names)
     title = f"{graph.name} ({graph.format}) with {names} free"
-    totals = tuple((label, written(number)) for label, number in _totals(forms, precision))
+    totals = tuple((label, form_text(number)) for label, number in _totals(forms, precision))
     holds = tuple(_where(cost, forms))
     found = ClosedForms(title, graph.names, totals, holds, tuple(_ops(forms)))
     return found if estimate is None else _with_latency(found, estimate)
 
 
 def _with_latency(found: ClosedForms, estimate: FreeEstimate) -> ClosedForms:
-    from sizeup.latency.formulas import is_same_at_one, latency_forms
+    from sizeup.closed_forms.formulas import is_same_at_one, latency_forms
 
     latency = latency_forms(estimate)
     if latency is None:
@@ -71,7 +69,7 @@ def _with_latency(found: ClosedForms, estimate: FreeEstimate) -> ClosedForms:
         return replace(found, latency_holds=(("point by point", reason),))
     forms = estimate.cost.forms[0]
     holds = list(found.holds)
-    if forms.piece.reason is None:
+    if forms.specialization.reason is None:
         origins = {**forms.origins, **latency.origins}
         holds = list(_conditions(found.names, origins, lambda name: is_same_at_one(estimate, name)))
     holds += [("holds where", each) for each in _seconds(latency)]
@@ -90,7 +88,7 @@ def _seconds(latency: LatencyForms) -> Iterator[str]:
         yield f"{most}: there starting kernels takes longer, and only the least is known"
 
 
-def _totals(forms: Forms, precision: DType | None) -> Iterator[tuple[str, Number]]:
+def _totals(forms: CostForms, precision: DType | None) -> Iterator[tuple[str, Number]]:
     yield "MACs", sum_of(forms.macs)
     yield "elementwise", sum_of(forms.elementwise)
     yield "parameters", forms.params
@@ -100,12 +98,12 @@ def _totals(forms: Forms, precision: DType | None) -> Iterator[tuple[str, Number
     yield f"written bytes{at}", forms.bytes("writes", precision)
 
 
-def _where(cost: FreeCost, forms: Forms) -> Iterator[tuple[str, str]]:
+def _where(cost: FreeCost, forms: CostForms) -> Iterator[tuple[str, str]]:
     """From which sizes on the forms hold, and who asked for what else."""
     names = cost.graph.names
-    if forms.piece.reason is not None:
-        yield "holds at", told(forms.piece.example)
-        yield "point by point", f"other sizes need a reading of their own: {forms.piece.reason}"
+    if forms.specialization.reason is not None:
+        yield "holds at", sizes_text(forms.specialization.example)
+        yield "point by point", f"other sizes need a reading of their own: {forms.specialization.reason}"
         return
     yield from _conditions(names, forms.origins, lambda name: _also_at_one(cost, forms, name))
     if not forms.known.all():
@@ -114,7 +112,7 @@ def _where(cost: FreeCost, forms: Forms) -> Iterator[tuple[str, str]]:
 
 
 def _conditions(
-    names: tuple[str, ...], origins: Mapping[Condition, str], is_same_at_one: Callable[[str], bool]
+    names: tuple[str, ...], origins: Mapping[Guard, str], is_same_at_one: Callable[[str], bool]
 ) -> Iterator[tuple[str, str]]:
     least, others = least_sizes(origins, names)
     fixed = {name for each in others if each.relation == "==" for name in each.names()}
@@ -127,28 +125,28 @@ def _conditions(
         yield label, f"{condition}: asked by {origins[condition]}"
 
 
-def _also_at_one(cost: FreeCost, forms: Forms, name: str) -> bool:
+def _also_at_one(cost: FreeCost, forms: CostForms, name: str) -> bool:
     """Whether the totals are the same formulas at a size of 1, where many models are read apart."""
-    point = {**forms.piece.example, name: 1}
+    point = {**forms.specialization.example, name: 1}
     cost.at(**point)
-    other = next(each for each in cost.forms if each.piece.covers(point))
+    other = next(each for each in cost.forms if each.specialization.covers(point))
     pairs = [
         (sum_of(forms.macs), sum_of(other.macs)),
         (sum_of(forms.elementwise), sum_of(other.elementwise)),
         (forms.bytes("reads"), other.bytes("reads")),
         (forms.bytes("writes"), other.bytes("writes")),
     ]
-    differences = (substituted(a, {name: 1}) - substituted(b, {name: 1}) for a, b in pairs)
+    differences = (substitute(a, {name: 1}) - substitute(b, {name: 1}) for a, b in pairs)
     return all(isinstance(each, int) and each == 0 for each in differences)
 
 
-def _ops(forms: Forms) -> Iterator[OpForms]:
+def _ops(forms: CostForms) -> Iterator[OpForms]:
     graph = forms.graph
     for index, op in enumerate(graph.ops):
         shape = graph.tensors[op.outputs[0]].shape if op.outputs else None
-        macs, elementwise = (written(each[index]) for each in (forms.macs, forms.elementwise))
+        macs, elementwise = (form_text(each[index]) for each in (forms.macs, forms.elementwise))
         yield OpForms(index, op.scope or name_of(graph, op), op.kind, macs, elementwise, _shape(shape))
 
 
 def _shape(shape: Shape | None) -> str:
-    return "?" if shape is None else f"({', '.join(map(written, shape))})"
+    return "?" if shape is None else f"({', '.join(map(form_text, shape))})"

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from sizeup import formats
 from sizeup.errors import LoadError, SizeupError, SymbolicDimension, UnboundDimension
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 Sizes: TypeAlias = dict[str, int]
 Shapes: TypeAlias = dict[str, tuple[int, ...]]

@@ -18,7 +18,8 @@ from formats.onnx.test_shapes_against_runtime import plain_session
 from sizeup import cost
 from sizeup.errors import SizeupError
 from sizeup.formats.onnx import load, load_free
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 # Of each kind so many are drawn; the seeds are fixed, so that a failure comes again.
 EACH = 8

@@ -142,7 +142,7 @@ def test_the_shape_of_an_operator_is_that_of_bound_loads(name: str) -> None:
     free = _check(_SINGLE[name])
     # ONNX's inference counts a last window that starts behind the picture, which no runtime computes: there
     # a bound load says so too, and the closed form is given up for it.
-    assert name in _ROUNDED_UP or all(piece.reason is None for piece in free.pieces)
+    assert name in _ROUNDED_UP or all(each.reason is None for each in free.specializations)
 
 
 def _computed(name: str) -> onnx.ModelProto:
@@ -188,7 +188,7 @@ _NODES: dict[str, list[onnx.NodeProto]] = {
 @pytest.mark.parametrize("name", _NODES)
 def test_shapes_that_a_model_computes_are_followed(name: str) -> None:
     free = _check(_computed(name))
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)
 
 
 def test_an_operator_without_a_shape_rule_is_named_and_points_are_exact() -> None:
@@ -196,8 +196,8 @@ def test_an_operator_without_a_shape_rule_is_named_and_points_are_exact() -> Non
     free = sizeup.load(proto, free=True)
     points = [{"n": n} for n in (1, 4, 9)]
     assert_equal_to_fresh_loads(free, lambda point: sizeup.load(proto, bind=point), points)
-    assert "Det operator 'y'" in (free.pieces[0].reason or "")
-    assert len(free.pieces) >= len(points)
+    assert "Det operator 'y'" in (free.specializations[0].reason or "")
+    assert len(free.specializations) >= len(points)
 
 
 def test_control_flow_that_a_free_dimension_reaches_is_read_point_by_point() -> None:
@@ -211,7 +211,7 @@ def test_control_flow_that_a_free_dimension_reaches_is_read_point_by_point() -> 
     steps = [numbers("t", 3), numbers("go", True, np.bool_)]
     proto = model([node("Loop", "t go x", "y", body=body)], [TOKENS], constants=steps)
     free = _check(proto)
-    assert "control flow" in (free.pieces[0].reason or "")
+    assert "control flow" in (free.specializations[0].reason or "")
 
 
 def test_dimensions_may_be_bound_beside_free_ones() -> None:
@@ -254,7 +254,7 @@ def test_an_exported_network_equals_bound_loads() -> None:
     axes = {0: "n", 2: "h", 3: "w"}
     proto = by_tracing(_Small(), (torch.zeros(2, 3, 40, 44),), input_names=["x"], dynamic_axes={"x": axes})
     free = _check(proto)
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)
 
 
 @pytest.mark.slow
@@ -265,4 +265,4 @@ def test_a_network_of_the_newer_exporter_equals_bound_loads() -> None:
     names = free.names
     points = [dict(zip(names, (point["n"], point["h"], point["w"]), strict=True)) for point in POINTS]
     assert_equal_to_fresh_loads(free, lambda point: sizeup.load(proto, bind=point), points)
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)

@@ -141,12 +141,12 @@ def test_an_operator_has_the_shapes_of_a_fresh_load_at_every_size(name: str) -> 
 
 def test_the_operator_that_no_expression_tells_is_named() -> None:
     free = sizeup.load(_model("a root"), free=True)
-    assert free.pieces[0].reason is not None
-    assert "depends on Sqrt operator 'd'" in free.pieces[0].reason
+    assert free.specializations[0].reason is not None
+    assert "depends on Sqrt operator 'd'" in free.specializations[0].reason
 
 
 def test_one_point_that_does_not_fit_leaves_the_others_their_closed_forms() -> None:
     free = sizeup.load(_model("a window larger than the picture"), free=True)
     free.at(batch=3, h=2, w=9)
     free.at(batch=3, h=9, w=2)
-    assert free.piece_at({"batch": 5, "h": 77, "w": 3}) is free.pieces[0]
+    assert free.specialization_at({"batch": 5, "h": 77, "w": 3}) is free.specializations[0]

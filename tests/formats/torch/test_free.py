@@ -19,7 +19,7 @@ from torch.nn import functional
 import sizeup
 from free_points import assert_equal_to_fresh_loads, assert_same_graph
 from sizeup.errors import LoadError, SizeupError, UnboundDimension
-from sizeup.graph import FreeGraph
+from sizeup.symbolic import FreeGraph
 
 PICTURE = {"batch": (0, 0), "height": (0, 2), "width": (0, 3)}
 
@@ -103,7 +103,7 @@ def test_every_kind_of_shape_is_that_of_a_fresh_load() -> None:
     module = Pieces().eval()
     free = sizeup.load(module, inputs=((1, 3, 64, 80),), free=PICTURE)
     assert_equal_to_fresh_loads(free, _fresh(module), _pictures(15, 90, 12))
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)
 
 
 def test_a_model_that_pads_what_does_not_divide_has_a_closed_form_for_each_case() -> None:
@@ -113,15 +113,17 @@ def test_a_model_that_pads_what_does_not_divide_has_a_closed_form_for_each_case(
     )
     points = [*_pictures(1, 60, 12), {"batch": 1, "height": 8, "width": 12}]
     assert_equal_to_fresh_loads(free, _fresh(module, channels_last=True), points)
-    assert len(free.pieces) > 1
-    asked = [where for piece in free.pieces for where in piece.origins.values()]
+    assert len(free.specializations) > 1
+    asked = [where for each in free.specializations for where in each.origins.values()]
     assert any("the model" in where for where in asked)
 
 
 def test_who_specialised_a_dimension_is_named_and_other_points_are_exact() -> None:
     module = Specialised()
     free = sizeup.load(module, inputs=((2, 3, 5, 7),), free=PICTURE)
-    fixed = {str(each): where for each, where in free.pieces[0].origins.items() if each.relation == "=="}
+    fixed = {
+        str(each): where for each, where in free.specializations[0].origins.items() if each.relation == "=="
+    }
     assert list(fixed) == ["height == 5"]
     assert "in the model" in fixed["height == 5"]
     assert_equal_to_fresh_loads(free, _fresh(module), _pictures(1, 6, 8))
@@ -198,7 +200,7 @@ def test_modules_take_the_same_way_as_with_plain_sizes() -> None:
         free, lambda point: sizeup.load(layer, inputs=((point["batch"], point["seq"], 16),)), points
     )
     assert [op.kind for op in cost.forms[0].graph.ops][:1] == ["attention_layer"]
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)
 
 
 def test_the_model_and_torch_are_left_as_they_were() -> None:
@@ -265,7 +267,7 @@ def test_transformers_equal_fresh_loads(name: str, tmp_path: Path) -> None:
         {"batch": 3, "seq": 1},
     ]
     cost = assert_equal_to_fresh_loads(free, lambda point: sizeup.load(f"hf:{path}", bind=point), points)
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)
     assert "seq**2" in str(sum(cost.forms[0].macs))
 
 
@@ -279,7 +281,7 @@ def test_image_models_equal_fresh_loads(name: str) -> None:
     free = sizeup.load(source, free=["batch", "height", "width"])
     assert isinstance(free, FreeGraph)
     assert_equal_to_fresh_loads(free, load, _pictures(65, 330, 4))
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)
 
 
 @pytest.mark.parametrize("saved", [False, True])
@@ -302,7 +304,7 @@ def test_an_exported_program_keeps_its_dynamic_shapes_free(saved: bool, tmp_path
         return sizeup.load(program, bind={f"input.{places[name][1]}": value for name, value in point.items()})
 
     assert_equal_to_fresh_loads(free, load, _pictures(16, 90, 4, seed=3))
-    assert all(piece.reason is None for piece in free.pieces)
+    assert all(each.reason is None for each in free.specializations)
     assert len(sizeup.load(program, free=True).names) == 3
     with pytest.raises(LoadError, match="not one free dimension"):
         sizeup.load(program, free={"depth": ("input", 1)})
@@ -318,4 +320,4 @@ def test_a_point_that_the_model_refuses_does_not_cost_the_others_their_formula()
     with pytest.raises(LoadError, match="even pictures only"):
         free.at(batch=3, height=9, width=5)
     free.at(batch=1, height=10, width=1)
-    assert [piece.reason for piece in free.pieces] == [None] * len(free.pieces)
+    assert [each.reason for each in free.specializations] == [None] * len(free.specializations)

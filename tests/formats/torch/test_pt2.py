@@ -13,7 +13,8 @@ from torch._export.serde.serialize import serialize
 
 import sizeup
 from exported_programs import SAMPLES, Sample, Tied, export
-from sizeup.graph import Graph, difference
+from sizeup.graph import Graph
+from sizeup.symbolic import difference
 
 
 def _written(sample: Sample, path: Path) -> torch.export.ExportedProgram:

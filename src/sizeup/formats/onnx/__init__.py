@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import MissingLibrary
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 if TYPE_CHECKING:
     import onnx

@@ -24,7 +24,8 @@ from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shapes import Inference
 from sizeup.formats.onnx.single import RANDOM
 from sizeup.formats.onnx.value_types import dtype_of
-from sizeup.graph import ABSENT, Body, Constant, Graph, GraphBuilder, Quant, Shape, asked_by
+from sizeup.graph import ABSENT, Body, Constant, Graph, GraphBuilder, Quant, Shape
+from sizeup.symbolic import guard_source
 
 _DERIVED = Constant("derived")
 
@@ -185,7 +186,7 @@ class BlockBuilder:
         shapes = tuple(None if each == ABSENT else tensors[each].shape for each in inputs)
         site = Site(node, shapes, tuple(tensors[each].shape for each in outputs))
         try:
-            with asked_by(node.label):
+            with guard_source(node.label):
                 return normalised(site)
         except Contradiction as error:
             return Form((), {"invalid": str(error)})

@@ -14,7 +14,7 @@ from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.rules import RULES, Spot, shapes_of
-from sizeup.graph import NotClosed, Sides
+from sizeup.symbolic import NotClosed, Sides
 
 _Doubt: TypeAlias = Callable[[Node, Frame], bool]
 

@@ -24,16 +24,16 @@ from sizeup.formats.onnx.rules.values import evaluated, is_free, of_shape
 from sizeup.formats.onnx.shapes import Inference
 from sizeup.formats.onnx.single import Solo
 from sizeup.formats.onnx.value_types import ValueType
-from sizeup.graph import (
+from sizeup.graph import Shape
+from sizeup.symbolic import (
     Assumptions,
-    Condition,
     Expression,
     FreeGraph,
+    Guard,
     NotClosed,
-    Piece,
-    Shape,
-    asked_by,
+    Specialization,
     assuming,
+    guard_source,
     size,
     value_at,
 )
@@ -81,7 +81,7 @@ class _Reader:
             raise LoadError("the model has no free dimension with a name")
         return names
 
-    def read(self, example: Mapping[str, int]) -> Piece:
+    def read(self, example: Mapping[str, int]) -> Specialization:
         reason = ""
         if not self._failed:
             try:
@@ -93,10 +93,10 @@ class _Reader:
                 self._succeeded = True
                 return piece
         graph = graph_of(self._source, self._inputs, {**self._sizes, **example})
-        point = [Condition("==", size(name) - value) for name, value in example.items()]
-        return Piece(graph, example, dict.fromkeys(point, reason), reason)
+        point = [Guard("==", size(name) - value) for name, value in example.items()]
+        return Specialization(graph, example, dict.fromkeys(point, reason), reason)
 
-    def _closed(self, example: Mapping[str, int]) -> Piece:
+    def _closed(self, example: Mapping[str, int]) -> Specialization:
         light = read(self._source)
         model = inlined(light.proto)
         before = ModelProto()
@@ -113,7 +113,7 @@ class _Reader:
             follower.follow()
             shared = Shared(inference, Roles(block))
             graph = BlockBuilder(block, shared).build(light.name, inference.notes)
-        return Piece(graph, example, dict(assumptions.origins))
+        return Specialization(graph, example, dict(assumptions.origins))
 
 
 class _Follower:
@@ -147,7 +147,7 @@ class _Follower:
             values = [self._value(name) if name else None for name in node.reads]
             if self._is_reached(shapes, values) or self._loser(node.reads):
                 try:
-                    with asked_by(node.label):
+                    with guard_source(node.label):
                         self._take(node, shapes, values)
                 except NotClosed as error:
                     who = self._loser(node.reads)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sizeup.formats.tflite.read import load
-from sizeup.graph import FreeGraph
+from sizeup.symbolic import FreeGraph
 
 __all__ = ["load", "load_free"]
 

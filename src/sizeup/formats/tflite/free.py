@@ -12,27 +12,23 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sizeup.errors import LoadError
-from sizeup.graph import (
-    ABSENT,
+from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor
+from sizeup.ops import rule_of
+from sizeup.symbolic import (
     Assumptions,
-    Condition,
     Expression,
     FreeGraph,
-    Graph,
+    Guard,
     NotClosed,
-    Op,
-    Piece,
-    Shape,
     Sides,
-    Tensor,
-    asked_by,
+    Specialization,
     assuming,
     broadcast,
+    guard_source,
     quotient,
     size,
     value_at,
 )
-from sizeup.ops import rule_of
 
 _BATCH = "batch"
 _EXAMPLE = 2
@@ -45,14 +41,14 @@ def free_graph_of(graph: Graph, free: Mapping[str, Any] | Sequence[str] | bool) 
         raise LoadError(f"{graph.name}: of a TFLite file only the batch can be free: free=[{_BATCH!r}]")
     recorded = _recorded(graph)
 
-    def read(example: Mapping[str, int]) -> Piece:
+    def read(example: Mapping[str, int]) -> Specialization:
         assumptions = Assumptions(example)
         try:
             with assuming(assumptions):
                 freed = _freed(graph, recorded)
         except NotClosed as error:
             return _as_recorded(graph, recorded, example, str(error))
-        return Piece(freed, example, dict(assumptions.origins))
+        return Specialization(freed, example, dict(assumptions.origins))
 
     try:
         return FreeGraph((_BATCH,), {_BATCH: max(recorded, _EXAMPLE)}, read)
@@ -69,12 +65,12 @@ def _recorded(graph: Graph) -> int:
     return found.pop()
 
 
-def _as_recorded(graph: Graph, recorded: int, example: Mapping[str, int], reason: str) -> Piece:
+def _as_recorded(graph: Graph, recorded: int, example: Mapping[str, int], reason: str) -> Specialization:
     if example[_BATCH] != recorded:
         raise LoadError(
             f"{graph.name}: batch {example[_BATCH]} is not that of the file ({recorded}), and {reason}"
         )
-    return Piece(graph, example, {Condition("==", size(_BATCH) - recorded): reason}, reason)
+    return Specialization(graph, example, {Guard("==", size(_BATCH) - recorded): reason}, reason)
 
 
 def _freed(graph: Graph, recorded: int) -> Graph:
@@ -89,7 +85,7 @@ def _freed(graph: Graph, recorded: int) -> Graph:
             continue
         where = f"{op.source} {op.name or graph.tensors[op.outputs[0]].name}".strip()
         try:
-            with asked_by(where):
+            with guard_source(where):
                 made = _Spot(op, tensors, graph.tensors, recorded).made()
         except NotClosed as error:
             raise NotClosed(f"{where}: {error}") from error

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.errors import LoadError, MissingLibrary, NotTrusted, NumbersMissing, UnknownFormat
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 if TYPE_CHECKING:
     from sizeup.formats.torch.free import Free

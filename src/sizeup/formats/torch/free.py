@@ -14,7 +14,8 @@ from sizeup.formats.torch.eager import attempt, fake_mode, home_of, unwrapped
 from sizeup.formats.torch.exported import Program, Symbol, free_symbols, record_program
 from sizeup.formats.torch.inputs import Arguments, leaf_test, named_values, plain_shape, retyped
 from sizeup.formats.torch.reader import FIRST_EXAMPLE, Reader
-from sizeup.graph import FreeGraph, Graph
+from sizeup.graph import Graph
+from sizeup.symbolic import FreeGraph
 
 Place: TypeAlias = tuple[int | str, int]  # an input, by its number or its name, and one of its axes
 # Places by name; names alone, which then have their usual places; or True for all usual ones.

@@ -13,7 +13,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from sizeup.formats.torch.eager import summary
 from sizeup.formats.torch.indexing import plain_indexing
 from sizeup.formats.torch.symbolic import NamedSizes, any_kernel
-from sizeup.graph import Condition, Graph, Piece, bound, difference, size
+from sizeup.graph import Graph
+from sizeup.symbolic import Guard, Specialization, bound, difference, size
 
 # At a size of 1 much is decided otherwise (what is broadcast, what is contiguous): no good example.
 FIRST_EXAMPLE = 2
@@ -34,28 +35,30 @@ class Reader:
         self._free = names  # those that no reading has failed with
         self._reasons: dict[str, str] = {}  # why the others have to have values
 
-    def read(self, example: Mapping[str, int]) -> Piece:
-        """The piece around an example."""
+    def read(self, example: Mapping[str, int]) -> Specialization:
+        """The specialization around an example."""
         # What the model refuses at a point says nothing of free dimensions: it ends here.
         graph = self._at(example)
         found = self._closed(example, self._free, graph) if self._free else ""
-        if isinstance(found, Piece):
+        if isinstance(found, Specialization):
             return found
         names, self._free = self._free, ()
-        best: Piece | None = None
+        best: Specialization | None = None
         for each in names:
             one_more = self._closed(example, (*self._free, each), graph)
-            if isinstance(one_more, Piece):
+            if isinstance(one_more, Specialization):
                 self._free, best = (*self._free, each), one_more
             else:
                 self._reasons[each] = one_more
         fixed = self._fixed(example, self._free)
         if best is not None:
             return replace(best, origins={**best.origins, **fixed})
-        return Piece(graph, example, fixed, "; ".join(dict.fromkeys(fixed.values())))
+        return Specialization(graph, example, fixed, "; ".join(dict.fromkeys(fixed.values())))
 
-    def _closed(self, example: Mapping[str, int], names: tuple[str, ...], at_example: Graph) -> Piece | str:
-        """The piece around an example with these dimensions free, or why there is none."""
+    def _closed(
+        self, example: Mapping[str, int], names: tuple[str, ...], at_example: Graph
+    ) -> Specialization | str:
+        """The specialization around an example with these dimensions free, or why there is none."""
         # Of models that decide much by their sizes, expressions grow without end.
         seconds = _LONGEST if names == tuple(example) else _LONGEST / 4
         sizes = self._mode.shape_env = NamedSizes({name: example[name] for name in names}, seconds)
@@ -70,15 +73,15 @@ class Reader:
         other = difference(bound(graph, example), at_example)
         if other is not None:
             return f"{other} runs otherwise where a size has no value"
-        return Piece(graph, example, {**self._fixed(example, names), **asked})
+        return Specialization(graph, example, {**self._fixed(example, names), **asked})
 
     def _at(self, example: Mapping[str, int]) -> Graph:
         self._mode.shape_env = ShapeEnv()
         return self._load(example)
 
-    def _fixed(self, example: Mapping[str, int], names: tuple[str, ...]) -> dict[Condition, str]:
+    def _fixed(self, example: Mapping[str, int], names: tuple[str, ...]) -> dict[Guard, str]:
         others = [name for name in example if name not in names]
-        return {Condition("==", size(name) - example[name]): self._reasons.get(name, "") for name in others}
+        return {Guard("==", size(name) - example[name]): self._reasons.get(name, "") for name in others}
 
 
 @contextmanager

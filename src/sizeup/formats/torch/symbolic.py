@@ -12,7 +12,7 @@ from torch._prims_common import suggest_memory_format
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, statically_known_true
 
 from sizeup.formats.torch.sympy_numbers import Translator
-from sizeup.graph import Condition, NotClosed, Number
+from sizeup.symbolic import Guard, NotClosed, Number
 
 
 class NamedSizes(ShapeEnv):
@@ -45,10 +45,10 @@ class NamedSizes(ShapeEnv):
             raise NotClosed(f"its closed form takes more than {self._seconds:g} s to find")
         self._origins += [where] * (len(self.guards) - len(self._origins))
 
-    def conditions(self) -> dict[Condition, str]:
+    def conditions(self) -> dict[Guard, str]:
         """All that torch decided by the example, and who asked first."""
         self.attribute(self.where, self.where)
-        found: dict[Condition, str] = {}
+        found: dict[Guard, str] = {}
         for guard, where in zip(self.guards, self._origins, strict=True):
             if not self.translator.knows(guard.expr):
                 raise NotClosed(f"the condition {guard.expr} depends on data")

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import sympy  # type: ignore[import-untyped]  # it has no types
 from torch.utils._sympy import functions as sizes
 
-from sizeup.graph import Condition, Expression, NotClosed, Number, largest, quotient, size, smallest
+from sizeup.symbolic import Expression, Guard, NotClosed, Number, largest, quotient, size, smallest
 
 # A number of sympy as (numerator, whole positive denominator).
 _Ratio: TypeAlias = tuple[Number, int]
@@ -36,7 +36,7 @@ class Translator:
             raise NotClosed(f"{expression} is no whole number")
         return top
 
-    def condition(self, expression: Any) -> Condition | None:
+    def condition(self, expression: Any) -> Guard | None:
         """A condition, or None for what is always true."""
         if expression in (sympy.true, True):
             return None
@@ -48,21 +48,21 @@ class Translator:
             found = [self.condition(each) for each in expression.args]
             parts = tuple(each for each in found if each is not None)
             if len(parts) == len(found):
-                return Condition("and" if isinstance(expression, sympy.And) else "or", parts=parts)
+                return Guard("and" if isinstance(expression, sympy.And) else "or", parts=parts)
         elif isinstance(expression, sympy.core.relational.Relational):
             return self._relation(expression)
         raise NotClosed(f"the condition {expression}")
 
-    def _relation(self, expression: Any) -> Condition:
+    def _relation(self, expression: Any) -> Guard:
         (left, under_left), (right, under_right) = map(self._ratio, expression.args)
         difference = left * under_right - right * under_left
-        made: Mapping[type, Callable[[], Condition]] = {
-            sympy.Eq: lambda: Condition("==", difference),
-            sympy.Ne: lambda: Condition("!=", difference),
-            sympy.Ge: lambda: Condition(">=", difference),
-            sympy.Gt: lambda: Condition(">=", difference - 1),
-            sympy.Le: lambda: Condition(">=", -difference),
-            sympy.Lt: lambda: Condition(">=", -difference - 1),
+        made: Mapping[type, Callable[[], Guard]] = {
+            sympy.Eq: lambda: Guard("==", difference),
+            sympy.Ne: lambda: Guard("!=", difference),
+            sympy.Ge: lambda: Guard(">=", difference),
+            sympy.Gt: lambda: Guard(">=", difference - 1),
+            sympy.Le: lambda: Guard(">=", -difference),
+            sympy.Lt: lambda: Guard(">=", -difference - 1),
         }
         return made[type(expression)]()
 

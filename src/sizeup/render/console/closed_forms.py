@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.graph.free import told
 from sizeup.render.console.layout import LEAST_ROOM, print_labelled, print_lines
+from sizeup.symbolic import sizes_text
 from sizeup.units import brief, plain
 
 if TYPE_CHECKING:
-    from sizeup.latency.formulas import KernelFormula, LatencyForms
+    from sizeup.closed_forms.formulas import KernelFormula, LatencyForms
     from sizeup.results.closed_forms import ClosedForms
 
 _LABELS = 25
@@ -62,7 +62,7 @@ def _render_latency(found: LatencyForms, holds: tuple[tuple[str, str], ...], con
         print_labelled(console, "but", note, "yellow", _LABELS)
     _print_holds(console, holds)
     console.print()
-    console.print(Text(f"kernels, and their part of the time at {told(found.example)}", style="bold"))
+    console.print(Text(f"kernels, and their part of the time at {sizes_text(found.example)}", style="bold"))
     for kernel in found.kernels:
         print_labelled(console, kernel.label, _heading(kernel), "cyan", _INDEX)
         for name, text in kernel.lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sizeup.latency.sheet import type_of
+from sizeup.latency.roofline import type_of
 from sizeup.render.html.columns import coded, short
 from sizeup.results.roofline import attained
 from sizeup.units import plain

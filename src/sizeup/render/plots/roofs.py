@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from sizeup import units
 from sizeup.errors import SizeupError
-from sizeup.latency.sheet import nearest_peak, type_of
+from sizeup.latency.roofline import nearest_peak, type_of
 from sizeup.render.console.latency import spoken
 from sizeup.render.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas
 from sizeup.render.plots.pictures import picture_title, write_title

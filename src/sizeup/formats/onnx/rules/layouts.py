@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sizeup.formats.onnx.rules.spots import Spot, shapes
-from sizeup.graph import Expression, NotClosed, Sides, broadcast, largest, quotient
+from sizeup.symbolic import Expression, NotClosed, Sides, broadcast, largest, quotient
 
 # As the end of a slice these mean "as far as there is something", in whichever direction it walks.
 _UNTIL_THE_END = (2**31 - 1, 2**63 - 1)

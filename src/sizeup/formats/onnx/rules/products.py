@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sizeup.formats.onnx.rules.spots import Spot, shapes
-from sizeup.graph import NotClosed, Sides, broadcast, quotient, spread
 from sizeup.ops.einsum import letters
+from sizeup.symbolic import NotClosed, Sides, broadcast, broadcast_size, quotient
 
 
 @shapes("MatMul MatMulInteger QLinearMatMul")
@@ -37,7 +37,7 @@ def _einsum(spot: Spot) -> list[Sides]:
     sizes: dict[str, Any] = {}
     for term, shape in zip(terms, given, strict=True):
         for letter, side in zip(term, shape, strict=True):
-            sizes[letter] = spread(sizes.get(letter, 1), side)
+            sizes[letter] = broadcast_size(sizes.get(letter, 1), side)
     return [tuple(sizes[letter] for letter in result)]
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.rules.values import numbers
-from sizeup.graph import Expression, NotClosed, Sides, broadcast
 from sizeup.ops import kind_of, rule_of
+from sizeup.symbolic import Expression, NotClosed, Sides, broadcast
 
 
 class Spot(NamedTuple):

@@ -11,7 +11,8 @@ from onnx import TensorProto
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import SMALL, Array
-from sizeup.graph import Expression, NotClosed, Number, Shape, largest, quotient, smallest
+from sizeup.graph import Shape
+from sizeup.symbolic import Expression, NotClosed, Number, largest, quotient, smallest
 
 Values: TypeAlias = "Sequence[Array | None]"
 _Rule: TypeAlias = Callable[[Node, list[Array]], Array]

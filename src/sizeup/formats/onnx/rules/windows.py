@@ -13,7 +13,7 @@ import numpy as np
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.rules.spots import Spot, shapes
-from sizeup.graph import Expression, NotClosed, Sides, quotient, smallest
+from sizeup.symbolic import Expression, NotClosed, Sides, quotient, smallest
 
 _FINEST = 2**10  # longer denominators of a scale are rounded decimals
 

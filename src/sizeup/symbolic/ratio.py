@@ -1,22 +1,25 @@
-"""Quotients of numbers that may be free, exact: where shares and averages are not rounded."""
+"""Exact quotients of numbers that may be symbolic, for shares and averages that are not rounded."""
 
 from __future__ import annotations
 
 from math import gcd
-from typing import Any, TypeAlias
+from typing import Any
 
-from sizeup.graph.deciding import decide
-from sizeup.graph.expressions import Expression, Number, exact_quotient, simplest, terms_of, without_common
-
-# A plain number, or one that depends on free dimensions.
-Quantity: TypeAlias = "Number | float | Ratio"
+from sizeup.symbolic.decisions import decide
+from sizeup.symbolic.expression import (
+    Expression,
+    Number,
+    exact_quotient,
+    simplest,
+    terms_of,
+    without_common,
+)
 
 
 class Ratio:
-    """A number divided by a positive one, in lowest terms as far as that can be seen.
+    """A number divided by a positive one, reduced as far as possible.
 
-    It is added, multiplied, divided and compared as plain numbers are; a comparison that depends on sizes is
-    decided as one of expressions is.
+    It supports + * / and comparisons, which are decided as those of expressions are.
     """
 
     __slots__ = ("bottom", "top")
@@ -49,7 +52,7 @@ class Ratio:
         return Ratio(self.top * right.bottom, self.bottom * right.top)
 
     def _difference(self, other: Any) -> Number:
-        """Something of the sign of the difference: what divides is positive."""
+        """A number with the sign of the difference: denominators are positive."""
         right = as_ratio(other)
         return self.top * right.bottom - right.top * self.bottom
 
@@ -70,7 +73,7 @@ class Ratio:
 
 
 def as_ratio(number: Any) -> Ratio:
-    """A whole or broken number as a quotient."""
+    """An int, an expression or a float as a ratio."""
     if isinstance(number, Ratio):
         return number
     if isinstance(number, int | Expression):
@@ -78,8 +81,8 @@ def as_ratio(number: Any) -> Ratio:
     return Ratio(*float(number).as_integer_ratio())
 
 
-def divided(left: Number, right: Number) -> Any:
-    """left / right: a float of plain numbers, an exact quotient where one of them is free."""
+def divide(left: Number, right: Number) -> Any:
+    """left / right: a float of ints, a ratio if one of them is symbolic."""
     if isinstance(left, Expression) or isinstance(right, Expression):
         return Ratio(left, right)
     return left / right

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sizeup.graph import Assumptions, Ratio, as_ratio, assuming, divided, size, value_at
+from sizeup.symbolic import Assumptions, Ratio, as_ratio, assuming, divide, size, value_at
 
 BATCH, HEIGHT = size("batch"), size("height")
 SIZES = st.fixed_dictionaries({"batch": st.integers(1, 40), "height": st.integers(1, 40)})
@@ -69,8 +69,8 @@ def test_what_both_share_is_left_out() -> None:
 
 
 def test_plain_numbers_are_divided_as_floats() -> None:
-    assert divided(7, 2) == 3.5
-    assert isinstance(divided(HEIGHT, 2), Ratio)
+    assert divide(7, 2) == 3.5
+    assert isinstance(divide(HEIGHT, 2), Ratio)
 
 
 def test_nothing_is_divided_by_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Conditions on free dimensions: what must hold where a closed form does."""
+"""Guards: conditions on symbolic dimensions under which a closed form is valid."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sizeup.graph.deciding import Relation, asker
-from sizeup.graph.expressions import Atom, Expression, Number, simplest, terms_of
+from sizeup.symbolic.decisions import Relation, current_source
+from sizeup.symbolic.expression import Atom, Expression, Number, simplest, terms_of
 
-Bounds: TypeAlias = dict[str, tuple[int, int]]  # least and greatest size of every free dimension
+Bounds: TypeAlias = dict[str, tuple[int, int]]  # least and greatest size of every symbolic dimension
 _MOST = 2**40  # no dimension is larger than all memories
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """An expression that is 0, is not 0 or is not negative; or several conditions joined."""
+class Guard:
+    """An expression that is 0, is not 0 or is not negative; or several guards joined."""
 
     relation: Literal["==", "!=", ">=", "and", "or"]
     expression: Number = 0
-    parts: tuple[Condition, ...] = ()
+    parts: tuple[Guard, ...] = ()
 
     def certain(self, bounds: Bounds) -> bool | None:
-        """Whether it holds everywhere within the bounds (True), nowhere (False), or that is not certain."""
+        """True if it holds everywhere within the bounds, False if nowhere, None if undetermined."""
         if self.parts:
-            found = [each.certain(bounds) for each in self.parts]
+            answers = [each.certain(bounds) for each in self.parts]
             decisive = self.relation == "or"
-            if decisive in found:
+            if decisive in answers:
                 return decisive
-            return None if None in found else not decisive
+            return None if None in answers else not decisive
         low, high = bounds_of(self.expression, bounds)
         if self.relation == ">=":
             return True if low >= 0 else False if high < 0 else None
@@ -39,20 +39,20 @@ class Condition:
 
     @property
     def is_always(self) -> bool:
-        """Whether it holds at all sizes that there are."""
+        """Whether it holds at all sizes."""
         return self.certain(dict.fromkeys(self.names(), (1, _MOST))) is True
 
-    def negated(self) -> Condition:
-        """What holds where this does not."""
+    def negated(self) -> Guard:
+        """The guard that holds exactly where this one does not."""
         if self.parts:
             relation: Literal["and", "or"] = "or" if self.relation == "and" else "and"
-            return Condition(relation, parts=tuple(each.negated() for each in self.parts))
+            return Guard(relation, parts=tuple(each.negated() for each in self.parts))
         if self.relation == ">=":
-            return Condition(">=", -self.expression - 1)
-        return Condition("!=" if self.relation == "==" else "==", self.expression)
+            return Guard(">=", -self.expression - 1)
+        return Guard("!=" if self.relation == "==" else "==", self.expression)
 
     def names(self) -> set[str]:
-        """The free dimensions that it speaks of."""
+        """The symbolic dimensions that it depends on."""
         own = self.expression.names() if isinstance(self.expression, Expression) else set[str]()
         return own.union(*(each.names() for each in self.parts))
 
@@ -64,16 +64,12 @@ class Condition:
         right = simplest({m: -c for m, c in terms.items() if m and c < 0})
         constant = terms.get((), 0)
         if constant > 0 and not isinstance(left, Expression):
-            return _turned(right, constant, self.relation)
+            return f"{right} {'<=' if self.relation == '>=' else self.relation} {constant}"
         return f"{left} {self.relation} {right - constant}"
 
 
-def _turned(right: Number, constant: int, relation: str) -> str:
-    return f"{right} {'<=' if relation == '>=' else relation} {constant}"
-
-
 def bounds_of(number: Number, sizes: Bounds) -> tuple[int, int]:
-    """An interval that holds every value of a number within the bounds of its sizes."""
+    """An interval that contains every value of a number within the bounds of its sizes."""
     low = high = 0
     for monomial, coefficient in terms_of(number).items():
         interval = (coefficient, coefficient)
@@ -91,7 +87,7 @@ def _bounds_of_atom(atom: Atom, sizes: Bounds) -> tuple[int, int]:
         return max(left[0], right[0]), max(left[1], right[1])
     if atom.kind == "min":
         return min(left[0], right[0]), min(left[1], right[1])
-    if right[0] <= 0:  # nothing is known of such a quotient but that it is not larger than what is divided
+    if right[0] <= 0:  # only the magnitude of such a quotient is bounded, by that of the dividend
         most = max(abs(left[0]), abs(left[1]))
         return -most, most
     ends = [top // bottom for top in left for bottom in right]
@@ -125,23 +121,23 @@ def _atom_at(atom: Atom, sizes: Mapping[str, int]) -> int:
 
 
 class Assumptions:
-    """Decides comparisons by one example, and keeps what it said as conditions."""
+    """A listener that decides comparisons by an example and records its answers as guards."""
 
     def __init__(self, example: Mapping[str, int]) -> None:
         self.example = dict(example)
-        self.origins: dict[Condition, str] = {}  # who asked first
+        self.origins: dict[Guard, str] = {}  # the part of the model that first needed each guard
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """All that was decided, in order, each once."""
+    def guards(self) -> tuple[Guard, ...]:
+        """All answers in order, each once."""
         return tuple(self.origins)
 
     def __call__(self, expression: Expression, relation: Relation) -> bool:
         """Whether `expression relation 0` holds at the example."""
-        condition = Condition(relation, expression)
+        guard = Guard(relation, expression)
         value = value_at(expression, self.example)
         answer = value == 0 if relation == "==" else value >= 0
-        decided = condition if answer else condition.negated()
+        decided = guard if answer else guard.negated()
         if not decided.is_always:
-            self.origins.setdefault(decided, asker())
+            self.origins.setdefault(decided, current_source())
         return answer

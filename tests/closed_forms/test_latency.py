@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import sizeup
+from sizeup.closed_forms import latency
+from sizeup.closed_forms.formulas import latency_forms
+from sizeup.closed_forms.latency import KernelForms
 from sizeup.dtypes import dtype
 from sizeup.errors import TargetError
-from sizeup.graph import Assumptions, Constant, FreeGraph, GraphBuilder, Piece, assuming, size
-from sizeup.latency import free
-from sizeup.latency.forms import KernelForms
-from sizeup.latency.formulas import latency_forms
+from sizeup.graph import Constant, GraphBuilder
+from sizeup.symbolic import Assumptions, FreeGraph, Specialization, assuming, size
 
 FLOAT = dtype("float32")
 TARGETS = """
@@ -110,7 +111,7 @@ def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
 
 
-def _read(example: Mapping[str, int]) -> Piece:
+def _read(example: Mapping[str, int]) -> Specialization:
     """A convolution of `rows` x 4 pictures, its ReLU, the sum of a repeated row with it, and the largest."""
     made = GraphBuilder("by hand", "made")
     shape = (1, 8, size("rows"), 4)
@@ -125,7 +126,7 @@ def _read(example: Mapping[str, int]) -> Piece:
     made.op("add", [b, c], [d], name="sum")
     made.op("max", [d], [e], name="largest")
     made.outputs.append(e)
-    return Piece(made.freeze(), example, {})
+    return Specialization(made.freeze(), example, {})
 
 
 @pytest.fixture
@@ -233,7 +234,7 @@ def test_points_at_which_sizes_decide_otherwise_have_kernels_of_their_own(model:
     assert isinstance(many, KernelForms)
     assert one is not many
     assert times.forms_at({"rows": 5}) is many
-    assert [str(each) for each in many.conditions] == ["32*rows >= 33"]  # a row is shown more than once
+    assert [str(each) for each in many.guards] == ["32*rows >= 33"]  # a row is shown more than once
 
 
 @pytest.mark.parametrize("most", [0, 1])
@@ -241,7 +242,7 @@ def test_points_without_a_closed_form_are_estimated_one_by_one(
     model: FreeGraph, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = sizeup.estimate(model, "slate/started").at(rows=[1, 5, 9, 9])
-    monkeypatch.setattr(free, "_MOST_FORMS", most)
+    monkeypatch.setattr(latency, "_MOST_FORMS", most)
     times = sizeup.estimate(model, "slate/started")
     found = times.at(rows=[1, 5, 9, 9])  # the first of them is a piece of its own
     assert times.forms_at({"rows": 9}) is None
@@ -253,7 +254,7 @@ def test_points_without_a_closed_form_are_estimated_one_by_one(
 def test_a_model_without_formulas_of_its_time_says_so(
     model: FreeGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free, "_MOST_FORMS", 0)
+    monkeypatch.setattr(latency, "_MOST_FORMS", 0)
     forms = sizeup.explain(model, target="slate/started")
     assert forms.latency is None
     assert "every point is estimated by itself" in " ".join(str(forms).split())
@@ -285,13 +286,13 @@ def test_no_points_take_no_time(model: FreeGraph) -> None:
 
 
 def test_operators_that_are_not_known_leave_the_range_open() -> None:
-    def read(example: Mapping[str, int]) -> Piece:
+    def read(example: Mapping[str, int]) -> Specialization:
         made = GraphBuilder("unknown", "made")
         x = made.input("x", (size("rows"), 4), FLOAT)  # type: ignore[arg-type]  # a free dimension
         y = made.tensor("y", (size("rows"), 4), FLOAT)  # type: ignore[arg-type]  # the same
         made.op("riddle", [x], [y])
         made.outputs.append(y)
-        return Piece(made.freeze(), example, {})
+        return Specialization(made.freeze(), example, {})
 
     graph = FreeGraph(("rows",), {"rows": 10}, read)
     found, alone = (
@@ -307,16 +308,16 @@ def test_operators_that_are_not_known_leave_the_range_open() -> None:
 
 
 def test_a_decision_of_the_model_and_one_of_the_runtime_are_both_kept() -> None:
-    def read(example: Mapping[str, int]) -> Piece:
+    def read(example: Mapping[str, int]) -> Specialization:
         assumptions = Assumptions(example)
         piece = _read(example)
         with assuming(assumptions):
             assert (size("rows") > 20) == (example["rows"] > 20)
-        return Piece(piece.graph, example, dict(assumptions.origins))
+        return Specialization(piece.graph, example, dict(assumptions.origins))
 
     graph = FreeGraph(("rows",), {"rows": 30}, read)
     times = sizeup.estimate(graph, "slate/started")
     found = times.at(rows=[1, 2, 20, 21, 300])
     alone = [sizeup.estimate(graph.at(rows=rows), "slate/started").seconds for rows in (1, 2, 20, 21, 300)]
     assert found.seconds.tolist() == pytest.approx(alone, rel=1e-12)
-    assert len(graph.pieces) == 2
+    assert len(graph.specializations) == 2

@@ -1,4 +1,4 @@
-"""Expressions and conditions at many points at once: exact, or refused, never wrapped around."""
+"""Expressions and guards at many points at once: exact or refused, never wrapped around."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sizeup.errors import SizeupError
-from sizeup.graph.conditions import Bounds, Condition, bounds_of
-from sizeup.graph.expressions import Atom, Expression, Monomial, Number, terms_of
+from sizeup.symbolic.expression import Atom, Expression, Monomial, Number, terms_of
+from sizeup.symbolic.guards import Bounds, Guard, bounds_of
 
 Values: TypeAlias = np.ndarray[Any, Any]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-Sizes: TypeAlias = Mapping[str, Any]  # of every free dimension: a whole number or an array of them
+Sizes: TypeAlias = Mapping[str, Any]  # of every symbolic dimension: an integer or an array
 
 _LARGEST = 2**62
-# So many points at a time stay in the processor's own memory.
+# Points per chunk, few enough for the processor's caches.
 _CHUNK = 1 << 14
 
 
 def points_of(names: tuple[str, ...], sizes: Sizes) -> tuple[dict[str, Values], tuple[int, ...]]:
-    """One flat column of whole numbers for each free dimension, and the shape that they were given in."""
+    """One flat column of integers per symbolic dimension, and the shape they were given in."""
     for name in sizes:
         if name not in names:
             known = ", ".join(names) or "none"
@@ -33,23 +33,23 @@ def points_of(names: tuple[str, ...], sizes: Sizes) -> tuple[dict[str, Values], 
     try:
         shape = np.broadcast_shapes(*(each.shape for each in arrays.values()))
     except ValueError as error:
-        told = ", ".join(f"{name} {each.shape}" for name, each in arrays.items())
-        raise SizeupError(f"the sizes do not fit each other: {told}") from error
+        shapes = ", ".join(f"{name} {each.shape}" for name, each in arrays.items())
+        raise SizeupError(f"the sizes do not fit each other: {shapes}") from error
     return {name: np.broadcast_to(each, shape).ravel() for name, each in arrays.items()}, shape
 
 
-def _whole(name: str, given: Any) -> Values:
+def _whole(name: str, sizes: Any) -> Values:
     try:
-        array = np.asarray(given)
+        array = np.asarray(sizes)
     except ValueError as error:
         raise SizeupError(
             f"{name}: sizes are whole numbers, or arrays of them whose rows are alike"
         ) from error
     if not array.size:
         return array.astype(np.int64)
-    # Python's own numbers, in a column of a table or too large for any other kind of array.
-    is_own = array.dtype == object and all(type(each) is int for each in array.ravel().tolist())
-    if array.dtype.kind not in "iu" and not is_own:
+    # Python ints, from a column of a table or too large for another dtype.
+    is_python = array.dtype == object and all(type(each) is int for each in array.ravel().tolist())
+    if array.dtype.kind not in "iu" and not is_python:
         raise SizeupError(f"{name}: sizes are whole numbers, not {array.dtype}")
     if int(array.min()) < 1 or int(array.max()) >= _LARGEST:
         raise SizeupError(f"{name}: sizes are at least 1, and below 2^62")
@@ -57,7 +57,7 @@ def _whole(name: str, given: Any) -> Values:
 
 
 class Grid:
-    """Points, and the values of expressions at them; what several share is computed once."""
+    """Points, and the values of expressions at them; common subexpressions are computed once."""
 
     def __init__(self, columns: Mapping[str, Values]) -> None:
         self._columns = dict(columns)
@@ -67,15 +67,15 @@ class Grid:
         }
 
     def take(self, places: Values) -> Grid:
-        """The same at some of the points."""
+        """A grid of some of the points."""
         return Grid({name: each[places] for name, each in self._columns.items()})
 
     def point(self, place: int) -> dict[str, int]:
-        """One point, as plain numbers."""
+        """One point, as ints."""
         return {name: int(each[place]) for name, each in self._columns.items()}
 
     def values(self, numbers: list[Number]) -> list[Values]:
-        """A column for each number: int64 where everything on the way fits, else Python's own ints."""
+        """A column per number: int64 if every intermediate value fits, else Python ints."""
         results, undefined = self._values(numbers)
         if undefined.any():
             place = self.point(int(undefined.argmax()))
@@ -83,7 +83,7 @@ class Grid:
         return results
 
     def _values(self, numbers: list[Number]) -> tuple[list[Values], Flags]:
-        """The columns, and at which points one of them divides by 0."""
+        """The columns, and the points at which one of them divides by 0."""
         known: Bounds = dict(self._bounds)
         kinds = [np.int64 if _magnitude(each, known) < _LARGEST else object for each in numbers]
         results: list[Values] = [np.empty(self.points, kind) for kind in kinds]
@@ -97,26 +97,26 @@ class Grid:
                 undefined[chunk] |= evaluator.undefined
         return results, undefined
 
-    def holds(self, conditions: tuple[Condition, ...]) -> Flags:
-        """At which points all conditions hold; where one makes no sense, it does not."""
+    def holds(self, guards: tuple[Guard, ...]) -> Flags:
+        """The points at which all guards hold; a guard that divides by 0 does not."""
         met = np.ones(self.points, np.bool_)
         if not self.points:
             return met
-        for condition in conditions:
-            certain = condition.certain(self._bounds)
+        for guard in guards:
+            certain = guard.certain(self._bounds)
             if certain is False:
                 met[:] = False
             elif certain is None:
-                met &= self._met(condition)
+                met &= self._met(guard)
         return met
 
-    def _met(self, condition: Condition) -> Flags:
-        if condition.parts:
-            found = [self._met(each) for each in condition.parts]
-            joined = np.logical_and if condition.relation == "and" else np.logical_or
-            return np.asarray(joined.reduce(found), np.bool_)
-        (values,), undefined = self._values([condition.expression])
-        compared = {"==": values == 0, "!=": values != 0, ">=": values >= 0}[condition.relation]
+    def _met(self, guard: Guard) -> Flags:
+        if guard.parts:
+            parts = [self._met(each) for each in guard.parts]
+            joined = np.logical_and if guard.relation == "and" else np.logical_or
+            return np.asarray(joined.reduce(parts), np.bool_)
+        (values,), undefined = self._values([guard.expression])
+        compared = {"==": values == 0, "!=": values != 0, ">=": values >= 0}[guard.relation]
         return np.asarray(compared, np.bool_) & ~undefined
 
     def _chunks(self) -> Iterator[tuple[slice, dict[str, Values]]]:
@@ -126,7 +126,7 @@ class Grid:
 
 
 class _Evaluator:
-    """Values at a few points; atoms and the beginnings of products are kept."""
+    """Values at a few points; expressions and prefixes of products are cached."""
 
     def __init__(self, columns: Mapping[str, Values]) -> None:
         self._columns = columns
@@ -137,21 +137,21 @@ class _Evaluator:
     def value(self, number: Number) -> Any:
         if not isinstance(number, Expression):
             return number
-        found = self._values.get(number)
-        if found is None:
-            found = 0
+        value = self._values.get(number)
+        if value is None:
+            value = 0
             for monomial, coefficient in number.terms.items():
-                found = found + (self._product(monomial) * coefficient if monomial else coefficient)
-            self._values[number] = found
-        return found
+                value = value + (self._product(monomial) * coefficient if monomial else coefficient)
+            self._values[number] = value
+        return value
 
     def _product(self, monomial: Monomial) -> Values:
-        found = self._products.get(monomial)
-        if found is None:
+        product = self._products.get(monomial)
+        if product is None:
             last = self._atom(monomial[-1])
-            found = last if len(monomial) == 1 else self._product(monomial[:-1]) * last
-            self._products[monomial] = found
-        return found
+            product = last if len(monomial) == 1 else self._product(monomial[:-1]) * last
+            self._products[monomial] = product
+        return product
 
     def _atom(self, atom: Atom) -> Values:
         if atom.kind == "size":
@@ -165,14 +165,14 @@ class _Evaluator:
 
 
 def _magnitude(number: Number, known: Bounds) -> int:
-    """No sum or product on the way to the value is larger than this, whatever the order."""
+    """A bound on every intermediate sum and product, in any order of evaluation."""
     total = 0
     for monomial, coefficient in terms_of(number).items():
         product = abs(coefficient)
         for atom in monomial:
             inside = max((_magnitude(each, known) for each in (atom.left, atom.right) if each), default=0)
             low, high = bounds_of(Expression({(atom,): 1}), known)
-            # What is divided must fit too; a factor of 0 does not make the others smaller.
+            # Dividends must fit too; a factor of 0 does not make the others smaller.
             product *= max(1, abs(low), abs(high))
             if inside >= _LARGEST:
                 return inside

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sizeup.errors import SizeupError
-from sizeup.graph import (
+from sizeup.symbolic import (
     Assumptions,
-    Condition,
     Expression,
+    Guard,
     assuming,
     largest,
     quotient,
@@ -21,9 +21,9 @@ from sizeup.graph import (
     smallest,
     value_at,
 )
-from sizeup.graph.conditions import bounds_of
-from sizeup.graph.grids import Grid, points_of
-from sizeup.graph.written import least_sizes, substituted, written
+from sizeup.symbolic.grid import Grid, points_of
+from sizeup.symbolic.guards import bounds_of
+from sizeup.symbolic.text import form_text, least_sizes, substitute
 
 NAMES = ("batch", "height", "width")
 SIZES = st.fixed_dictionaries({name: st.integers(1, 90) for name in NAMES})
@@ -69,10 +69,10 @@ def test_an_expression_has_the_value_of_the_arithmetic_it_came_from(tree: Any, s
     assert value_at(found, sizes) == expected
     low, high = bounds_of(found, dict.fromkeys(NAMES, (1, 90)))
     assert low <= expected <= high
-    text = written(found)
+    text = form_text(found)
     assert eval(text, {"max": max, "min": min}, dict(sizes)) == expected
     half = {"height": sizes["height"]}
-    assert value_at(substituted(found, half), sizes) == expected
+    assert value_at(substitute(found, half), sizes) == expected
 
 
 @given(_TREES, st.lists(SIZES, min_size=1, max_size=5))
@@ -94,9 +94,9 @@ def test_steps_of_two_become_one_division() -> None:
 
 def test_a_shared_factor_is_written_in_front() -> None:
     batch, side = size("batch"), size("side")
-    assert written(6 * batch * side + 4 * batch) == "2 * batch * (3 * side + 2)"
+    assert form_text(6 * batch * side + 4 * batch) == "2 * batch * (3 * side + 2)"
     factors = ((side - 3) // 2) * ((batch - 1) // 2) * 9
-    assert written(factors) == "9 * (((batch + 1)//2) - 1) * (((side + 1)//2) - 2)"
+    assert form_text(factors) == "9 * (((batch + 1)//2) - 1) * (((side + 1)//2) - 2)"
 
 
 def test_counts_beyond_64_bits_are_exact_and_not_wrapped() -> None:
@@ -123,7 +123,7 @@ def test_one_and_two_taken_away_are_kept_apart_though_python_hashes_them_alike()
     with assuming(heard):
         assert side * side - side >= 2
         assert side * side - 2 * side >= 2
-    assert [str(each) for each in heard.conditions] == ["side**2 >= side + 2", "side**2 >= 2*side + 2"]
+    assert [str(each) for each in heard.guards] == ["side**2 >= side + 2", "side**2 >= 2*side + 2"]
     assert {-side: "once", -2 * side: "twice"}[-2 * side] == "twice"
 
 
@@ -142,24 +142,24 @@ def test_an_example_decides_and_what_it_decided_is_a_condition() -> None:
         assert size("batch") != 1
         assert size("batch") < 16
         assert size("batch") > 0  # at every size: no condition
-    assert [str(each) for each in assumptions.conditions] == ["batch != 1", "batch <= 15"]
+    assert [str(each) for each in assumptions.guards] == ["batch != 1", "batch <= 15"]
     grid = Grid({"batch": np.array([1, 2, 15, 16])})
-    assert grid.holds(assumptions.conditions).tolist() == [False, True, True, False]
+    assert grid.holds(assumptions.guards).tolist() == [False, True, True, False]
 
 
 @pytest.mark.parametrize("relation", ["==", "!=", ">="])
 @pytest.mark.parametrize("value", [-2, 0, 3])
 def test_a_condition_or_its_opposite_holds(relation: Any, value: int) -> None:
-    condition = Condition(relation, size("x") - 5 + value)
+    condition = Guard(relation, size("x") - 5 + value)
     grid = Grid({"x": np.arange(1, 12)})
     assert (grid.holds((condition,)) ^ grid.holds((condition.negated(),))).all()
-    both = Condition("and", parts=(condition, Condition(">=", size("x") - 3)))
+    both = Guard("and", parts=(condition, Guard(">=", size("x") - 3)))
     assert (grid.holds((both,)) ^ grid.holds((both.negated(),))).all()
 
 
 def test_conditions_on_one_dimension_tell_from_which_size_on_they_hold() -> None:
     height = size("height")
-    conditions = [Condition("!=", (height + 31) // 32 - 1), Condition("!=", (height + 1) // 2 - 1)]
+    conditions = [Guard("!=", (height + 31) // 32 - 1), Guard("!=", (height + 1) // 2 - 1)]
     least, others = least_sizes(conditions, ["height"])
     assert (least["height"][0], others) == (33, [])
 

@@ -1,4 +1,4 @@
-"""Whole numbers that are not known yet: polynomials of named sizes, floor divisions, maxima and minima."""
+"""Integers that depend on symbolic dimensions: polynomials over sizes, floor divisions, maxima and minima."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from sizeup.graph.deciding import decide
+from sizeup.graph import SymbolicSize
+from sizeup.symbolic.decisions import decide
 
 Number: TypeAlias = "int | Expression"
 _Kind = Literal["size", "//", "max", "min"]
@@ -15,9 +16,9 @@ _PLAIN_NAME = re.compile(r"[^\W\d]\w*\Z")
 
 
 class Atom:
-    """What a polynomial is made of: a named size, or a quotient, maximum or minimum of two polynomials.
+    """A factor of a monomial: a named size, or a quotient, maximum or minimum of two polynomials.
 
-    The text is the identity: two atoms with the same text are the same.
+    Atoms with the same text are equal.
     """
 
     __slots__ = ("kind", "left", "name", "right", "text")
@@ -43,7 +44,7 @@ class Atom:
         return isinstance(other, Atom) and self.text == other.text
 
     def __lt__(self, other: Atom) -> bool:
-        # Names before what is made of them, so that products read batch * (...).
+        # Names first, so that products read batch * (...).
         return (self.kind != "size", self.text) < (other.kind != "size", other.text)
 
 
@@ -51,11 +52,11 @@ Monomial: TypeAlias = tuple[Atom, ...]  # sorted; a power is a repetition
 _ONE: Monomial = ()
 
 
-class Expression:
-    """A polynomial with whole coefficients over atoms, in normal form.
+class Expression(SymbolicSize):
+    """A polynomial with integer coefficients over atoms, in normal form.
 
-    It can be added, subtracted, multiplied and divided with rounding down, like an int. A comparison that
-    holds for some sizes only is decided by whoever listens (`deciding.assuming`), and is an error otherwise.
+    It supports + - * // % and ** like an int. A comparison whose result depends on sizes is decided by the
+    listener (`decisions.assuming`), and raises TypeError if there is none.
     """
 
     __slots__ = ("_hash", "_text", "terms")
@@ -67,38 +68,34 @@ class Expression:
         self._hash: int | None = None
         self._text: str | None = None
 
-    @property
-    def constant(self) -> int:
-        """The term without any size."""
-        return self.terms.get(_ONE, 0)
-
     def atoms(self) -> set[Atom]:
-        """The atoms of its terms, not those inside of them."""
+        """The atoms of its terms, without those nested in them."""
         return {atom for monomial in self.terms for atom in monomial}
 
     def names(self) -> set[str]:
-        """The named sizes that it depends on, however deep."""
-        found: set[str] = set()
+        """The symbolic dimensions that it depends on."""
+        names: set[str] = set()
         for atom in self.atoms():
             if atom.kind == "size":
-                found.add(atom.name)
+                names.add(atom.name)
             for part in (atom.left, atom.right):
-                found |= part.names() if part is not None else set()
-        return found
+                names |= part.names() if part is not None else set()
+        return names
 
     def same(self, other: object) -> bool:
-        """Whether both are written alike, which two equal ones nearly always are."""
+        """Whether both have the same terms, as equal expressions nearly always have."""
         return isinstance(other, Expression) and self.terms == other.terms
 
     def __hash__(self) -> int:
         if self._hash is None:
-            # The widths tell -1 from -2, which have one hash in Python; what has another is never compared.
+            # bit_length tells -1 from -2, which have the same hash in Python: a collision would call __eq__.
             self._hash = hash(frozenset((m, c, c.bit_length()) for m, c in self.terms.items()))
         return self._hash
 
     def __str__(self) -> str:
         if self._text is None:
-            self._text = _text_of(self)
+            ordered = sorted(self.terms.items(), key=lambda item: (-len(item[0]), item[0]))
+            self._text = sum_text(ordered, "*")
         return self._text
 
     def __repr__(self) -> str:
@@ -175,8 +172,7 @@ class Expression:
         return decide(">=", other - self - 1)
 
     def __bool__(self) -> bool:
-        # It asks whether there is anything at all: 0 itself is a plain int. What has no elements at some
-        # sizes adds nothing to any sum there.
+        # 0 itself is an int. An access of no elements at some sizes adds nothing to any sum there.
         return True
 
     def _refuse(self) -> NoReturn:
@@ -186,14 +182,14 @@ class Expression:
 
 
 def terms_of(number: Number) -> Mapping[Monomial, int]:
-    """The terms of a polynomial, be it a plain number."""
+    """The terms of an expression or of an int."""
     if isinstance(number, Expression):
         return number.terms
     return {_ONE: int(number)} if number else {}
 
 
 def simplest(terms: Mapping[Monomial, int]) -> Number:
-    """An expression of these terms; a plain number where no size is left in it."""
+    """An expression of these terms; an int if no size is left."""
     kept = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
     if not kept:
         return 0
@@ -203,8 +199,17 @@ def simplest(terms: Mapping[Monomial, int]) -> Number:
 
 
 def size(name: str) -> Expression:
-    """The size of a free dimension."""
+    """The size of a symbolic dimension."""
     return Expression({(Atom("size", name, None, None),): 1})
+
+
+def sum_of(numbers: Iterable[Number]) -> Number:
+    """The sum, in one pass over all terms."""
+    terms: dict[Monomial, int] = {}
+    for number in numbers:
+        for monomial, coefficient in terms_of(number).items():
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+    return simplest(terms)
 
 
 def quotient(left: Number, right: Number) -> Number:
@@ -225,12 +230,12 @@ def quotient(left: Number, right: Number) -> Number:
 
 
 def largest(numbers: Iterable[Number]) -> Number:
-    """The largest of some numbers."""
+    """The maximum."""
     return _extreme("max", numbers)
 
 
 def smallest(numbers: Iterable[Number]) -> Number:
-    """The smallest of some numbers."""
+    """The minimum."""
     return _extreme("min", numbers)
 
 
@@ -256,7 +261,7 @@ def _by_number(terms: Mapping[Monomial, int], divisor: int) -> Number:
     if divisor == 1:
         return simplest(terms)
     if any(terms) and all(each < 0 for monomial, each in terms.items() if monomial):
-        # floor(-x / d) = -ceil(x / d), which reads better than what the remainders would make of it.
+        # floor(-x / d) = -ceil(x / d), which reads better than a quotient of remainders.
         turned = {monomial: -each for monomial, each in terms.items()}
         turned[_ONE] = turned.get(_ONE, 0) + divisor - 1
         return -_by_number(turned, divisor)
@@ -286,37 +291,28 @@ def _proper(rest: dict[Monomial, int], divisor: int) -> Number:
 
 
 def exact_quotient(left: Number, right: Expression) -> Number | None:
-    """left / right where that is a polynomial for certain: one factor for all terms, or term by term."""
+    """left / right by polynomial long division; None if there is a remainder."""
     tops, bottoms = terms_of(left), right.terms
-    if len(bottoms) == 1:
-        ((below, divisor),) = bottoms.items()
-        found: dict[Monomial, int] = {}
-        for monomial, each in tops.items():
-            kept = _without(monomial, below)
-            if kept is None or each % divisor:
-                return None
-            found[kept] = each // divisor
-        return simplest(found)
-    factor = _leading_factor(tops, bottoms)
-    if factor is not None and isinstance(left - factor * right, int) and left - factor * right == 0:
-        return factor
-    return None
-
-
-def _leading_factor(tops: Mapping[Monomial, int], bottoms: Mapping[Monomial, int]) -> Number | None:
-    """A polynomial by long division; None as soon as it does not go on."""
     lead = max(bottoms, key=_degree)
-    rest, found = dict(tops), dict[Monomial, int]()
+    divisor, factor = bottoms[lead], dict[Monomial, int]()
+    if len(bottoms) == 1:
+        for monomial, times in tops.items():
+            kept = without(monomial, lead)
+            if kept is None or times % divisor:
+                return None
+            factor[kept] = times // divisor
+        return simplest(factor)
+    rest = left
     for _ in range(len(tops) * 4):
-        if not rest:
-            return simplest(found)
-        top = max(rest, key=_degree)
-        kept = _without(top, lead)
-        if kept is None or rest[top] % bottoms[lead]:
+        if not isinstance(rest, Expression):
+            return simplest(factor) if rest == 0 else None
+        top = max(rest.terms, key=_degree)
+        kept = without(top, lead)
+        if kept is None or rest.terms[top] % divisor:
             return None
-        times = rest[top] // bottoms[lead]
-        found[kept] = found.get(kept, 0) + times
-        rest = dict(terms_of(simplest(rest) - simplest({kept: times}) * simplest(bottoms)))
+        times = rest.terms[top] // divisor
+        factor[kept] = factor.get(kept, 0) + times
+        rest = rest - simplest({kept: times}) * right
     return None
 
 
@@ -324,57 +320,60 @@ def _degree(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
     return len(monomial), tuple(atom.text for atom in monomial)
 
 
-def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
-    left = list(monomial)
+def without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    """A monomial divided by another; None if there is a remainder."""
+    rest = list(monomial)
     for atom in factor:
-        if atom not in left:
+        if atom not in rest:
             return None
-        left.remove(atom)
-    return tuple(left)
+        rest.remove(atom)
+    return tuple(rest)
 
 
-def without_common(left: Number, right: Number) -> tuple[Number, Number]:
-    """Both without the numbers and atoms that divide every term of each: sizes are positive."""
-    every = [*terms_of(left).items(), *terms_of(right).items()]
-    if not terms_of(left):
-        return 0, 1
-    common = math.gcd(*(each for _, each in every))
-    shared = list(every[0][0])
-    for monomial, _ in every[1:]:
-        rest = list(monomial)
-        kept = []
-        for atom in shared:
+def common_factor(monomials: Iterable[Monomial]) -> Monomial:
+    """The atoms that divide every monomial."""
+    first, *others = monomials
+    for monomial in others:
+        rest, kept = list(monomial), list[Atom]()
+        for atom in first:
             if atom in rest:
                 rest.remove(atom)
                 kept.append(atom)
-        shared = kept
+        first = tuple(kept)
+    return first
+
+
+def without_common(left: Number, right: Number) -> tuple[Number, Number]:
+    """Both divided by the integers and named sizes that divide every term of each."""
+    if not terms_of(left):
+        return 0, 1
+    every = [*terms_of(left).items(), *terms_of(right).items()]
+    common = math.gcd(*(each for _, each in every))
     # Only named sizes are certainly not 0.
-    factor = tuple(atom for atom in shared if atom.kind == "size")
+    factor = tuple(atom for atom in common_factor(each for each, _ in every) if atom.kind == "size")
 
     def reduced(number: Number) -> Number:
-        return simplest({_without(m, factor) or _ONE: c // common for m, c in terms_of(number).items()})
+        return simplest({without(m, factor) or _ONE: c // common for m, c in terms_of(number).items()})
 
     return reduced(left), reduced(right)
 
 
 def _enclosed(expression: Expression | None) -> str:
     assert expression is not None  # a quotient has both parts
-    simple = len(expression.terms) == 1 and all(
-        (each == 1 and len(monomial) == 1) or not monomial for monomial, each in expression.terms.items()
+    is_simple = len(expression.terms) == 1 and all(
+        not monomial or (times == 1 and len(monomial) == 1) for monomial, times in expression.terms.items()
     )
-    text = str(expression)
-    return text if simple else f"({text})"
+    return str(expression) if is_simple else f"({expression})"
 
 
-def _text_of(expression: Expression) -> str:
-    pieces: list[str] = []
-    ordered = sorted(expression.terms.items(), key=lambda item: (-len(item[0]), item[0]))
-    for monomial, coefficient in ordered:
+def sum_text(terms: Iterable[tuple[Monomial, int]], times: str) -> str:
+    """Terms in the given order as text, with a sign for multiplication."""
+    text = ""
+    for monomial, coefficient in terms:
         factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not monomial else []
-        factors += powers(monomial)
-        sign = ("-" if not pieces else " - ") if coefficient < 0 else ("" if not pieces else " + ")
-        pieces.append(sign + "*".join(factors))
-    return "".join(pieces) or "0"
+        text += (" - " if text else "-") if coefficient < 0 else " + " if text else ""
+        text += times.join([*factors, *powers(monomial)])
+    return text or "0"
 
 
 def powers(monomial: Monomial) -> list[str]:
