@@ -106,3 +106,20 @@ def brief(name: str) -> str:
         return name
     half = (_LONGEST_NAME - 3) // 2
     return f"{name[: half + 1]}...{name[len(name) - half :]}"
+
+
+def quantity(unit: str, value: float) -> str:
+    """An amount for people, by its unit: bytes, seconds, joules, count or share; it may be negative."""
+    sign = "-" if value < 0 else ""
+    if unit == "count":
+        return f"{sign}{count(round(abs(value)))}"
+    if unit == "share":
+        return f"{100 * value:+.3g} %"
+    if unit == "bytes":
+        return f"{sign}{size(round(abs(value)))}"
+    return f"{sign}{amount(unit, abs(value))}"
+
+
+def short(number: float) -> float:
+    """A number with nine significant digits: a page is smaller by half for it."""
+    return float(f"{number:.9g}")

@@ -9,12 +9,13 @@ import pytest
 import sizeup
 from networks import three_convolutions
 from sizeup.render.console.latency import lines
+from sizeup.results.latency import details_of
 from sizeup.results.table import By, view
 
 
 def said(format: str, target: str) -> str:
     found = sizeup.estimate(replace(three_convolutions(), format=format), target)
-    return "\n".join(f"{label}: {text}" for label, text in lines(found))
+    return "\n".join(f"{label}: {text}" for label, text in lines(details_of(found)))
 
 
 def test_data_sheet_counts_all_cores_and_says_so() -> None:

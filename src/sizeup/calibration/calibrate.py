@@ -11,7 +11,7 @@ from typing import Any
 
 from sizeup.calibration import machine
 from sizeup.calibration.files import from_profile, from_table
-from sizeup.calibration.fitting import Fitted, fitted
+from sizeup.calibration.fitting import ENOUGH, Fitted, fitted
 from sizeup.calibration.measuring import measured
 from sizeup.errors import SizeupError, TargetError
 from sizeup.runtimes.series import Shown
@@ -46,6 +46,11 @@ class Calibrated:
     version: str
     threads: int
     failures: tuple[str, ...] = ()
+
+    @property
+    def enough(self) -> int:
+        """How many networks make its prediction interval trustworthy."""
+        return ENOUGH
 
     @property
     def error(self) -> float:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sizeup.checks.limits import Growth, Limit, amount
+from sizeup import units
+from sizeup.checks.limits import Growth, Limit
 from sizeup.checks.measures import MEASURES, Found, Measure
 from sizeup.checks.subject import Subject
 
@@ -57,7 +58,7 @@ def _grown(measure: Measure, subject: Subject, reference: Reference, most: float
         return Limit(name, "share", most, None, None, None, of, (why,))
     growth = Growth(measure.unit, before, low) if low == high else None
     if before == 0 and low > 0:
-        why = f"the baseline has none, and now there are {amount(measure.unit, low)}"
+        why = f"the baseline has none, and now there are {units.quantity(measure.unit, low)}"
         return Limit(name, "share", most, math.inf, None, None, of, (why,), growth=growth)
     # The difference first: it is exact, and the quotient then rounds as that of a budget does.
     share = [None if each is None else (each - before) / (before or 1) for each in (low, high)]

@@ -78,19 +78,7 @@ class Limit:
 
     def say(self, value: float) -> str:
         """An amount of this limit for people."""
-        return amount(self.unit, value)
-
-
-def amount(unit: Unit, value: float) -> str:
-    """An amount for people, by its unit."""
-    sign = "-" if value < 0 else ""
-    if unit == "count":
-        return f"{sign}{units.count(round(abs(value)))}"
-    if unit == "share":
-        return f"{100 * value:+.3g} %"
-    if unit == "bytes":
-        return f"{sign}{units.size(round(abs(value)))}"
-    return f"{sign}{units.amount(unit, abs(value))}"
+        return units.quantity(self.unit, value)
 
 
 def limit_of(space: Space, largest: tuple[Large, ...] = ()) -> Limit:

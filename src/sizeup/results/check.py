@@ -10,11 +10,26 @@ from typing import TYPE_CHECKING, Literal, get_args, overload
 
 from sizeup.checks import Large, Limit, verdict
 from sizeup.checks.limits import Growth
+from sizeup.checks.measures import MEASURES
 from sizeup.results.result import Result
 
 if TYPE_CHECKING:
     from sizeup.checks import Remedy
 
+__all__ = [
+    "ANSWERS",
+    "MEASURE_UNITS",
+    "Check",
+    "Checks",
+    "Growth",
+    "Status",
+    "by_path",
+    "counts",
+    "fits",
+]
+
+MEASURE_UNITS = {name: measure.unit for name, measure in MEASURES.items()}
+"""The unit of everything that can be limited."""
 Status = Literal["fits", "does not fit", "undetermined", "error", "removed"]
 ANSWERS: dict[bool | None, Status] = {True: "fits", False: "does not fit", None: "undetermined"}
 

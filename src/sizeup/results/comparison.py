@@ -8,9 +8,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from sizeup.comparison import STATUSES, Change, Differences, Priced, Row, Status, compare
+from sizeup.comparison import STATUSES, Change, Differences, Figures, Priced, Row, Status, compare
 from sizeup.results.report import Report
 from sizeup.results.result import Result
+
+__all__ = [
+    "STATUSES",
+    "Comparison",
+    "Figures",
+    "Pattern",
+    "Row",
+    "Status",
+    "Total",
+    "_what_changed",
+    "comparison_of",
+]
 
 Verdict = Literal["faster", "slower", "perhaps faster", "perhaps slower", "no difference", "cannot tell"]
 _OFTEN_NONE = ("arena_head_bytes", "arena_bytes", "latency_seconds")
@@ -76,7 +88,7 @@ class Comparison(Result):
         found: dict[tuple[Status, str, str], list[Row]] = {}
         for row in self.rows:
             if row.status != "same":
-                found.setdefault((row.status, what_changed(row), row.why), []).append(row)
+                found.setdefault((row.status, _what_changed(row), row.why), []).append(row)
         patterns = [_pattern(*key, rows) for key, rows in found.items()]
         return tuple(sorted(patterns, key=lambda each: (STATUSES.index(each.status), -each.rows)))
 
@@ -160,7 +172,7 @@ def _amounts(report: Report) -> dict[str, float | None]:
     }
 
 
-def what_changed(row: Row) -> str:
+def _what_changed(row: Row) -> str:
     """What happened in a row, without names and sizes, so that rows of one pattern read alike."""
     if row.status == "added":
         return _kinds(row.kinds_b)

@@ -3,17 +3,26 @@
 Renderers name them in annotations, and import nothing else of an analysis.
 """
 
-from sizeup.checks import Change, Large, Limit, Part, Remedy
+from sizeup.calibration import Calibrated
+from sizeup.checks import Change, Large, Limit, Part, Remedy, Room, Space
 from sizeup.checks.baselines import Update
 from sizeup.checks.limits import Growth
+from sizeup.closed_forms.formulas import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
+from sizeup.conventions import Counted
 from sizeup.latency import Estimate, Hardware, Limited, Spent, Utilization
 from sizeup.latency.roofline import Bound
+from sizeup.memory import Shares, Usage
+from sizeup.memory.liveness import Column
+from sizeup.memory.tflm import MicroArena
 from sizeup.precision.choose import Choice
+from sizeup.precision.figures import Figures
 from sizeup.precision.refine import Refined
 from sizeup.precision.sizes import Sizes
 from sizeup.precision.tradeoff import Point, Row
+from sizeup.rewrite import Footprint, Optimized, Verification
 from sizeup.runtimes.attribution import AttributedKernel, ModuleTime
+from sizeup.sweeps import Swept
 from sizeup.sweeps.board import Board
 from sizeup.sweeps.query import Glimpse
 from sizeup.sweeps.query import Question as QuerySpec
@@ -22,25 +31,40 @@ __all__ = [
     "AttributedKernel",
     "Board",
     "Bound",
+    "Calibrated",
     "Change",
     "Choice",
+    "Column",
     "ComparedRow",
+    "Counted",
     "Estimate",
+    "Figures",
+    "Footprint",
     "Glimpse",
     "Growth",
     "Hardware",
+    "KernelFormula",
     "Large",
+    "LatencyForms",
     "Limit",
     "Limited",
+    "MicroArena",
     "ModuleTime",
+    "Optimized",
     "Part",
     "Point",
     "QuerySpec",
     "Refined",
     "Remedy",
+    "Room",
     "Row",
+    "Shares",
     "Sizes",
+    "Space",
     "Spent",
+    "Swept",
     "Update",
+    "Usage",
     "Utilization",
+    "Verification",
 ]

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import Graph, Op, Shape
+from sizeup.memory import LiveTensor, Placement, Shares, shares, tensor_bytes
+from sizeup.memory.search import reordered
+from sizeup.memory.tflm import MicroArena
 from sizeup.results.result import Result
-
-if TYPE_CHECKING:
-    from sizeup.memory import LiveTensor, Placement
-    from sizeup.memory.tflm import MicroArena
 
 _CODE_KEEPS_ITS_ORDER = (
     "PyTorch runs code in the order in which it is written: the order is for who exports it"
@@ -112,6 +110,11 @@ class Plan(Result):
         """The tensors in memory at the peak, largest first."""
         return self.placement.usage.held
 
+    @cached_property
+    def memory_shares(self) -> Shares:
+        """What each operator reads, makes and takes of the live memory in this order, and what waits."""
+        return shares(reordered(self.graph, self.order), self.placement.usage.buffers)
+
     @property
     def steps(self) -> tuple[Op, ...]:
         """The operators in the order of the plan."""
@@ -136,8 +139,6 @@ class Plan(Result):
 
     def places(self) -> Iterator[Place]:
         """Where every tensor is that is no constant, by its id."""
-        from sizeup.memory import tensor_bytes
-
         buffers = self.placement.usage.buffers
         for identity, buffer in enumerate(buffers.of_tensor):
             if buffer >= 0:

@@ -10,22 +10,24 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from sizeup.checks import Needs, Room, room
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, name_of
+from sizeup.latency import Estimate
+from sizeup.memory import Live, Overview, Shares, Usage, overview, shares, tensor_bytes
 from sizeup.ops.conv import is_depthwise
 from sizeup.results import rollup
+from sizeup.results.latency import LatencyDetails, details_of
 from sizeup.results.result import Result
 from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
+from sizeup.targets import Target, word_bits_of
 
 _MOST_BYTES = 1 << 60
 
 if TYPE_CHECKING:
     from sizeup.conventions import Counted
-    from sizeup.latency import Estimate
     from sizeup.latency.work import Floats
-    from sizeup.memory import Live, Overview, Usage
-    from sizeup.targets import Target
 
 
 class OpRows(Sequence[OpRow]):
@@ -59,8 +61,6 @@ class OpRows(Sequence[OpRow]):
 
     @cached_property
     def _live(self) -> Live:
-        from sizeup.memory import Live  # the report imports memory when it needs it
-
         return Live(self._cost.graph, self._usage.buffers)
 
     def _row(self, index: int) -> OpRow:
@@ -114,9 +114,29 @@ class Report(Result):
     source: Path | None = None  # the file that was read, where it was one
     target: Target | None = None  # what it was sized up for, with an estimate or without
     moved: Bytes = field(init=False, repr=False)
+    memory: Overview = field(init=False, repr=False)
+    """What a run holds in memory excluding the weights, and how low that could go."""
+    room: Room | None = field(init=False, repr=False)
+    """Whether the target has room for the model; None without a target."""
+    latency_details: LatencyDetails | None = field(init=False, repr=False)
+    """Rates, energy and limits of the estimate; None without one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "moved", self.cost.bytes_at(self.precision))
+        found = {
+            "moved": self.cost.bytes_at(self.precision),
+            "memory": overview(self.graph, self.precision, word_bits_of(self.target)),
+            "room": self._room(),
+            "latency_details": None if self.latency is None else details_of(self.latency),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def _room(self) -> Room | None:
+        if self.target is None:
+            return None
+        is_file = self.source is not None and self.source.is_file()
+        size = self.source.stat().st_size if is_file and self.source is not None else None
+        return room(Needs(self.graph, self.cost, self.precision, size), self.target)
 
     @property
     def graph(self) -> Graph:
@@ -182,17 +202,20 @@ class Report(Result):
         return tuple(Unknown(kind, count, reason) for (kind, reason), count in found.most_common())
 
     @cached_property
-    def memory(self) -> Overview:
-        """What a run holds in memory beside the weights, and how low that could go."""
-        from sizeup.memory import overview  # whoever only counts need not load the planners
-        from sizeup.targets import word_bits_of
-
-        return overview(self.graph, self.precision, word_bits_of(self.target))
-
-    @cached_property
     def ops(self) -> OpRows:
         """One row an operator, in the order in which they run."""
         return OpRows(self.cost, self.moved, self.precision, self.memory.usage, self.latency)
+
+    @cached_property
+    def tensor_bytes(self) -> tuple[int | None, ...]:
+        """The size of every tensor of the graph at the precision; None if data decides it."""
+        tensors = self.graph.tensors
+        return tuple(None if t.elements is None else tensor_bytes(t, self.precision) for t in tensors)
+
+    @cached_property
+    def memory_shares(self) -> Shares:
+        """What each operator reads, makes and takes of the live memory, and what waits."""
+        return shares(self.graph, self.memory.usage.buffers)
 
     @cached_property
     def op_seconds(self) -> Floats | None:

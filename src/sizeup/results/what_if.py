@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sizeup.cost import Accesses
+from sizeup.cost import Accesses, Cost, recount
 from sizeup.dtypes import DTYPES, PRECISIONS, DType, precision_name
+from sizeup.errors import TargetError
 from sizeup.graph import Graph, Op, Tensor
+from sizeup.latency import Basis, Estimate, estimate, executed, rates_from, typed
 from sizeup.memory import usage
 from sizeup.memory.liveness import is_scratch
 from sizeup.ops import rule_of
-from sizeup.precision import layers
+from sizeup.precision import Layer, assign, layers
 from sizeup.precision.assign import CONVERSIONS
-from sizeup.results.latency_by_type import seconds_by_type
+from sizeup.results.rows import NO_TARGET
+from sizeup.targets import Target, current
+from sizeup.units import short
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
-    from sizeup.targets import Target
 
 _OFFERED = ("fp32", "bf16", "fp16", "fp8", "int16", "int8", "int4")
 # Flags of tensors and of operators, as the page reads them.
@@ -60,7 +63,7 @@ def what_if(report: Report) -> dict[str, Any] | None:
             "peak": None if memory.missing else memory.peak_bytes,
         },
         "missing": memory.missing,
-        "latency": seconds_by_type(report, found, offered),
+        "latency": _seconds_by_type(report, found, offered),
     }
 
 
@@ -169,3 +172,88 @@ def _inner_tensors(graph: Graph) -> list[Tensor]:
 def _stored(tensor: Tensor) -> int:
     kept = None if tensor.data is None else tensor.data.stored_bytes
     return ((tensor.elements or 0) * tensor.dtype.bits + 7) // 8 if kept is None else kept
+
+
+def _seconds_by_type(report: Report, found: Sequence[Layer], offered: Sequence[DType]) -> dict[str, Any]:
+    """Estimates of the model as it is and at each type, all on one basis; or why there are none."""
+    latency = report.latency
+    if latency is None or latency.target is None:
+        return {"unavailable": NO_TARGET if latency is not None else report.no_latency}
+    if latency.basis == "coefficients":
+        return {"unavailable": "a table of coefficients knows no types of single layers"}
+    graphs = {each: assign(report.graph, {layer.op: each for layer in found}) for each in offered}
+    costs = {each: recount(report.cost, graph) for each, graph in graphs.items()}
+    try:
+        return _on_one_basis(report, latency.target, costs)
+    except TargetError as error:
+        return {"unavailable": str(error)}
+
+
+def _on_one_basis(report: Report, target: Target, costs: dict[DType, Cost]) -> dict[str, Any]:
+    """Measurements where they cover every type, else the data sheet: two bases cannot be compared."""
+    assert report.latency is not None
+    basis: Basis | None = None if report.latency.basis == "calibrated" else "roofline"
+    fuses = target.runtime.fuses or ()
+    # The kernels of a graph are the same on every basis, and what merges into them at every type.
+    ran = last = executed(report.cost, None, fuses, like=report.latency.executed)
+    runs = {kind: (last := executed(cost, None, fuses, like=last)) for kind, cost in costs.items()}
+
+    def estimated(on: Basis | None) -> tuple[Estimate, dict[DType, Estimate]]:
+        each = {kind: estimate(cost, target, basis=on, executed=runs[kind]) for kind, cost in costs.items()}
+        return estimate(report.cost, target, basis=on, executed=ran), each
+
+    own, estimates = estimated(basis)
+    if {own.basis, *(each.basis for each in estimates.values())} != {own.basis}:
+        own, estimates = estimated("roofline")
+    base = executed(report.cost, report.precision, fuses, like=ran)
+    return {
+        "basis": own.basis,
+        "target": target.name,
+        "merges": "quantise" in (target.runtime.fuses or ()),
+        "run": own.run_seconds,
+        "base": _whole(estimate(report.cost, target, report.precision, basis=own.basis, executed=base)),
+        "own": _column(own, report.graph, report.graph),
+        "types": {
+            precision_name(kind): _column(found, costs[kind].graph, report.graph)
+            for kind, found in estimates.items()
+        },
+        "conversion": _conversion(own, target),
+    }
+
+
+def _column(found: Estimate, graph: Graph, original: Graph) -> dict[str, Any]:
+    """The seconds of the original's operators in an estimate, of the whole, and its range as multiples."""
+    place = {op.outputs[0]: index for index, op in enumerate(original.ops) if op.outputs}
+    seconds = [0.0] * len(original.ops)
+    for op, taken in zip(graph.ops, found.by_op()[0].tolist(), strict=True):
+        index = place.get(op.outputs[0]) if op.outputs else None
+        if index is not None:
+            seconds[index] += taken
+    return {"ops": [short(each) for each in seconds], **_whole(found)}
+
+
+def _whole(found: Estimate) -> dict[str, Any]:
+    return {
+        "whole": found.seconds,
+        "low": None if found.low is None or not found.seconds else found.low / found.seconds,
+        "high": None if found.high is None or not found.seconds else found.high / found.seconds,
+    }
+
+
+def _conversion(found: Estimate, target: Target) -> dict[str, Any]:
+    """What a conversion from each type takes: seconds a byte, at a launch, and a byte beyond the cache."""
+    if found.fit is None:
+        reach = current().reach(target)
+        times = 1.0 if reach is None or found.low is None else reach.times
+        bandwidth, launch = target.device.bandwidth, target.overhead_seconds or 0.0
+        return {"*": {"byte": times / bandwidth if bandwidth else 0.0, "launch": times * launch}}
+    rates = rates_from(found.fit.rates)
+    return {
+        precision_name(kind): {
+            "byte": rates.of(typed("quantize", kind)).byte,
+            "launch": rates.of(typed("quantize", kind)).launch,
+            "cache": rates.cache,
+            "far": rates.far,
+        }
+        for kind in PRECISIONS.values()
+    }

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sizeup.errors import WriteError
+from sizeup.formats.files import check_target
 from sizeup.memory.search import Progress
-from sizeup.rewrite.files import check_target
 from sizeup.rewrite.result import Deviation, Footprint, Optimized, Verification
 from sizeup.rewrite.wishes import Wishes
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from sizeup.errors import RunFailed, WriteError
 from sizeup.files import replacing
-from sizeup.formats import onnx
+from sizeup.formats import files, onnx
 from sizeup.graph import Graph
 from sizeup.memory.ordering import Ordering
 from sizeup.memory.search import find_order, moved, peak_bytes, reordered
-from sizeup.rewrite import files
 from sizeup.rewrite.result import Footprint, Optimized, Verification
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
 from sizeup.rewrite.wishes import Wishes

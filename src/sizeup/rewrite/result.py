@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sizeup.memory.tflm.overlap import LABEL as REFERENCE_KERNELS
 from sizeup.runtimes import Arena
 
 
@@ -74,6 +75,11 @@ class Optimized:
     verification: Verification | None = None
     notes: tuple[str, ...] = ()
     is_verifiable: bool = True  # False: no runtime runs the original, so nothing was changed
+
+    @property
+    def overlaps_dying_inputs(self) -> bool:
+        """Whether the tensors that overlap are outputs over inputs of the same operator, which die there."""
+        return self.kernels == REFERENCE_KERNELS
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, the unit in every key."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.calibration import ENOUGH, Calibrated
 from sizeup.render.console.layout import print_labelled, print_rows
 from sizeup.units import plain
+
+if TYPE_CHECKING:
+    from sizeup.results.parts import Calibrated
 
 
 def render(found: Calibrated, console: Console, top: int = 5) -> None:
@@ -40,8 +43,8 @@ def _lines(found: Calibrated) -> Iterator[tuple[str, str]]:
     low, high = 100 * (math.exp(band.low) - 1), 100 * (math.exp(band.high) - 1)
     reach = f"nine of ten took {low:+.0f} to {high:+.0f} %"
     yield "error", f"{100 * fit.error:.1f} % off on average with its {fit.held_out} left out; {reach}"
-    if len(fit.judged) < ENOUGH:
-        yield "few", f"{len(fit.judged)} networks judge it; {ENOUGH} or more make the range trustworthy"
+    if len(fit.judged) < found.enough:
+        yield "few", f"{len(fit.judged)} networks judge it; {found.enough} or more make the range trustworthy"
     if found.failures:
         yield "not run", f"{len(found.failures)} networks: {plain(found.failures[0])}"
     yield "saved in", plain(str(found.path))

@@ -6,15 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from sizeup.checks.limits import Growth, Limit, amount
-from sizeup.checks.measures import MEASURES
 from sizeup.render.vocabulary import named, uncounted_entries
-from sizeup.results.check import ANSWERS, Check, Status, fits
-from sizeup.units import brief, plain
+from sizeup.results.check import ANSWERS, MEASURE_UNITS, Check, Growth, Status, fits
+from sizeup.units import brief, plain, quantity
 
 if TYPE_CHECKING:
-    from sizeup.checks import Part, Remedy
-    from sizeup.checks.baselines import Update
+    from sizeup.results.parts import Limit, Part, Remedy, Update
 
 WORDS: dict[Status, str] = {
     "fits": "YES",
@@ -149,14 +146,14 @@ def _lowered(limit: Limit) -> str:
     if growth is None or growth.now >= growth.before:
         return ""
     is_estimate = growth.unit in ("seconds", "joules")
-    if is_estimate and amount(growth.unit, growth.before) == amount(growth.unit, growth.now):
+    if is_estimate and quantity(growth.unit, growth.before) == quantity(growth.unit, growth.now):
         return ""
     return f"{_title(limit.name.removeprefix('growth of '))} {' to '.join(_both(growth))}"
 
 
 def _change(growth: Growth) -> str:
     before, now = _both(growth)
-    share = f" ({amount('share', (growth.now - growth.before) / growth.before)})" if growth.before else ""
+    share = f" ({quantity('share', (growth.now - growth.before) / growth.before)})" if growth.before else ""
     return f"{before} -> {now}{share}"
 
 
@@ -167,7 +164,7 @@ def updated(update: Update) -> Iterator[str]:
     for key, before, after in changes[:_MOST_UPDATED]:
         settings = [f" on {key.target}"] * bool(key.target) + [f" at {key.precision}"] * bool(key.precision)
         sizes = [f", {name}={size}" for name, size in key.bind]
-        names = [name for name in MEASURES if before.get(name) != after.get(name)]
+        names = [name for name in MEASURE_UNITS if before.get(name) != after.get(name)]
         texts = [f"{_title(name)} {_replaced(name, before, after)}" for name in names]
         yield f"  {key.model}{''.join((*settings, *sizes))}: {', '.join(texts)}"
     if len(changes) > _MOST_UPDATED:
@@ -176,15 +173,15 @@ def updated(update: Update) -> Iterator[str]:
 
 def _replaced(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
     """Both amounts of a measure; none where it is not in the file."""
-    unit = MEASURES[name].unit
+    unit = MEASURE_UNITS[name]
     if name in before and name in after:
         return " -> ".join(_both(Growth(unit, before[name], after[name])))
-    return " -> ".join(amount(unit, each[name]) if name in each else "none" for each in (before, after))
+    return " -> ".join(quantity(unit, each[name]) if name in each else "none" for each in (before, after))
 
 
 def _both(growth: Growth) -> tuple[str, str]:
     """Both amounts, to the last digit if they round to the same."""
-    before, now = amount(growth.unit, growth.before), amount(growth.unit, growth.now)
+    before, now = quantity(growth.unit, growth.before), quantity(growth.unit, growth.now)
     if before != now:
         return before, now
     unit = {"bytes": " B", "seconds": " s", "joules": " J"}.get(growth.unit, "")
@@ -248,7 +245,7 @@ def open_question(limit: Limit) -> str:
 
 def _largest(limit: Limit) -> str:
     by_count = limit.name in ("flash", "weights")
-    say = (lambda value: f"{amount('count', value)} parameters") if by_count else limit.say
+    say = (lambda value: f"{quantity('count', value)} parameters") if by_count else limit.say
     names = [f"{brief(each.name)} {say(each.amount)}" for each in limit.largest[:_MOST_NAMED]]
     return f"; largest: {', '.join(names)}" if names else ""
 
@@ -291,7 +288,7 @@ def details(check: Check) -> Iterator[Finding]:
             yield Finding(title(limit), f"{limit.say(expected)} expected, {between}")
     held = check.peak_tensors
     if held and any(each.name in ("ram", "arena", "peak") for each in check.limits):
-        names = [f"{brief(each.name)} {amount('bytes', each.amount)}" for each in held[:_MOST_NAMED]]
+        names = [f"{brief(each.name)} {quantity('bytes', each.amount)}" for each in held[:_MOST_NAMED]]
         rest = len(held) - _MOST_NAMED
         yield Finding("at the peak", ", ".join(names) + (f" and {rest:,} more" if rest > 0 else ""))
     for text in dict.fromkeys(text for limit in check.limits for text in limit.assumptions):
@@ -299,12 +296,12 @@ def details(check: Check) -> Iterator[Finding]:
 
 
 def _part(part: Part) -> str:
-    least = amount("bytes", part.least_bytes)
+    least = quantity("bytes", part.least_bytes)
     if part.is_exact:
         return f"{part.name} {least}"
     if part.most_bytes is None:
         return f"{part.name} at least {least}"
-    most = amount("bytes", part.most_bytes)
+    most = quantity("bytes", part.most_bytes)
     return f"{part.name} {least} to {most}" if part.least_bytes else f"{part.name} up to {most}"
 
 
@@ -312,7 +309,7 @@ def effect(remedy: Remedy) -> str:
     """What a remedy brought: every limit before and after."""
     parts = []
     for each in remedy.changes:
-        before, after = amount(each.unit, each.before), amount(each.unit, each.after)
+        before, after = quantity(each.unit, each.before), quantity(each.unit, each.after)
         parts.append(f"{_title(each.name)} from {before} to {after}")
     return ", ".join(dict.fromkeys(parts))  # several budgets may limit the same
 

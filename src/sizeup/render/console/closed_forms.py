@@ -15,8 +15,8 @@ from sizeup.symbolic import sizes_text
 from sizeup.units import brief, plain
 
 if TYPE_CHECKING:
-    from sizeup.closed_forms.formulas import KernelFormula, LatencyForms
     from sizeup.results.closed_forms import ClosedForms
+    from sizeup.results.parts import KernelFormula, LatencyForms
 
 _LABELS = 25
 _INDEX = 8

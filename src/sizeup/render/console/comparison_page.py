@@ -10,15 +10,15 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.comparison import STATUSES, Row, Status
 from sizeup.render.console import comparison as words
 from sizeup.render.console.layout import print_labelled, print_rows
 from sizeup.render.markdown import cell, prose
 from sizeup.render.vocabulary import NOTHING
+from sizeup.results.comparison import STATUSES
 from sizeup.units import plain
 
 if TYPE_CHECKING:
-    from sizeup.results.comparison import Comparison, Pattern, Total
+    from sizeup.results.comparison import Comparison, Pattern, Row, Status, Total
 
 _MOST_PATTERNS = 8
 _MOST_ROWS = 10

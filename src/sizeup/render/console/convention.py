@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sizeup import units
 
 if TYPE_CHECKING:
-    from sizeup.conventions import Counted
+    from sizeup.results.parts import Counted
 
 _MOST_KINDS = 5
 

@@ -6,36 +6,34 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.latency import Estimate, Hardware, Limited, Spent, energy, flops_per_byte, hardware_of, limited
-from sizeup.latency.roofline import Bound
 from sizeup.results.rows import LIMITS
 
 if TYPE_CHECKING:
-    pass
+    from sizeup.results.latency import LatencyDetails
+    from sizeup.results.parts import Bound, Estimate, Hardware, Limited, Spent
 
 _BEYOND = 1.05  # of what a device can do at most
 
 
-def lines(found: Estimate) -> Iterator[tuple[str, str]]:
+def lines(details: LatencyDetails) -> Iterator[tuple[str, str]]:
     """Labels and texts: the time first, then its basis, the rates that it means, and energy."""
+    found = details.estimate
     where = "" if found.target is None else f" on {found.target.name}"
     yield "latency", f"{spoken(found)}{where}{_threads(found)}"
     yield "basis", f"{found.basis}: {found.origin}"
-    rates = hardware_of(found)
+    rates = details.hardware
     if rates is not None:
         yield "attained", attained(rates)
     if rates is not None and max(rates.compute_share or 0.0, rates.bandwidth_share or 0.0) > _BEYOND:
         yield "but", "that is more than the data sheet allows: a cache, or a fit to smaller networks"
-    limits = limited(found)
-    if limits is not None:
-        yield "bound by", _limits(limits)
-    ratios = flops_per_byte(found)
-    if ratios:
-        listed = ", ".join(f"{ratio:,.3g} FLOP/B at {name}" for name, ratio in ratios.items())
+    if details.bound_by is not None:
+        yield "bound by", _limits(details.bound_by)
+    if details.flops_per_byte:
+        ratios = details.flops_per_byte.items()
+        listed = ", ".join(f"{ratio:,.3g} FLOP/B at {name}" for name, ratio in ratios)
         yield "ops:byte", f"{listed} (data sheet, 2 FLOPs per MAC)"
-    spent = energy(found)
-    if spent is not None:
-        yield "energy", _energy(spent)
+    if details.energy is not None:
+        yield "energy", _energy(details.energy)
     yield from (("but", note) for note in found.notes)
 
 

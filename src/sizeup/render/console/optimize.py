@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sizeup.memory.tflm.overlap import LABEL
 from sizeup.render.console.layout import print_labelled
 from sizeup.units import plain
 
 if TYPE_CHECKING:
-    from sizeup.rewrite import Footprint, Optimized, Verification
+    from sizeup.results.parts import Footprint, Optimized, Verification
 
 
 def render(result: Optimized, console: Console) -> None:
@@ -94,7 +93,7 @@ def _number(count: int, what: str) -> str:
 
 
 def _overlap(result: Optimized) -> str:
-    if result.kernels != LABEL:
+    if not result.overlaps_dying_inputs:
         text = f"{_number(result.overlaps, 'tensor')} over others in use at once"
     elif result.overlaps == 1:
         text = "1 output over a dying input"

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.render.console import convention as elsewhere
+from sizeup.render.console import latency
 from sizeup.render.vocabulary import named
 from sizeup.results.rows import NO_TARGET, Port
 
 if TYPE_CHECKING:
-    from sizeup.memory import Usage
-    from sizeup.memory.tflm import MicroArena
+    from sizeup.results.parts import MicroArena, Usage
     from sizeup.results.plan import Plan
     from sizeup.results.report import Report
-    from sizeup.targets import Target
 
 _MOST_PORTS = 4
 _MOST_UNKNOWN = 10
@@ -56,26 +55,19 @@ def headline(report: Report) -> list[tuple[str, str]]:
         ("traffic", f"{read} read, {written} written in one pass{', incomplete' if report.unknown else ''}"),
     ]
     lines += _memory(report)
-    if report.latency is not None:
-        from sizeup.render.console import (
-            latency as timing,  # whoever only counts need not load the estimators
-        )
-
-        lines += timing.lines(report.latency)
-        lines += [("too large", text) for text in _too_large(report, report.latency.target)]
+    if report.latency_details is not None:
+        lines += latency.lines(report.latency_details)
+        lines += [("too large", text) for text in _too_large(report)]
     elif report.no_latency != NO_TARGET:
         lines.append(("latency", f"unknown: {report.no_latency}"))
     return lines
 
 
-def _too_large(report: Report, target: Target | None) -> Iterator[str]:
+def _too_large(report: Report) -> Iterator[str]:
     """What a microcontroller has too little of: memories of other devices are seldom the limit."""
-    if target is None or target.device.kind != "microcontroller":
+    if report.room is None or report.target is None or report.target.device.kind != "microcontroller":
         return
-    from sizeup.checks import Needs, room
-
-    found = room(Needs(report.graph, report.cost, report.precision), target)
-    for space in found.spaces:
+    for space in report.room.spaces:
         if space.fits is False and space.limit_bytes is not None:
             needed, there = units.size(space.least_bytes), units.size(space.limit_bytes)
             yield f"it needs {needed} of {space.words}; {space.where} has {there}"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from sizeup.memory.liveness import Column
+    from sizeup.results.parts import Column
 
 # Nothing, seven heights below the peak, and one that only the peak has: it is found without colours.
 _BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"  # lower blocks of one to eight eighths

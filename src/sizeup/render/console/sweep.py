@@ -13,7 +13,7 @@ from sizeup.render import envelope
 from sizeup.units import duration
 
 if TYPE_CHECKING:
-    from sizeup.sweeps import Swept
+    from sizeup.results.parts import Swept
 
 
 def text(done: Swept) -> str:

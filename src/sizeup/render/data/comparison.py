@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sizeup import csv_cells
-from sizeup.comparison import Figures, Row
 from sizeup.dtypes import precision_name
 from sizeup.render import envelope
 from sizeup.render.data import latency
 from sizeup.render.data.frames import frame_of
+from sizeup.results.comparison import Figures, Row
 
 if TYPE_CHECKING:
     from sizeup.results.comparison import Comparison
@@ -73,7 +73,7 @@ def _model(report: Report) -> dict[str, Any]:
         "uncounted_ops": len(report.cost.reasons),
         "peak_op": usage.peak_op,
         "peak_tensors": [{"name": each.name, "bytes": each.bytes} for each in usage.held],
-        "latency": unknown if report.latency is None else latency.to_dict(report.latency),
+        "latency": unknown if report.latency_details is None else latency.to_dict(report.latency_details),
     }
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sizeup.latency import energy, flops_per_byte, hardware_of, limited
-
 if TYPE_CHECKING:
-    from sizeup.results.parts import Bound, Estimate, Hardware, Limited, ModuleTime, Spent
+    from sizeup.results.latency import LatencyDetails
+    from sizeup.results.parts import Bound, Hardware, Limited, ModuleTime, Spent
 
 
-def to_dict(found: Estimate) -> dict[str, Any]:
+def to_dict(details: LatencyDetails) -> dict[str, Any]:
     """The estimate as plain data."""
+    found = details.estimate
     return {
         "target": None if found.target is None else found.target.name,
         "ms": found.ms,
@@ -24,10 +24,10 @@ def to_dict(found: Estimate) -> dict[str, Any]:
         "run_ms": 1e3 * found.run_seconds,
         "kernels": int(found.work.count.sum()),
         "notes": list(found.notes),
-        "attained": plain(hardware_of(found)),
-        "energy": plain(energy(found)),
-        "bound_by": _limits_to_dict(limited(found)),
-        "flops_per_byte": flops_per_byte(found),
+        "attained": plain(details.hardware),
+        "energy": plain(details.energy),
+        "bound_by": _limits_to_dict(details.bound_by),
+        "flops_per_byte": details.flops_per_byte,
     }
 
 

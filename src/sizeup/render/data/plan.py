@@ -12,7 +12,7 @@ from sizeup.render import envelope
 from sizeup.render.data.report import arena_figures
 
 if TYPE_CHECKING:
-    from sizeup.memory.tflm import MicroArena
+    from sizeup.results.parts import MicroArena
     from sizeup.results.plan import Place, Plan
 
 _COLUMNS = ("tensor", "name", "shape", "dtype", "bytes", "offset", "first_step", "last_step", "buffer")

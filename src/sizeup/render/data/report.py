@@ -14,7 +14,7 @@ from sizeup.render.data import latency
 from sizeup.results.rows import OpRow, Port
 
 if TYPE_CHECKING:
-    from sizeup.memory.tflm import MicroArena
+    from sizeup.results.parts import MicroArena
     from sizeup.results.report import Report
 
 # Its keys are the names of the columns, also where there is no operator.
@@ -129,10 +129,9 @@ def arena_figures(arena: MicroArena | None, word_bits: int = 32) -> dict[str, An
 
 
 def _latency(report: Report) -> dict[str, Any]:
-    if report.latency is None:
+    if report.latency_details is None:
         return {"unavailable": report.no_latency}
-
-    return latency.to_dict(report.latency)
+    return latency.to_dict(report.latency_details)
 
 
 def _port(port: Port) -> dict[str, Any]:

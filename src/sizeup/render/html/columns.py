@@ -10,10 +10,10 @@ import numpy as np
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.graph import Graph, name_of
-from sizeup.memory import tensor_bytes
+from sizeup.results.memory_map import MemoryMap, memory_map
 from sizeup.results.rollup import UNUSED_PARAMETERS, precision_of
 from sizeup.results.rows import LIMITS
-from sizeup.units import plain
+from sizeup.units import plain, short
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
@@ -33,11 +33,6 @@ def grouped(lists: Iterable[Sequence[int]]) -> dict[str, list[int]]:
         items += each
         first.append(len(items))
     return {"first": first, "items": items}
-
-
-def short(number: float) -> float:
-    """A number with so many digits as matter: the page is smaller by half for it."""
-    return float(f"{number:.9g}")
 
 
 def operators(report: Report) -> dict[str, Any]:
@@ -86,8 +81,34 @@ def tensors(report: Report) -> dict[str, Any]:
         "name": [plain(each.name) for each in graph.tensors],
         "shape": coded(units.shape(each.shape) for each in graph.tensors),
         "type": coded(kinds),
-        "bytes": [tensor_bytes(each, asked) if each.elements is not None else None for each in graph.tensors],
+        "bytes": list(report.tensor_bytes),
         "constant": [int(each.data is not None) for each in graph.tensors],
         "inputs": list(graph.inputs),
         "outputs": list(graph.outputs),
     }
+
+
+def places(report: Report) -> dict[str, Any] | None:
+    """The memory map: boxes as columns, and what placed them so; None if there is none."""
+    boxes, usage = memory_map(report), report.memory.usage
+    if boxes is None:
+        return None
+    return {
+        "tensors": grouped(boxes.tensors),
+        "first": boxes.first,
+        "last": boxes.last,
+        "size": boxes.size,
+        "offset": boxes.offset,
+        "height": boxes.height,
+        "caption": _caption(boxes, usage.peak_bytes),
+        "peak_bytes": usage.peak_bytes,
+        "peak_op": usage.peak_op,
+    }
+
+
+def _caption(boxes: MemoryMap, peak: int) -> str:
+    if boxes.is_micro:
+        return f"As TFLite Micro lays it: the head of its arena, {boxes.height:,} B."
+    others = f"{peak:,} B are in use at once. sizeup plan searches for the best place of every tensor."
+    above = "no plan needs less." if boxes.height == peak else others
+    return f"Laid by first fit into {boxes.height:,} B; {above}"

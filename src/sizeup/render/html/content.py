@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.latency import energy
 from sizeup.render.console import latency as timing
 from sizeup.render.console import report as text
 from sizeup.render.html.sections import section
@@ -134,7 +133,7 @@ def _latency(report: Report) -> Iterator[str]:
         span = f"{units.duration(found.low)} to {units.duration(found.high)}"
         detail = f"{span} in nine of ten; {detail}"
     yield _card("Latency", value, detail, bar)
-    spent = energy(found)
+    spent = None if report.latency_details is None else report.latency_details.energy
     if spent is not None:
         value, span = f"{'at most ' if spent.at_most else ''}{units.joules(spent.joules)}", ""
         if spent.low is not None and spent.high is not None:
@@ -160,8 +159,8 @@ def _receipt(report: Report) -> str:
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from ((label, words) for label, words in text.headline(report) if label in ("input", "output"))
-    if report.latency is not None:
-        yield from timing.lines(report.latency)
+    if report.latency_details is not None:
+        yield from timing.lines(report.latency_details)
     elif report.no_latency:
         yield "latency", f"unknown: {report.no_latency}"
     yield from (

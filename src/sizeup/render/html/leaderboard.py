@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import units
 from sizeup.render.console.query import common_folder
-from sizeup.render.html.columns import coded, short
+from sizeup.render.html.columns import coded
 from sizeup.render.html.shell import shell
-from sizeup.units import plain
+from sizeup.units import plain, short
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Board, QuerySpec

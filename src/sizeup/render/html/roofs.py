@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sizeup.latency.roofline import type_of
-from sizeup.render.html.columns import coded, short
-from sizeup.results.roofline import attained
-from sizeup.units import plain
+from sizeup.render.html.columns import coded
+from sizeup.results.roofline import attained, roofs_of, types_by_op, used_types
+from sizeup.units import plain, short
 
 if TYPE_CHECKING:
-    from sizeup.latency import Estimate
+    from sizeup.results.parts import Estimate
     from sizeup.results.report import Report
     from sizeup.targets import Target
 
@@ -22,7 +21,10 @@ def roofline(report: Report) -> dict[str, Any] | None:
         return None
     return {
         **_points(found),
-        "roofs": _roofs(found.target, {type_of(name) for name in found.work.names}),
+        "roofs": [
+            {"type": each.dtype, "macs_per_second": each.macs_per_second, "used": each.is_used}
+            for each in roofs_of(found.target, used_types(found))
+        ],
         "memories": _memories(found.target),
         "basis": found.basis,
         "target": plain(found.target.name),
@@ -32,28 +34,16 @@ def roofline(report: Report) -> dict[str, Any] | None:
 
 
 def _points(found: Estimate) -> dict[str, Any]:
-    points, work = attained(found), found.work
-    kinds = dict(zip(found.executed.main.tolist(), work.kind.tolist(), strict=True))
+    points = attained(found)
     return {
         "op": points.ops,
         "macs": [int(each) for each in points.macs],
         "bytes": [short(each) for each in points.moved.tolist()],
         "taken": [short(each) for each in points.seconds.tolist()],
-        "type": coded(type_of(work.names[kinds[op]]) for op in points.ops),
+        "type": coded(types_by_op(found, points.ops)),
         "others": points.others,
         "others_seconds": short(points.others_seconds),
     }
-
-
-def _roofs(target: Target, used: set[str]) -> list[dict[str, Any]]:
-    """The rates of all number types that the runtime has kernels for, those that are used told apart."""
-    kinds = dict.fromkeys((*sorted(used), *target.runtime.dtypes))
-    rates = {kind: target.peak(kind) for kind in kinds}
-    return [
-        {"type": kind, "macs_per_second": rate, "used": kind in used}
-        for kind, rate in rates.items()
-        if rate is not None
-    ]
 
 
 def _memories(target: Target) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from html import escape
 from typing import TYPE_CHECKING, Literal
 
 from sizeup import units
-from sizeup.checks import Needs, Room, Space, room
 from sizeup.units import plain
 
 if TYPE_CHECKING:
+    from sizeup.results.parts import Room, Space
     from sizeup.results.report import Report
     from sizeup.targets import Target
 
@@ -32,10 +32,8 @@ def verdict(report: Report) -> Verdict:
     """Whether the target that the report was made for has room for the model."""
     if report.target is None:
         return Verdict("none", "No target given", ("Name one with -d TARGET to see whether it fits.",))
-    source = report.source
-    size = source.stat().st_size if source is not None and source.is_file() else None
-    needs = Needs(report.graph, report.cost, report.precision, size)
-    return _told(report, report.target, room(needs, report.target))
+    assert report.room is not None
+    return _told(report, report.target, report.room)
 
 
 def _told(report: Report, target: Target, found: Room) -> Verdict:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
+from sizeup.formats import files
 from sizeup.render.interop.nodes import NodeRow, node_rows, source_of
-from sizeup.rewrite import files
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

@@ -18,14 +18,14 @@ import numpy as np
 
 from sizeup.errors import SizeupError
 from sizeup.graph import name_of
-from sizeup.latency.roofline import BOUNDS
 from sizeup.render.console.latency import spoken
 from sizeup.render.console.report import title
 from sizeup.render.data.latency import to_dict
+from sizeup.results.latency import BOUNDS
 from sizeup.results.rollup import module_at, module_path
 
 if TYPE_CHECKING:
-    from sizeup.latency import Estimate
+    from sizeup.results.parts import Estimate
     from sizeup.results.report import Report
 
 _PROCESS, _THREAD = 1, 1
@@ -51,9 +51,10 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def _lines(report: Report, found: Estimate) -> Iterator[str]:
+    assert report.latency_details is not None  # as there is an estimate
     head = {"tool": f"sizeup {version('sizeup')}", "model": report.name, "sha256": report.sha256}
     yield '{\n  "displayTimeUnit": "ns",\n'
-    yield f'  "otherData": {json.dumps({**head, **to_dict(found)})},\n'
+    yield f'  "otherData": {json.dumps({**head, **to_dict(report.latency_details)})},\n'
     yield '  "traceEvents": ['
     separator = "\n    "
     for event in _events(report, found):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from sizeup import units
-from sizeup.memory import Shares
-from sizeup.memory.liveness import Column
 from sizeup.render.plots.axis import draw_bytes
 from sizeup.render.plots.canvas import (
     INPUTS,
@@ -24,6 +22,9 @@ from sizeup.render.plots.canvas import (
     legible,
     level,
 )
+
+if TYPE_CHECKING:
+    from sizeup.results.parts import Column, Shares
 
 _GAP = 0.16  # between bars, as long as there are few enough to see it
 _MOST_APART = 150

@@ -13,8 +13,6 @@ from matplotlib.figure import Figure
 from sizeup import units
 from sizeup.files import replacing
 from sizeup.graph import ABSENT, Graph, name_of
-from sizeup.memory import Usage, shares
-from sizeup.memory.search import reordered
 from sizeup.render.console.report import peak_size, verdict
 from sizeup.render.plots import side
 from sizeup.render.plots.arena_map import Box, boxes_of, draw_map
@@ -27,6 +25,7 @@ from sizeup.render.vocabulary import named
 from sizeup.units import plain
 
 if TYPE_CHECKING:
+    from sizeup.results.parts import Usage
     from sizeup.results.plan import Plan
     from sizeup.results.report import Report
 
@@ -69,7 +68,7 @@ def memory_picture(report: Report) -> Figure:
     words = peak_words(
         found.peak_bytes, found.peak_op, found.peak_op, op.kind, name_of(report.graph, op), reordered=False
     )
-    draw_bars(canvas, axes, shares(report.graph, found.buffers), found.peak_op, words, highest, levels)
+    draw_bars(canvas, axes, report.memory_shares, found.peak_op, words, highest, levels)
     _list_held(canvas, report.graph, found, found.peak_op)
     return canvas.figure
 
@@ -95,8 +94,7 @@ def plan_picture(plan: Plan) -> Figure:
     words = peak_words(
         plan.peak_bytes, step, index, op.kind, name_of(plan.graph, op), reordered=bool(plan.moved_ops)
     )
-    parts = shares(reordered(plan.graph, plan.order), plan.placement.usage.buffers)
-    draw_bars(canvas, upper, parts, step, words, highest, as_given)
+    draw_bars(canvas, upper, plan.memory_shares, step, words, highest, as_given)
     _list_facts(canvas, plan)
     boxes = boxes_of(plan, step)
     names = Names(canvas, (box.name for box in boxes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,17 +13,15 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from sizeup import units
 from sizeup.errors import SizeupError
-from sizeup.latency.roofline import nearest_peak, type_of
 from sizeup.render.console.latency import spoken
 from sizeup.render.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas
 from sizeup.render.plots.pictures import picture_title, write_title
 from sizeup.render.plots.side import ROOM, Item, draw_list
-from sizeup.results.roofline import Attained, attained
+from sizeup.results.roofline import Attained, attained, used_roofs, used_types
 from sizeup.units import FLOPS_PER_MAC
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
-    from sizeup.targets import Target
 
 _HEIGHT = 5.6
 _LEFT, _BELOW, _RIGHT, _TOP = 1.1, 0.62, ROOM, 1.0
@@ -45,7 +43,7 @@ def roofline_picture(report: Report) -> Figure:
     sentence = f"{spoken(found)} on {found.target.name}, {found.basis}"
     write_title(canvas, picture_title(report), sentence, _missing(report))
     axes = canvas.panel(_LEFT, _BELOW, _RIGHT, _TOP)
-    roofs = _roofs(found.target, {type_of(name) for name in found.work.names})
+    roofs = used_roofs(found.target, used_types(found))
     _scale(axes, points, roofs, found.target.device.bandwidth)
     _draw_roofs(axes, roofs, found.target.device.bandwidth)
     _draw_points(axes, points, bound_by)
@@ -58,16 +56,6 @@ def _missing(report: Report) -> str:
     if unknown == 1:
         return "1 operator is not known: its time is missing, at least in part"
     return f"{unknown:,} operators are not known: their time is missing, at least in part" if unknown else ""
-
-
-def _roofs(target: Target, types: Iterable[str]) -> dict[str, float]:
-    """MACs a second by number type, of those that are used; types of one rate under one name."""
-    rates: dict[float, list[str]] = {}
-    for kind in sorted(types):
-        peak = nearest_peak(target, kind)
-        if peak is not None and peak[0] not in rates.setdefault(peak[1], []):
-            rates[peak[1]].append(peak[0])
-    return {", ".join(kinds): rate for rate, kinds in rates.items()}
 
 
 def _scale(axes: Axes, points: Attained, roofs: dict[str, float], bandwidth: float | None) -> None:

@@ -11,7 +11,7 @@ from sizeup import units
 from sizeup.render.plots.canvas import FAINT, INK, PALETTE, Canvas, legible
 
 if TYPE_CHECKING:
-    from sizeup.precision.figures import Figures
+    from sizeup.results.parts import Figures
     from sizeup.results.tradeoff import Tradeoff
 
 _HEIGHT = 5.0
