@@ -19,7 +19,7 @@ from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError, TargetError
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.latency import by_data_sheet, energy, estimate, from_columns, hardware, hardware_of
-from sizeup.render.console.layout import render
+from sizeup.render.console.report import render
 from sizeup.targets import target
 
 FLOAT = dtype("float32")

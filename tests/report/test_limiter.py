@@ -10,7 +10,7 @@ from rich.console import Console
 import sizeup
 from networks import three_convolutions
 from sizeup.latency import flops_per_byte, limited
-from sizeup.render.console.layout import render
+from sizeup.render.console.report import render
 
 # MACs and fp32 bytes of the three convolutions: inputs, weights and outputs once each.
 MACS = (884_736, 294_912, 2_097_152)

@@ -14,7 +14,7 @@ from rich.console import Console
 import sizeup
 from sizeup.dtypes import dtype
 from sizeup.graph import Constant, Graph, GraphBuilder, Shape
-from sizeup.render.console.layout import render
+from sizeup.render.console.report import render
 from sizeup.render.data.report import csv_lines, json_lines
 
 # From the example output in the description of tflite-tools: tensors in memory and memory use.

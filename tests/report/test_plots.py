@@ -301,7 +301,7 @@ def test_a_box_is_called_what_the_list_calls_it_or_a_part_of_that() -> None:
 
 def test_no_box_has_a_letter_for_a_name() -> None:
     from sizeup.render.plots.canvas import Canvas
-    from sizeup.render.plots.names import Names
+    from sizeup.render.plots.side import Names
 
     names = Names(Canvas(1), ["layers/1/c", "layers/2/c", "layers/3/d", "x"])
     shown = [names.fitted("layers/2/c", room, 7.0) for room in range(0, 400, 5)]

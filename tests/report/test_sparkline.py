@@ -12,8 +12,8 @@ from rich.console import Console
 
 import sizeup
 from networks import three_convolutions, with_unknown
-from sizeup.render.console.layout import render
-from sizeup.render.console.sparkline import print_sparkline, sparkline
+from sizeup.render.console.layout import print_sparkline, sparkline
+from sizeup.render.console.report import render
 
 HEIGHTS = " ▁▂▃▄▅▆▇█"
 

@@ -19,7 +19,7 @@ import sizeup
 from blessed import assert_golden
 from networks import FLOAT, three_convolutions, with_unknown
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.render.console.layout import render
+from sizeup.render.console.report import render
 from sizeup.results.module_tree import ITSELF, Branch, ModuleTree
 from sizeup.results.report import Report
 

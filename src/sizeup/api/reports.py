@@ -299,7 +299,7 @@ def _file(source: Source) -> tuple[Path | None, str | None]:
     """The file that a model is read from, and its digest; None for anything else."""
     if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
         return None, None
-    from sizeup.render.interop.nodes import digest
+    from sizeup.results.file_nodes import digest
 
     path = Path(source).absolute()
     return path, digest(path)

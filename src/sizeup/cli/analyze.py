@@ -142,7 +142,7 @@ def analyze(
     if json:
         sys.stdout.writelines(data.json_lines(report))
     else:
-        from sizeup.render.console import layout
+        from sizeup.render.console import report as console
 
-        layout.render(report, terminal.output(), by=rows, depth=depth, top=top, columns=chosen, wide=wide)
+        console.render(report, terminal.output(), by=rows, depth=depth, top=top, columns=chosen, wide=wide)
     terminal.tell_written([*(output or ()), *(plot or ())])

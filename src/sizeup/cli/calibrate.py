@@ -59,7 +59,7 @@ def calibrate(
 
     from sizeup import api
     from sizeup.cli import terminal
-    from sizeup.render.console import calibration as calibrated
+    from sizeup.render.console import measurement
 
     with terminal.steps(f"calibrating {runtime}") as progress:
         found = api.calibrate(
@@ -77,4 +77,4 @@ def calibrate(
     if json:
         sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
     else:
-        calibrated.render(found, terminal.output())
+        measurement.render_calibration(found, terminal.output())

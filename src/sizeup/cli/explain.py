@@ -58,7 +58,7 @@ def explain(
     from sizeup.cli import terminal
     from sizeup.errors import SizeupError
     from sizeup.render.console import closed_forms as formulas
-    from sizeup.render.console.layout import render_explanation
+    from sizeup.render.console.report import render_explanation
 
     if (op is None) == (free is None):
         raise SizeupError("give either an operator, or --free with names of dimensions")

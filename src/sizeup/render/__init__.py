@@ -109,7 +109,7 @@ _FRAMES = {
 _PICTURES = {"Report": "plots:plot", "Plan": "plots:plot_plan", "Tradeoff": "plots:plot_tradeoff"}
 _TEXTS = {
     "Report": "notebook:text",
-    "Explanation": "console.layout:explanation_text",
+    "Explanation": "console.report:explanation_text",
     "ClosedForms": "console.closed_forms:text_of",
     "Comparison": "console.comparison:headline",
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+
 from sizeup import units
-from sizeup.render import inline
+from sizeup.graph import name_of
 from sizeup.render.console.columns import Column
 from sizeup.render.console.report import headline, peak_size, receipt, title
 from sizeup.render.vocabulary import named
@@ -67,7 +71,7 @@ def html(report: Report) -> str:
     body = "".join(_row([_cell(column, entry) for column in columns], *sides) for entry in shown.rows)
     lines = "<br>".join(_escaped(line) for line in receipt(report))
     name = _escaped(named(brief(report.name), report.format))
-    pictures = inline.memory(report) + inline.modules(report)
+    pictures = memory(report) + modules(report)
     table = f'<div style="overflow-x:auto"><table>{titles}{body}</table></div>'
     return f"<b>{name}</b><table>{head}</table><p>{lines}</p>{pictures}{table}"
 
@@ -87,3 +91,121 @@ def _row(cells: list[str], *sides: str, tag: str = "td") -> str:
 
 def _escaped(text: str) -> str:
     return escape(plain(text))
+
+
+_INLINE_WIDTH = 760
+_MEMORY, _PEAK, _BAR, _REST = "#4c8ed1", "#e0562f", "#d9822b", "#9a9a9a"  # told apart on white and on black
+_LEFT, _RIGHT = 62, 12  # of the panel of memory
+_TOP, _PANEL, _BELOW = 24, 96, 22
+_MOST_BARS = 700  # as many as there are pixels
+_MOST_MODULES, _ROW = 12, 20
+_NAMES, _FIGURES = 300, 150  # pixels for names and for figures beside bars
+_NOTHING = 1e-9  # of the whole: what is left of it where numbers were rounded
+_LETTER = 7.6  # pixels of a letter, where most are wide
+
+
+def memory(report: Report) -> str:
+    """What is in memory while each operator runs; empty where that is not known or nothing runs."""
+    usage = report.memory.usage
+    if usage.missing or usage.peak_op is None or not usage.peak_bytes:
+        return ""
+    op = report.graph.ops[usage.peak_op]
+    words = (
+        f"peak {peak_size(usage)} in operator {usage.peak_op}: {op.kind} {brief(name_of(report.graph, op))}"
+    )
+    across = (_INLINE_WIDTH - _LEFT - _RIGHT) / len(usage.live_bytes)
+    heights = _thinned(usage.live_bytes.tolist())
+    step = (_INLINE_WIDTH - _LEFT - _RIGHT) / len(heights)
+    scale = _PANEL / usage.peak_bytes
+    floor = _TOP + _PANEL
+    path = f"M{_LEFT},{floor}" + "".join(
+        f"V{floor - size * scale:.1f}H{_LEFT + step * (place + 1):.1f}" for place, size in enumerate(heights)
+    )
+    peak = _LEFT + across * (usage.peak_op + 0.5)
+    shapes = [
+        f'<path d="{path}V{floor}Z" fill="{_MEMORY}"/>',
+        f'<path d="M{peak:.1f},{_TOP}V{floor}" stroke="{_PEAK}" stroke-dasharray="4 3"/>',
+        f'<path d="M{_LEFT},{_TOP}V{floor}H{_INLINE_WIDTH - _RIGHT}" stroke="currentColor" fill="none"/>',
+        _text(_LEFT, _TOP - 8, words, bold=True),
+        _text(_LEFT - 6, _TOP + 4, units.size(usage.peak_bytes), anchor="end"),
+        _text(_LEFT - 6, floor, "0", anchor="end"),
+        _text(_LEFT, floor + 15, "memory in use, beside the weights, operator by operator"),
+        _text(_INLINE_WIDTH - _RIGHT, floor + 15, f"{len(usage.live_bytes):,} operators", anchor="end"),
+    ]
+    return _svg(shapes, floor + _BELOW, f"Memory by operator: {words}")
+
+
+def _thinned(sizes: Sequence[int]) -> list[int]:
+    """The bars, or where they are more than pixels, the highest of every few."""
+    width = -(-len(sizes) // _MOST_BARS)
+    padded = np.pad(np.array(sizes, np.int64), (0, -len(sizes) % width))
+    return [int(each) for each in padded.reshape(-1, width).max(axis=1)]
+
+
+def modules(report: Report) -> str:
+    """The costliest modules by their time, or without an estimate by their MACs; kinds without modules."""
+    found = view(report, "module", top=_MOST_MODULES)
+    if len(found.entries) < 2:
+        found = view(report, "kind", top=_MOST_MODULES)
+    timed = found.total.seconds is not None
+    whole = (found.total.seconds if timed else found.total.macs) or 0.0
+    if not whole:
+        return ""
+    every = found.rows[:-1]
+    rows = [row for row in every if _cost(row, timed) > _NOTHING * whole or row.unknown_ops]
+    room = _INLINE_WIDTH - _NAMES - _FIGURES
+    longest = max(_cost(row, timed) for row in rows) or 1.0
+    what = f"{'time' if timed else 'MACs'} by {'kind of operator' if found.by == 'kind' else 'module'}"
+    shapes = [_text(_NAMES, 14, what, bold=True)]
+    for place, row in enumerate(rows):
+        top = 22 + place * _ROW
+        long = room * _cost(row, timed) / longest
+        colour = _REST if row is found.rest else _BAR
+        shapes.append(_text(_NAMES - 8, top + 13, _cut(row.label, _NAMES - 8), anchor="end"))
+        shapes.append(
+            f'<rect x="{_NAMES}" y="{top}" width="{long:.1f}" height="{_ROW - 4}" fill="{colour}"/>'
+        )
+        shapes.append(_text(_NAMES + long + 6, top + 13, _figure(row, timed, whole)))
+    return _svg(shapes, 22 + len(rows) * _ROW + 4, f"Cost of {plain(report.name)}: {what}")
+
+
+def _cost(row: Entry, timed: bool) -> float:
+    return (row.seconds if timed else row.macs) or 0.0
+
+
+def _figure(row: Entry, timed: bool, whole: float) -> str:
+    value = _cost(row, timed)
+    mark = " + ?" if row.unknown_ops and value else "?" if row.unknown_ops else ""
+    if not value:
+        return mark
+    return f"{units.duration(value) if timed else units.count(value)} ({units.share(value, whole)}){mark}"
+
+
+def _cut(text: str, room: float) -> str:
+    """A text that fits so many pixels, its middle left out if need be."""
+    most = int(room / _LETTER)
+    if cell_len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{set_cell_size(text, half).rstrip()}\N{HORIZONTAL ELLIPSIS}{_end(text, half)}"
+
+
+def _end(text: str, most: int) -> str:
+    """The last letters of a text, so many at most, wide ones counted twice."""
+    return set_cell_size(text[: -most - 1 : -1], most).rstrip()[::-1]
+
+
+def _text(across: float, down: float, text: str, *, anchor: str = "start", bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    place = f'x="{across:.1f}" y="{down:.1f}" text-anchor="{anchor}"{weight}'
+    return f'<text {place} fill="currentColor">{escape(plain(text))}</text>'
+
+
+def _svg(shapes: Iterable[str], height: float, label: str) -> str:
+    style = "max-width:100%;height:auto;font:12px system-ui,sans-serif;display:block;margin:8px 0"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_INLINE_WIDTH}" height="{height}"'
+        f' viewBox="0 0 {_INLINE_WIDTH} {height}" role="img" aria-label="{escape(plain(label))}"'
+        f' style="{style}">'
+        f"{''.join(shapes)}</svg>"
+    )

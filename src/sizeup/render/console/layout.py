@@ -1,81 +1,24 @@
-"""A report on a terminal."""
+"""What all printed results share: labelled lines, rows of figures, and names that are cut to fit."""
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.render.console.report import headline, receipt, title
-from sizeup.render.console.sparkline import print_sparkline
-from sizeup.render.console.table import shortened, table_text
-from sizeup.results.table import By, View, view
+from sizeup.render.console.table import shortened
 from sizeup.units import plain
 
 if TYPE_CHECKING:
-    from sizeup.results.explanation import Explanation
-    from sizeup.results.report import Report
+    from sizeup.results.parts import Column
 
 LEAST_ROOM = 16
 LABELS = 14
-_BOLD = ("MACs", "FLOPs", "parameters", "latency")
-
-
-def render(
-    report: Report,
-    console: Console,
-    *,
-    by: By | None = None,
-    depth: int | None = None,
-    top: int | None = None,
-    columns: Sequence[str] = (),
-    wide: bool = False,
-) -> None:
-    """Print the headline, the receipt, the notes and the table, as wide as the console is.
-
-    `columns` names those of the table; `wide` prints all, or those, whatever the width.
-    """
-    shown = view(report, by, depth, top)
-    console.print(Text(title(report), style="bold"))
-    for label, text in headline(report):
-        print_labelled(console, label, text, "bold" if label in _BOLD else "")
-        if label == "memory" and not report.memory.usage.missing:
-            words = f"over {len(report.graph.ops):,} operators"
-            print_sparkline(console, "in use", report.memory.usage.live_bytes, words, LABELS)
-    _print_receipt(report, console)
-    for note in report.notes:
-        print_labelled(console, "note", note, "dim")
-    if shown.entries:
-        console.print()
-        print_table(console, shown, columns, wide)
-    if shown.rest is not None and shown.rest.ops:
-        console.print(Text("--top N shows more rows, -o FILE.csv keeps every operator", style="dim"))
-    if shown.remark:
-        console.print(Text(shown.remark, style="dim"))
-
-
-def render_explanation(explanation: Explanation, console: Console) -> None:
-    """Print where an operator's numbers come from, or the table of the operators that were found."""
-    console.print(Text(plain(explanation.title), style="bold"))
-    previous = ""
-    for label, text in explanation.lines:
-        style = "bold" if label in ("MACs", "FLOPs") else "yellow" if label == "not known" else ""
-        print_labelled(console, "" if label == previous else label, text, style)
-        previous = label
-    if explanation.view is not None:
-        print_table(console, explanation.view)
-
-
-def explanation_text(explanation: Explanation) -> str:
-    """An explanation as plain text of 80 columns."""
-    buffer = io.StringIO()
-    render_explanation(explanation, Console(file=buffer, width=80, color_system=None))
-    return buffer.getvalue()
 
 
 def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = LABELS) -> None:
@@ -99,19 +42,6 @@ def print_lines(
         console.print(Text.assemble((start, "cyan"), (line, style)), soft_wrap=True)
 
 
-def _print_receipt(report: Report, console: Console) -> None:
-    first, *others = receipt(report)
-    print_labelled(console, "coverage", first, "bold yellow" if report.unknown else "green")
-    for line in others:
-        print_labelled(console, "", line, "yellow")
-
-
-def print_table(console: Console, shown: View, columns: Sequence[str] = (), wide: bool = False) -> None:
-    """Print the rows of a view with as many columns as there is room for."""
-    room = None if wide else console.width
-    console.print(table_text(shown, room, console.options.ascii_only, columns), soft_wrap=True)
-
-
 def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Figures to the right, then names in the room that is left, cut in their middle."""
     widths = [max(cell_len(row[place]) for row in (titles, *rows)) for place in range(len(titles) - 1)]
@@ -124,3 +54,43 @@ def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[
     ]:
         line = "".join(f"  {cell:>{width}}" for cell, width in zip(row, widths, strict=False))
         console.print(Text(f"{line}  {name}", style=style), soft_wrap=True)
+
+
+# Nothing, seven heights below the peak, and one that only the peak has: it is found without colours.
+_BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"  # lower blocks of one to eight eighths
+_SIGNS = " .:-=+*#@"
+_PEAK = len(_BLOCKS) - 1
+_FEWEST = 3
+_LEAST_ROOM = 10
+
+
+def sparkline(amounts: Column, width: int, peak: int | None = None, *, ascii_only: bool = False) -> str:
+    """At most `width` characters, each as high as the largest amount that it stands for; heights are parts
+    of the peak, which by default is the largest amount of all."""
+    most = int(amounts.max()) if peak is None else peak
+    count = min(width, len(amounts))
+    starts = np.arange(count) * len(amounts) // count
+    signs = _SIGNS if ascii_only else _BLOCKS
+    return "".join(signs[_height(amount, most)] for amount in np.maximum.reduceat(amounts, starts).tolist())
+
+
+def _height(amount: int, most: int) -> int:
+    """Zero is blank, anything more at least the lowest sign, and the highest is reached by the peak alone."""
+    return _PEAK if amount >= most > 0 else -(-amount * (_PEAK - 1) // most) if amount else 0
+
+
+def print_sparkline(
+    console: Console, label: str, amounts: Column, words: str, indent: int, peak: int | None = None
+) -> None:
+    """Print the line beside a label, words after it and the peak in red, where there is anything to see."""
+    ascii_only = console.options.ascii_only
+    mark = (_SIGNS if ascii_only else _BLOCKS)[_PEAK]
+    legend = f"  {words}, {mark} peak"
+    room = console.width - indent - len(legend)
+    if len(amounts) < _FEWEST or not amounts.any() or room < _LEAST_ROOM:
+        return
+    line = sparkline(amounts, room, peak, ascii_only=ascii_only)
+    shown = Text.assemble((f"  {label}".ljust(indent), "cyan"), (line, "cyan"))
+    shown.append(legend if mark in line else f"  {words}", "dim")
+    shown.highlight_words([mark], "bold red not dim")
+    console.print(shown, soft_wrap=True)

@@ -11,9 +11,8 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.render.console.layout import LABELS, print_labelled, print_rows
+from sizeup.render.console.layout import LABELS, print_labelled, print_rows, print_sparkline
 from sizeup.render.console.report import micro_arena, micro_warnings, verdict
-from sizeup.render.console.sparkline import print_sparkline
 from sizeup.units import plain
 
 if TYPE_CHECKING:

@@ -1,19 +1,26 @@
-"""The words of a report for people: what every readable output says, before it is laid out."""
+"""A report for people: what every readable output says, and how a terminal shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.render.console import convention as elsewhere
 from sizeup.render.console import latency
+from sizeup.render.console.layout import LABELS, print_labelled, print_sparkline
+from sizeup.render.console.table import table_text
 from sizeup.render.vocabulary import named
 from sizeup.results.rows import NO_TARGET, Port
+from sizeup.results.table import By, View, view
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import MicroArena, Usage
+    from sizeup.results.explanation import Explanation
+    from sizeup.results.parts import Counted, MicroArena, Usage
     from sizeup.results.plan import Plan
     from sizeup.results.report import Report
 
@@ -49,7 +56,7 @@ def headline(report: Report) -> list[tuple[str, str]]:
     lines += [
         ("MACs", _total(report, totals.macs, "multiply-accumulates")),
         ("FLOPs", _total(report, totals.flops, "at 2 for each MAC")),
-        *(elsewhere.lines(report.convention) if report.convention is not None else ()),
+        *(_convention_lines(report.convention) if report.convention is not None else ()),
         ("elementwise", _total(report, totals.elementwise_ops, "operations without a MAC")),
         ("parameters", f"{amount(totals.params)} in {weights}"),
         ("traffic", f"{read} read, {written} written in one pass{', incomplete' if report.unknown else ''}"),
@@ -194,3 +201,98 @@ def receipt(report: Report) -> list[str]:
     if any(each.reason.startswith("no rule") for each in report.unknown):
         advice = f"--rules FILE adds rules of your own; {advice}"
     return [*lines, advice]
+
+
+_BOLD = ("MACs", "FLOPs", "parameters", "latency")
+
+
+def render(
+    report: Report,
+    console: Console,
+    *,
+    by: By | None = None,
+    depth: int | None = None,
+    top: int | None = None,
+    columns: Sequence[str] = (),
+    wide: bool = False,
+) -> None:
+    """Print the headline, the receipt, the notes and the table, as wide as the console is.
+
+    `columns` names those of the table; `wide` prints all, or those, whatever the width.
+    """
+    shown = view(report, by, depth, top)
+    console.print(Text(title(report), style="bold"))
+    for label, text in headline(report):
+        print_labelled(console, label, text, "bold" if label in _BOLD else "")
+        if label == "memory" and not report.memory.usage.missing:
+            words = f"over {len(report.graph.ops):,} operators"
+            print_sparkline(console, "in use", report.memory.usage.live_bytes, words, LABELS)
+    _print_receipt(report, console)
+    for note in report.notes:
+        print_labelled(console, "note", note, "dim")
+    if shown.entries:
+        console.print()
+        print_table(console, shown, columns, wide)
+    if shown.rest is not None and shown.rest.ops:
+        console.print(Text("--top N shows more rows, -o FILE.csv keeps every operator", style="dim"))
+    if shown.remark:
+        console.print(Text(shown.remark, style="dim"))
+
+
+def render_explanation(explanation: Explanation, console: Console) -> None:
+    """Print where an operator's numbers come from, or the table of the operators that were found."""
+    console.print(Text(units.plain(explanation.title), style="bold"))
+    previous = ""
+    for label, text in explanation.lines:
+        style = "bold" if label in ("MACs", "FLOPs") else "yellow" if label == "not known" else ""
+        print_labelled(console, "" if label == previous else label, text, style)
+        previous = label
+    if explanation.view is not None:
+        print_table(console, explanation.view)
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """An explanation as plain text of 80 columns."""
+    buffer = io.StringIO()
+    render_explanation(explanation, Console(file=buffer, width=80, color_system=None))
+    return buffer.getvalue()
+
+
+def _print_receipt(report: Report, console: Console) -> None:
+    first, *others = receipt(report)
+    print_labelled(console, "coverage", first, "bold yellow" if report.unknown else "green")
+    for line in others:
+        print_labelled(console, "", line, "yellow")
+
+
+def print_table(console: Console, shown: View, columns: Sequence[str] = (), wide: bool = False) -> None:
+    """Print the rows of a view with as many columns as there is room for."""
+    room = None if wide else console.width
+    console.print(table_text(shown, room, console.options.ascii_only, columns), soft_wrap=True)
+
+
+_MOST_KINDS = 5
+
+
+def _convention_lines(counted: Counted) -> list[tuple[str, str]]:
+    """Labels and texts: its total in its own unit, and the kinds of operators that make the difference."""
+    convention, total = counted.convention, counted.whole_total
+    text = f"{units.count(total)} ({total:,}) {convention.unit} as {convention.title} counts"
+    ours = counted.cost.total_macs
+    if ours:
+        text += f", {100 * total / ours:.1f} % of our MACs"
+    found = [("elsewhere", text)]
+    parts = counted.differences_by_kind()
+    named = [f"{kind} {_signed(value)}" for kind, value in list(parts.items())[:_MOST_KINDS]]
+    if len(parts) > _MOST_KINDS:
+        named.append(f"{len(parts) - _MOST_KINDS} more kinds")
+    found.append(("", f"against our MACs: {', '.join(named)}" if named else "the same for every kind"))
+    if counted.untold:
+        found.append(
+            ("", f"without {counted.untold:,} operators that it counts in a way not reproduced here")
+        )
+    return found
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else '-'}{units.count(abs(value))}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sizeup import csv_cells
 from sizeup.dtypes import precision_name
 from sizeup.render import envelope
-from sizeup.render.data import latency
 from sizeup.render.data.frames import frame_of
+from sizeup.render.data.report import latency_to_dict
 from sizeup.results.comparison import Figures, Row
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _model(report: Report) -> dict[str, Any]:
         "uncounted_ops": len(report.cost.reasons),
         "peak_op": usage.peak_op,
         "peak_tensors": [{"name": each.name, "bytes": each.bytes} for each in usage.held],
-        "latency": unknown if report.latency_details is None else latency.to_dict(report.latency_details),
+        "latency": unknown if report.latency_details is None else latency_to_dict(report.latency_details),
     }
 
 

@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from sizeup.render import envelope
-from sizeup.render.data.latency import plain
+from sizeup.render.data.report import plain
 
 if TYPE_CHECKING:
     from sizeup.results.measurement import Measurement

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
 from sizeup.render import envelope
-from sizeup.render.console import convention as elsewhere
-from sizeup.render.data import latency
 from sizeup.results.rows import OpRow, Port
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import MicroArena
+    from sizeup.results.latency import LatencyDetails
+    from sizeup.results.parts import Bound, Counted, Hardware, Limited, MicroArena, ModuleTime, Spent
     from sizeup.results.report import Report
 
 # Its keys are the names of the columns, also where there is no operator.
@@ -88,7 +87,7 @@ def _head(report: Report) -> dict[str, Any]:
         "memory": _memory(report),
         "latency": _latency(report),
         "notes": list(report.notes),
-        **({} if report.convention is None else {"convention": elsewhere.to_dict(report.convention)}),
+        **({} if report.convention is None else {"convention": convention_to_dict(report.convention)}),
     }
 
 
@@ -131,7 +130,7 @@ def arena_figures(arena: MicroArena | None, word_bits: int = 32) -> dict[str, An
 def _latency(report: Report) -> dict[str, Any]:
     if report.latency_details is None:
         return {"unavailable": report.no_latency}
-    return latency.to_dict(report.latency_details)
+    return latency_to_dict(report.latency_details)
 
 
 def _port(port: Port) -> dict[str, Any]:
@@ -166,4 +165,52 @@ def _op(row: OpRow) -> dict[str, Any]:
         "depthwise": row.depthwise,
         "live_tensors": [each._asdict() for each in row.live_tensors],
         "live_tensor_count": row.live_tensor_count,
+    }
+
+
+def latency_to_dict(details: LatencyDetails) -> dict[str, Any]:
+    """The estimate as plain data."""
+    found = details.estimate
+    return {
+        "target": None if found.target is None else found.target.name,
+        "ms": found.ms,
+        "low_ms": found.low_ms,
+        "high_ms": found.high_ms,
+        "level": found.level,
+        "basis": found.basis,
+        "origin": found.origin,
+        "run_ms": 1e3 * found.run_seconds,
+        "kernels": int(found.work.count.sum()),
+        "notes": list(found.notes),
+        "attained": plain(details.hardware),
+        "energy": plain(details.energy),
+        "bound_by": _limits_to_dict(details.bound_by),
+        "flops_per_byte": details.flops_per_byte,
+    }
+
+
+def _limits_to_dict(limits: Mapping[Bound, Limited] | None) -> dict[str, Any] | None:
+    if limits is None:
+        return None
+    return {
+        bound: {"ops": each.ops, "ms": 1e3 * each.seconds, "share": each.share}
+        for bound, each in limits.items()
+    }
+
+
+def plain(found: Hardware | Spent | ModuleTime | None) -> dict[str, Any] | None:
+    """The same as plain data."""
+    return None if found is None else {name: getattr(found, name) for name in type(found).__slots__}
+
+
+def convention_to_dict(counted: Counted) -> dict[str, Any]:
+    """The same as plain data."""
+    convention = counted.convention
+    return {
+        "name": convention.name,
+        "title": convention.title,
+        "unit": convention.unit,
+        "total": counted.whole_total,
+        "not_reproduced_ops": counted.untold,
+        "less_macs_by_kind": counted.differences_by_kind(),
     }

@@ -31,8 +31,7 @@ def lines(report: Report) -> Iterator[str]:
 def data_of(report: Report) -> dict[str, Any]:
     """All that the scripts of the page work with, as plain data in columns."""
     from sizeup.dtypes import precision_name
-    from sizeup.render.html.columns import operators, places, tensors
-    from sizeup.render.html.roofs import roofline
+    from sizeup.render.html.columns import operators, places, roofline, tensors
     from sizeup.results.what_if import what_if
     from sizeup.units import plain
 

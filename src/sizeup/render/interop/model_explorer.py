@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import SizeupError
-from sizeup.render.interop.nodes import NodeRow, node_rows, source_of
+from sizeup.results.file_nodes import NodeRow, node_rows, source_of
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

@@ -15,7 +15,7 @@ from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.errors import SizeupError
 from sizeup.formats import files
-from sizeup.render.interop.nodes import NodeRow, node_rows, source_of
+from sizeup.results.file_nodes import NodeRow, node_rows, source_of
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report

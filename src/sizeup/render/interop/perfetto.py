@@ -20,7 +20,7 @@ from sizeup.errors import SizeupError
 from sizeup.graph import name_of
 from sizeup.render.console.latency import spoken
 from sizeup.render.console.report import title
-from sizeup.render.data.latency import to_dict
+from sizeup.render.data.report import latency_to_dict
 from sizeup.results.latency import BOUNDS
 from sizeup.results.rollup import module_at, module_path
 
@@ -54,7 +54,7 @@ def _lines(report: Report, found: Estimate) -> Iterator[str]:
     assert report.latency_details is not None  # as there is an estimate
     head = {"tool": f"sizeup {version('sizeup')}", "model": report.name, "sha256": report.sha256}
     yield '{\n  "displayTimeUnit": "ns",\n'
-    yield f'  "otherData": {json.dumps({**head, **to_dict(report.latency_details)})},\n'
+    yield f'  "otherData": {json.dumps({**head, **latency_to_dict(report.latency_details)})},\n'
     yield '  "traceEvents": ['
     separator = "\n    "
     for event in _events(report, found):

@@ -82,6 +82,7 @@ def plot_layers(
 ) -> Path:
     """Draw one bar a layer, on 1260x900 pixels."""
     check(path)
-    from sizeup.render.plots import layers, pictures
+    from sizeup.render.plots import bars as layers
+    from sizeup.render.plots import pictures
 
     return pictures.save(lambda: layers.layers_picture(names, quantities, title, unit), path)

@@ -11,10 +11,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 
 from sizeup import units
-from sizeup.render.plots.axis import draw_bytes
 from sizeup.render.plots.bars import Level
-from sizeup.render.plots.canvas import DPI, INK, PALETTE, PEAK, Canvas, caption, legible, level
-from sizeup.render.plots.names import Names
+from sizeup.render.plots.canvas import DPI, INK, PALETTE, PEAK, Canvas, caption, draw_bytes, legible, level
+from sizeup.render.plots.side import Names
 from sizeup.results.plan import Plan
 
 _POINTS = 6.5

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from sizeup import units
 from sizeup.render.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, WORKSPACE, Canvas, legible
-from sizeup.render.plots.names import Names
 from sizeup.render.plots.pictures import picture_title, write_title
+from sizeup.render.plots.side import Names
 from sizeup.results.table import Entry, View, view
 
 if TYPE_CHECKING:

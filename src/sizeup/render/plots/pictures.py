@@ -16,11 +16,22 @@ from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.render.console.report import peak_size, verdict
 from sizeup.render.plots import side
 from sizeup.render.plots.arena_map import Box, boxes_of, draw_map
-from sizeup.render.plots.axis import are_named, draw_steps, name_steps
 from sizeup.render.plots.bars import Level, draw_bars, peak_words
-from sizeup.render.plots.canvas import DPI, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas, house_style
-from sizeup.render.plots.names import Names
-from sizeup.render.plots.side import Item, draw_list
+from sizeup.render.plots.canvas import (
+    DPI,
+    INK,
+    INPUTS,
+    OTHERS,
+    OUTPUTS,
+    PEAK,
+    WORKSPACE,
+    Canvas,
+    are_named,
+    draw_steps,
+    house_style,
+    name_steps,
+)
+from sizeup.render.plots.side import Item, Names, draw_list
 from sizeup.render.vocabulary import named
 from sizeup.units import plain
 
