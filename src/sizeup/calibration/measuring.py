@@ -14,8 +14,7 @@ from sizeup.calibration.points import Point, point
 from sizeup.cost import Cost, count
 from sizeup.errors import MissingLibrary, RunFailed
 from sizeup.formats.sketch import Sketch
-from sizeup.runtimes import ROUNDS, TIMED, TURN, Turns, random_samples, time_series
-from sizeup.runtimes.series import Shown
+from sizeup.runtimes import ROUNDS, TIMED, TURN, TurnProgress, Turns, random_samples, time_series
 
 _SLOW = {"tflm": 5e6}
 """The most MACs of a network in runtimes that are too slow for more."""
@@ -95,7 +94,7 @@ def measured(
     *,
     threads: int = 1,
     seconds: float = TURN.seconds * ROUNDS,
-    progress: Shown | None = None,
+    progress: TurnProgress | None = None,
 ) -> tuple[list[Point], str, tuple[str, ...]]:
     """Points of all networks that ran, the runtime's version, and what was said of those that did not."""
     made = made_for(runtime)

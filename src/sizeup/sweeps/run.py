@@ -17,7 +17,6 @@ from typing import IO, Literal
 from sizeup.errors import SizeupError
 from sizeup.files import write_errors
 from sizeup.sweeps.expand import importable, models_of, planned
-from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Identity, Model, SizeClass
 from sizeup.sweeps.newest import Record
 from sizeup.sweeps.places import Local, writing
@@ -27,6 +26,7 @@ from sizeup.sweeps.remaining import Remaining
 from sizeup.sweeps.spec import Spec
 from sizeup.sweeps.store import LOG, Store
 from sizeup.sweeps.task import Outcome, Settings
+from sizeup.sweeps.worker import Limits
 
 Engine = Literal["here", "ray"]
 ENGINES: tuple[Engine, ...] = ("here", "ray")

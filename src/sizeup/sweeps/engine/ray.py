@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.sweeps.keeper import Keeper
 from sizeup.sweeps.models import Model
 from sizeup.sweeps.portions import Portion, Portions
 from sizeup.sweeps.task import Outcome, Settings, give_up, perform_each
+from sizeup.sweeps.worker import Evaluator
 
 _WAITING = 2  # tasks for each core: one that runs, and one that is ready when it ends
 _SHARE = 16
@@ -42,8 +42,8 @@ _CALM = {
 }
 _LONGEST_FOLDER = 40  # the system's sockets have short names, and Ray makes them longer
 
-# The keeper of this worker process, which outlives tasks: starting its child takes longer than most of them.
-_keeper: list[Keeper] = []
+# The evaluator of this process of Ray, which outlives tasks: starting its worker takes longer than most.
+_evaluator: list[Evaluator] = []
 
 
 def run(
@@ -76,9 +76,9 @@ def _perform(portion: Portion, settings: Settings) -> list[Outcome]:
     if settings.in_process:
         perform_each(portion, settings, None, found.append)
         return found
-    if not _keeper:
-        _keeper.append(Keeper(settings.limits, settings.folders))
-    perform_each(portion, settings, _keeper[0], found.append)
+    if not _evaluator:
+        _evaluator.append(Evaluator(settings.limits, settings.folders))
+    perform_each(portion, settings, _evaluator[0], found.append)
     return found
 
 
