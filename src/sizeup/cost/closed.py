@@ -98,16 +98,6 @@ class Counts:
         return self.total(lambda forms: forms.params)
 
     @property
-    def read_elements(self) -> Count:
-        """Numbers that are read."""
-        return self.total(lambda forms: forms.elements("reads"))
-
-    @property
-    def written_elements(self) -> Count:
-        """Numbers that are written."""
-        return self.total(lambda forms: forms.elements("writes"))
-
-    @property
     def is_known(self) -> Any:
         """Whether every operator is counted."""
         return self._gathered([np.full(len(each.places), each.forms.known.all()) for each in self.parts])

@@ -56,11 +56,6 @@ class MicroArena:
     kernels: str | None = None  # the kernels that such a plan holds for; None where it holds for all
     refused: str | None = None  # why the interpreter of the package does not take the model at all
 
-    @property
-    def total_bytes_64(self) -> int | None:
-        """Head and tail as the interpreter of the package on PyPI reports them."""
-        return None if self.tail_bytes_64 is None else self.head_bytes + self.tail_bytes_64
-
     def arena_bytes(self, word_bits: int = 32) -> int | None:
         """The smallest arena that works on a processor of that word size; None if the tail is unknown."""
         return self.needed_bytes_32 if word_bits == 32 else self.needed_bytes_64
