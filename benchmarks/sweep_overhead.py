@@ -98,8 +98,8 @@ def answered(code: str, folder: str, *words: str) -> object:
 
 def main() -> int:
     """Print the parts for each task."""
-    from sizeup.formats.sketch import Draft
-    from sizeup.formats.tflite.sketched import file_of
+    from sizeup.calibration.sketch import Draft
+    from sizeup.calibration.write_tflite import file_of
 
     engine = sys.argv[1] if len(sys.argv) > 1 else "ray"
     tasks = int(sys.argv[2]) if len(sys.argv) > 2 else 30
