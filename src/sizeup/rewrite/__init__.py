@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sizeup.errors import WriteError
-from sizeup.memory.search import Progress
+from sizeup.memory.schedule import Progress
 from sizeup.rewrite.files import check_target
 from sizeup.rewrite.result import Deviation, Footprint, Optimized, Verification
 from sizeup.rewrite.wishes import Wishes

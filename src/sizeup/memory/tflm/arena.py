@@ -17,8 +17,7 @@ from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
 from sizeup.memory.tflm.overlap import label
 from sizeup.memory.tflm.program import is_described, subgraphs, variable_bytes
 from sizeup.memory.tflm.refusal import refusal
-from sizeup.memory.tflm.setup import needed_bytes
-from sizeup.memory.tflm.tail import tail_bytes
+from sizeup.memory.tflm.tail import needed_bytes, tail_bytes
 
 
 @dataclass(frozen=True, slots=True)

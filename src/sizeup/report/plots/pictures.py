@@ -14,7 +14,7 @@ from sizeup import units
 from sizeup.files import replacing
 from sizeup.graph import ABSENT, Graph, name_of
 from sizeup.memory import Usage, shares
-from sizeup.memory.search import reordered
+from sizeup.memory.schedule import reordered
 from sizeup.report.plots import side
 from sizeup.report.plots.arena_map import Box, boxes_of, draw_map
 from sizeup.report.plots.axis import are_named, draw_steps, name_steps
