@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # who reads these files is written there
 
 from memory.planner_graphs import known_answers, read  # noqa: E402
-from sizeup.memory.order import best_order  # noqa: E402
+from sizeup.memory.schedule import best_order  # noqa: E402
 
 SHARED = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared"))
 

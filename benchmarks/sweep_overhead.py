@@ -98,8 +98,8 @@ def answered(code: str, folder: str, *words: str) -> object:
 
 def main() -> int:
     """Print the parts for each task."""
-    from sizeup.formats.sketch import Draft
-    from sizeup.formats.tflite.sketched import file_of
+    from sizeup.calibration.sketch import Draft
+    from sizeup.calibration.write_tflite import file_of
 
     engine = sys.argv[1] if len(sys.argv) > 1 else "ray"
     tasks = int(sys.argv[2]) if len(sys.argv) > 2 else 30
@@ -116,9 +116,9 @@ def main() -> int:
         pid: (words, cpu - before.get(pid, none)[1], waited - before.get(pid, none)[2])
         for pid, (words, cpu, waited) in after.items()
     }
-    work = sum(cpu for words, cpu, _ in spent.values() if "sweeps.child" in words)
-    rest = sum(cpu for words, cpu, _ in spent.values() if "sweeps.child" not in words)
-    kept = sum(waited for words, _, waited in spent.values() if "sweeps.child" in words)
+    work = sum(cpu for words, cpu, _ in spent.values() if "workers.worker" in words)
+    rest = sum(cpu for words, cpu, _ in spent.values() if "workers.worker" not in words)
+    kept = sum(waited for words, _, waited in spent.values() if "workers.worker" in words)
     idle = (WORKERS * (end - start) - work - kept) / work
     seconds = (end - start) / work
     told = 1000 * (rest / work - at_rest * seconds)

@@ -255,7 +255,7 @@ _CALLED = {
 @pytest.mark.parametrize("family", ["plain", "residual", "inverted", "fire"])
 def test_quantised_kernels_are_those_of_onnx_runtimes_own_profile(family: str) -> None:
     from sizeup.calibration import networks
-    from sizeup.formats.onnx.sketched import model_of
+    from sizeup.calibration.write_onnx import model_of
 
     sketch = next(each for each in networks() if (each.family, each.precision) == (family, "int8"))
     content = model_of(sketch).SerializeToString()

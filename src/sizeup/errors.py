@@ -138,16 +138,14 @@ class RunFailed(SizeupError):
 
 
 class WorkerFailed(SizeupError):
-    """A worker did not evaluate a model: `kind` names the failure, `reason` describes it in one line.
+    """A worker process gave no answer: `kind` names the failure, `reason` describes it after a name.
 
-    `is_final` is False if another try may succeed.
+    `code` is the exit code of the process, 0 if it did not end by itself.
     """
 
-    def __init__(self, kind: str, reason: str, is_final: bool = True) -> None:
-        super().__init__(kind, reason, is_final)  # all of them, so that another process can build it again
-        self.kind = kind
-        self.reason = reason
-        self.is_final = is_final
+    def __init__(self, kind: str, reason: str, code: int = 0) -> None:
+        super().__init__(kind, reason, code)  # all of them, so that another process can build it again
+        self.kind, self.reason, self.code = kind, reason, code
 
     def __str__(self) -> str:
         return self.reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sizeup.formats.sketch import Draft, Sketch
+from sizeup.calibration.sketch import Draft, Sketch
 
 
 def _classified(draft: Draft, size: int) -> Sketch:

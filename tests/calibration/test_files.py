@@ -14,7 +14,7 @@ from sizeup.runtimes import read_profile
 pytest.importorskip("onnx")
 
 from sizeup.calibration.networks import networks
-from sizeup.formats.onnx.sketched import model_of
+from sizeup.calibration.write_onnx import model_of
 
 pytestmark = pytest.mark.extras
 

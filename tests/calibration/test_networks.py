@@ -7,8 +7,8 @@ import pytest
 
 from sizeup import formats
 from sizeup.calibration.networks import BODIES, networks
+from sizeup.calibration.sketch import Draft, Sketch
 from sizeup.cost import count
-from sizeup.formats.sketch import Draft, Sketch
 from sizeup.latency import executed
 from sizeup.runtimes import random_samples, run
 
@@ -16,9 +16,9 @@ pytest.importorskip("onnx")
 pytest.importorskip("ai_edge_litert")
 pytest.importorskip("torch")
 
-from sizeup.formats.onnx.sketched import model_of
-from sizeup.formats.tflite.sketched import file_of, has
-from sizeup.formats.torch.sketched import input_shape, module_of
+from sizeup.calibration.write_onnx import model_of
+from sizeup.calibration.write_tflite import file_of, has
+from sizeup.calibration.write_torch import input_shape, module_of
 
 pytestmark = pytest.mark.extras
 

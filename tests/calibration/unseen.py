@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from calibration import architectures
 from formats.onnx.exporting import by_tracing, quiet
-from sizeup.formats.tflite.sketched import file_of
+from sizeup.calibration.write_tflite import file_of
 from sizeup.formats.torch.zoo import import_torchvision
 
 FILES = (

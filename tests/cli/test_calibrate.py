@@ -15,7 +15,7 @@ from sizeup.targets import read_again, target
 
 pytest.importorskip("onnx")
 
-from sizeup.formats.onnx.sketched import model_of
+from sizeup.calibration.write_onnx import model_of
 
 pytestmark = pytest.mark.extras
 

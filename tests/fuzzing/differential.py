@@ -68,9 +68,9 @@ def _arenas(paths: Sequence[Path], summary: Summary) -> Iterator[tuple[Path, str
     stated = {}
     for path, graph in _loaded(paths):
         found = as_shipped(graph)
-        total = None if found is None or found.refused else found.total_bytes_64
-        if found is not None and total is not None and total < _MOST_BYTES:
-            stated[path] = (found.head_bytes, total - found.head_bytes)
+        tail = None if found is None or found.refused else found.tail_bytes_64
+        if found is not None and tail is not None and found.head_bytes + tail < _MOST_BYTES:
+            stated[path] = (found.head_bytes, tail)
     for path, real in zip(stated, measure(list(stated)), strict=True):
         if real.failure:
             continue

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("scipy", reason="pulls are fitted by scipy")
 
-from sizeup.latency.effects import Effect, Expected, Labels, expected, from_effects, likeliest_pulls
+from latency.truth.effects import Effect, Expected, Labels, expected, from_effects, likeliest_pulls
 from sizeup.latency.work import Floats
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from latency.truth.transfer import from_neighbours
 from sizeup.errors import SizeupError
-from sizeup.latency.transfer import from_neighbours
 
 
 def test_a_device_that_is_a_slower_twin_is_found_among_others() -> None:

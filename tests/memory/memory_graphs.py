@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sizeup.dtypes import dtype
 from sizeup.graph import Graph, GraphBuilder
 from sizeup.memory import Buffers
-from sizeup.memory.ordering import Problem
+from sizeup.memory.schedule_problem import Problem
 
 BYTE = dtype("int8")
 

@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from sizeup.memory.ordering import Problem
+from sizeup.memory.schedule_problem import Problem
 
 
 @dataclass(frozen=True)

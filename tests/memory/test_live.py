@@ -10,7 +10,7 @@ from memory.memory_graphs import BYTE, branches
 from networks import with_unknown
 from sizeup.graph import Graph, GraphBuilder
 from sizeup.memory import Live, LiveTensor, lifetimes
-from sizeup.memory.live import MOST_LISTED
+from sizeup.memory.usage import MOST_LISTED
 
 
 def listed(graph: Graph) -> list[list[LiveTensor]]:

@@ -14,8 +14,8 @@ from memory.memory_graphs import branches, random_problem
 from memory.planner_graphs import known_answers, read
 from sizeup.errors import InvalidPlan
 from sizeup.memory import check_order, lifetimes
-from sizeup.memory.order import best_order
-from sizeup.memory.ordering import Problem, problem_of, static_bound
+from sizeup.memory.schedule import best_order
+from sizeup.memory.schedule_problem import Problem, problem_of, static_bound
 
 # Wide random graphs on which minutes of search prove nothing more, and three networks that take it
 # longer than a test should: benchmarks/ordering.py runs them all.

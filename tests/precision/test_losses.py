@@ -96,7 +96,6 @@ def test_a_table_gives_losses_to_choose_by() -> None:
     assert table().losses() == {3: {"fp32": 0.0, "int8": 0.01, "int4": math.inf}}
     assert table().losses("accuracy") == {3: {"fp32": 0.0, "int8": 0.125, "int4": 0.375}}
     assert table().losses("noise") == {3: {"fp32": 0.0, "int8": pytest.approx(1e-4), "int4": math.inf}}
-    assert [row.is_simulated for row in table().rows] == [False, True]
     with pytest.raises(SizeupError, match="no loss is called 'joy'"):
         table().losses("joy")  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite, tensor_buffers
 from sizeup.graph import Graph
 from sizeup.memory.overlapping import pack_overlapping
-from sizeup.memory.search import reordered
+from sizeup.memory.schedule import reordered
 from sizeup.memory.tflm import planned
 from sizeup.memory.tflm.overlap import LABEL, overlaps
 from sizeup.rewrite.micro import search

@@ -14,7 +14,7 @@ from tflite_micro import runtime
 from formats.tflite.factory import File, options, quantised
 from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite
-from sizeup.memory.search import peak_bytes, reordered
+from sizeup.memory.schedule import peak_bytes, reordered
 from sizeup.memory.tflm import arena
 from sizeup.rewrite.micro import plan_of, search
 from sizeup.rewrite.wishes import Wishes

@@ -9,8 +9,8 @@ import pytest
 from sizeup import formats
 from sizeup.calibration.measuring import made_for, seconds_of
 from sizeup.calibration.networks import networks
+from sizeup.calibration.write_onnx import model_of
 from sizeup.errors import MissingLibrary, RunFailed
-from sizeup.formats.onnx.sketched import model_of
 from sizeup.runtimes import TIMED, TURN, Turns, random_samples, time_series
 
 SHORT = replace(TURN, seconds=0.0, least_runs=2, warm_up=1, profiled_runs=1)
@@ -48,7 +48,7 @@ def test_a_model_that_is_refused_is_told_and_the_others_go_on() -> None:
 
 def test_a_model_that_ends_the_process_is_left_out() -> None:
     pytest.importorskip("torch")
-    from sizeup.formats.torch.sketched import input_shape, module_of
+    from sizeup.calibration.write_torch import input_shape, module_of
 
     made = [each for each in made_for("torch-eager") if each.sketch.family == "linear"][:1]
     assert input_shape(made[0].sketch) == (1, 64)

@@ -172,7 +172,7 @@ def test_nothing_stays_behind_when_the_caller_gives_up(shared: Path) -> None:
         def children():
             command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
             listed = subprocess.run(command, capture_output=True, text=True).stdout
-            return sum("sizeup.runtimes.stopwatch" in line for line in listed.splitlines())
+            return sum("sizeup.workers.worker" in line for line in listed.splitlines())
         def stop(runs, least):
             print(children())
             raise KeyboardInterrupt

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sizeup.formats.onnx.sketched import model_of
-from sizeup.formats.sketch import Draft, Sketch
-from sizeup.formats.tflite.sketched import file_of
+from sizeup.calibration.sketch import Draft, Sketch
+from sizeup.calibration.write_onnx import model_of
+from sizeup.calibration.write_tflite import file_of
 
 # Code that does harm where a model is loaded; it needs no library.
 POISON = """

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import sizeup
 from sizeup.sweeps import Progress
-from sizeup.sweeps.remaining import Remaining
+from sizeup.sweeps.run import Remaining
 
 
 def write_chain(path: Path, nodes: int) -> None:

@@ -159,6 +159,44 @@ def test_without_an_address_ray_is_started_and_ended(tmp_path: Path) -> None:
     assert list(own.iterdir()) == []  # Ray leaves a token in the home folder, unless it is given another
 
 
+AT_HOME = """
+import os
+from pathlib import Path
+
+
+def network():
+    return (Path(os.environ["HOME"]) / "net.tflite").read_bytes()
+
+
+def all():
+    yield "at home", network
+"""
+TWICE = """
+import sizeup
+
+for out in ("one", "two"):
+    done = sizeup.sweep({"generate": "at_home:all", "targets": ["rpi5/ort"]}, out, engine="ray", workers=1)
+    print(done.rows, done.errors, done.examples)
+"""
+
+
+def test_code_on_ray_has_the_home_of_its_user_and_sweeps_follow_each_other(tmp_path: Path) -> None:
+    write_models(tmp_path / "nets", 1)
+    own = tmp_path / "home"
+    own.mkdir()
+    (tmp_path / "nets" / "00000.tflite").rename(own / "net.tflite")
+    (tmp_path / "at_home.py").write_text(AT_HOME)
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": str(own)},
+    )
+    assert done.stdout == "1 0 {}\n" * 2, done.stdout + done.stderr
+
+
 def test_a_limit_that_no_worker_can_keep_is_told_in_one_line(cluster: Served, tmp_path: Path) -> None:
     write_models(tmp_path / "nets", 1)
     (tmp_path / "sweep.toml").write_text('models = ["nets/*"]\ntargets = ["rpi5/ort"]\n')

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sizeup.formats.tflite.sketched import file_of
+from sizeup.calibration.write_tflite import file_of
 from sizeup.sweeps import Point, Store, questions
 from sizeup.sweeps.schema import FIELDS, batch_of
 from sweeps.generated import sketch

@@ -428,7 +428,7 @@ def children() -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"sizeup.sweeps.child" in words and os.fsencode(str(os.getpid())) in words:
+        if b"sizeup.workers.worker" in words and os.fsencode(str(os.getpid())) in words:
             found.append(int(path.parent.name))
     return found
 

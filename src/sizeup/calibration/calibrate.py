@@ -14,7 +14,7 @@ from sizeup.calibration.files import from_profile, from_table
 from sizeup.calibration.fitting import ENOUGH, Fitted, fitted
 from sizeup.calibration.measuring import measured
 from sizeup.errors import SizeupError, TargetError
-from sizeup.runtimes.series import Shown
+from sizeup.runtimes import TurnProgress
 from sizeup.targets import Runtime, current, own_folder, read_again, write
 
 _RUNTIMES = ("ort", "litert-xnnpack", "litert", "tflm", "torch-eager")
@@ -78,7 +78,7 @@ class Calibrated:
         }
 
 
-def calibrate(order: Order, progress: Shown | None = None) -> Calibrated:
+def calibrate(order: Order, progress: TurnProgress | None = None) -> Calibrated:
     """Measure or read, fit, and write the file that makes the target one that can be named."""
     if order.table is not None and order.profile is not None:
         raise SizeupError("a table or a profile, not both: each is a calibration of its own")

@@ -11,11 +11,10 @@ from typing import Any
 from sizeup import formats
 from sizeup.calibration.networks import BODIES, networks
 from sizeup.calibration.points import Point, point
+from sizeup.calibration.sketch import Sketch
 from sizeup.cost import Cost, count
 from sizeup.errors import MissingLibrary, RunFailed
-from sizeup.formats.sketch import Sketch
-from sizeup.runtimes import ROUNDS, TIMED, TURN, Turns, random_samples, time_series
-from sizeup.runtimes.series import Shown
+from sizeup.runtimes import ROUNDS, TIMED, TURN, TurnProgress, Turns, random_samples, time_series
 
 _SLOW = {"tflm": 5e6}
 """The most MACs of a network in runtimes that are too slow for more."""
@@ -48,14 +47,14 @@ def made_for(runtime: str) -> list[Made]:
 
 
 def _onnx(sketches: Sequence[Sketch]) -> Iterator[Made]:
-    from sizeup.formats.onnx.sketched import model_of
+    from sizeup.calibration.write_onnx import model_of
 
     for sketch in sketches:
         yield _made(sketch, model_of(sketch).SerializeToString())
 
 
 def _tflite(sketches: Sequence[Sketch]) -> Iterator[Made]:
-    from sizeup.formats.tflite.sketched import file_of, has
+    from sizeup.calibration.write_tflite import file_of, has
 
     for sketch in sketches:
         if all(has(layer, sketch.precision) for layer in sketch.layers):
@@ -68,8 +67,8 @@ def _made(sketch: Sketch, content: bytes) -> Made:
 
 
 def _torch(sketches: Sequence[Sketch]) -> Iterator[Made]:
+    from sizeup.calibration.write_torch import input_shape, module_of
     from sizeup.formats.torch.real import write
-    from sizeup.formats.torch.sketched import input_shape, module_of
 
     with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
         path = Path(name) / "module.pt"
@@ -95,7 +94,7 @@ def measured(
     *,
     threads: int = 1,
     seconds: float = TURN.seconds * ROUNDS,
-    progress: Shown | None = None,
+    progress: TurnProgress | None = None,
 ) -> tuple[list[Point], str, tuple[str, ...]]:
     """Points of all networks that ran, the runtime's version, and what was said of those that did not."""
     made = made_for(runtime)

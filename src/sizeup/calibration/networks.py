@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from sizeup.formats.sketch import Draft, Shape, Sketch
+from sizeup.calibration.sketch import Draft, Shape, Sketch
 
 BODIES = ("plain", "residual", "bottleneck", "inverted", "excited", "fire", "dense", "encoder", "recurrent")
 """Families of bodies; every other family is one of probes."""

@@ -68,8 +68,3 @@ class Space:
             return False
         most = self.most_bytes
         return True if most is not None and most + self.reserve_bytes <= self.limit_bytes else None
-
-    @property
-    def headroom_bytes(self) -> int | None:
-        """What is left, below zero where it is too little; None where no limit is known."""
-        return None if self.limit_bytes is None else self.limit_bytes - self.reserve_bytes - self.need_bytes

@@ -1,14 +1,12 @@
 """When memory is in use, in which order to run, and where to put what."""
 
 from sizeup.memory.check import check_offsets, check_order
-from sizeup.memory.live import Live, LiveTensor
 from sizeup.memory.liveness import Buffers, given_tensors, lifetimes, tensor_bytes
-from sizeup.memory.order import best_order
-from sizeup.memory.ordering import Ordering, Problem, problem_of
 from sizeup.memory.overview import Overview, as_shipped, overview, refusal_of
 from sizeup.memory.placement import Placement, best_placement
-from sizeup.memory.search import Progress
-from sizeup.memory.usage import Shares, Usage, shares, usage
+from sizeup.memory.schedule import Progress, best_order
+from sizeup.memory.schedule_problem import Ordering, Problem, problem_of
+from sizeup.memory.usage import Live, LiveTensor, Shares, Usage, shares, usage
 
 __all__ = [
     "Buffers",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sizeup.dtypes import DType
 from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph
-from sizeup.memory.order import best_order
-from sizeup.memory.ordering import problem_of
+from sizeup.memory.schedule import best_order
+from sizeup.memory.schedule_problem import problem_of
 from sizeup.memory.tflm import MicroArena, arena
 from sizeup.memory.usage import Usage, usage
 

@@ -10,8 +10,8 @@ from sizeup.graph import Graph
 from sizeup.memory.arena import Packing, pack
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers, is_scratch
-from sizeup.memory.ordering import Ordering
-from sizeup.memory.search import Progress, find_order, reordered, telling
+from sizeup.memory.schedule import Progress, find_order, reordered, telling
+from sizeup.memory.schedule_problem import Ordering
 from sizeup.memory.usage import Usage, usage
 
 _MOST_NAMED = 3

@@ -18,7 +18,7 @@ from sizeup.memory import tensor_bytes
 from sizeup.precision.data import Data
 
 if TYPE_CHECKING:
-    from sizeup.runtimes.serving import Server
+    from sizeup.runtimes.process import Server
 
 _CHUNK = 1 << 26  # bytes of values that are fetched from a runtime at once
 
@@ -96,7 +96,7 @@ class OrtRunner:
         if importlib.util.find_spec("onnx") is None:
             raise MissingLibrary("running ONNX models", "onnx", "onnx")
         from sizeup.formats.onnx.quantising import OnnxModel, fixed_batch, input_types, whole
-        from sizeup.runtimes.serving import Server
+        from sizeup.runtimes.process import Server
 
         model = whole(source)
         types = input_types(model)
@@ -169,7 +169,7 @@ class LiteRtRunner:
 
     def __init__(self, source: str | os.PathLike[str], data: Data) -> None:
         from sizeup.formats.tflite.quantising import TfliteModel
-        from sizeup.runtimes.serving import Server
+        from sizeup.runtimes.process import Server
 
         self.graph = formats.load(source)
         inputs = [self.graph.tensors[each] for each in self.graph.inputs]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from sizeup import dtypes
 from sizeup.errors import SizeupError
 from sizeup.precision.layers import Layer
 from sizeup.precision.losses import Losses, losses_from, number, plain
@@ -39,11 +38,6 @@ class Sensitivity:
     def losses(self) -> Losses:
         """The same without the layer."""
         return Losses(self.sqnr_db, self.kl, self.accuracy, self.loss)
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether there is hardly a runtime with such numbers: they were simulated."""
-        return dtypes.precision(self.precision).bits < 8
 
 
 @dataclass(frozen=True, slots=True)

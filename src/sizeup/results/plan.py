@@ -9,7 +9,7 @@ from functools import cached_property
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import Graph, Op, Shape
 from sizeup.memory import LiveTensor, Placement, Shares, shares, tensor_bytes
-from sizeup.memory.search import reordered
+from sizeup.memory.schedule import reordered
 from sizeup.memory.tflm import MicroArena
 from sizeup.results.result import Result
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sizeup.errors import WriteError
 from sizeup.formats.files import check_target
-from sizeup.memory.search import Progress
+from sizeup.memory.schedule import Progress
 from sizeup.rewrite.result import Deviation, Footprint, Optimized, Verification
 from sizeup.rewrite.wishes import Wishes
 

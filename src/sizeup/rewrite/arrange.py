@@ -7,8 +7,8 @@ from typing import NamedTuple
 from sizeup.errors import Incomplete, RunFailed
 from sizeup.formats.tflite.write import rewrite
 from sizeup.graph import Graph
-from sizeup.memory.ordering import Ordering
-from sizeup.memory.search import find_order, peak_bytes, reordered
+from sizeup.memory.schedule import find_order, peak_bytes, reordered
+from sizeup.memory.schedule_problem import Ordering
 from sizeup.rewrite.micro import search
 from sizeup.rewrite.verify import Judge
 from sizeup.rewrite.wishes import Wishes

@@ -12,9 +12,9 @@ from sizeup.memory import check_offsets, lifetimes
 from sizeup.memory.arena import Packing, pack
 from sizeup.memory.check import check_overlapping
 from sizeup.memory.liveness import Buffers
-from sizeup.memory.ordering import Ordering
 from sizeup.memory.overlapping import lowest, pack_overlapping, shared_results
-from sizeup.memory.search import find_order, reordered, telling
+from sizeup.memory.schedule import find_order, reordered, telling
+from sizeup.memory.schedule_problem import Ordering
 from sizeup.memory.tflm import arena, planned
 from sizeup.memory.tflm.overlap import overlaps
 from sizeup.rewrite.wishes import Wishes

@@ -10,8 +10,8 @@ from sizeup.errors import RunFailed, WriteError
 from sizeup.files import replacing
 from sizeup.formats import files, onnx
 from sizeup.graph import Graph
-from sizeup.memory.ordering import Ordering
-from sizeup.memory.search import find_order, moved, peak_bytes, reordered
+from sizeup.memory.schedule import find_order, moved, peak_bytes, reordered
+from sizeup.memory.schedule_problem import Ordering
 from sizeup.rewrite.result import Footprint, Optimized, Verification
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
 from sizeup.rewrite.wishes import Wishes

@@ -13,8 +13,8 @@ from sizeup.formats.tflite import pack as code_books
 from sizeup.formats.tflite.write import ONLINE, external_files, rewrite, stored_plan, tensor_buffers
 from sizeup.graph import Graph
 from sizeup.memory import as_shipped
-from sizeup.memory.ordering import Ordering
-from sizeup.memory.search import moved, peak_bytes
+from sizeup.memory.schedule import moved, peak_bytes
+from sizeup.memory.schedule_problem import Ordering
 from sizeup.rewrite.arrange import arrangements
 from sizeup.rewrite.micro import overlapping, predicted
 from sizeup.rewrite.result import Footprint, Optimized, Verification

@@ -8,7 +8,7 @@ import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed
 from sizeup.graph import Graph
-from sizeup.memory.search import peak_bytes
+from sizeup.memory.schedule import peak_bytes
 from sizeup.rewrite.result import Deviation, Verification
 from sizeup.runtimes import RUNTIMES, Run, check_room, random_samples, run
 from sizeup.runtimes.process import Model, Sample

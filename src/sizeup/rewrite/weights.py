@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sizeup.cluster import clustered
 from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.ops import rule_of
+from sizeup.weight_clustering import clustered
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sizeup.memory.search import Progress
+from sizeup.memory.schedule import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,19 @@
 from sizeup.runtimes.process import RUNTIMES, Arena, Run, run
 from sizeup.runtimes.profiles import Profile, read_profile
 from sizeup.runtimes.samples import check_room, random_samples
-from sizeup.runtimes.series import ROUNDS, TURN, Turns, time_series
 from sizeup.runtimes.source import Given, time_source
-from sizeup.runtimes.stopwatch import Kernel
-from sizeup.runtimes.timing import TIMED, Effort, Timing, time_model
+from sizeup.runtimes.timing import (
+    ROUNDS,
+    TIMED,
+    TURN,
+    Effort,
+    Kernel,
+    Timing,
+    TurnProgress,
+    Turns,
+    time_model,
+    time_series,
+)
 
 __all__ = [
     "ROUNDS",
@@ -20,6 +29,7 @@ __all__ = [
     "Profile",
     "Run",
     "Timing",
+    "TurnProgress",
     "Turns",
     "check_room",
     "random_samples",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sizeup.cost import Cost
 from sizeup.graph import Graph
 from sizeup.latency import Executed, executed, type_of
-from sizeup.runtimes.stopwatch import Kernel
+from sizeup.runtimes.timing import Kernel
 from sizeup.targets import Target
 
 # What a runtime adds to the name of an operator when it makes a kernel of it.

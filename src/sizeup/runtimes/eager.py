@@ -11,7 +11,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from sizeup.formats.torch.real import read, runnable
-from sizeup.runtimes.stopwatch import Kernel
+from sizeup.runtimes.timing import Kernel
 
 # What moves no byte and starts no kernel.
 _NO_KERNEL = frozenset({

@@ -10,7 +10,7 @@ from typing import Any
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from sizeup.runtimes.process import Array, Sample, load_samples
-from sizeup.runtimes.stopwatch import Kernel
+from sizeup.runtimes.timing import Kernel
 
 
 def execute(model: str, samples: Sequence[Sample]) -> list[list[Array]]:

@@ -12,7 +12,7 @@ import onnxruntime
 
 from sizeup.runtimes.process import Array, Sample, load_samples
 from sizeup.runtimes.profiles import kernels_of
-from sizeup.runtimes.stopwatch import Kernel
+from sizeup.runtimes.timing import Kernel
 
 _LEVELS = onnxruntime.GraphOptimizationLevel
 

@@ -1,16 +1,14 @@
-"""Starting a runtime apart from ourselves: models crash interpreters, and that must be news, not the end."""
+"""Running models in a runtime, in a worker: models crash interpreters, and that must be news, not the end."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -18,8 +16,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from sizeup.errors import MissingLibrary, RunFailed
+from sizeup.errors import MissingLibrary, RunFailed, WorkerFailed
 from sizeup.formats.onnx.outside import check_files_beside
+from sizeup.workers import RAISED, TIMED_OUT, Supervisor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Sample: TypeAlias = Sequence[Array]  # one array for each input, in the model's order
@@ -38,6 +37,11 @@ class Library(NamedTuple):
     def is_installed(self) -> bool:
         """Whether it can be imported here; nothing is."""
         return importlib.util.find_spec(self.module) is not None
+
+    def check_installed(self, what: str) -> None:
+        """Raise MissingLibrary if it cannot be imported; `what` is what a model would have been in for."""
+        if not self.is_installed:
+            raise MissingLibrary(f"{what} a model in {self.title}", self.package, self.extra)
 
 
 RUNTIMES = {
@@ -82,31 +86,91 @@ class Run:
         return len({b"".join(each.tobytes() for each in outputs) for outputs in self.outputs})
 
 
-def run(
-    runtime: str,
-    model: str | os.PathLike[str] | bytes,
-    samples: Sequence[Sample] = (),
-    *,
-    timeout: float = 600,
-) -> Run:
+class Server:
+    """A runtime in a worker that runs model after model until `close`: starting takes longer than a run."""
+
+    def __init__(self, runtime: str, timeout: float = 600) -> None:
+        self.library = RUNTIMES[runtime]
+        self.library.check_installed("running")
+        self._runtime, self._timeout = runtime, timeout
+        with contextlib.ExitStack() as stack:
+            self._folder = stack.enter_context(scratch_folder())
+            self._supervisor = stack.enter_context(Supervisor())
+            self._resources = stack.pop_all()
+        self._samples = 0
+
+    def keep(self, samples: Sequence[Sample]) -> str:
+        """Hand over samples once; the word that comes back stands for them."""
+        self._samples += 1
+        path = self._folder / f"samples_{self._samples}.npz"
+        save_samples(path, samples)
+        return str(path)
+
+    def run(self, model: Model, samples: str) -> list[list[Array]]:
+        """The outputs of a model for each sample; raises RunFailed if it is refused or takes too long."""
+        path, outputs = place_model(self._runtime, model, self._folder), self._folder / "outputs.npz"
+        try:
+            self._supervisor.call(
+                _execute, self._runtime, str(path), samples, str(outputs), seconds=self._timeout
+            )
+        except WorkerFailed as failed:
+            message = refusal(failed, self._runtime, self.library.title, self.stderr())
+            where = f" on {path.name}" if failed.kind == TIMED_OUT and path.parent != self._folder else ""
+            raise RunFailed(message + where) from failed
+        return load_samples(outputs)
+
+    def stderr(self) -> str:
+        """What the runtime printed in the last run."""
+        return self._supervisor.stderr()
+
+    def close(self) -> None:
+        """End the worker and remove its files."""
+        self._resources.close()
+
+
+def run(runtime: str, model: Model, samples: Sequence[Sample] = (), *, timeout: float = 600) -> Run:
     """Run a model file, or its content, on samples one after the other; without samples only load it.
 
     Raises RunFailed where the runtime refuses the model, crashes or takes longer than `timeout` seconds.
     """
-    library = RUNTIMES[runtime]
-    if not library.is_installed:
-        raise MissingLibrary(f"running a model in {library.title}", library.package, library.extra)
-    with scratch_folder() as folder:
-        if isinstance(model, bytes):
-            path = folder / "model"
-            save_model(path, model)
-        else:
-            path = file_of(runtime, model)
-        said = _work(library, runtime, path, samples, folder, timeout)
-        return Run(runtime, tuple(map(tuple, load_samples(folder / "outputs.npz"))), _arena(said))
+    with contextlib.closing(Server(runtime, timeout)) as server:
+        outputs = server.run(model, server.keep(samples))
+        return Run(runtime, tuple(map(tuple, outputs)), _arena(server.stderr()))
 
 
-def file_of(runtime: str, model: str | os.PathLike[str]) -> Path:
+_kept: dict[str, list[list[Array]]] = {}  # in a worker: samples that it has read
+
+
+def _execute(runtime: str, model: str, samples: str, outputs: str, _channel: object) -> None:
+    """In a worker: run a model on samples and leave the outputs in a file."""
+    execute = importlib.import_module(f"sizeup.runtimes.{runtime}").execute
+    if samples not in _kept:
+        _kept[samples] = load_samples(Path(samples))
+    save_samples(Path(outputs), execute(model, _kept[samples]))
+
+
+def refusal(failed: WorkerFailed, runtime: str, title: str, said: str) -> str:
+    """What to say of a model that a runtime did not run; `said` is what the runtime printed."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if failed.kind != RAISED and failed.code <= 0:
+        return f"{title} {failed}"
+    reason = str(failed) if failed.kind == RAISED else " ".join(lines[-1:])
+    if runtime == "tflm" and lines:
+        reason = lines[0]  # the interpreter prints what it dislikes, and raises something less telling
+    return f"{title} does not run it: {' '.join(reason.split())[:_LONGEST_REASON]}"
+
+
+def place_model(runtime: str, model: Model, folder: Path) -> Path:
+    """Where a worker finds a model: its file, or one in `folder` with its content."""
+    if not isinstance(model, bytes):
+        return _file_of(runtime, model)
+    path = folder / "model"
+    with _writing(path):
+        path.write_bytes(model)
+    return path
+
+
+def _file_of(runtime: str, model: str | os.PathLike[str]) -> Path:
     """The path of a model file, whose external data is in its folder: runtimes open what a model names."""
     path = Path(model).absolute()
     if runtime == "ort" and path.is_file():
@@ -114,7 +178,7 @@ def file_of(runtime: str, model: str | os.PathLike[str]) -> Path:
     return path
 
 
-@contextmanager
+@contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for what is handed to a worker, gone afterwards."""
     with _writing(Path(tempfile.gettempdir())):
@@ -123,7 +187,7 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Turn a full disk or a limit on file sizes into an error that says what to do."""
     try:
@@ -133,56 +197,6 @@ def _writing(path: Path) -> Iterator[None]:
             f"{path} cannot be written for the runtime ({error.strerror or error}); free some space, or set"
             " TMPDIR to another folder"
         ) from error
-
-
-def save_model(path: Path, model: bytes) -> None:
-    """Leave a model where the worker finds it."""
-    with _writing(path):
-        path.write_bytes(model)
-
-
-def _work(
-    library: Library, runtime: str, model: Path, samples: Sequence[Sample], folder: Path, timeout: float
-) -> str:
-    """Let a process of its own do it; returns what was said on the way."""
-    save_samples(folder / "inputs.npz", samples)
-    command = [sys.executable, "-m", "sizeup.runtimes.worker", runtime, str(model), str(folder)]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RunFailed(f"{library.title} took longer than {timeout:g} s on {model.name}") from error
-    except OSError as error:
-        raise RunFailed(f"{library.title} cannot be started: {error.strerror or error}") from error
-    said = done.stderr.decode(errors="replace")
-    if done.returncode:
-        raise RunFailed(f"{library.title} {reason_of(done.returncode, runtime, folder, said)}")
-    return said
-
-
-def environment() -> dict[str, str]:
-    """Ours, with the folder that sizeup was imported from, also where that is no installed one."""
-    home = str(Path(__file__).resolve().parents[2])
-    known = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([home, known] if known else [home])}
-
-
-def reason_of(code: int, runtime: str, folder: Path, said: str) -> str:
-    """Why a process that ran a model ended as it did, in words that follow the runtime's name."""
-    if code < 0:
-        return f"crashed ({signal.Signals(-code).name})"
-    told = folder / "error.txt"
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    reason = told.read_text("utf-8") if told.exists() else " ".join(lines[-1:])
-    if runtime == "tflm" and lines:
-        reason = lines[0]  # the interpreter prints what it dislikes, and raises something less telling
-    return f"does not run it: {' '.join(reason.split())[:_LONGEST_REASON]}"
 
 
 def save_samples(path: Path, samples: Sequence[Sample]) -> None:

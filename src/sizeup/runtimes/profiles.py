@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import SizeupError
-from sizeup.runtimes.stopwatch import Kernel
+from sizeup.runtimes.timing import Kernel
 
 _MOST_BYTES = 1 << 29
 _MILLI = 1e-3

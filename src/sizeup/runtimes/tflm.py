@@ -10,7 +10,7 @@ from typing import Any
 from tflite_micro import runtime
 
 from sizeup.runtimes.process import Array, Sample, load_samples
-from sizeup.runtimes.stopwatch import Kernel
+from sizeup.runtimes.timing import Kernel
 
 # Asked for, not touched: the interpreter takes of it what it needs, and reports that.
 _ROOM = 1 << 28

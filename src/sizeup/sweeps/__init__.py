@@ -1,11 +1,11 @@
 """Many models at many points: planned, evaluated model by model, kept as Parquet."""
 
 from sizeup.sweeps.compact import Pruned, compact
-from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.points import Point, Questions, questions
 from sizeup.sweeps.run import ENGINES, Engine, How, Progress, Swept, sweep
 from sizeup.sweeps.spec import Spec, read_spec
 from sizeup.sweeps.store import Store
+from sizeup.sweeps.worker import Limits
 
 __all__ = [
     "ENGINES",

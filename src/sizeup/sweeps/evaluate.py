@@ -18,9 +18,9 @@ from sizeup.sweeps.points import Point, PointShape, Questions, bindings_of, targ
 from sizeup.sweeps.schema import ERROR, OK
 from sizeup.sweeps.symbols import resolved
 from sizeup.targets import Target, current
+from sizeup.workers import OUT_OF_MEMORY
 
 Row: TypeAlias = dict[str, Any]
-OUT_OF_MEMORY = "OutOfMemory"
 _LONGEST_REASON = 500
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from sizeup import dtypes
 from sizeup.errors import SizeupError, TargetError
-from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.points import Point, Questions, questions, shapes_text
 from sizeup.sweeps.schema import STORED
+from sizeup.sweeps.worker import Limits
 from sizeup.targets import current, devices, quantities
 from sizeup.targets.table import Table
 from sizeup.units import quoted

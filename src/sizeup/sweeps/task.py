@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 from sizeup.errors import CorruptStore, WorkerFailed, WriteError
 from sizeup.sweeps.evaluate import described
-from sizeup.sweeps.keeper import Keeper
-from sizeup.sweeps.limits import Limits
 from sizeup.sweeps.models import Model, SizeClass
 from sizeup.sweeps.places import Draft
 from sizeup.sweeps.points import Questions
 from sizeup.sweeps.rows import error_rows, rows_of
 from sizeup.sweeps.schema import ERROR, batches_of
 from sizeup.sweeps.store import CURRENT, Store
+from sizeup.sweeps.worker import Evaluator, Limits
 
 State = Literal["there", "done"]
 
@@ -54,15 +53,15 @@ class Outcome:
     is_first: bool = False  # of its process, and so it waited for imports
 
 
-def perform(model: Model, settings: Settings, keeper: Keeper | None) -> Outcome:
-    """Find out what is missing about a model and write it down; without a keeper in this process."""
-    outcome, finish = _evaluated(model, settings, keeper)
+def perform(model: Model, settings: Settings, evaluator: Evaluator | None) -> Outcome:
+    """Find out what is missing about a model and write it down; without an evaluator in this process."""
+    outcome, finish = _evaluated(model, settings, evaluator)
     finish()
     return outcome
 
 
 def perform_each(
-    models: Iterable[Model], settings: Settings, keeper: Keeper | None, done: Callable[[Outcome], None]
+    models: Iterable[Model], settings: Settings, evaluator: Evaluator | None, done: Callable[[Outcome], None]
 ) -> None:
     """The same for one model after the other; `done` hears of each when its rows are safe, in another thread.
 
@@ -71,7 +70,7 @@ def perform_each(
     with ThreadPoolExecutor(1) as writer:
         last: Future[None] | None = None
         for model in models:
-            outcome, finish = _evaluated(model, settings, keeper)
+            outcome, finish = _evaluated(model, settings, evaluator)
             if last is not None:
                 last.result()  # what went wrong there ends it, and never do two wait
             last = writer.submit(_finished, outcome, finish, done)
@@ -84,7 +83,9 @@ def _finished(outcome: Outcome, finish: Callable[[], None], done: Callable[[Outc
     done(outcome)
 
 
-def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple[Outcome, Callable[[], None]]:
+def _evaluated(
+    model: Model, settings: Settings, evaluator: Evaluator | None
+) -> tuple[Outcome, Callable[[], None]]:
     """How a task ends, and what is left to do until it has."""
     start = time.perf_counter()
     task = _Task(model, settings)
@@ -93,24 +94,26 @@ def _evaluated(model: Model, settings: Settings, keeper: Keeper | None) -> tuple
         return task.told(Outcome(model.name, "there", seconds=time.perf_counter() - start)), _nothing
     bound = set[str]()
     try:
-        if keeper is None:
+        if evaluator is None:
             counted = task.write(batches_of(rows_of(model, task.identity, task.asked, bound=bound)))
         else:
-            with keeper.evaluated(model, task.identity, task.asked) as batches:
+            with evaluator.evaluated(model, task.identity, task.asked) as batches:
                 counted = task.write(batches)
-            bound.update(keeper.bound)
+            bound.update(evaluator.bound)
     except WorkerFailed as failed:
         counted = task.fail(failed.kind, failed.reason)
     except Exception as error:
         # What the system refuses is news about this machine, not about the model.
-        if keeper is not None or isinstance(error, OSError | WriteError):
+        if evaluator is not None or isinstance(error, OSError | WriteError):
             raise
         counted = task.fail(*described(error))
-    cpu_seconds = None if keeper is None else keeper.cpu_seconds
+    cpu_seconds = None if evaluator is None else evaluator.cpu_seconds
     # Starting a process is no work of the model that happens to be its first.
-    seconds = time.perf_counter() - start - (0.0 if keeper is None else keeper.start_seconds)
+    seconds = time.perf_counter() - start - (0.0 if evaluator is None else evaluator.start_seconds)
     outcome = counted.outcome(model.name, seconds, cpu_seconds)
-    outcome = replace(outcome, bound=tuple(bound), is_first=keeper is not None and keeper.start_seconds > 0)
+    outcome = replace(
+        outcome, bound=tuple(bound), is_first=evaluator is not None and evaluator.start_seconds > 0
+    )
     return task.told(outcome), task.finish
 
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from latency.truth.effects import Effect, Expected, expected, likeliest_pulls
 from latency.truth.judge import Outcome, folded, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
 from sizeup.latency import Form, Work, from_columns
-from sizeup.latency.effects import Effect, Expected, expected, likeliest_pulls
 from sizeup.latency.work import Codes, Floats
 from sizeup.targets import current
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import sizeup
+from latency.truth.effects import Effect, from_effects
 from latency.truth.gpu_operators import PRODUCTS, TRAIN, Fitted, rates_of
 from latency.truth.judge import Outcome, plain_sum, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
 from sizeup.latency import Band, Rate, Rates, band, kernels, seconds, stack, work_of
-from sizeup.latency.effects import Effect, from_effects
 from sizeup.latency.work import Floats, Work
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 from latency.truth.judge import Outcome, joined, plain_sum, with_others
 from latency.truth.splits import anchors, every
 from latency.truth.tables import Table, Words, read
+from latency.truth.transfer import from_neighbours
 from sizeup.latency import Form, Work, from_columns, held_out
-from sizeup.latency.transfer import from_neighbours
 from sizeup.latency.work import Codes, Flags, Floats
 
 _LEAST_NETWORKS = 15

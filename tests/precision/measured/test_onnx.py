@@ -17,7 +17,7 @@ from formats.onnx.exporting import by_tracing
 from precision import digits
 from sizeup.errors import LoadError, RunFailed, SizeupError
 from sizeup.precision import Bench, Options, SensitivityTable, Simulation, bench, sensitivity
-from sizeup.runtimes.serving import Server
+from sizeup.runtimes.process import Server
 
 SAMPLES = 200
 

@@ -17,8 +17,7 @@ from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
 from sizeup.memory.tflm.overlap import label
 from sizeup.memory.tflm.program import is_described, subgraphs, variable_bytes
 from sizeup.memory.tflm.refusal import refusal
-from sizeup.memory.tflm.setup import needed_bytes
-from sizeup.memory.tflm.tail import tail_bytes
+from sizeup.memory.tflm.tail import needed_bytes, tail_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,6 @@ class MicroArena:
     overlapping: int = 0  # tensors that an offline plan lays over others in use at the same time
     kernels: str | None = None  # the kernels that such a plan holds for; None where it holds for all
     refused: str | None = None  # why the interpreter of the package does not take the model at all
-
-    @property
-    def total_bytes_64(self) -> int | None:
-        """Head and tail as the interpreter of the package on PyPI reports them."""
-        return None if self.tail_bytes_64 is None else self.head_bytes + self.tail_bytes_64
 
     def arena_bytes(self, word_bits: int = 32) -> int | None:
         """The smallest arena that works on a processor of that word size; None if the tail is unknown."""

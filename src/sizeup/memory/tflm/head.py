@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sizeup.graph import Graph
+from sizeup.graph import ABSENT, Graph
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.tflm.layout import ALIGNMENT, PYTHON_PACKAGE, round_up
-from sizeup.memory.tflm.program import planned_bytes, subgraphs, variable_bytes
-from sizeup.memory.tflm.scopes import BEFORE_THE_RUN, Spans, spans
+from sizeup.memory.tflm.program import CALLERS, planned_bytes, subgraphs, variable_bytes
 from sizeup.memory.tflm.tail import demand
+
+_BEFORE_THE_RUN = (0, 0)  # the span of what no operator knows
 
 
 class Owner(NamedTuple):
@@ -28,13 +29,34 @@ class Owner(NamedTuple):
 class Planned:
     """What the interpreter's planner is asked to place, in the order in which it is asked.
 
-    `buffers` counts time in ticks (see `scopes.Spans`), knows the tensors of the main graph, and has sizes
+    `buffers` counts time in ticks (see `Spans`), knows the tensors of the main graph, and has sizes
     rounded up to 16 bytes; `asked` are the sizes before that.
     """
 
     buffers: Buffers
     owners: tuple[Owner, ...]
     asked: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Spans:
+    """First and last tick of every tensor and every operator, one table a subgraph.
+
+    Tick 0 is before the run, the main graph begins at tick 1, its first operator runs at tick 2. What a
+    called subgraph does lies within its caller's span, so that all subgraphs share one plan.
+    """
+
+    tensors: list[dict[int, list[int]]]
+    operators: list[list[list[int]]]
+    ticks: int = 1
+
+    def begin(self, subgraph: int, identity: int) -> None:
+        """Note that a tensor is made now; of a subgraph that is called again the first time counts."""
+        self.tensors[subgraph].setdefault(identity, [self.ticks, self.ticks])
+
+    def use(self, subgraph: int, identity: int) -> None:
+        """Note that a tensor is in use now."""
+        self.tensors[subgraph].setdefault(identity, [0, 0])[1] = self.ticks
 
 
 class _Request(NamedTuple):
@@ -78,7 +100,7 @@ def _tensors(
             if (number, identity) in variables:
                 sizes[identity] = size
         for identity in sorted(sizes):
-            first, last = found.tensors[number].get(identity, BEFORE_THE_RUN)
+            first, last = found.tensors[number].get(identity, _BEFORE_THE_RUN)
             yield _Request(Owner(number, identity, -1), sizes[identity], first, last)
 
 
@@ -88,3 +110,32 @@ def _scratch(graphs: Sequence[Graph], found: Spans) -> Iterator[_Request]:
             first, last = found.operators[number][index]
             for size in demand(graph, op, PYTHON_PACKAGE).scratch:
                 yield _Request(Owner(number, -1, index), size, first, last)
+
+
+def spans(graphs: Sequence[Graph]) -> Spans:
+    """The spans of a model's subgraphs, the main one first."""
+    places = {id(graph): place for place, graph in enumerate(graphs)}
+    found = Spans([{} for _ in graphs], [[[0, 0] for _ in graph.ops] for graph in graphs])
+    _run(graphs[0], places, found)
+    return found
+
+
+def _run(graph: Graph, places: dict[int, int], found: Spans) -> None:
+    place = places[id(graph)]
+    for identity in graph.inputs:
+        found.begin(place, identity)
+    for index, op in enumerate(graph.ops):
+        found.ticks += 1
+        begin = found.ticks
+        for identity in op.outputs:
+            found.begin(place, identity)
+        if op.source in CALLERS:
+            for body in op.bodies:
+                found.ticks += 1
+                _run(body.graph, places, found)
+        for identity in (*op.inputs, *op.outputs):
+            if identity != ABSENT:
+                found.use(place, identity)
+        found.operators[place][index] = [begin, found.ticks]
+    for identity in graph.outputs:
+        found.use(place, identity)

@@ -1,4 +1,4 @@
-"""Tasks on this machine: a few threads, each the keeper of a process that loads models."""
+"""Tasks on this machine: a few threads, each with a worker that evaluates models."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 
-from sizeup.sweeps.keeper import Keeper
 from sizeup.sweeps.models import Model
 from sizeup.sweeps.task import Outcome, Settings, perform, perform_each
+from sizeup.sweeps.worker import Evaluator
 
 
 def run(models: Iterator[Model], settings: Settings, workers: int) -> Generator[Outcome, None, None]:
@@ -17,19 +17,19 @@ def run(models: Iterator[Model], settings: Settings, workers: int) -> Generator[
     if settings.in_process:
         yield from (perform(model, settings, None) for model in models)
         return
-    crew = _Crew(models, settings)
-    threads = [threading.Thread(target=crew.work, daemon=True) for _ in range(workers)]
+    pool = _Pool(models, settings)
+    threads = [threading.Thread(target=pool.work, daemon=True) for _ in range(workers)]
     for thread in threads:
         thread.start()
     try:
-        yield from crew.outcomes(workers)
+        yield from pool.outcomes(workers)
     finally:
-        crew.stop()
+        pool.stop()
         for thread in threads:
             thread.join()
 
 
-class _Crew:
+class _Pool:
     """Threads that take models from one list and put outcomes on another, which never grows long."""
 
     def __init__(self, models: Iterator[Model], settings: Settings) -> None:
@@ -37,18 +37,18 @@ class _Crew:
         self._taking = threading.Lock()
         self._done: queue.Queue[Outcome | BaseException | None] = queue.Queue(64)
         self._stopped = threading.Event()
-        self._keepers: list[Keeper] = []
+        self._evaluators: list[Evaluator] = []
 
     def work(self) -> None:
-        keeper = Keeper(self._settings.limits, self._settings.folders)
-        self._keepers.append(keeper)
+        evaluator = Evaluator(self._settings.limits, self._settings.folders)
+        self._evaluators.append(evaluator)
         try:
-            perform_each(iter(self._next, None), self._settings, keeper, self._put)
+            perform_each(iter(self._next, None), self._settings, evaluator, self._put)
         # Whatever ends a thread must end the sweep: it is raised where outcomes are read.
         except BaseException as error:
             self._put(error)
         finally:
-            keeper.close()
+            evaluator.close()
             self._put(None)
 
     def outcomes(self, workers: int) -> Iterator[Outcome]:
@@ -65,8 +65,8 @@ class _Crew:
     def stop(self) -> None:
         """Let no thread begin another task, nor wait for the one that it is at."""
         self._stopped.set()
-        for keeper in self._keepers:
-            keeper.stop()
+        for evaluator in self._evaluators:
+            evaluator.stop()
 
     def _next(self) -> Model | None:
         with self._taking:

@@ -10,40 +10,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.sweeps.keeper import Keeper
 from sizeup.sweeps.models import Model
 from sizeup.sweeps.portions import Portion, Portions
 from sizeup.sweeps.task import Outcome, Settings, give_up, perform_each
+from sizeup.sweeps.worker import Evaluator
 
 _WAITING = 2  # tasks for each core: one that runs, and one that is ready when it ends
 _SHARE = 16
 _RETRIES = 5  # of a task whose worker or node died
 _PATIENCE = 10.0  # seconds in which a cluster is to answer
-# What a Ray of our own does beside the work, on the same cores: every second it looks at memory and tells how
-# much is free, not several times, and keeps no account of itself. All of it together was 1.5 % of two cores.
+# How often a Ray of our own looks at memory and loads, on the cores that work: not many times a second.
 _CALM = {
     "RAY_memory_monitor_refresh_ms": "1000",
-    "RAY_raylet_report_resources_period_milliseconds": "1000",
     "RAY_object_manager_timer_freq_ms": "1000",
     "RAY_gcs_pull_resource_loads_period_milliseconds": "5000",
-    "RAY_io_context_monitor_probe_interval_ms": "10000",
-    "RAY_io_context_event_loop_lag_collection_interval_ms": "10000",
-    "RAY_task_events_report_interval_ms": "0",
-    "RAY_enable_metrics_collection": "0",
-    "RAY_event_stats": "0",
 }
+_TOKEN = secrets.token_hex()  # of a Ray of our own; one for all, as Ray reads it once in a process
 _LONGEST_FOLDER = 40  # the system's sockets have short names, and Ray makes them longer
 
-# The keeper of this worker process, which outlives tasks: starting its child takes longer than most of them.
-_keeper: list[Keeper] = []
+# The evaluator of this process of Ray, which outlives tasks: starting its worker takes longer than most.
+_evaluator: list[Evaluator] = []
 
 
 def run(
@@ -76,9 +71,9 @@ def _perform(portion: Portion, settings: Settings) -> list[Outcome]:
     if settings.in_process:
         perform_each(portion, settings, None, found.append)
         return found
-    if not _keeper:
-        _keeper.append(Keeper(settings.limits, settings.folders))
-    perform_each(portion, settings, _keeper[0], found.append)
+    if not _evaluator:
+        _evaluator.append(Evaluator(settings.limits, settings.folders))
+    perform_each(portion, settings, _evaluator[0], found.append)
     return found
 
 
@@ -110,24 +105,27 @@ def _imported() -> Any:
 
 @contextlib.contextmanager
 def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[None]:
-    """Ray while the block lasts; what it says goes nowhere, what it writes to a folder of its own."""
+    """Ray while the block lasts; what it says goes nowhere, what it writes to a temporary folder."""
     if ray.is_initialized():  # the caller's own, and the caller's to end
         yield
         return
-    with _own_home() as folder:
-        options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    usual = tempfile.gettempdir()
+    place = usual if len(usual) <= _LONGEST_FOLDER else "/tmp"
+    options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    with contextlib.ExitStack() as stack:
         if address is None:
-            options |= {"num_cpus": workers, "include_dashboard": False, "_temp_dir": folder}
+            scratch = tempfile.TemporaryDirectory(prefix="sizeup-ray-", dir=place, ignore_cleanup_errors=True)
+            options |= {"num_cpus": workers, "include_dashboard": False}
+            options |= {"_temp_dir": stack.enter_context(scratch)}
+            stack.enter_context(_environment())
         else:
             options |= {"address": address}
             _check_reachable(address)
-        with _silent(), _surroundings({} if address else _CALM):
+        with _silent():
             try:
                 ray.init(**options)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise SizeupError(f"Ray does not start: {error}") from error
-            if address is None:
-                _without_listener(ray)
         try:
             yield
         finally:
@@ -135,16 +133,14 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[N
                 ray.shutdown()
 
 
-def _without_listener(ray: Any) -> None:
-    """End the process that passes on what workers print: nobody hears it, and it reads all day."""
-    with contextlib.suppress(AttributeError):  # it has no public name, and may have another one day
-        ray._private.worker._global_node.kill_log_monitor()
-
-
 @contextlib.contextmanager
-def _surroundings(given: Mapping[str, str]) -> Iterator[None]:
-    """Variables of the environment while the block lasts; what the user has set goes before."""
-    added = {name: value for name, value in given.items() if name not in os.environ}
+def _environment() -> Iterator[None]:
+    """Variables for a Ray of our own while the block lasts; what the user has set goes before."""
+    added = {name: value for name, value in _CALM.items() if name not in os.environ}
+    # Ray leaves a token in the home folder unless it has one.
+    is_known = "RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()
+    if "RAY_AUTH_TOKEN" not in os.environ and not is_known:
+        added["RAY_AUTH_TOKEN"] = _TOKEN
     os.environ.update(added)
     try:
         yield
@@ -162,23 +158,6 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
     except (OSError, OverflowError) as error:
         raise SizeupError(f"no cluster of Ray answers at {address}: {error}") from None
-
-
-@contextlib.contextmanager
-def _own_home() -> Iterator[str]:
-    """A folder for what Ray writes, its token in the home folder included."""
-    usual = tempfile.gettempdir()
-    place = usual if len(usual) <= _LONGEST_FOLDER else "/tmp"
-    home = os.environ.get("HOME")
-    with tempfile.TemporaryDirectory(prefix="sizeup-ray-", dir=place, ignore_cleanup_errors=True) as folder:
-        os.environ["HOME"] = folder
-        try:
-            yield folder
-        finally:
-            if home is None:
-                del os.environ["HOME"]
-            else:
-                os.environ["HOME"] = home
 
 
 @contextlib.contextmanager

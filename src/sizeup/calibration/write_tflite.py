@@ -10,7 +10,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from sizeup.formats.sketch import Layer, Sketch
+from sizeup.calibration.sketch import Layer, Sketch
 
 # What a number of a quantised network stands for; weights are scaled so that no layer leaves this range.
 STEP = 0.02

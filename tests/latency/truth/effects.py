@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.optimize import minimize
 
-from sizeup.errors import MissingLibrary
 from sizeup.latency.work import Floats
 
 Labels: TypeAlias = np.ndarray[Any, np.dtype[np.str_]]
@@ -99,10 +99,6 @@ def _alike(left: Effect, right: Effect) -> Floats:
 
 def likeliest_pulls(effects: Sequence[Effect], logs: Floats) -> list[float]:
     """The pulls under which the measured logarithms are likeliest; those given are where doubt starts."""
-    try:
-        from scipy.optimize import minimize
-    except ImportError:
-        raise MissingLibrary("fitting pulls", "scipy", "solve") from None
     start = np.log([each.pull for each in effects])
     alike = np.stack([_alike(each, each) for each in effects])
     found = minimize(_unlikeliness, start, (start, alike, logs), jac=True, method="L-BFGS-B")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sizeup.cluster import clustered
+from sizeup.weight_clustering import clustered
 
 INTEGERS = (np.uint8, np.int8, np.int16)
 FLOATS = (np.float16, np.float32, np.float64)

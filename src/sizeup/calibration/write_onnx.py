@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from sizeup.formats.sketch import Layer, Sketch
+from sizeup.calibration.sketch import Layer, Sketch
 
 _OPSET = 17
 _IR = 8

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 Shape: TypeAlias = tuple[int, ...]
 
 _NO_PICTURE = ("reshape", "transpose", "matmul", "tokens", "recurrent")
-ACTIVATIONS = ("relu", "relu6", "sigmoid", "tanh", "hardswish", "silu", "gelu")
 
 
 @dataclass(frozen=True, slots=True)

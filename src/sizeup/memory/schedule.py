@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
-from sizeup.memory.ordering import Ordering, Problem, static_bound, topological
+from sizeup.dtypes import DType
+from sizeup.graph import Graph
+from sizeup.memory.check import check_order
+from sizeup.memory.liveness import lifetimes
+from sizeup.memory.schedule_problem import Ordering, Problem, problem_of, static_bound, topological
 
 # The exact bound keeps one bit for each pair of operators.
 _MOST_FOR_STATIC_BOUND = 20_000
@@ -23,7 +27,46 @@ _BEAMS = (8, 64)
 _LONGEST_CHAIN = 64
 _CLOCK_EVERY = 256
 
-Progress = Callable[[int, int], None]  # proven lower bound, best peak so far
+Progress = Callable[[str, int, int], None]  # what is searched for, proven lower bound, best so far
+_Bounds = Callable[[int, int], None]  # proven lower bound, best peak so far
+
+
+def find_order(
+    graph: Graph,
+    *,
+    views: bool,
+    time_limit: float,
+    progress: Progress | None,
+    precision: DType | None = None,
+    alignment: int = 1,
+) -> Ordering:
+    """The best order found in time, with the bound proven by then; sizes are rounded up to `alignment`."""
+    problem = problem_of(graph, views=views, precision=precision)
+    problem = replace(problem, sizes=tuple(-(-size // alignment) * alignment for size in problem.sizes))
+    found = best_order(problem, time_limit=time_limit, progress=telling(progress, "order"))
+    check_order(graph, found.order)
+    return found
+
+
+def telling(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    """What a search reports its bounds to, so that it is known which search that is."""
+    return None if progress is None else lambda bound, best: progress(what, bound, best)
+
+
+def peak_bytes(graph: Graph) -> int:
+    """The most bytes in use at once, in the graph's own order."""
+    live = lifetimes(graph).live_bytes()
+    return int(live.max()) if len(live) else 0
+
+
+def reordered(graph: Graph, order: Sequence[int] | None) -> Graph:
+    """The graph with its operators in another order."""
+    return graph if order is None else replace(graph, ops=tuple(graph.ops[index] for index in order))
+
+
+def moved(order: Sequence[int]) -> int:
+    """How many operators stand elsewhere than before."""
+    return sum(place != index for place, index in enumerate(order))
 
 
 def best_order(
@@ -31,7 +74,7 @@ def best_order(
     *,
     time_limit: float = 10.0,
     most_states: int | None = None,
-    progress: Progress | None = None,
+    progress: _Bounds | None = None,
 ) -> Ordering:
     """The order with the least peak, or the best found within the limits with the bound proven by then."""
     started = time.monotonic()
@@ -166,7 +209,7 @@ class _Search:
         bound: int,
         deadline: float,
         most_states: int | None,
-        progress: Progress | None,
+        progress: _Bounds | None,
     ) -> None:
         self.problem = problem
         self.best = best

@@ -1,0 +1,5 @@
+"""Subprocesses for what may crash, hang or exhaust memory: a supervisor, and the worker that it starts."""
+
+from sizeup.workers.supervisor import CRASHED, OUT_OF_MEMORY, RAISED, TIMED_OUT, Supervisor
+
+__all__ = ["CRASHED", "OUT_OF_MEMORY", "RAISED", "TIMED_OUT", "Supervisor"]

@@ -1,0 +1,92 @@
+"""The worker: `python -m sizeup.workers.worker PARENT MEMORY` calls one function per request.
+
+A request is a pickled function with its arguments. Messages back are JSON and plain bytes, never a pickle: a
+worker runs code that is not ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pickle
+import signal
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+_LONGEST_REASON = 300
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
+
+
+class Channel:
+    """The way back to the supervisor, which every function is given as its last argument."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, content: Any) -> None:
+        """Add bytes to the payload of the answer."""
+        self.send({}, bytes(content))
+
+    def report(self, progress: Any) -> None:
+        """Send a message before the answer."""
+        self.send({"progress": progress})
+
+    def send(self, message: dict[str, Any], content: bytes = b"") -> None:
+        """A line of JSON, and the bytes that it announces."""
+        self._file.write(json.dumps({**message, "bytes": len(content)}).encode() + b"\n" + content)
+        self._file.flush()
+
+
+def main(parent: str, memory_bytes: str) -> int:
+    """Answer requests until there are no more."""
+    _end_with(int(parent))
+    _confine(int(memory_bytes))
+    requests, channel = os.fdopen(os.dup(0), "rb"), Channel(os.fdopen(os.dup(1), "wb"))
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)  # whatever a model or a library prints is no answer
+    while size := requests.readline():
+        channel.send(_answer(requests.read(int(size)), channel))
+    return 0
+
+
+def _answer(request: bytes, channel: Channel) -> dict[str, Any]:
+    try:
+        function, arguments = pickle.loads(request)
+        return {"answer": function(*arguments, channel)}
+    # Whatever a model's code raises, leaving the program included, is what the supervisor waits for.
+    except BaseException as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return {"raised": reason[:_LONGEST_REASON]}
+
+
+def _end_with(parent: int) -> None:
+    """A parent that is killed cannot end its workers: the system does."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we asked
+        os._exit(1)
+
+
+def _confine(memory_bytes: int) -> None:
+    """Let this process have no more memory than that, unless it is 0, and leave no core behind."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows: the supervisor watches alone
+        return
+    # Private writable memory, not address space: a file that is mapped takes none of it.
+    limits = {resource.RLIMIT_CORE: 0, **({resource.RLIMIT_DATA: memory_bytes} if memory_bytes else {})}
+    for which, most in limits.items():
+        with contextlib.suppress(ValueError, OSError):
+            _, hard = resource.getrlimit(which)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (most, most))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
