@@ -12,30 +12,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sizeup.api import (
-        analyze,
-        calibrate,
-        check,
-        check_budgets,
-        choose,
-        compare,
-        count,
-        estimate,
-        explain,
-        fits,
-        front,
-        load,
-        load_rules,
-        measure,
-        optimize,
-        plan,
-        query,
-        sensitivity,
-        sweep,
-        tradeoff,
-        utilization,
-    )
-    from sizeup.calibration import Calibrated
+    from sizeup.api.analyze import analyze, estimate, explain
+    from sizeup.api.budgets import check_budgets
+    from sizeup.api.check import check
+    from sizeup.api.compare import compare
+    from sizeup.api.measure import calibrate, measure, utilization
+    from sizeup.api.models import count, load, load_rules
+    from sizeup.api.plan import optimize, plan
+    from sizeup.api.precision import choose, fits, front, sensitivity
+    from sizeup.api.query import query
+    from sizeup.api.sweep import sweep
+    from sizeup.api.tradeoff import tradeoff
+    from sizeup.calibration import Calibration
     from sizeup.closed_forms.cost import FreeCost
     from sizeup.cost import Cost
     from sizeup.errors import (
@@ -75,8 +63,8 @@ if TYPE_CHECKING:
     from sizeup.results.query import QueryResult
     from sizeup.results.report import Report
     from sizeup.results.tradeoff import Tradeoff
-    from sizeup.rewrite import Optimized
-    from sizeup.sweeps import Swept
+    from sizeup.rewrite import Optimization
+    from sizeup.sweeps import Sweep
     from sizeup.symbolic import FreeGraph
     from sizeup.targets import Device, Runtime, Target, devices, target
 
@@ -86,7 +74,7 @@ if TYPE_CHECKING:
 # completes words without importing numpy.
 _HOMES = {
     "BudgetError": "errors",
-    "Calibrated": "calibration",
+    "Calibration": "calibration",
     "Call": "ops",
     "Check": "results.check",
     "Comparison": "results.comparison",
@@ -113,7 +101,7 @@ _HOMES = {
     "NotTrusted": "errors",
     "NumbersMissing": "errors",
     "OpRule": "ops",
-    "Optimized": "rewrite",
+    "Optimization": "rewrite",
     "Plan": "results.plan",
     "PrecisionAssignment": "results.precision",
     "PrecisionFits": "results.precision",
@@ -125,7 +113,7 @@ _HOMES = {
     "RunFailed": "errors",
     "Runtime": "targets",
     "SizeupError": "errors",
-    "Swept": "sweeps",
+    "Sweep": "sweeps",
     "SymbolicDimension": "errors",
     "Target": "targets",
     "TargetError": "errors",
@@ -135,35 +123,35 @@ _HOMES = {
     "Utilization": "latency",
     "WorkerFailed": "errors",
     "WriteError": "errors",
-    "analyze": "api",
-    "calibrate": "api",
-    "check": "api",
-    "check_budgets": "api",
-    "choose": "api",
-    "compare": "api",
-    "count": "api",
+    "analyze": "api.analyze",
+    "calibrate": "api.measure",
+    "check": "api.check",
+    "check_budgets": "api.budgets",
+    "choose": "api.precision",
+    "compare": "api.compare",
+    "count": "api.models",
     "devices": "targets",
-    "estimate": "api",
-    "explain": "api",
-    "fits": "api",
-    "front": "api",
-    "load": "api",
-    "load_rules": "api",
-    "measure": "api",
+    "estimate": "api.analyze",
+    "explain": "api.analyze",
+    "fits": "api.precision",
+    "front": "api.precision",
+    "load": "api.models",
+    "load_rules": "api.models",
+    "measure": "api.measure",
     "op_rule": "ops",
-    "optimize": "api",
-    "plan": "api",
-    "query": "api",
-    "sensitivity": "api",
-    "sweep": "api",
+    "optimize": "api.plan",
+    "plan": "api.plan",
+    "query": "api.query",
+    "sensitivity": "api.precision",
+    "sweep": "api.sweep",
     "target": "targets",
-    "tradeoff": "api",
-    "utilization": "api",
+    "tradeoff": "api.tradeoff",
+    "utilization": "api.measure",
 }
 
 __all__ = [
     "BudgetError",
-    "Calibrated",
+    "Calibration",
     "Call",
     "Check",
     "Comparison",
@@ -190,7 +178,7 @@ __all__ = [
     "NotTrusted",
     "NumbersMissing",
     "OpRule",
-    "Optimized",
+    "Optimization",
     "Plan",
     "PrecisionAssignment",
     "PrecisionFits",
@@ -202,7 +190,7 @@ __all__ = [
     "RunFailed",
     "Runtime",
     "SizeupError",
-    "Swept",
+    "Sweep",
     "SymbolicDimension",
     "Target",
     "TargetError",

@@ -15,7 +15,7 @@ from sizeup.cli import app
 from sizeup.formats.tflite.write import rewrite
 from sizeup.memory import as_shipped
 from sizeup.memory.tflm.overlap import FOREIGN_LABEL, LABEL
-from sizeup.rewrite import Optimized
+from sizeup.rewrite import Optimization
 
 pytestmark = pytest.mark.extras
 
@@ -92,7 +92,7 @@ def test_overlaps_that_no_kernel_is_known_to_bear_are_not_said_to_be_borne(
 def test_weights_are_packed_under_a_plan_too(overlapped: Path, tmp_path: Path) -> None:
     """The tensors that decoding adds have no place in the plan that the file came with."""
     out = tmp_path / "out.tflite"
-    made: Optimized = sizeup.optimize(overlapped, out, cluster=16, pack=True, plan=False, reorder=False)
+    made: Optimization = sizeup.optimize(overlapped, out, cluster=16, pack=True, plan=False, reorder=False)
     assert made.packed_weights > 0
     assert made.kernels == LABEL
     found = measure([out])[0]

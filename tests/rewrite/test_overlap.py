@@ -28,7 +28,7 @@ from sizeup.memory.tflm import planned
 from sizeup.memory.tflm.overlap import LABEL, overlaps
 from sizeup.rewrite.micro import search
 from sizeup.rewrite.twin import random_weights
-from sizeup.rewrite.wishes import Wishes
+from sizeup.rewrite.wishes import OptimizeOptions
 from sizeup.runtimes import Run, random_samples, run
 
 pytestmark = pytest.mark.extras
@@ -274,7 +274,7 @@ def test_every_plan_with_overlaps_computes_the_same(content: bytes, seed: int) -
     graph = tflite.load(content)
     data = np.random.default_rng(seed).integers(-128, 128, graph.tensors[0].shape or ()).astype(np.int8)
     expected = in_micro(content, data, len(graph.outputs))
-    for candidate in search(graph, Wishes(time_limit=5.0, overlap=True)).candidates:
+    for candidate in search(graph, OptimizeOptions(time_limit=5.0, overlap=True)).candidates:
         written = rewrite(content, order=candidate.order, offline_offsets=candidate.offsets)
         assert in_micro(written, data, len(graph.outputs)) == expected
         assert [op.outputs for op in tflite.load(written).ops] == [
@@ -289,7 +289,7 @@ def test_random_networks_do_overlap() -> None:
     @given(networks())
     @settings(max_examples=40, deadline=None, database=None, derandomize=True)
     def look(content: bytes) -> None:
-        found = search(tflite.load(content), Wishes(time_limit=5.0, overlap=True))
+        found = search(tflite.load(content), OptimizeOptions(time_limit=5.0, overlap=True))
         seen.append(max(candidate.overlaps for candidate in found.candidates))
 
     look()

@@ -17,7 +17,7 @@ from sizeup.formats.tflite.write import rewrite
 from sizeup.memory.schedule import peak_bytes, reordered
 from sizeup.memory.tflm import arena
 from sizeup.rewrite.micro import plan_of, search
-from sizeup.rewrite.wishes import Wishes
+from sizeup.rewrite.wishes import OptimizeOptions
 
 pytestmark = pytest.mark.extras
 
@@ -78,13 +78,13 @@ def in_micro(content: bytes, data: Any, outputs: int) -> list[Any]:
 def test_every_candidate_computes_the_same(content: bytes, seed: int) -> None:
     graph = tflite.load(content)
     data = np.random.default_rng(seed).integers(-128, 128, graph.tensors[0].shape or ()).astype(np.int8)
-    found = search(graph, Wishes(time_limit=5.0))
+    found = search(graph, OptimizeOptions(time_limit=5.0))
     expected = in_litert(content, data)
     in_small = in_micro(content, data, len(graph.outputs))
     for candidate in found.candidates:
         ordered = reordered(graph, candidate.order)
         # Also where the interpreter finds a place as good by itself.
-        offsets = candidate.offsets or plan_of(ordered, Wishes(time_limit=5.0))[0]
+        offsets = candidate.offsets or plan_of(ordered, OptimizeOptions(time_limit=5.0))[0]
         written = rewrite(content, order=candidate.order, offline_offsets=offsets)
         again = tflite.load(written)
         assert [op.outputs for op in again.ops] == [op.outputs for op in ordered.ops]

@@ -13,18 +13,18 @@ from typer.testing import CliRunner
 from sizeup.cli import app
 from sizeup.memory.tflm.overlap import LABEL
 from sizeup.render.console import optimize as rewriting
-from sizeup.rewrite import Footprint, Optimized, Verification
+from sizeup.rewrite import Footprint, Optimization, Verification
 
 
-def shown(result: Optimized) -> str:
+def shown(result: Optimization) -> str:
     text = io.StringIO()
     rewriting.render(result, Console(file=text, width=200))
     return " ".join(text.getvalue().split())
 
 
-def result(verification: Verification | None = None, **fields: Any) -> Optimized:
+def result(verification: Verification | None = None, **fields: Any) -> Optimization:
     size = Footprint(10, 100)
-    return Optimized("net", "tflite", Path("out"), size, size, True, verification=verification, **fields)
+    return Optimization("net", "tflite", Path("out"), size, size, True, verification=verification, **fields)
 
 
 @pytest.mark.parametrize(

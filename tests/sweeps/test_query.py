@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import sizeup
 from sizeup.errors import SizeupError
-from sizeup.sweeps.query import Question, Session, session
+from sizeup.sweeps.query import QuerySpec, Session, session
 from sweeps import answers
 from sweeps.answers import MATCH, Row
 
@@ -32,9 +32,9 @@ def asked(folder: Path, *args: Any, **kwargs: Any) -> list[Row]:
 def asked_at_once(folder: Path, *questions: dict[str, Any]) -> list[list[Row]]:
     """The answers to several questions without opening the store for each."""
     found = []
-    with session(Question(str(folder), sql="fits fastest unknown errors summary misfits")) as opened:
+    with session(QuerySpec(str(folder), sql="fits fastest unknown errors summary misfits")) as opened:
         for question in questions:
-            one = Session(opened.connection, opened.views, Question(str(folder), **question))
+            one = Session(opened.connection, opened.views, QuerySpec(str(folder), **question))
             result = one.run(one.statement)
             names = [each[0] for each in result.description]
             found.append([dict(zip(names, row, strict=True)) for row in result.fetchall()])

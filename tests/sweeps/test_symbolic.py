@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from pyarrow import compute, parquet
 
 import sizeup
-from sizeup import api
+from sizeup.api import sweep as api
 from sizeup.errors import SizeupError
 from sizeup.render.console import sweep as swept
 from sizeup.sweeps import read_spec

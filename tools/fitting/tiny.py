@@ -12,7 +12,7 @@ import numpy as np
 from fitting.measured import Measured, target_of
 from latency.truth.board_sets import board_of, engine_of
 from latency.truth.tables import Table, read
-from sizeup.api import count
+from sizeup.api.models import count
 from sizeup.latency import Work, executed, from_columns, stack
 from sizeup.targets import Target
 

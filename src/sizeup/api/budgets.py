@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sizeup.api.checking import (
+from sizeup.api.analyze import check_precision, target_of
+from sizeup.api.check import (
     SECONDS,
     Model,
     Progress,
@@ -21,7 +22,6 @@ from sizeup.api.checking import (
     removed,
     whole,
 )
-from sizeup.api.reports import check_precision, target_of
 from sizeup.errors import BudgetError, UnboundDimension
 from sizeup.units import toml_key
 

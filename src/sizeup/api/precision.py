@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
+from sizeup.api.analyze import target_of
 from sizeup.api.models import Source, load
-from sizeup.api.reports import target_of
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
 from sizeup.formats.torch import runnable_source

@@ -37,7 +37,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calibrated:
+class Calibration:
     """A target with rates, how far estimates with them were off, and the file that they are kept in."""
 
     target: str
@@ -78,7 +78,7 @@ class Calibrated:
         }
 
 
-def calibrate(order: Order, progress: TurnProgress | None = None) -> Calibrated:
+def calibrate(order: Order, progress: TurnProgress | None = None) -> Calibration:
     """Measure or read, fit, and write the file that makes the target one that can be named."""
     if order.table is not None and order.profile is not None:
         raise SizeupError("a table or a profile, not both: each is a calibration of its own")
@@ -109,7 +109,7 @@ def calibrate(order: Order, progress: TurnProgress | None = None) -> Calibrated:
     target = f"{device}/{runtime.name}"
     write.save(path, _table(target, found, origin, version, order), described)
     read_again()
-    return Calibrated(target, found, path, version, order.threads, failures)
+    return Calibration(target, found, path, version, order.threads, failures)
 
 
 def _device(order: Order, runtime: Runtime) -> tuple[str, dict[str, Any] | None]:

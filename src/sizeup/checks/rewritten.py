@@ -11,7 +11,7 @@ from pathlib import Path
 from sizeup.checks.case import MEMORY, STORED, Case, Remedy
 from sizeup.checks.subject import Subject
 from sizeup.errors import SizeupError
-from sizeup.rewrite import Optimized, Wishes, optimize
+from sizeup.rewrite import Optimization, OptimizeOptions, optimize
 from sizeup.runtimes import RUNTIMES
 from sizeup.runtimes.process import Library
 
@@ -26,7 +26,7 @@ def rewritten(case: Case, time_limit: float) -> Iterator[Remedy]:
     is_tflite = file.suffix.lower() == ".tflite"
     # The reference kernels of TFLite Micro take a second or two for so many MACs.
     verify = subject.cost.total_macs <= _MOST_MACS and _runtime(file).is_installed
-    usual = Wishes(time_limit=time_limit, verify=verify)
+    usual = OptimizeOptions(time_limit=time_limit, verify=verify)
     if case.wants(MEMORY):
         yield from _in_less_memory(case, usual, file, is_tflite)
     if case.wants(STORED) and is_tflite and (subject.target is None or subject.target.runtime.micro):
@@ -36,7 +36,7 @@ def rewritten(case: Case, time_limit: float) -> Iterator[Remedy]:
             yield packed
 
 
-def _in_less_memory(case: Case, usual: Wishes, file: Path, is_tflite: bool) -> Iterator[Remedy]:
+def _in_less_memory(case: Case, usual: OptimizeOptions, file: Path, is_tflite: bool) -> Iterator[Remedy]:
     """The best order, with a plan where the format has one; overlaps only where that does not suffice."""
     found = _optimized(case, file, usual if is_tflite else replace(usual, plan=False), "")
     if found is not None:
@@ -57,7 +57,7 @@ def _has_reference_kernels(subject: Subject) -> bool:
     return subject.target is None or subject.target.runtime.micro == "reference"
 
 
-def _optimized(case: Case, file: Path, wishes: Wishes, options: str) -> Remedy | None:
+def _optimized(case: Case, file: Path, wishes: OptimizeOptions, options: str) -> Remedy | None:
     assert case.origin.reload is not None
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, file.name)
@@ -73,7 +73,7 @@ def _optimized(case: Case, file: Path, wishes: Wishes, options: str) -> Remedy |
         return case.tried(_words(done), command, changed, _notes(done, _runtime(file)))
 
 
-def _words(done: Optimized) -> str:
+def _words(done: Optimization) -> str:
     words = []
     if done.moved_ops:
         words.append(f"run {done.moved_ops:,} of {done.ops:,} operators in another place")
@@ -88,7 +88,7 @@ def _words(done: Optimized) -> str:
     return " and ".join(words) or "rewrite the file"
 
 
-def _notes(done: Optimized, runtime: Library) -> list[str]:
+def _notes(done: Optimization, runtime: Library) -> list[str]:
     notes = [] if done.verification is not None else ["computed, not run here: the command verifies it"]
     if notes and not runtime.is_installed:
         notes = [f"{notes[0]}, which needs {runtime.package}: pip install 'sizeup[{runtime.extra}]'"]

@@ -99,7 +99,9 @@ def analyze(
         raise typer.BadParameter(
             f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
         )
-    from sizeup import api, render
+    from sizeup import render
+    from sizeup.api import analyze as api
+    from sizeup.api import models as models_api
     from sizeup.cli import terminal
     from sizeup.render import plots
     from sizeup.render.data import report as data
@@ -119,7 +121,7 @@ def analyze(
     bound = bindings(bind)
     with terminal.busy(f"reading {terminal.name_of(model)}") as now:
         for path in rules or ():
-            api.load_rules(path)
+            models_api.load_rules(path)
         report = api.analyze(
             model,
             **arguments,

@@ -57,7 +57,7 @@ def calibrate(
     """Fit a target to times: of small networks run here, or of a table or a profile from elsewhere."""
     import json as text
 
-    from sizeup import api
+    from sizeup.api import measure as api
     from sizeup.cli import terminal
     from sizeup.render.console import measurement
 

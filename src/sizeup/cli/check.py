@@ -114,7 +114,9 @@ def check(
     Exit codes: 0 if all fit; 1 if one does not or could not be judged; 3 if one is undetermined; 2 if none
     could be judged at all.
     """
-    from sizeup import api
+    from sizeup.api import budgets as budgets_api
+    from sizeup.api import check as api
+    from sizeup.api import models as models_api
     from sizeup.cli import terminal
     from sizeup.render.console import check as checked_words
     from sizeup.results.check import Checks
@@ -138,9 +140,9 @@ def check(
                 show(done, total, f"checking {terminal.name_of(model)}")
 
         for rule in rules or ():
-            api.load_rules(rule)
+            models_api.load_rules(rule)
         if budget is not None:
-            found, updates = api.run_budgets(
+            found, updates = budgets_api.run_budgets(
                 budget,
                 models or (),
                 remedies=bool(remedies),
@@ -203,14 +205,14 @@ def _nothing_judged(checks: Sequence[Check]) -> bool:
 
 def _selected(files: list[str] | None, budget: Path | None, changed: bool) -> list[str] | None:
     """The models to check; those of changed files that a budget names, None for all of its models."""
-    from sizeup import api
+    from sizeup.api import budgets as budgets_api
     from sizeup.cli import terminal
 
     if not changed:
         return files
     if budget is None:
         raise typer.BadParameter("give it with --budget", param_hint="--changed")
-    models, others = api.affected_models(budget, files or ())
+    models, others = budgets_api.affected_models(budget, files or ())
     for file in others:
         if Path(file).suffix.lower() in (".tflite", ".onnx", ".pt2"):
             terminal.remark(f"{file}: skipped, no budget in {budget} names it")

@@ -60,7 +60,10 @@ def compare(
     """Compare two models: totals, and what became of every operator."""
     if json and markdown:
         raise typer.BadParameter("print JSON or Markdown, not both", param_hint="--markdown")
-    from sizeup import api, render
+    from sizeup import render
+    from sizeup.api import analyze as analyze_api
+    from sizeup.api import compare as api
+    from sizeup.api import models as models_api
     from sizeup.cli import terminal
     from sizeup.render.console import comparison_page as compared_page
     from sizeup.render.data import comparison as compared_data
@@ -70,11 +73,11 @@ def compare(
     arguments = [model_inputs(input), model_inputs(input_b or input)]
     bound = [bindings(bind), bindings(bind_b or bind)]
     for path in rules or ():
-        api.load_rules(path)
+        models_api.load_rules(path)
     with terminal.busy(f"reading {a}"):
-        one = api.analyze(a, **arguments[0], bind=bound[0], precision=precision, target=device)
+        one = analyze_api.analyze(a, **arguments[0], bind=bound[0], precision=precision, target=device)
     with terminal.busy(f"reading {b}"):
-        other = api.analyze(
+        other = analyze_api.analyze(
             b,
             **arguments[1],
             bind=bound[1],

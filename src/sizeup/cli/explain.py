@@ -54,7 +54,8 @@ def explain(
     basis: Basis = None,
 ) -> None:
     """Show the formula behind an operator's numbers, and why another tool may show others."""
-    from sizeup import api
+    from sizeup.api import analyze as analyze_api
+    from sizeup.api import models as api
     from sizeup.cli import terminal
     from sizeup.errors import SizeupError
     from sizeup.render.console import closed_forms as formulas
@@ -73,7 +74,7 @@ def explain(
             api.load_rules(path)
         if op is None:
             names = True if free == "all" else [each for each in (free or "").split(",") if each]
-            forms = api.explain(
+            forms = analyze_api.explain(
                 model,
                 **arguments,
                 bind=bound,
@@ -83,7 +84,7 @@ def explain(
                 basis=basis.value if basis else None,
             )
         else:
-            explanation = api.explain(
+            explanation = analyze_api.explain(
                 model, op, **arguments, bind=bound, precision=precision, convention=convention
             )
     if op is None:

@@ -87,7 +87,8 @@ def measure(
 
     With --from nothing is run: a latency that you measured elsewhere becomes shares of that device's peaks.
     """
-    from sizeup import api, render
+    from sizeup import render
+    from sizeup.api import measure as api
     from sizeup.cli import terminal
     from sizeup.render.console import measurement as measured
 
@@ -143,7 +144,7 @@ def _report_utilization(
 ) -> None:
     import json
 
-    from sizeup import api
+    from sizeup.api import measure as api
     from sizeup.cli import terminal
     from sizeup.files import write_text
     from sizeup.latency import parse_measurement

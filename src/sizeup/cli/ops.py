@@ -27,7 +27,7 @@ def ops(
     rules: Rules = None,
 ) -> None:
     """List the kinds of operators that have a rule, what it says, and their names in each format."""
-    from sizeup import api
+    from sizeup.api import models as api
     from sizeup.cli import terminal
     from sizeup.render.console import ops as reference
 

@@ -47,7 +47,7 @@ def optimize(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Write a model file that needs less memory, and prove in a real runtime that it computes the same."""
-    from sizeup import api
+    from sizeup.api import plan as api
     from sizeup.cli import terminal
     from sizeup.render.console import optimize as rewriting
 

@@ -36,7 +36,9 @@ def plan(
     rules: Rules = None,
 ) -> None:
     """Find the order and the places of tensors that need the least memory, and prove how low it goes."""
-    from sizeup import api, render
+    from sizeup import render
+    from sizeup.api import models as models_api
+    from sizeup.api import plan as api
     from sizeup.cli import terminal
     from sizeup.render import plots
     from sizeup.render.console import plan as planning
@@ -50,7 +52,7 @@ def plan(
     bound = bindings(bind)
     with terminal.searching(f"planning {terminal.name_of(model)}", time_limit) as progress:
         for path in rules or ():
-            api.load_rules(path)
+            models_api.load_rules(path)
         found = api.plan(
             model,
             **arguments,

@@ -119,7 +119,9 @@ def precision(
     rules: Rules = None,
 ) -> None:
     """Choose the precision of every layer that loses least and keeps to your budgets, proven."""
-    from sizeup import api, render
+    from sizeup import render
+    from sizeup.api import models as models_api
+    from sizeup.api import precision as api
     from sizeup.checks.amounts import share_in
     from sizeup.cli import terminal
     from sizeup.results.precision import read_losses
@@ -135,7 +137,7 @@ def precision(
     found: PrecisionAssignment | PrecisionFits | PrecisionFront
     with terminal.steps(f"weighing number types of {terminal.name_of(model)}") as progress:
         for path in rules or ():
-            api.load_rules(path)
+            models_api.load_rules(path)
         if fits is not None:
             _refuse_budgets(budgets)
             found = api.fits(model, fits, **arguments, measure=measure)

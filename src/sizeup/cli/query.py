@@ -84,7 +84,8 @@ def query(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Ask the results of a sweep: what fits, what is fastest, what became worse, or any SQL."""
-    from sizeup import api, render
+    from sizeup import render
+    from sizeup.api import query as api
     from sizeup.cli import terminal
     from sizeup.render.console import query as console
     from sizeup.render.data.query import json_lines

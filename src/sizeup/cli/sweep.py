@@ -72,7 +72,7 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
 ) -> None:
     """Evaluate many models at many points, and keep the rows as Parquet. Run again, it goes on."""
-    from sizeup import api
+    from sizeup.api import sweep as api
     from sizeup.cli import terminal
     from sizeup.render.console import sweep as swept
 

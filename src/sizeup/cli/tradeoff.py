@@ -74,7 +74,8 @@ def tradeoff(
     """Compare precisions: accuracy, latency, energy, memory, and the budgets that accept each."""
     import json as text
 
-    from sizeup import api, render
+    from sizeup import render
+    from sizeup.api import tradeoff as api
     from sizeup.cli import terminal
     from sizeup.render import plots
     from sizeup.render.console import tradeoff as tradeoff_words

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sizeup import api
+from sizeup.api import models as api
 from sizeup.compat.layouts import ruled
 from sizeup.compat.tools import library_usage
 from sizeup.conventions import CONVENTIONS, Counted

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from sizeup import api
+from sizeup.api import analyze as analyze_api
+from sizeup.api import models as api
 from sizeup.compat.gpu_specs import card
 from sizeup.compat.layouts import simple
 from sizeup.compat.tools import library_usage
@@ -306,7 +307,7 @@ def _print(found: Analysis, cost: Cost, gpu: str, dtype: str) -> None:
 
 def _by_sizeup(cost: Cost, gpu: str, dtype: str) -> str:
     try:
-        found = api.estimate(cost, gpu, precision=dtype)
+        found = analyze_api.estimate(cost, gpu, precision=dtype)
     except SizeupError as error:
         return f"Note: sizeup itself has no estimate: {error}"
     within = "" if found.low is None or found.high is None else f", from {found.low} to {found.high} s"

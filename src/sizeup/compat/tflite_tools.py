@@ -17,7 +17,10 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-from sizeup import api, memory
+from sizeup import memory
+from sizeup.api import analyze as analyze_api
+from sizeup.api import models as api
+from sizeup.api import plan as plan_api
 from sizeup.compat.layouts import centred
 from sizeup.csv_cells import csv_lines
 from sizeup.errors import SizeupError
@@ -116,7 +119,7 @@ class TFLiteModel:
 
     def plot_memory_usage(self, plot_file: str | PathLike[str]) -> None:
         """Draw memory by operator as stacked bars: its inputs, its outputs, other tensors."""
-        plots.plot(api.analyze(self.graph), plot_file, "memory")
+        plots.plot(analyze_api.analyze(self.graph), plot_file, "memory")
 
     @cached_property
     def graph(self) -> Graph:
@@ -152,7 +155,7 @@ class TFLiteModel:
         with tempfile.TemporaryDirectory() as folder:
             before, after = Path(folder, "before.tflite"), Path(folder, "after.tflite")
             before.write_bytes(self.model_bytes)
-            api.optimize(before, after, reorder=reorder, plan=False, cluster=cluster)
+            plan_api.optimize(before, after, reorder=reorder, plan=False, cluster=cluster)
             self._change_to(after.read_bytes())
 
     def _change_to(self, model_bytes: bytes) -> None:

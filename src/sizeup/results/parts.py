@@ -3,7 +3,7 @@
 Renderers name them in annotations, and import nothing else of an analysis.
 """
 
-from sizeup.calibration import Calibrated
+from sizeup.calibration import Calibration
 from sizeup.checks import Change, Large, Limit, Part, Remedy, Room, Space
 from sizeup.checks.baselines import Update
 from sizeup.checks.limits import Growth
@@ -20,18 +20,18 @@ from sizeup.precision.figures import Figures
 from sizeup.precision.refine import Refined
 from sizeup.precision.sizes import Sizes
 from sizeup.precision.tradeoff import Point, Row
-from sizeup.rewrite import Footprint, Optimized, Verification
+from sizeup.rewrite import Footprint, Optimization, Verification
 from sizeup.runtimes.attribution import AttributedKernel, ModuleTime
-from sizeup.sweeps import Swept
+from sizeup.sweeps import Sweep
 from sizeup.sweeps.board import Board
 from sizeup.sweeps.query import Glimpse
-from sizeup.sweeps.query import Question as QuerySpec
+from sizeup.sweeps.query import QuerySpec as QuerySpec
 
 __all__ = [
     "AttributedKernel",
     "Board",
     "Bound",
-    "Calibrated",
+    "Calibration",
     "Change",
     "Choice",
     "Column",
@@ -50,7 +50,7 @@ __all__ = [
     "Limited",
     "MicroArena",
     "ModuleTime",
-    "Optimized",
+    "Optimization",
     "Part",
     "Point",
     "QuerySpec",
@@ -62,7 +62,7 @@ __all__ = [
     "Sizes",
     "Space",
     "Spent",
-    "Swept",
+    "Sweep",
     "Update",
     "Usage",
     "Utilization",

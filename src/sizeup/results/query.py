@@ -15,14 +15,14 @@ from sizeup.sweeps.views import DEFAULT, View, views
 
 if TYPE_CHECKING:
     from sizeup.sweeps.board import Board
-    from sizeup.sweeps.query import Glimpse, Question
+    from sizeup.sweeps.query import Glimpse, QuerySpec
 
 
 @dataclass(frozen=True, repr=False)
 class QueryResult(Result):
     """What a sweep answers to a question; its rows are computed when they are first asked for."""
 
-    question: Question
+    question: QuerySpec
     columns: tuple[str, ...]
 
     def __repr__(self) -> str:

@@ -8,13 +8,23 @@ from pathlib import Path
 from sizeup.errors import WriteError
 from sizeup.formats.files import check_target
 from sizeup.memory.schedule import Progress
-from sizeup.rewrite.result import Deviation, Footprint, Optimized, Verification
-from sizeup.rewrite.wishes import Wishes
+from sizeup.rewrite.result import Deviation, Footprint, Optimization, Verification
+from sizeup.rewrite.wishes import OptimizeOptions
 
-__all__ = ["Deviation", "Footprint", "Optimized", "Progress", "Verification", "Wishes", "optimize"]
+__all__ = [
+    "Deviation",
+    "Footprint",
+    "Optimization",
+    "OptimizeOptions",
+    "Progress",
+    "Verification",
+    "optimize",
+]
 
 
-def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | None = None) -> Optimized:
+def optimize(
+    source: Path, out: Path, wishes: OptimizeOptions, bind: Mapping[str, int] | None = None
+) -> Optimization:
     """Write a file that needs less, or the original where nothing is gained."""
     check_target(source, out)
     if wishes.cluster is not None and wishes.cluster < 2:

@@ -11,7 +11,7 @@ from sizeup.memory.schedule import find_order, peak_bytes, reordered
 from sizeup.memory.schedule_problem import Ordering
 from sizeup.rewrite.micro import search
 from sizeup.rewrite.verify import Judge
-from sizeup.rewrite.wishes import Wishes
+from sizeup.rewrite.wishes import OptimizeOptions
 from sizeup.runtimes import Arena
 
 
@@ -36,7 +36,7 @@ class Arrangements(NamedTuple):
 
 
 def arrangements(
-    content: bytes, graph: Graph, wishes: Wishes, judge: Judge | None, now: Arena | None
+    content: bytes, graph: Graph, wishes: OptimizeOptions, judge: Judge | None, now: Arena | None
 ) -> Arrangements:
     """Every order and plan that needs less: measured where TFLite Micro is the judge, else predicted."""
     if judge is None or judge.runtime == "tflm":
@@ -56,7 +56,7 @@ def arrangements(
 
 
 def _for_micro(
-    content: bytes, graph: Graph, wishes: Wishes, judge: Judge | None, now: Arena | None
+    content: bytes, graph: Graph, wishes: OptimizeOptions, judge: Judge | None, now: Arena | None
 ) -> Arrangements:
     found = search(graph, wishes)
     as_it_is, *others = found.candidates

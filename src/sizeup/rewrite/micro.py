@@ -17,7 +17,7 @@ from sizeup.memory.schedule import find_order, reordered, telling
 from sizeup.memory.schedule_problem import Ordering
 from sizeup.memory.tflm import arena, planned
 from sizeup.memory.tflm.overlap import overlaps
-from sizeup.rewrite.wishes import Wishes
+from sizeup.rewrite.wishes import OptimizeOptions
 from sizeup.runtimes import Arena
 
 _ALIGNMENT = 16
@@ -50,7 +50,7 @@ class Search:
     has_better_order: bool  # than the file's own, as TFLite Micro runs it
 
 
-def search(graph: Graph, wishes: Wishes) -> Search:
+def search(graph: Graph, wishes: OptimizeOptions) -> Search:
     """All ways that may need less than the file does; raises Incomplete where sizes depend on data."""
     if graph.offsets and not wishes.verify and arena(graph).unknown:
         wishes = replace(wishes, plan=False)  # kernels that nobody knows may rely on the plan that is there
@@ -120,7 +120,9 @@ def _expected(graph: Graph, offsets: Sequence[int] | None = None, *, overlap: bo
     return Arena(found.head_bytes, found.tail_bytes_64 or 0)
 
 
-def _planned(graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes: Wishes) -> list[Candidate]:
+def _planned(
+    graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes: OptimizeOptions
+) -> list[Candidate]:
     """A plan, if one can need less than what the interpreter would find by itself.
 
     Where the file has a plan there is always a new one, for `without` is not what the file takes.
@@ -133,7 +135,7 @@ def _planned(graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes
     return [Candidate(order, offsets, _expected(ordered, offsets), packing.status, packing.note)]
 
 
-def plan_of(graph: Graph, wishes: Wishes) -> tuple[tuple[int, ...], Packing]:
+def plan_of(graph: Graph, wishes: OptimizeOptions) -> tuple[tuple[int, ...], Packing]:
     """An offset for every tensor of the main graph, -1 for none, and the packing that they are from.
 
     Scratch that kernels ask for and tensors of called graphs are planned along, so that there is room for
@@ -148,7 +150,7 @@ def plan_of(graph: Graph, wishes: Wishes) -> tuple[tuple[int, ...], Packing]:
 
 
 def _overlapping(
-    graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes: Wishes
+    graph: Graph, order: tuple[int, ...] | None, without: Arena, wishes: OptimizeOptions
 ) -> list[Candidate]:
     """A plan with overlaps, if one can need less than what is known already."""
     ordered = reordered(graph, order)

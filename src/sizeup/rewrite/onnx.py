@@ -12,14 +12,16 @@ from sizeup.formats import files, onnx
 from sizeup.graph import Graph
 from sizeup.memory.schedule import find_order, moved, peak_bytes, reordered
 from sizeup.memory.schedule_problem import Ordering
-from sizeup.rewrite.result import Footprint, Optimized, Verification
+from sizeup.rewrite.result import Footprint, Optimization, Verification
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
-from sizeup.rewrite.wishes import Wishes
+from sizeup.rewrite.wishes import OptimizeOptions
 
 _OWN_ORDER = "ONNX Runtime arranges operators by itself; runtimes that follow the file's order have the gain"
 
 
-def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | None = None) -> Optimized:
+def optimize(
+    source: Path, out: Path, wishes: OptimizeOptions, bind: Mapping[str, int] | None = None
+) -> Optimization:
     """Write the file with the least peak; the original where nothing is gained."""
     if wishes.cluster is not None or wishes.pack:
         raise WriteError(f"{source}: weights are clustered and packed in .tflite files only")
@@ -47,7 +49,7 @@ def optimize(source: Path, out: Path, wishes: Wishes, bind: Mapping[str, int] | 
     return replace(found, is_verifiable=judge is not None or not wishes.verify)
 
 
-def _judge(graph: Graph, source: Path, wishes: Wishes) -> tuple[Judge | None, list[str]]:
+def _judge(graph: Graph, source: Path, wishes: OptimizeOptions) -> tuple[Judge | None, list[str]]:
     if not wishes.verify:
         return None, ["nothing was verified: --verify runs the result"]
     judge, reasons = judge_of(graph, source, ("ort",))
@@ -92,9 +94,9 @@ def _result(
     order: tuple[int, ...] | None,
     verification: Verification | None,
     notes: list[str],
-) -> Optimized:
+) -> Optimization:
     after = Footprint(peak_bytes(reordered(graph, order)), out.stat().st_size, files.gzip_bytes_of(out))
-    return Optimized(
+    return Optimization(
         graph.name, graph.format, out, before, after, order is not None,
         moved_ops=0 if order is None else moved(order),
         ops=len(graph.ops),

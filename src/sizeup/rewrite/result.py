@@ -51,7 +51,7 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
-class Optimized:
+class Optimization:
     """A rewritten model. Where nothing was gained the file is the original, and `changed` is false."""
 
     name: str

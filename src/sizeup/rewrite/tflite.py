@@ -17,11 +17,11 @@ from sizeup.memory.schedule import moved, peak_bytes
 from sizeup.memory.schedule_problem import Ordering
 from sizeup.rewrite.arrange import arrangements
 from sizeup.rewrite.micro import overlapping, predicted
-from sizeup.rewrite.result import Footprint, Optimized, Verification
+from sizeup.rewrite.result import Footprint, Optimization, Verification
 from sizeup.rewrite.twin import GAINS, random_weights
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
 from sizeup.rewrite.weights import cluster_weights, weights_of
-from sizeup.rewrite.wishes import Wishes
+from sizeup.rewrite.wishes import OptimizeOptions
 from sizeup.runtimes import Arena, Run
 
 
@@ -63,7 +63,7 @@ class _Work:
         return self.judge.verdict(self.run, self.twins)
 
 
-def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
+def optimize(source: Path, out: Path, wishes: OptimizeOptions) -> Optimization:
     """Write the file that needs least; the original where nothing is gained."""
     content = files.content_of(source)
     graph = tflite.load(source)
@@ -79,7 +79,7 @@ def optimize(source: Path, out: Path, wishes: Wishes) -> Optimized:
     overlaps, kernels = overlapping(work.graph)
     if is_verifiable:
         work.notes += _remarks(work, before, after, wishes, overlaps)
-    return Optimized(
+    return Optimization(
         graph.name, graph.format, out, before, after, work.content != content,
         moved_ops=0 if work.order is None else moved(work.order),
         ops=len(work.graph.ops),
@@ -111,7 +111,7 @@ def _footprint(work: _Work) -> Footprint:
 
 
 def _remarks(
-    work: _Work, before: Footprint, after: Footprint, wishes: Wishes, overlaps: int
+    work: _Work, before: Footprint, after: Footprint, wishes: OptimizeOptions, overlaps: int
 ) -> Iterator[str]:
     """What was asked for and brought nothing, or has a price."""
     if wishes.overlap and after.used is not None:
@@ -125,7 +125,7 @@ def _remarks(
             yield f"the arena is {more:,} B larger, for code-books are decoded into it while the model runs"
 
 
-def _begin(source: Path, content: bytes, graph: Graph, wishes: Wishes) -> _Work:
+def _begin(source: Path, content: bytes, graph: Graph, wishes: OptimizeOptions) -> _Work:
     if not wishes.verify:
         notes = ["nothing was verified: --verify runs the result"]
         return _Work(content, graph, None, None, notes, expected=predicted(graph, stored_plan(content)))
@@ -141,7 +141,7 @@ def _begin(source: Path, content: bytes, graph: Graph, wishes: Wishes) -> _Work:
     return work
 
 
-def _improve(work: _Work, wishes: Wishes) -> None:
+def _improve(work: _Work, wishes: OptimizeOptions) -> None:
     if wishes.cluster is not None:
         _cluster(work, wishes.cluster)
     if wishes.pack:
@@ -206,7 +206,7 @@ def _accept(work: _Work, content: bytes, *, must_be_equal: bool = True) -> bool:
     return True
 
 
-def _arrange(work: _Work, wishes: Wishes) -> None:
+def _arrange(work: _Work, wishes: OptimizeOptions) -> None:
     found = arrangements(work.content, work.graph, wishes, work.judge, work.arena)
     work.notes += found.notes
     work.ordering, work.has_better_order = found.ordering, found.has_better_order

@@ -8,7 +8,7 @@ from sizeup.memory.schedule import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class OptimizeOptions:
     """Which changes to try, and how long to search for each."""
 
     reorder: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sizeup.sweeps.query import Question, Session, session
+from sizeup.sweeps.query import QuerySpec, Session, session
 from sizeup.sweeps.views import DOUBT
 
 MOST_ROWS = 25_000
@@ -44,7 +44,7 @@ class Board:
     standings: tuple[str, ...] = STANDINGS
 
 
-def board(question: Question) -> Board:
+def board(question: QuerySpec) -> Board:
     """Rank the points that a question is about."""
     with session(question) as opened:
         groups = _rows(opened, _GROUPS)

@@ -16,7 +16,7 @@ import numpy as np
 
 from sizeup.errors import CorruptStore, SizeupError
 from sizeup.sweeps.places import writing
-from sizeup.sweeps.points import Questions
+from sizeup.sweeps.points import PointSet
 from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Store, digest_of_names, model_of
 
 _CHUNK = 1 << 17  # rows that are sorted at a time
@@ -154,7 +154,7 @@ class Pruned:
     examples: dict[str, int]
 
 
-def prune(store: Store, planned: set[str], asked: Questions) -> Pruned:
+def prune(store: Store, planned: set[str], asked: PointSet) -> Pruned:
     """Remove all rows but those of some models, by their digests, and these questions about them."""
     removed: Counter[str] = Counter()
     files = 0

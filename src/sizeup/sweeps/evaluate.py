@@ -14,7 +14,7 @@ from sizeup.dtypes import DType
 from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import Estimate, Executed, energy, estimate, executed
 from sizeup.sweeps.loading import Loading
-from sizeup.sweeps.points import Point, PointShape, Questions, bindings_of, target_hash
+from sizeup.sweeps.points import Point, PointSet, PointShape, bindings_of, target_hash
 from sizeup.sweeps.schema import ERROR, OK
 from sizeup.sweeps.symbols import resolved
 from sizeup.targets import Target, current
@@ -26,7 +26,7 @@ _LONGEST_REASON = 500
 
 def evaluate(
     source: Any,
-    asked: Questions,
+    asked: PointSet,
     file_bytes: int | None = None,
     *,
     is_last: bool = True,

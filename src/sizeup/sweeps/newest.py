@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sizeup.errors import CorruptStore
-from sizeup.sweeps.points import Questions
+from sizeup.sweeps.points import PointSet
 from sizeup.sweeps.store import Store
 
 NEWEST = "newest.parquet"
@@ -81,7 +81,7 @@ class Record:
         self._pieces.append(pa.table(columns, _schema()))
         self._names, self._hashes = [], []
 
-    def write(self, store: Store, asked: Questions, *, alone: bool = False) -> None:
+    def write(self, store: Store, asked: PointSet, *, alone: bool = False) -> None:
         """Put what is known now in the place of what was; `alone`: what was before counts no more."""
         import pyarrow as pa
 
@@ -115,7 +115,7 @@ def _pairs(table: Any) -> Any:
     return compute.binary_join_element_wise(table["model"], table["model_hash"], "\0")
 
 
-def _answers(before: tuple[Answer, ...], asked: Questions) -> tuple[Answer, ...]:
+def _answers(before: tuple[Answer, ...], asked: PointSet) -> tuple[Answer, ...]:
     now = tuple((target, digest, asked.version) for target, digest in sorted(asked.target_hashes.items()))
     return (*(each for each in before if each not in now), *now)
 

@@ -43,7 +43,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Questions:
+class PointSet:
     """The points asked of a model, targets by name with their digests, and the version that answers."""
 
     points: tuple[Point, ...]
@@ -64,7 +64,7 @@ class Questions:
         """The names of all rows of a model."""
         return [self.key(model, point) for point in self.points]
 
-    def only(self, points: Iterable[Point]) -> Questions:
+    def only(self, points: Iterable[Point]) -> PointSet:
         """The same about fewer points."""
         kept = tuple(points)
         names = {point.target for point in kept}
@@ -79,12 +79,12 @@ class Questions:
         return (*parts, point.bind) if point.bind else parts
 
 
-def questions(points: Iterable[Point]) -> Questions:
+def questions(points: Iterable[Point]) -> PointSet:
     """Points, each once, with the digests of their targets as they are known here and now."""
     once = tuple(dict.fromkeys(points))
     names = dict.fromkeys(point.target for point in once)
     catalog = current()
-    return Questions(once, {name: target_hash(catalog.target(name)) for name in names}, version("sizeup"))
+    return PointSet(once, {name: target_hash(catalog.target(name)) for name in names}, version("sizeup"))
 
 
 def target_hash(target: Target) -> str:

@@ -47,7 +47,7 @@ _LOCKED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuerySpec:
     """What is asked of a sweep: a view or SQL, of the points that are left by what narrows them."""
 
     folder: str
@@ -68,7 +68,7 @@ class Session:
 
     connection: DuckDBPyConnection
     views: Mapping[str, View]
-    question: Question
+    question: QuerySpec
 
     def run(self, sql: str) -> Any:
         """The result of a statement, not fetched yet."""
@@ -114,7 +114,7 @@ class Session:
 
 
 @contextmanager
-def session(question: Question) -> Iterator[Session]:
+def session(question: QuerySpec) -> Iterator[Session]:
     """DuckDB with the tables and views of a question, closed to everything else."""
     try:
         import duckdb
@@ -132,7 +132,7 @@ def session(question: Question) -> Iterator[Session]:
         yield Session(connection, found, question)
 
 
-def _set_up(connection: DuckDBPyConnection, question: Question) -> Mapping[str, View]:
+def _set_up(connection: DuckDBPyConnection, question: QuerySpec) -> Mapping[str, View]:
     """Make the tables and views of a question, and close the connection to all else; the views."""
     is_whole = tables.ALL in _words(question)
     allowed = tables.attach(connection, "stored_points", Store(question.folder), is_whole)
@@ -156,7 +156,7 @@ def _set_up(connection: DuckDBPyConnection, question: Question) -> Mapping[str, 
     return found
 
 
-def _damage(error: Exception, question: Question) -> SizeupError | None:
+def _damage(error: Exception, question: QuerySpec) -> SizeupError | None:
     """What is wrong with the files of a store, where DuckDB complains of one."""
     if ".parquet" not in str(error):
         return None
@@ -164,7 +164,7 @@ def _damage(error: Exception, question: Question) -> SizeupError | None:
     return next((found for folder in folders if (found := Store(folder).damage())), None)
 
 
-def _needed(question: Question, found: Mapping[str, View]) -> Iterator[View]:
+def _needed(question: QuerySpec, found: Mapping[str, View]) -> Iterator[View]:
     """The views that a question speaks of: to make one, DuckDB opens every file."""
     if question.sql is None:
         yield view_named(question.view or DEFAULT, found)
@@ -173,18 +173,18 @@ def _needed(question: Question, found: Mapping[str, View]) -> Iterator[View]:
         yield from (view for view in found.values() if view.name in words)
 
 
-def _words(question: Question) -> set[str]:
+def _words(question: QuerySpec) -> set[str]:
     return set(re.findall(r"\w+", (question.sql or "").lower()))
 
 
-def _axes(question: Question, added: Iterable[tables.Added]) -> tuple[Axis, Axis]:
+def _axes(question: QuerySpec, added: Iterable[tables.Added]) -> tuple[Axis, Axis]:
     if question.axes is not None:
         return question.axes
     has_quality = any(_QUALITY in each.columns for each in added)
     return (COSTS[0], Axis(_QUALITY, most=True)) if has_quality else COSTS
 
 
-def _check_pairs(connection: DuckDBPyConnection, question: Question) -> None:
+def _check_pairs(connection: DuckDBPyConnection, question: QuerySpec) -> None:
     """Refuse to compare sweeps in which a point is there more than once: nobody could say which is meant."""
     names = ", ".join(MATCH)
     for table, folder in (("points", question.folder), ("before", question.against)):
@@ -197,7 +197,7 @@ def _check_pairs(connection: DuckDBPyConnection, question: Question) -> None:
             )
 
 
-def _check(question: Question) -> None:
+def _check(question: QuerySpec) -> None:
     if question.sql is not None and question.view is not None:
         raise SizeupError("a view or SQL is asked, not both; SQL may select from a view")
     if question.top is not None and question.top < 1:
@@ -236,7 +236,7 @@ def only_reading(connection: DuckDBPyConnection, sql: str) -> str:
     return text
 
 
-def columns_of(question: Question) -> tuple[str, ...]:
+def columns_of(question: QuerySpec) -> tuple[str, ...]:
     """The names of the columns of an answer, without computing its rows; raises where SQL is wrong."""
     with session(question) as opened:
         return _columns(opened)
@@ -259,7 +259,7 @@ class Glimpse:
     unknown: int
 
 
-def glimpse(question: Question, most: int) -> Glimpse:
+def glimpse(question: QuerySpec, most: int) -> Glimpse:
     """At most so many rows of an answer."""
     with session(question) as opened:
         columns, statement = _columns(opened), opened.statement
@@ -291,7 +291,7 @@ def _unknown(opened: Session) -> int:
 
 
 @contextmanager
-def reading(question: Question, rows: int = _ROWS) -> Iterator[Any]:
+def reading(question: QuerySpec, rows: int = _ROWS) -> Iterator[Any]:
     """The answer as a reader of Arrow's record batches, made one by one: none of it is held but the last."""
     with session(question) as opened:
         statement = opened.statement
@@ -299,7 +299,7 @@ def reading(question: Question, rows: int = _ROWS) -> Iterator[Any]:
             yield opened.connection.sql(statement).to_arrow_reader(rows)
 
 
-def rows_of(question: Question) -> Iterator[tuple[Any, ...]]:
+def rows_of(question: QuerySpec) -> Iterator[tuple[Any, ...]]:
     """The rows of an answer as Python's own values, fetched piece by piece."""
     with session(question) as opened:
         statement = opened.statement
@@ -309,13 +309,13 @@ def rows_of(question: Question) -> Iterator[tuple[Any, ...]]:
                 yield from found
 
 
-def table_of(question: Question) -> Any:
+def table_of(question: QuerySpec) -> Any:
     """The whole answer as one table of Arrow."""
     with reading(question) as reader:
         return reader.read_all()
 
 
-def save(question: Question, path: str | os.PathLike[str], *, raw_csv: bool = False) -> int:
+def save(question: QuerySpec, path: str | os.PathLike[str], *, raw_csv: bool = False) -> int:
     """Write an answer as its suffix says, .parquet or .csv, batch by batch; the number of rows."""
     with reading(question) as reader:
         return tables.write(reader, os.fspath(path), raw_csv=raw_csv)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from sizeup.sweeps.evaluate import Row, evaluate, failure
 from sizeup.sweeps.models import Identity, Model
-from sizeup.sweeps.points import Point, Questions
+from sizeup.sweeps.points import Point, PointSet
 
 
 def rows_of(
     model: Model,
     identity: Identity,
-    asked: Questions,
+    asked: PointSet,
     *,
     is_last: bool = True,
     bound: set[str] | None = None,
@@ -24,7 +24,7 @@ def rows_of(
         yield {**row, **_names(identity, asked, point)}
 
 
-def error_rows(model: Model, identity: Identity, asked: Questions, kind: str, reason: str) -> Iterator[Row]:
+def error_rows(model: Model, identity: Identity, asked: PointSet, kind: str, reason: str) -> Iterator[Row]:
     """The rows of a model of which nothing could be found out."""
     for point in asked.points:
         yield {**failure(point, kind, _by_name(reason, model)), **_names(identity, asked, point)}
@@ -35,7 +35,7 @@ def _by_name(reason: str, model: Model) -> str:
     return reason.replace(model.source, model.name) if model.source else reason
 
 
-def _names(identity: Identity, asked: Questions, point: Point) -> Row:
+def _names(identity: Identity, asked: PointSet, point: Point) -> Row:
     return {
         "key": asked.key(identity.digest, point),
         "model": identity.name,

@@ -23,7 +23,7 @@ from sizeup.sweeps.expand import importable, models_of, planned
 from sizeup.sweeps.models import Identity, Model, SizeClass
 from sizeup.sweeps.newest import Record
 from sizeup.sweeps.places import Local, writing
-from sizeup.sweeps.points import Questions, bindings_of
+from sizeup.sweeps.points import PointSet, bindings_of
 from sizeup.sweeps.spec import Spec
 from sizeup.sweeps.store import LOG, Store
 from sizeup.sweeps.task import Outcome, Settings
@@ -59,7 +59,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class Sweep:
     """What a sweep did: models, points of each, rows written, and errors by kind with an example each."""
 
     store: str
@@ -81,7 +81,7 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class SweepOptions:
     """The way in which a sweep runs: engine, address of Ray, workers, limits."""
 
     engine: Engine = "here"
@@ -96,11 +96,11 @@ class How:
 def sweep(
     spec: Spec,
     out: str | os.PathLike[str],
-    how: How | None = None,
+    how: SweepOptions | None = None,
     progress: Callable[[Progress], None] | None = None,
-) -> Swept:
+) -> Sweep:
     """Evaluate what is missing in a store, and tell what that was."""
-    how = how or How()
+    how = how or SweepOptions()
     store = Store(out)
     settings = Settings(
         store.place.address,
@@ -135,7 +135,7 @@ def sweep(
 
 
 def _outcomes(
-    models: Iterator[Model], settings: Settings, how: How, total: int | None
+    models: Iterator[Model], settings: Settings, how: SweepOptions, total: int | None
 ) -> Generator[Outcome, None, None]:
     if how.engine == "ray":
         from sizeup.sweeps.engine import ray
@@ -184,7 +184,7 @@ class _Tally:
             left = None if self.remaining is None else self.remaining.seconds(seconds)
             self.show(Progress(self.done, self.total, self.failed, self.there, seconds, left))
 
-    def unknown_bind(self, asked: Questions) -> tuple[str, ...]:
+    def unknown_bind(self, asked: PointSet) -> tuple[str, ...]:
         """Names in `bind` that no model has a dimension for; empty if no model was evaluated."""
         if self.done == self.there:
             return ()
@@ -192,8 +192,8 @@ class _Tally:
         names = dict.fromkeys(name for shape in texts for name in bindings_of(shape)[2])
         return tuple(name for name in names if name not in self.bound)
 
-    def told(self, store: str, engine: str, points: int) -> Swept:
-        return Swept(
+    def told(self, store: str, engine: str, points: int) -> Sweep:
+        return Sweep(
             store,
             engine,
             self.done,

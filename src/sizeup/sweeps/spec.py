@@ -15,7 +15,7 @@ from typing import Any
 
 from sizeup import dtypes
 from sizeup.errors import SizeupError, TargetError
-from sizeup.sweeps.points import Point, Questions, questions, shapes_text
+from sizeup.sweeps.points import Point, PointSet, questions, shapes_text
 from sizeup.sweeps.schema import STORED
 from sizeup.sweeps.worker import Limits
 from sizeup.targets import current, devices, quantities
@@ -42,7 +42,7 @@ class Spec:
     models: tuple[str, ...]
     generate: tuple[str, ...]
     exclude: tuple[str, ...]
-    asked: Questions
+    asked: PointSet
     limits: Limits
     folder: Path
 

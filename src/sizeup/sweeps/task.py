@@ -12,7 +12,7 @@ from sizeup.errors import CorruptStore, WorkerFailed, WriteError
 from sizeup.sweeps.evaluate import described
 from sizeup.sweeps.models import Model, SizeClass
 from sizeup.sweeps.places import Draft
-from sizeup.sweeps.points import Questions
+from sizeup.sweeps.points import PointSet
 from sizeup.sweeps.rows import error_rows, rows_of
 from sizeup.sweeps.schema import ERROR, batches_of
 from sizeup.sweeps.store import CURRENT, Store
@@ -26,7 +26,7 @@ class Settings:
     """What all tasks of a sweep share."""
 
     store: str
-    asked: Questions
+    asked: PointSet
     limits: Limits
     folders: tuple[str, ...] = ()
     retry_errors: bool = False
@@ -177,7 +177,7 @@ class _Task:
                 self.store.place.remove(name)
 
 
-def _missing(store: Store, model: str, settings: Settings) -> tuple[Questions, list[str], list[str]]:
+def _missing(store: Store, model: str, settings: Settings) -> tuple[PointSet, list[str], list[str]]:
     """The questions without an answer, shards with errors to be tried again, and shards that are damaged."""
     asked = settings.asked
     if not settings.retry_errors and store.has(store.shard(model, asked.digest)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sizeup.errors import SizeupError, WorkerFailed
 from sizeup.sweeps.evaluate import described
 from sizeup.sweeps.models import Identity, Model
-from sizeup.sweeps.points import Questions
+from sizeup.sweeps.points import PointSet
 from sizeup.units import size
 from sizeup.workers import CRASHED, OUT_OF_MEMORY, TIMED_OUT, Supervisor
 
@@ -46,7 +46,7 @@ class Evaluator:
         self.start_seconds = 0.0  # that new workers took to start for it
 
     @contextlib.contextmanager
-    def evaluated(self, model: Model, identity: Identity, asked: Questions) -> Iterator[Iterator[Any]]:
+    def evaluated(self, model: Model, identity: Identity, asked: PointSet) -> Iterator[Iterator[Any]]:
         """The rows of a model as record batches, to be read in the block; WorkerFailed after all tries."""
         import pyarrow as pa
 
@@ -59,7 +59,7 @@ class Evaluator:
         except pa.ArrowInvalid as error:
             raise WorkerFailed(CRASHED, "its rows cannot be read") from error
 
-    def _evaluate(self, work: tuple[Model, Identity, Questions], left: int) -> dict[str, Any]:
+    def _evaluate(self, work: tuple[Model, Identity, PointSet], left: int) -> dict[str, Any]:
         """The worker's answer; so many further workers may be asked if one does not survive it."""
         self._start()
         try:
@@ -96,7 +96,7 @@ def _prepare(folders: Sequence[str], _channel: Channel) -> None:
 
 
 def _evaluate(
-    model: Model, identity: Identity, asked: Questions, is_last: bool, channel: Channel
+    model: Model, identity: Identity, asked: PointSet, is_last: bool, channel: Channel
 ) -> dict[str, Any]:
     """In a worker: write the rows of a model as record batches."""
     from sizeup.sweeps.rows import rows_of

@@ -19,7 +19,7 @@ from sizeup.units import plain
 
 if TYPE_CHECKING:
     from sizeup.results.measurement import Measurement
-    from sizeup.results.parts import AttributedKernel, Calibrated, ModuleTime, Utilization
+    from sizeup.results.parts import AttributedKernel, Calibration, ModuleTime, Utilization
 
 UNATTRIBUTED = "(unattributed)"
 """The row of kernels that match no operator of the model."""
@@ -213,7 +213,7 @@ def _percent(share: float | None) -> str:
     return f"{100 * (share or 0.0):.3g} %"
 
 
-def render_calibration(found: Calibrated, console: Console, top: int = 5) -> None:
+def render_calibration(found: Calibration, console: Console, top: int = 5) -> None:
     """Print the target first, then its error, then the networks that fit worst."""
     console.print(Text(plain(found.target), style="bold"))
     for label, text in _calibration_lines(found):
@@ -232,7 +232,7 @@ def render_calibration(found: Calibrated, console: Console, top: int = 5) -> Non
     print_rows(console, ("off by", "measured", "estimated", "fits worst"), rows)
 
 
-def _calibration_lines(found: Calibrated) -> Iterator[tuple[str, str]]:
+def _calibration_lines(found: Calibration) -> Iterator[tuple[str, str]]:
     fit, band = found.fitted, found.fitted.band
     types = ", ".join(fit.precisions)
     yield "measured", f"{fit.measurements:,} networks or kernels at {types}"

@@ -13,10 +13,10 @@ from sizeup.render.console.layout import print_labelled
 from sizeup.units import plain
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Footprint, Optimized, Verification
+    from sizeup.results.parts import Footprint, Optimization, Verification
 
 
-def render(result: Optimized, console: Console) -> None:
+def render(result: Optimization, console: Console) -> None:
     """Print sizes before and after, what was changed, how it was verified, and what else to know."""
     console.print(Text(plain(f"{result.name} ({result.format})"), style="bold"))
     console.print(_sizes(result))
@@ -27,7 +27,7 @@ def render(result: Optimized, console: Console) -> None:
     print_labelled(console, "written", f"{result.path}{_end(result)}", "bold")
 
 
-def _end(result: Optimized) -> str:
+def _end(result: Optimization) -> str:
     if result.changed:
         return ""
     if not result.is_verifiable:
@@ -35,7 +35,7 @@ def _end(result: Optimized) -> str:
     return ", the original: nothing needs less"
 
 
-def _sizes(result: Optimized) -> Table:
+def _sizes(result: Optimization) -> Table:
     table = Table(box=None, padding=(0, 0, 0, 2), show_edge=False)
     table.add_column("", style="cyan")
     for title in ("before", "after", "change"):
@@ -64,7 +64,7 @@ def _change(before: int, after: int) -> str:
     return "" if before == after or not before else f"{100 * (after - before) / before:+.1f} %"
 
 
-def _findings(result: Optimized) -> Iterator[tuple[str, str, str]]:
+def _findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
     if result.after.used is not None:
         measured = "; what 64 bits use is measured in its own interpreter" if result.arena_is_measured else ""
         yield "arena", f"of TFLite Micro, predicted for a 32-bit processor{measured}", ""
@@ -92,7 +92,7 @@ def _number(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _overlap(result: Optimized) -> str:
+def _overlap(result: Optimization) -> str:
     if not result.overlaps_dying_inputs:
         text = f"{_number(result.overlaps, 'tensor')} over others in use at once"
     elif result.overlaps == 1:
@@ -103,7 +103,7 @@ def _overlap(result: Optimized) -> str:
     return f"{text}{whose}: {result.kernels}"
 
 
-def _order(result: Optimized) -> str:
+def _order(result: Optimization) -> str:
     is_best = result.order_status == "optimal"
     if not result.moved_ops:
         return "as it was; no order has a lower peak" if is_best else "as it was; nothing better was found"

@@ -13,10 +13,10 @@ from sizeup.render import envelope
 from sizeup.units import duration
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Swept
+    from sizeup.results.parts import Sweep
 
 
-def text(done: Swept) -> str:
+def text(done: Sweep) -> str:
     """A few lines: how much was asked, how much of it is new, and what went wrong."""
     where = "in processes of this machine" if done.engine == "here" else "on Ray"
     asked = f"{_several(done.models, 'model')} at {_several(done.points, 'point')} each, {where}"
@@ -39,7 +39,7 @@ def text(done: Swept) -> str:
     return "\n".join(lines)
 
 
-def _pruned(done: Swept) -> Iterator[str]:
+def _pruned(done: Sweep) -> Iterator[str]:
     """What was removed, the first models by name."""
     if done.pruned is None:
         return
@@ -51,14 +51,14 @@ def _pruned(done: Swept) -> Iterator[str]:
         yield f"  and {_several(removed.models - len(removed.examples), 'other model')}"
 
 
-def damage(done: Swept) -> str:
+def damage(done: Sweep) -> str:
     """What is said of files that could not be read."""
     others = f" and {_several(done.damaged - 1, 'other file')}" if done.damaged > 1 else ""
     verb = "were" if done.damaged > 1 else "was"
     return f"{_short(done.damaged_file)}{others} could not be read and {verb} replaced"
 
 
-def to_json(done: Swept) -> str:
+def to_json(done: Sweep) -> str:
     """The same as one JSON object."""
     return json.dumps({**envelope.head(), "sweep": asdict(done)}, indent=2)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import cost, dtypes
+from sizeup.api.analyze import target_of
 from sizeup.api.models import Source, load
 from sizeup.api.precision import budgets_of
-from sizeup.api.reports import target_of
 from sizeup.errors import SizeupError, UnboundDimension
 from sizeup.formats import Inputs
 from sizeup.formats.torch import runnable_source

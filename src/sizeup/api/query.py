@@ -32,12 +32,12 @@ def query(
     each target, precision and batch.
     """
     from sizeup.results.query import QueryResult
-    from sizeup.sweeps.query import Question, columns_of
+    from sizeup.sweeps.query import QuerySpec, columns_of
     from sizeup.sweeps.views import axes_of
     from sizeup.targets import quantities
 
     seconds = quantities.asked(under, quantities.TIME)
-    question = Question(
+    question = QuerySpec(
         folder=os.fspath(folder),
         sql=sql,
         view=view,

@@ -13,7 +13,7 @@ from sizeup.errors import TargetError
 from sizeup.formats import Inputs
 
 if TYPE_CHECKING:
-    from sizeup.calibration import Calibrated
+    from sizeup.calibration import Calibration
     from sizeup.latency import Utilization
     from sizeup.precision.mixing import Wish
     from sizeup.results.measurement import Measurement
@@ -111,7 +111,7 @@ def calibrate(
     seconds: float = 0.4,
     out: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Calibrated:
+) -> Calibration:
     """Fit a target to times and keep it in a file, so that estimates for `device/runtime` rest on them.
 
     Small networks are run here, each for so many `seconds`; or `csv` names a table of models and latencies,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sizeup import cost, units
+from sizeup.api.analyze import check_precision, target_of
 from sizeup.api.models import Source, load
-from sizeup.api.reports import check_precision, target_of
 from sizeup.errors import LfsPointer, SizeupError
 from sizeup.formats import Inputs
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sizeup.api.precision import whole
 
 if TYPE_CHECKING:
-    from sizeup.sweeps import Engine, Limits, Progress, Swept
+    from sizeup.sweeps import Engine, Limits, Progress, Sweep
 
 
 def sweep(
@@ -28,7 +28,7 @@ def sweep(
     compact: bool = False,
     prune: bool = False,
     progress: Callable[[Progress], None] | None = None,
-) -> Swept:
+) -> Sweep:
     """Evaluate every model of a spec at every point, and keep the rows as Parquet in `out`.
 
     A spec is a TOML file, or plain data of the same form; `out` a folder or an address of fsspec. What is
@@ -43,7 +43,10 @@ def sweep(
     asked = sweeps.read_spec(spec)
     limits = _limited(asked.limits, seconds, memory, tries)
     done = sweeps.sweep(
-        asked, out, sweeps.How(engine, address, workers, limits, retry_errors, in_process, prune), progress
+        asked,
+        out,
+        sweeps.SweepOptions(engine, address, workers, limits, retry_errors, in_process, prune),
+        progress,
     )
     if compact:
         sweeps.compact(sweeps.Store(out))

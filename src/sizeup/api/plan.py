@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sizeup.api.analyze import check_precision
 from sizeup.api.models import Source, load
-from sizeup.api.reports import check_precision
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
 from sizeup.results.plan import Plan
@@ -16,7 +16,7 @@ from sizeup.results.plan import Plan
 if TYPE_CHECKING:
     from sizeup.memory import Progress
     from sizeup.precision.mixing import Wish
-    from sizeup.rewrite import Optimized
+    from sizeup.rewrite import Optimization
 
 
 def plan(
@@ -69,7 +69,7 @@ def optimize(
     time_limit: float = 10.0,
     bind: Mapping[str, int] | None = None,
     progress: Progress | None = None,
-) -> Optimized:
+) -> Optimization:
     """Write a .tflite or .onnx file that needs less, proven in a real runtime; the original if nothing helps.
 
     `reorder` runs operators in the order with the least peak, `plan` stores places of tensors that TFLite
@@ -80,5 +80,5 @@ def optimize(
     """
     from sizeup import rewrite
 
-    wishes = rewrite.Wishes(reorder, plan, cluster, pack, verify, time_limit, progress, overlap)
+    wishes = rewrite.OptimizeOptions(reorder, plan, cluster, pack, verify, time_limit, progress, overlap)
     return rewrite.optimize(Path(source), Path(out), wishes, bind)

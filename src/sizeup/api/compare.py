@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sizeup.api.analyze import analyze
 from sizeup.api.models import Source
-from sizeup.api.reports import analyze
 from sizeup.formats import Inputs
 from sizeup.results.report import Report
 
