@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from sizeup.precision import Bench, Losses, Options, SensitivityTable, Simulation
-from sizeup.precision.table import Judged
+from sizeup.mixed_precision import Bench, Losses, Options, SensitivityTable, Simulation
+from sizeup.mixed_precision.table import Judged
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "precision.md"

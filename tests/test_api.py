@@ -52,7 +52,7 @@ def test_public_names_are_exactly_those_declared() -> None:
     for name in sizeup.__all__:
         assert getattr(sizeup, name) is not None
     assert sorted(dir(sizeup)) == sorted(sizeup.__all__)
-    assert set(sizeup._HOMES) == set(sizeup.__all__) - {"__version__"}
+    assert set(sizeup._HOMES) == set(sizeup.__all__) - {"__version__", "precision"}
     with pytest.raises(AttributeError, match="no attribute 'analyse'"):
         _ = sizeup.analyse  # type: ignore[attr-defined] # that is the point
 

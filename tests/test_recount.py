@@ -14,7 +14,7 @@ from sizeup.cost import Accesses, Cost, count, recount
 from sizeup.dtypes import PRECISIONS, dtype
 from sizeup.graph import Constant, Graph, GraphBuilder, differ_in_types_alone
 from sizeup.latency import executed
-from sizeup.precision import assign, layers
+from sizeup.mixed_precision import assign, layers
 from sizeup.targets import runtime
 
 FLOAT = dtype("float32")

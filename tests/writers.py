@@ -75,15 +75,15 @@ def writers(folder: Path) -> Iterator[tuple[str, Write]]:
     check = sizeup.check(model, macs=1, remedies=False)
     for ending in ("json", "md", "xml"):
         yield f"check.{ending}", check.save
-    tradeoff = sizeup.tradeoff(model, target="rpi5/ort")
+    tradeoff = sizeup.precision.tradeoff(model, target="rpi5/ort")
     for ending in ("json", "csv", "md", "html"):
         yield f"tradeoff.{ending}", tradeoff.save
     yield "tradeoff.png", tradeoff.plot
-    front = sizeup.front(model)
+    front = sizeup.precision.front(model)
     for ending in ("json", "csv"):
         yield f"front.{ending}", front.save
-    yield "fits.json", sizeup.fits(model, "1 KiB").save
-    chosen = sizeup.choose(model)
+    yield "fits.json", sizeup.precision.fits(model, "1 KiB").save
+    chosen = sizeup.precision.choose(model)
     yield "precision.json", chosen.save
     yield "recipe.json", chosen.write_recipe
     yield "measured.json", sizeup.measure(model, seconds=0.01, profile=False).save

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sizeup import precision
     from sizeup.api.analyze import analyze, estimate, explain
     from sizeup.api.budgets import check_budgets
     from sizeup.api.check import check
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
     from sizeup.api.measure import calibrate, measure, utilization
     from sizeup.api.models import count, load, load_rules
     from sizeup.api.plan import optimize, plan
-    from sizeup.api.precision import choose, fits, front, sensitivity
     from sizeup.api.query import query
     from sizeup.api.sweep import sweep
-    from sizeup.api.tradeoff import tradeoff
     from sizeup.calibration import Calibration
     from sizeup.closed_forms.cost import FreeCost
     from sizeup.cost import Cost
@@ -127,14 +126,11 @@ _HOMES = {
     "calibrate": "api.measure",
     "check": "api.check",
     "check_budgets": "api.budgets",
-    "choose": "api.precision",
     "compare": "api.compare",
     "count": "api.models",
     "devices": "targets",
     "estimate": "api.analyze",
     "explain": "api.analyze",
-    "fits": "api.precision",
-    "front": "api.precision",
     "load": "api.models",
     "load_rules": "api.models",
     "measure": "api.measure",
@@ -142,10 +138,8 @@ _HOMES = {
     "optimize": "api.plan",
     "plan": "api.plan",
     "query": "api.query",
-    "sensitivity": "api.precision",
     "sweep": "api.sweep",
     "target": "targets",
-    "tradeoff": "api.tradeoff",
     "utilization": "api.measure",
 }
 
@@ -205,25 +199,21 @@ __all__ = [
     "calibrate",
     "check",
     "check_budgets",
-    "choose",
     "compare",
     "count",
     "devices",
     "estimate",
     "explain",
-    "fits",
-    "front",
     "load",
     "load_rules",
     "measure",
     "op_rule",
     "optimize",
     "plan",
+    "precision",
     "query",
-    "sensitivity",
     "sweep",
     "target",
-    "tradeoff",
     "utilization",
 ]
 
@@ -235,6 +225,8 @@ if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
             from importlib.metadata import version
 
             value = version("sizeup")
+        elif name == "precision":
+            value = import_module("sizeup.precision")
         elif name in _HOMES:
             value = getattr(import_module(f"sizeup.{_HOMES[name]}"), name)
         else:

@@ -93,7 +93,7 @@ MISUSE = (
     ("filter", "type: sizeup precision MODEL --fits 512KiB", "sizeup --help"),
     ("profile", "type: sizeup measure MODEL", "sizeup --help"),
     ("roofline", "type: sizeup analyze MODEL -d TARGET --plot x.roofline.png", "sizeup --help"),
-    ("quantize", "type: sizeup precision MODEL --flash 256KiB -o map.json", "sizeup --help"),
+    ("quantize", "type: sizeup precision MODEL --weights 256KiB -o map.json", "sizeup --help"),
     ("tflite_tools.py", "type: python -m sizeup.compat.tflite_tools", "sizeup --help"),
     ("dnn-analyzer", "type: python -m sizeup.compat.dnn_analyzer", "sizeup --help"),
     ("x.onnx", "'x.onnx' is a model; say what to do with it: sizeup analyze x.onnx", "sizeup --help"),

@@ -73,7 +73,7 @@ def test_results_of_the_memory_filter_are_refused_with_a_map_to_paste(run: Run, 
     write("results.json", {"filtered_precisions": {"a": [], "b": ["fp16", "int8"]}})
     message = refused(run, "analyze", "net.tflite", "--precision", "results.json")
     assert 'one per layer, such as {"b": "fp16"}' in message
-    assert "sizeup precision MODEL --flash SIZE -o map.json" in message
+    assert "sizeup precision MODEL --weights SIZE -o map.json" in message
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from conftest import ROOT
 from sizeup.compat import networks, tensor_latency_predictor, tensor_memory_filter
 from sizeup.formats.torch import network
 from sizeup.latency.coefficients import layer_of
-from sizeup.precision import sizes
+from sizeup.mixed_precision import sizes
 
 BITS = {"fp32": 32, "fp16": 16, "int8": 8, "int4": 4, "int2": 2}
 ALL = list(BITS)

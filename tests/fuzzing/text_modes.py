@@ -16,7 +16,7 @@ from sizeup import cost
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
-from sizeup.precision.mixing import as_wished
+from sizeup.mixed_precision.mixing import as_wished
 from sizeup.render.data.devices import fit_to_dict, runtime_to_dict
 from sizeup.render.data.devices import to_dict as device_to_dict
 from sizeup.render.data.report import to_dict

@@ -12,7 +12,7 @@ import numpy as np
 
 from sizeup.dtypes import DType, precision
 from sizeup.graph import Graph
-from sizeup.precision import layers
+from sizeup.mixed_precision import layers
 
 Array: TypeAlias = np.ndarray[Any, Any]
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"

@@ -9,7 +9,7 @@ import pytest
 import sizeup
 from precision.test_assign import block
 from sizeup.errors import SizeupError
-from sizeup.precision.accuracy import read_accuracy
+from sizeup.mixed_precision.accuracy import read_accuracy
 
 
 def test_a_file_gives_accuracy_by_precision_and_size(tmp_path: Path) -> None:
@@ -19,13 +19,15 @@ def test_a_file_gives_accuracy_by_precision_and_size(tmp_path: Path) -> None:
     )
     found = read_accuracy(path)
     assert found.shares == {("fp32", None): 0.9, ("int8", 8): 0.7}
-    points = sizeup.tradeoff(block(), precisions=("fp32", "int8"), accuracy=path)
+    points = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), accuracy=path)
     assert [each.accuracy for each in points.points] == [0.9, None]
     assert ("caveat", "accuracy is unknown for int8") in list(points.provenance())
 
 
 def test_the_table_that_was_written_is_such_a_file(tmp_path: Path) -> None:
-    first = sizeup.tradeoff(block(), precisions=("fp32", "int8"), accuracy={"fp32": 0.5, "int8": 0.25})
+    first = sizeup.precision.tradeoff(
+        block(), precisions=("fp32", "int8"), accuracy={"fp32": 0.5, "int8": 0.25}
+    )
     first.save(tmp_path / "table.csv")
     assert read_accuracy(tmp_path / "table.csv").shares == {("fp32", None): 0.5, ("int8", None): 0.25}
 
@@ -88,6 +90,6 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_accuracy_is_measured_or_given() -> None:
     with pytest.raises(SizeupError, match="either measured on data or given"):
-        sizeup.tradeoff(block(), data=[1], accuracy={"fp32": 1.0})
+        sizeup.precision.tradeoff(block(), data=[1], accuracy={"fp32": 1.0})
     with pytest.raises(SizeupError, match="needs a target"):
-        sizeup.tradeoff(block(), latency="1 ms")
+        sizeup.precision.tradeoff(block(), latency="1 ms")

@@ -12,7 +12,7 @@ from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
 from sizeup.graph import Constant, Graph, GraphBuilder, Quant
 from sizeup.memory import usage
-from sizeup.precision import assign, layers, matched
+from sizeup.mixed_precision import assign, layers, matched
 
 FLOAT, INDEX = dtype("float32"), dtype("int64")
 SHAPE = (1, 8, 4, 4)  # 128 numbers, 512 bytes

@@ -19,12 +19,12 @@ import sizeup
 from sizeup.dtypes import DType, dtype, precision, precision_name
 from sizeup.errors import NoChoice, SizeupError
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.precision import assign, layers
-from sizeup.precision.choose import Search, choose, front, front_of, with_gains
-from sizeup.precision.figures import Budgets, figures_of
-from sizeup.precision.live import LiveBytes
-from sizeup.precision.noise import analytic_losses, assumed_losses
-from sizeup.precision.options import options_of
+from sizeup.mixed_precision import assign, layers
+from sizeup.mixed_precision.choose import Search, choose, front, front_of, with_gains
+from sizeup.mixed_precision.figures import Budgets, figures_of
+from sizeup.mixed_precision.live import LiveBytes
+from sizeup.mixed_precision.noise import analytic_losses, assumed_losses
+from sizeup.mixed_precision.options import options_of
 from sizeup.targets import target
 
 pytestmark = pytest.mark.extras

@@ -55,7 +55,7 @@ def test_measuring_the_best_few_helps_where_losses_do_not_add_up() -> None:
 
 def test_choosing_with_data_tells_what_was_measured(tmp_path: Path) -> None:
     train, _ = split()
-    found = sizeup.choose(
+    found = sizeup.precision.choose(
         trained("convolutional", 0),
         ((1, 1, 8, 8),),
         data=train.images[:200],

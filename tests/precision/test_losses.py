@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sizeup.errors import SizeupError
-from sizeup.precision import Baseline, Layer, Losses, Sensitivity, SensitivityTable, table_from
-from sizeup.precision.losses import Reading, losses, losses_from
+from sizeup.mixed_precision import Baseline, Layer, Losses, Sensitivity, SensitivityTable, table_from
+from sizeup.mixed_precision.losses import Reading, losses, losses_from
 
 
 def softmax(row: list[float]) -> list[float]:

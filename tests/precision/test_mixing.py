@@ -10,7 +10,7 @@ import pytest
 import sizeup
 from precision.test_assign import block
 from sizeup.errors import SizeupError
-from sizeup.precision import sizes
+from sizeup.mixed_precision import sizes
 
 
 def test_a_mapping_changes_bytes_memory_and_rows() -> None:

@@ -19,8 +19,8 @@ from sizeup.dtypes import precision, precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.memory import usage
-from sizeup.precision import layers
-from sizeup.precision.recipes import (
+from sizeup.mixed_precision import layers
+from sizeup.mixed_precision.recipes import (
     Recipe,
     nodes_for_onnxruntime,
     recipe_for_ai_edge_quantizer,

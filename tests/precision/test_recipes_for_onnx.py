@@ -15,8 +15,8 @@ from sizeup import load
 from sizeup.dtypes import DType, precision, precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
-from sizeup.precision import layers
-from sizeup.precision.recipes import Recipe, nodes_for_onnxruntime, write_recipe
+from sizeup.mixed_precision import layers
+from sizeup.mixed_precision.recipes import Recipe, nodes_for_onnxruntime, write_recipe
 from sizeup.runtimes import random_samples, run
 
 pytestmark = pytest.mark.extras

@@ -13,8 +13,8 @@ from sizeup.cost import count
 from sizeup.dtypes import precision
 from sizeup.errors import SizeupError
 from sizeup.memory import usage
-from sizeup.precision import layers
-from sizeup.precision.recipes import config_for_torchao, write_recipe
+from sizeup.mixed_precision import layers
+from sizeup.mixed_precision.recipes import config_for_torchao, write_recipe
 
 pytestmark = pytest.mark.extras
 

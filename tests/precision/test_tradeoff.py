@@ -14,12 +14,12 @@ import sizeup
 from cli.test_plan import run
 from precision.test_assign import block
 from sizeup.errors import SizeupError
-from sizeup.precision.figures import Budgets, Figures
-from sizeup.precision.tradeoff import Point, shape_at, table
+from sizeup.mixed_precision.figures import Budgets, Figures
+from sizeup.mixed_precision.tradeoff import Point, shape_at, table
 
 
 def test_a_model_as_it_is_has_one_point_a_precision() -> None:
-    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
+    found = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
     first, second = found.points
     assert (first.precision, first.batch, first.size) == ("fp32", None, None)
     assert first.figures is not None
@@ -47,20 +47,20 @@ def test_rows_are_means_and_the_fastest_comes_first() -> None:
 
 
 def test_what_a_runtime_cannot_run_is_listed_with_the_reason_and_has_no_row() -> None:
-    found = sizeup.tradeoff(block(), precisions=("fp32", "int2"), target="rpi5/litert")
+    found = sizeup.precision.tradeoff(block(), precisions=("fp32", "int2"), target="rpi5/litert")
     assert [each.precision for each in found.points] == ["fp32"]
     assert [each.precision for each in found.rows] == ["fp32"]
     assert [each.unsupported for each in found.unsupported] == ["litert has no kernels for int2"]
     with pytest.raises(SizeupError, match="nothing to compare: litert has no kernels for int2"):
-        sizeup.tradeoff(block(), precisions=("int2",), target="rpi5/litert")
+        sizeup.precision.tradeoff(block(), precisions=("int2",), target="rpi5/litert")
 
 
 def test_int4_needs_kernels_for_every_op_kind_with_weights() -> None:
     reason = "ort has no int4 kernels for 2 conv layers"
-    found = sizeup.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/ort")
+    found = sizeup.precision.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/ort")
     assert [(each.precision, each.unsupported) for each in found.unsupported] == [("int4", reason)]
     # LiteRT takes int4 filters and computes in int8: the same arena and latency, half the filters.
-    int8, int4 = sizeup.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/litert").points
+    int8, int4 = sizeup.precision.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/litert").points
     assert int8.figures is not None
     assert int4.figures is not None
     assert int4.figures.activation_bytes == int8.figures.activation_bytes
@@ -69,7 +69,7 @@ def test_int4_needs_kernels_for_every_op_kind_with_weights() -> None:
 
 def test_a_choice_offers_no_type_without_kernels() -> None:
     from sizeup.dtypes import PRECISIONS
-    from sizeup.precision.options import options_of
+    from sizeup.mixed_precision.options import options_of
     from sizeup.targets import target
 
     kinds = [PRECISIONS[each] for each in ("int8", "int4")]
@@ -81,7 +81,7 @@ def test_a_choice_offers_no_type_without_kernels() -> None:
 def test_a_lower_bound_of_the_latency_rejects_and_never_accepts() -> None:
     # So small a network is mostly the start of its kernels, whose time is unknown.
     loose, tight = (
-        sizeup.tradeoff(block(), precisions=("fp32",), target="rpi5/ort", latency=limit).points[0]
+        sizeup.precision.tradeoff(block(), precisions=("fp32",), target="rpi5/ort", latency=limit).points[0]
         for limit in (1.0, 1e-12)
     )
     assert loose.latency is not None
@@ -94,7 +94,9 @@ def test_columns_fit_the_older_table_of_means() -> None:
     pytest.importorskip("pandas", reason="data frames need pandas")
     from sizeup.compat.hardware import precision_tradeoff_table
 
-    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), weights=300, accuracy={"int8": 0.5})
+    found = sizeup.precision.tradeoff(
+        block(), precisions=("fp32", "int8"), weights=300, accuracy={"int8": 0.5}
+    )
     frame = found.to_pandas()
     assert list(frame.columns) == [
         *("precision", "batch", "size", "accuracy", "agreement", "latency_ms", "latency_low_ms"),
@@ -118,7 +120,7 @@ def test_the_first_input_changes_its_batch_and_size() -> None:
 
 @pytest.mark.extras
 def test_batches_and_sizes_are_those_of_single_counts(tmp_path: Path) -> None:
-    found = sizeup.tradeoff(
+    found = sizeup.precision.tradeoff(
         "torchvision:squeezenet1_1",
         precisions=("fp32", "int8"),
         batches=(1, 2),
@@ -158,7 +160,7 @@ def test_marks_in_the_picture_stand_where_the_points_are() -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     from sizeup.render.plots.scatter import tradeoff_picture
 
-    found = sizeup.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
+    found = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
     axes = tradeoff_picture(found).axes[0]
     drawn = {each.get_gid(): each for each in axes.collections}
     assert np.asarray(drawn["points fp32"].get_offsets()).tolist() == [[1536.0, 576.0]]

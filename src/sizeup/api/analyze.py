@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sizeup.closed_forms.cost import FreeCost
     from sizeup.closed_forms.latency import FreeEstimate
     from sizeup.latency import Basis, Estimate
-    from sizeup.precision.mixing import Wish
+    from sizeup.mixed_precision.mixing import Wish
     from sizeup.results.closed_forms import ClosedForms
     from sizeup.targets import Target
 
@@ -52,7 +52,7 @@ def analyze(
     tensorscope) puts beside our counts what that tool says of the same model.
     """
     from sizeup import conventions
-    from sizeup.precision.mixing import as_wished
+    from sizeup.mixed_precision.mixing import as_wished
 
     check_precision(precision)
     other = None if convention is None else conventions.convention(convention)
@@ -124,7 +124,7 @@ def estimate(
     where nothing is known that an estimate could rest on. Of a graph with free dimensions, `.at(...)` of what
     comes back gives the times at any points.
     """
-    from sizeup.precision.mixing import as_wished, is_mapping
+    from sizeup.mixed_precision.mixing import as_wished, is_mapping
 
     check_precision(precision)
     named = target_of(target)
@@ -210,7 +210,7 @@ def _free_estimate(
     coefficients: Coefficients,
 ) -> FreeEstimate:
     from sizeup.closed_forms.latency import FreeEstimate, LatencyOptions
-    from sizeup.precision.mixing import is_mapping
+    from sizeup.mixed_precision.mixing import is_mapping
 
     def estimated(counted: Cost) -> Estimate:
         return estimate(counted, target, precision=precision, basis=basis, coefficients=coefficients)
@@ -231,7 +231,7 @@ def _closed_forms(
     target: str | Target | None,
     basis: Basis | None,
 ) -> ClosedForms:
-    from sizeup.precision.mixing import is_mapping
+    from sizeup.mixed_precision.mixing import is_mapping
     from sizeup.results.closed_forms import closed_forms
 
     check_precision(precision)
@@ -254,7 +254,7 @@ def _is_free(source: Source) -> bool:
 
 def check_precision(wish: Wish) -> None:
     """Refuse a precision that does not exist before the model is read."""
-    from sizeup.precision.mixing import is_mapping
+    from sizeup.mixed_precision.mixing import is_mapping
 
     if wish is not None and not is_mapping(wish):
         dtypes.precision(str(wish))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sizeup.checks import Needs, Origin, Reference, Subject, Wanted
     from sizeup.checks.revision import Revision
     from sizeup.graph import Graph, Shape
-    from sizeup.precision.mixing import Wish
+    from sizeup.mixed_precision.mixing import Wish
     from sizeup.results.check import Check
     from sizeup.targets import Target
 
@@ -269,7 +269,7 @@ class Model:
     def needs(self) -> Needs:
         """What it needs at the precision that was asked for."""
         from sizeup.checks import Needs
-        from sizeup.precision.mixing import as_wished, is_mapping
+        from sizeup.mixed_precision.mixing import as_wished, is_mapping
 
         check_precision(self.precision)
         given = self.load()

@@ -11,7 +11,7 @@ from sizeup.formats import Inputs
 from sizeup.results.report import Report
 
 if TYPE_CHECKING:
-    from sizeup.precision.mixing import Wish
+    from sizeup.mixed_precision.mixing import Wish
     from sizeup.results.comparison import Comparison
     from sizeup.targets import Target
 

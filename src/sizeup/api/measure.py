@@ -15,7 +15,7 @@ from sizeup.formats import Inputs
 if TYPE_CHECKING:
     from sizeup.calibration import Calibration
     from sizeup.latency import Utilization
-    from sizeup.precision.mixing import Wish
+    from sizeup.mixed_precision.mixing import Wish
     from sizeup.results.measurement import Measurement
     from sizeup.targets import Device, Target
 
@@ -38,7 +38,7 @@ def utilization(
     at, if not its own. Raises SizeupError if a value is not positive and finite.
     """
     from sizeup import latency, targets
-    from sizeup.precision.mixing import as_wished
+    from sizeup.mixed_precision.mixing import as_wished
 
     given = latency.measurement(latency_ms, bandwidth)
     named = targets.target(target) if isinstance(target, str) else target

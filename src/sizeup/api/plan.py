@@ -15,7 +15,7 @@ from sizeup.results.plan import Plan
 
 if TYPE_CHECKING:
     from sizeup.memory import Progress
-    from sizeup.precision.mixing import Wish
+    from sizeup.mixed_precision.mixing import Wish
     from sizeup.rewrite import Optimization
 
 
@@ -37,7 +37,7 @@ def plan(
     after `time_limit` seconds. Raises Incomplete where the size of a tensor depends on data.
     """
     from sizeup import memory
-    from sizeup.precision.mixing import as_wished
+    from sizeup.mixed_precision.mixing import as_wished
 
     if not 1 <= alignment <= 1 << 30:
         raise SizeupError(f"an alignment of {alignment} makes no sense; 1 leaves every byte free to be used")

@@ -14,9 +14,9 @@ from sizeup.formats.torch import runnable_source
 from sizeup.graph import Graph
 
 if TYPE_CHECKING:
-    from sizeup.precision import SensitivityTable
-    from sizeup.precision.choose import Search
-    from sizeup.precision.figures import Budgets
+    from sizeup.mixed_precision import SensitivityTable
+    from sizeup.mixed_precision.choose import Search
+    from sizeup.mixed_precision.figures import Budgets
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront
     from sizeup.targets import Target
 
@@ -55,9 +55,9 @@ def choose(
     and the gap that was proven until then. Raises NoChoice if nothing keeps all budgets, and NotTrusted for
     data and a .pt2 file that is not `trusted`: loading one to run it can run any code that it holds.
     """
-    from sizeup.precision import choose as choosing
-    from sizeup.precision.figures import estimate_of, figures_of
-    from sizeup.precision.options import options_of
+    from sizeup.mixed_precision import choose as choosing
+    from sizeup.mixed_precision.figures import estimate_of, figures_of
+    from sizeup.mixed_precision.options import options_of
     from sizeup.results.precision import PrecisionAssignment, measured_basis
 
     search = _search(gap, time_limit, progress)
@@ -69,8 +69,8 @@ def choose(
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     options = options_of(graph, kinds, named)
     if data is not None:
-        from sizeup.precision import bench
-        from sizeup.precision.refine import choose_by_measuring, losses_by_layer
+        from sizeup.mixed_precision import bench
+        from sizeup.mixed_precision.refine import choose_by_measuring, losses_by_layer
 
         with bench(source, data, labels, calibration=calibration, kwargs=kwargs, cache=cache) as made:
             refined = choose_by_measuring(made, options, asked, kinds, search=search)
@@ -114,8 +114,8 @@ def front(
     of up to `points` choices has the least of one for what it takes of the other; each is searched for as
     `choose` does, with its own `time_limit`.
     """
-    from sizeup.precision import choose as choosing
-    from sizeup.precision.options import options_of
+    from sizeup.mixed_precision import choose as choosing
+    from sizeup.mixed_precision.options import options_of
     from sizeup.results.precision import PrecisionFront
 
     if points < 2:
@@ -141,7 +141,7 @@ def _losses(
     sensitivity: str | None,
 ) -> tuple[Mapping[str, Mapping[str, float]], str]:
     """What every layer loses at every precision, and where that is from."""
-    from sizeup.precision.noise import analytic_losses, assumed_losses
+    from sizeup.mixed_precision.noise import analytic_losses, assumed_losses
 
     if sensitivity not in (None, *_SENSITIVITIES):
         raise SizeupError(f"no sensitivity {sensitivity!r}; there are {', '.join(_SENSITIVITIES)}")
@@ -153,7 +153,7 @@ def _losses(
 
 
 def _search(gap: float, time_limit: float, progress: Callable[[int, int, str], None] | None) -> Search:
-    from sizeup.precision.choose import Search
+    from sizeup.mixed_precision.choose import Search
 
     if not 0 <= gap < 1:
         raise SizeupError(f"a gap is a share from 0 to below 1, not {gap:g}")
@@ -181,9 +181,9 @@ def sensitivity(
     the first one ended; `cache` names the folder, False none. A .pt2 file has to be `trusted`, because
     loading one to run it can run any code that it holds.
     """
-    from sizeup import precision
+    from sizeup import mixed_precision
 
-    return precision.sensitivity(
+    return mixed_precision.sensitivity(
         runnable_source(source, trusted=trusted),
         data,
         labels,
@@ -210,7 +210,7 @@ def fits(
     The measure is `tensors` (the larger of what a layer reads and what it makes), `sum` (both), `working set`
     (all that is in memory while it runs), or `peak` (of the whole network with that layer alone changed).
     """
-    from sizeup.precision.sizes import sizes
+    from sizeup.mixed_precision.sizes import sizes
     from sizeup.results.precision import PrecisionFits
     from sizeup.targets import quantities
 
@@ -229,7 +229,7 @@ def budgets_of(
     energy: float | str | None,
 ) -> Budgets:
     """Budgets from texts ("256 KiB", "20 ms", "3 mJ"), or from bytes, seconds and joules."""
-    from sizeup.precision.figures import Budgets
+    from sizeup.mixed_precision.figures import Budgets
     from sizeup.targets import quantities
 
     return Budgets(

@@ -19,9 +19,9 @@ from sizeup.graph import Graph, Shape
 if TYPE_CHECKING:
     from sizeup.checks import Budget
     from sizeup.dtypes import DType
-    from sizeup.precision.accuracy import Accuracy
-    from sizeup.precision.data import Data
-    from sizeup.precision.tradeoff import Grid, Judge, Point
+    from sizeup.mixed_precision.accuracy import Accuracy
+    from sizeup.mixed_precision.data import Data
+    from sizeup.mixed_precision.tradeoff import Grid, Judge, Point
     from sizeup.results.tradeoff import Tradeoff
     from sizeup.targets import Target
 
@@ -59,7 +59,7 @@ def tradeoff(
     height and width of the first input, or its length. What the runtime has no kernels for is listed as
     unsupported. A .pt2 file has to be `trusted` for `data`: running one can run any code that it holds.
     """
-    from sizeup.precision.tradeoff import Grid, points
+    from sizeup.mixed_precision.tradeoff import Grid, points
     from sizeup.results.tradeoff import Tradeoff
 
     if data is not None and accuracy is not None:
@@ -153,13 +153,13 @@ def _sizes_of(error: UnboundDimension, batches: Sequence[int], data: Data | None
 
 
 def _samples(data: Any, labels: Any) -> Data:
-    from sizeup.precision.data import data_of
+    from sizeup.mixed_precision.data import data_of
 
     return data_of(data, labels)
 
 
 def _given(accuracy: Mapping[str, float] | str | os.PathLike[str] | None) -> Accuracy | None:
-    from sizeup.precision.accuracy import given_accuracy, read_accuracy
+    from sizeup.mixed_precision.accuracy import given_accuracy, read_accuracy
 
     if accuracy is None:
         return None
@@ -175,8 +175,8 @@ def _measured(
     cache: Any,
     progress: Progress | None,
 ) -> Accuracy | None:
-    from sizeup.precision.accuracy import measured_accuracy
-    from sizeup.precision.kernels import unsupported
+    from sizeup.mixed_precision.accuracy import measured_accuracy
+    from sizeup.mixed_precision.kernels import unsupported
 
     kinds: list[DType] = [each for each in grid.precisions if not unsupported(graph, each, grid.target)]
     if not kinds:
@@ -215,8 +215,8 @@ def _judges(source: Source, path: str | os.PathLike[str]) -> tuple[dict[str, Jud
 
 def _judge(budget: Budget, source: Source) -> Judge:
     from sizeup.checks import Needs, Subject, Wanted, judge, verdict
-    from sizeup.precision.kernels import uniform, unsupported
-    from sizeup.precision.tradeoff import Judge
+    from sizeup.mixed_precision.kernels import uniform, unsupported
+    from sizeup.mixed_precision.tradeoff import Judge
 
     target = target_of(budget.target)
     size = Path(source).stat().st_size if source is not None and Path(source).is_file() else None

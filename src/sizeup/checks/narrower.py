@@ -16,11 +16,11 @@ from sizeup.dtypes import DType, precision, precision_name
 from sizeup.errors import NoChoice, SizeupError
 from sizeup.graph import Graph
 from sizeup.memory import best_placement
-from sizeup.precision import assign, layers
-from sizeup.precision.choose import Choice, Search, choose
-from sizeup.precision.figures import WORDS, Budgets
-from sizeup.precision.noise import assumed_losses
-from sizeup.precision.options import Options, options_of
+from sizeup.mixed_precision import assign, layers
+from sizeup.mixed_precision.choose import Choice, Search, choose
+from sizeup.mixed_precision.figures import WORDS, Budgets
+from sizeup.mixed_precision.noise import assumed_losses
+from sizeup.mixed_precision.options import Options, options_of
 
 _OFFERED = ("fp32", "fp16", "int8")
 # TFLite Micro multiplies by weights of 4 bits, but has no tensors of fewer than 8.

@@ -12,7 +12,7 @@ from sizeup.graph import Graph
 from sizeup.memory import Usage, as_shipped, refusal_of, usage
 from sizeup.memory.tflm import MicroArena, most_scratch
 from sizeup.memory.tflm.greedy import place
-from sizeup.precision import assign, layers
+from sizeup.mixed_precision import assign, layers
 
 _ALIGNMENT = 16  # of whatever TFLite Micro places
 # What quantised inputs and outputs are described by beside real ones.

@@ -11,7 +11,7 @@ from sizeup.checks.limits import verdict
 from sizeup.checks.subject import Subject
 from sizeup.errors import SizeupError
 from sizeup.graph import Shape
-from sizeup.precision.tradeoff import shape_at
+from sizeup.mixed_precision.tradeoff import shape_at
 
 _STEPS = (32, 16, 8, 1)  # networks halve their input several times
 _SMALLEST = 4  # of its size: smaller inputs are another task

@@ -19,9 +19,9 @@ from sizeup.dtypes import precision, precision_name
 from sizeup.files import write_text
 from sizeup.latency import layer_times, read_table
 from sizeup.latency.coefficients import DEFAULT, Table
-from sizeup.precision import layers, matched
-from sizeup.precision.maps import read_mapping
-from sizeup.precision.sizes import USUAL
+from sizeup.mixed_precision import layers, matched
+from sizeup.mixed_precision.maps import read_mapping
+from sizeup.mixed_precision.sizes import USUAL
 
 _PROGRAM = "tensor_latency_predictor"
 _KNOWN = tuple(map(precision_name, USUAL))

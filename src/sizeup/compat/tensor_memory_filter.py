@@ -15,8 +15,8 @@ from sizeup.compat import networks
 from sizeup.dtypes import precision_name
 from sizeup.files import write_text
 from sizeup.graph import Graph
-from sizeup.precision import Sizes, sizes
-from sizeup.precision.sizes import USUAL
+from sizeup.mixed_precision import Sizes, sizes
+from sizeup.mixed_precision.sizes import USUAL
 
 _PROGRAM = "tensor_memory_filter"
 _KB = 1024

@@ -15,11 +15,11 @@ from sizeup.latency.roofline import Bound
 from sizeup.memory import Shares, Usage
 from sizeup.memory.liveness import Column
 from sizeup.memory.tflm import MicroArena
-from sizeup.precision.choose import Choice
-from sizeup.precision.figures import Figures
-from sizeup.precision.refine import Refined
-from sizeup.precision.sizes import Sizes
-from sizeup.precision.tradeoff import Point, Row
+from sizeup.mixed_precision.choose import Choice
+from sizeup.mixed_precision.figures import Figures
+from sizeup.mixed_precision.refine import Refined
+from sizeup.mixed_precision.sizes import Sizes
+from sizeup.mixed_precision.tradeoff import Point, Row
 from sizeup.rewrite import Footprint, Optimization, Verification
 from sizeup.runtimes.attribution import AttributedKernel, ModuleTime
 from sizeup.sweeps import Sweep

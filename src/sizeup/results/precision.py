@@ -13,13 +13,13 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
 from sizeup.latency import Estimate
-from sizeup.precision.choose import Choice
-from sizeup.precision.figures import BUDGETS, WORDS, Budgets, Figures
-from sizeup.precision.layers import Names
-from sizeup.precision.options import Options
-from sizeup.precision.recipes import Recipe, write_recipe
-from sizeup.precision.refine import Refined
-from sizeup.precision.sizes import Sizes
+from sizeup.mixed_precision.choose import Choice
+from sizeup.mixed_precision.figures import BUDGETS, WORDS, Budgets, Figures
+from sizeup.mixed_precision.layers import Names
+from sizeup.mixed_precision.options import Options
+from sizeup.mixed_precision.recipes import Recipe, write_recipe
+from sizeup.mixed_precision.refine import Refined
+from sizeup.mixed_precision.sizes import Sizes
 from sizeup.results.result import Result
 
 __all__ = [

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sizeup.precision.accuracy import Accuracy
-from sizeup.precision.figures import Budgets
-from sizeup.precision.tradeoff import Point, Row, table
+from sizeup.mixed_precision.accuracy import Accuracy
+from sizeup.mixed_precision.figures import Budgets
+from sizeup.mixed_precision.tradeoff import Point, Row, table
 from sizeup.results.result import Result
 
 

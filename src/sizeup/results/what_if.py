@@ -17,9 +17,9 @@ from sizeup.graph import Graph, Op, Tensor
 from sizeup.latency import Basis, Estimate, estimate, executed, rates_from, typed
 from sizeup.memory import usage
 from sizeup.memory.liveness import is_scratch
+from sizeup.mixed_precision import Layer, assign, layers
+from sizeup.mixed_precision.assign import CONVERSIONS
 from sizeup.ops import rule_of
-from sizeup.precision import Layer, assign, layers
-from sizeup.precision.assign import CONVERSIONS
 from sizeup.results.rows import NO_TARGET
 from sizeup.targets import Target, current
 from sizeup.units import short

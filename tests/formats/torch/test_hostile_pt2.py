@@ -325,9 +325,9 @@ def test_running_a_file_takes_trust(benign: Path, tmp_path: Path) -> None:
     with pytest.raises(NotTrusted, match="--trust"):
         sizeup.measure(benign, bind={"x.0": 2})
     with pytest.raises(NotTrusted, match="trusted=True"):
-        sizeup.sensitivity(benign, data["x"])
+        sizeup.precision.sensitivity(benign, data["x"])
     with pytest.raises(NotTrusted, match="--trust"):
-        sizeup.choose(benign, data=data["x"])
+        sizeup.precision.choose(benign, data=data["x"])
 
 
 def test_deep_control_flow_is_refused(benign: Path, tmp_path: Path) -> None:

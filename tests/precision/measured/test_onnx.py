@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from formats.onnx.exporting import by_tracing
 from precision import digits
 from sizeup.errors import LoadError, RunFailed, SizeupError
-from sizeup.precision import Bench, Options, SensitivityTable, Simulation, bench, sensitivity
+from sizeup.mixed_precision import Bench, Options, SensitivityTable, Simulation, bench, sensitivity
 from sizeup.runtimes.process import Server
 
 SAMPLES = 200

@@ -19,7 +19,7 @@ import sizeup
 from precision import digits
 from sizeup.errors import LoadError, SizeupError
 from sizeup.formats.torch import runnable_source
-from sizeup.precision import (
+from sizeup.mixed_precision import (
     Bench,
     Options,
     SensitivityTable,

@@ -10,7 +10,7 @@ import pytest
 
 import sizeup
 from sizeup.errors import RunFailed
-from sizeup.precision import Options, Simulation, bench
+from sizeup.mixed_precision import Options, Simulation, bench
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
