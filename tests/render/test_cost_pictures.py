@@ -112,7 +112,7 @@ def test_what_is_not_known_is_a_question_mark_and_not_nothing() -> None:
 
 
 def cases() -> list[tuple[Graph | str, str]]:
-    from report.test_plots import hostile, many
+    from render.test_plots import hostile, many
 
     return [
         (three_convolutions(), "rtx4090/torch-inductor"),
