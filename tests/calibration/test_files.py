@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sizeup.calibration.files import from_profile, from_table
+from sizeup.calibration.calibrate import from_profile, from_table
 from sizeup.errors import SizeupError
 from sizeup.runtimes import read_profile
 

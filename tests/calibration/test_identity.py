@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sizeup import targets
-from sizeup.calibration.identity import is_device
-from sizeup.calibration.machine import Machine
+from sizeup.calibration.machine import Machine, is_device
 
 PI_5, PI_4, PI_400 = (f"Raspberry Pi {name} Rev 1.0" for name in ("5 Model B", "4 Model B", "400"))
 

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("onnx", reason="the door of ONNX reads its names")
 
 from comparison.edited import FLOAT
-from sizeup.comparison.names import own_names, paths
-from sizeup.formats.onnx.scopes import from_name
+from sizeup.comparison.facts import own_names, paths
+from sizeup.formats.onnx.blocks import from_name
 from sizeup.formats.tflite.model import scope_of
 from sizeup.graph import Graph, GraphBuilder
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sizeup.comparison.sequence import MOST_EDITS, aligned, increasing
+from sizeup.comparison.matching import MOST_EDITS, aligned, increasing
 
 TOKENS = st.lists(st.integers(0, 4), max_size=14)
 

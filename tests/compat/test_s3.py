@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from old_texts import blocks, text
-from sizeup.compat.gpu_specs import CARDS, card
+from sizeup.compat.tensorscope import CARDS, card
 from sizeup.errors import SizeupError, TargetError
 
 torch = pytest.importorskip("torch", reason="Tensorscope reads PyTorch models")

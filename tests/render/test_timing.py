@@ -9,7 +9,7 @@ import pytest
 import sizeup
 from networks import three_convolutions
 from sizeup.render.console.latency import lines
-from sizeup.results.latency import details_of
+from sizeup.results.report import details_of
 from sizeup.results.table import By, view
 
 

@@ -27,8 +27,8 @@ from sizeup.memory.schedule import reordered
 from sizeup.memory.tflm import planned
 from sizeup.memory.tflm.overlap import LABEL, overlaps
 from sizeup.rewrite.micro import search
-from sizeup.rewrite.twin import random_weights
-from sizeup.rewrite.wishes import OptimizeOptions
+from sizeup.rewrite.result import OptimizeOptions
+from sizeup.rewrite.tflite import random_weights
 from sizeup.runtimes import Run, random_samples, run
 
 pytestmark = pytest.mark.extras

@@ -143,7 +143,7 @@ def test_a_wrong_plan_changes_what_is_computed(shared: Path) -> None:
 def test_a_wrong_plan_is_caught_even_where_all_answers_are_alike(shared: Path) -> None:
     """On a model whose samples all give one output, random weights tell a wrong plan from a right one."""
     from sizeup.formats.tflite.write import tensor_buffers
-    from sizeup.rewrite.twin import random_weights
+    from sizeup.rewrite.tflite import random_weights
 
     content = (shared / "models/swiftnet_vww_int8conv.tflite").read_bytes()
     graph = sizeup.load(content)

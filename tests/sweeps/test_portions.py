@@ -12,9 +12,9 @@ import pytest
 
 from sizeup.errors import WriteError
 from sizeup.sweeps import Store, read_spec
+from sizeup.sweeps.engine.ray import Portions
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.models import Model
-from sizeup.sweeps.portions import Portions
 from sizeup.sweeps.task import Outcome, Settings, perform_each
 from sweeps.generated import write_models
 from sweeps.tables import rows_of, unfinished

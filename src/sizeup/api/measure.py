@@ -85,8 +85,7 @@ def measure(
 def _this_device(name: str) -> tuple[Device, tuple[str, ...]]:
     """The device that this machine is said to be, and a note if that cannot be verified."""
     from sizeup import targets
-    from sizeup.calibration.identity import is_device
-    from sizeup.calibration.machine import this_machine
+    from sizeup.calibration.machine import is_device, this_machine
 
     device, machine = targets.device(name), this_machine()
     answer = is_device(machine, device, targets.devices())

@@ -3,10 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sizeup.checks.limits import Large, Limit, verdict
+from sizeup.checks.limits import Large, Limit, Part, Space, verdict
 from sizeup.checks.needs import Needs
 from sizeup.checks.room import Room, room
-from sizeup.checks.spaces import Part, Space
 
 if TYPE_CHECKING:
     from sizeup.checks.baselines import Baselines, read_baselines

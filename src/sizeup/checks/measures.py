@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sizeup.checks.limits import Large, Limit, Unit, limit_of
-from sizeup.checks.spaces import Space
+from sizeup.checks.limits import Large, Limit, Space, Unit, limit_of
 from sizeup.checks.subject import Subject
 
 _MOST_NAMED = 3

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sizeup import units
+from sizeup.checks.limits import Part, Space
 from sizeup.checks.needs import Needs
-from sizeup.checks.spaces import Part, Space
 from sizeup.dtypes import precision_name
 from sizeup.targets import Target
 

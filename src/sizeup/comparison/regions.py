@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, field
 from itertools import islice
 
-from sizeup.comparison.facts import Facts, class_of, dims, is_activation, is_product
+from sizeup.comparison.facts import Facts, Path, class_of, dims, is_activation, is_product
 from sizeup.comparison.matching import Matched
-from sizeup.comparison.names import Path
 from sizeup.graph import ABSENT
 
 # More operators than this in one place are no rewriting of one thing into another.

@@ -20,7 +20,7 @@ from sizeup.files import write_text
 from sizeup.latency import layer_times, read_table
 from sizeup.latency.coefficients import DEFAULT, Table
 from sizeup.mixed_precision import layers, matched
-from sizeup.mixed_precision.maps import read_mapping
+from sizeup.mixed_precision.mixing import read_mapping
 from sizeup.mixed_precision.sizes import USUAL
 
 _PROGRAM = "tensor_latency_predictor"

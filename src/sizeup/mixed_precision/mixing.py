@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sizeup import dtypes
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
+from sizeup.files import read_settings
 from sizeup.graph import Graph
 from sizeup.mixed_precision.assign import assign
 from sizeup.mixed_precision.layers import layers, matched
-from sizeup.mixed_precision.maps import read_mapping
 
 # One precision for all, a mapping of layers to precisions, or a JSON file with one.
 Wish: TypeAlias = str | os.PathLike[str] | Mapping[str, str] | None
@@ -63,3 +64,40 @@ def _told(unmatched: Mapping[str, list[str]]) -> str:
     ]
     rest = len(unmatched) - _MOST_TOLD
     return ", ".join(parts) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+_EXAMPLE = '{"features.0": "int8", "classifier*": "fp32"}'
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """A precision map from a JSON file; of a predictor's results, the precision of every layer."""
+    try:
+        content = json.loads(read_settings(path))
+    except OSError as error:
+        raise SizeupError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SizeupError(f"{path}: not a precision map: {error}") from error
+    if isinstance(content, dict) and "filtered_precisions" in content:
+        raise SizeupError(f"{path}: {_about_options(content['filtered_precisions'])}")
+    if isinstance(content, dict) and isinstance(content.get("layer_details"), dict):
+        content = {name: _precision(each) for name, each in content["layer_details"].items()}
+    if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
+        raise SizeupError(f"{path}: a precision map is a JSON object of texts: {_EXAMPLE}")
+    return content
+
+
+def _precision(details: Any) -> Any:
+    """The precision of a layer in latency_analysis_results.json; None if there is none."""
+    return details.get("precision") if isinstance(details, dict) else None
+
+
+def _about_options(options: Any) -> str:
+    """How to get from tensor_analysis_results.json, which lists what fits, to one precision per layer."""
+    rows = options.items() if isinstance(options, dict) else ()
+    widest = {name: kept[0] for name, kept in rows if isinstance(kept, list) and kept}
+    first = dict(list(widest.items())[:1])
+    shown = f", such as {json.dumps(first)}" if first else ""
+    return (
+        f"it lists the precisions that fit; a precision map has one per layer{shown}."
+        " sizeup precision MODEL --weights SIZE -o map.json chooses them"
+    )

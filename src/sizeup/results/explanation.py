@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sizeup import units
-from sizeup.conventions.differences import differences
+from sizeup.conventions.convention import differences
 from sizeup.cost import count
 from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Op, Tensor, name_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -14,11 +14,11 @@ from sizeup.checks import Needs, Room, room
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, name_of
-from sizeup.latency import Estimate
+from sizeup.latency import Estimate, Hardware, Limited, Spent, energy, flops_per_byte, hardware_of, limited
+from sizeup.latency.roofline import BOUNDS, Bound
 from sizeup.memory import Live, Overview, Shares, Usage, overview, shares, tensor_bytes
 from sizeup.ops.conv import is_depthwise
 from sizeup.results import rollup
-from sizeup.results.latency import LatencyDetails, details_of
 from sizeup.results.result import Result
 from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 from sizeup.targets import Target, word_bits_of
@@ -285,3 +285,24 @@ def report_of(
         raise ValueError("the cost was counted on another graph")
     found, reason = (None, latency) if isinstance(latency, str) else (latency, NO_TARGET)
     return Report(cost, precision, sha256, found, reason, convention, source, target)
+
+
+__all__ = ["BOUNDS", "LatencyDetails", "details_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatencyDetails:
+    """An estimate and what the device does meanwhile; None if it cannot be told."""
+
+    estimate: Estimate
+    hardware: Hardware | None
+    energy: Spent | None
+    bound_by: Mapping[Bound, Limited] | None
+    flops_per_byte: Mapping[str, float]
+
+
+def details_of(estimate: Estimate) -> LatencyDetails:
+    """What follows from an estimate."""
+    return LatencyDetails(
+        estimate, hardware_of(estimate), energy(estimate), limited(estimate), flops_per_byte(estimate)
+    )

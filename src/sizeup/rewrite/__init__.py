@@ -8,8 +8,7 @@ from pathlib import Path
 from sizeup.errors import WriteError
 from sizeup.formats.files import check_target
 from sizeup.memory.schedule import Progress
-from sizeup.rewrite.result import Deviation, Footprint, Optimization, Verification
-from sizeup.rewrite.wishes import OptimizeOptions
+from sizeup.rewrite.result import Deviation, Footprint, Optimization, OptimizeOptions, Verification
 
 __all__ = [
     "Deviation",

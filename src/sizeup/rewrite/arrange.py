@@ -10,8 +10,8 @@ from sizeup.graph import Graph
 from sizeup.memory.schedule import find_order, peak_bytes, reordered
 from sizeup.memory.schedule_problem import Ordering
 from sizeup.rewrite.micro import search
+from sizeup.rewrite.result import OptimizeOptions
 from sizeup.rewrite.verify import Judge
-from sizeup.rewrite.wishes import OptimizeOptions
 from sizeup.runtimes import Arena
 
 

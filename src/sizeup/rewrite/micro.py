@@ -17,7 +17,7 @@ from sizeup.memory.schedule import find_order, reordered, telling
 from sizeup.memory.schedule_problem import Ordering
 from sizeup.memory.tflm import arena, planned
 from sizeup.memory.tflm.overlap import overlaps
-from sizeup.rewrite.wishes import OptimizeOptions
+from sizeup.rewrite.result import OptimizeOptions
 from sizeup.runtimes import Arena
 
 _ALIGNMENT = 16

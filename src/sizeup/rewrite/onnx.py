@@ -12,9 +12,8 @@ from sizeup.formats import files, onnx
 from sizeup.graph import Graph
 from sizeup.memory.schedule import find_order, moved, peak_bytes, reordered
 from sizeup.memory.schedule_problem import Ordering
-from sizeup.rewrite.result import Footprint, Optimization, Verification
+from sizeup.rewrite.result import Footprint, Optimization, OptimizeOptions, Verification
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
-from sizeup.rewrite.wishes import OptimizeOptions
 
 _OWN_ORDER = "ONNX Runtime arranges operators by itself; runtimes that follow the file's order have the gain"
 

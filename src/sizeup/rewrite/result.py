@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sizeup.memory.schedule import Progress
 from sizeup.memory.tflm.overlap import LABEL as REFERENCE_KERNELS
 from sizeup.runtimes import Arena
 
@@ -137,3 +138,17 @@ def _verification(verification: Verification | None) -> dict[str, Any] | None:
         "mean_deviation": None if deviation is None else deviation.mean,
         "output_span": None if deviation is None else deviation.span,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeOptions:
+    """Which changes to try, and how long to search for each."""
+
+    reorder: bool = True
+    plan: bool = True
+    cluster: int | None = None
+    pack: bool = False
+    verify: bool = True
+    time_limit: float = 10.0
+    progress: Progress | None = None
+    overlap: bool = False  # outputs over dying inputs, as TFLite Micro's reference kernels bear it

@@ -13,10 +13,9 @@ from sizeup.sweeps.evaluate import described
 from sizeup.sweeps.models import Model, SizeClass
 from sizeup.sweeps.places import Draft
 from sizeup.sweeps.points import PointSet
-from sizeup.sweeps.rows import error_rows, rows_of
 from sizeup.sweeps.schema import ERROR, batches_of
 from sizeup.sweeps.store import CURRENT, Store
-from sizeup.sweeps.worker import Evaluator, Limits
+from sizeup.sweeps.worker import Evaluator, Limits, error_rows, rows_of
 
 State = Literal["there", "done"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import SizeupError, WorkerFailed
-from sizeup.sweeps.evaluate import described
+from sizeup.sweeps.evaluate import Row, described, evaluate, failure
 from sizeup.sweeps.models import Identity, Model
-from sizeup.sweeps.points import PointSet
+from sizeup.sweeps.points import Point, PointSet
 from sizeup.units import size
 from sizeup.workers import CRASHED, OUT_OF_MEMORY, TIMED_OUT, Supervisor
 
@@ -91,7 +91,7 @@ class Evaluator:
 def _prepare(folders: Sequence[str], _channel: Channel) -> None:
     """In a worker: import what evaluates, before the time of the first model begins."""
     sys.path[:0] = [each for each in folders if each not in sys.path]
-    for name in ("pyarrow", "sizeup.sweeps.rows"):
+    for name in ("pyarrow", "sizeup.sweeps.worker"):
         importlib.import_module(name)
 
 
@@ -99,8 +99,8 @@ def _evaluate(
     model: Model, identity: Identity, asked: PointSet, is_last: bool, channel: Channel
 ) -> dict[str, Any]:
     """In a worker: write the rows of a model as record batches."""
-    from sizeup.sweeps.rows import rows_of
     from sizeup.sweeps.schema import arrow_schema, batches_of
+    from sizeup.sweeps.worker import rows_of
 
     start, count, bound = time.process_time(), 0, set[str]()
     channel.write(arrow_schema().serialize())
@@ -125,3 +125,39 @@ def _checked(stream: Any, promised: int) -> Iterator[Any]:
         yield batch
     if rows != promised:
         raise WorkerFailed(CRASHED, f"{rows:,} of {promised:,} rows arrived")
+
+
+def rows_of(
+    model: Model,
+    identity: Identity,
+    asked: PointSet,
+    *,
+    is_last: bool = True,
+    bound: set[str] | None = None,
+) -> Iterator[Row]:
+    """The rows of a model, one per point, evaluated in this process; MemoryError if another try is left."""
+    for point, row in evaluate(model.opened(), asked, model.file_bytes, is_last=is_last, bound=bound):
+        if "error" in row:
+            row["error"] = _by_name(row["error"], model)
+        yield {**row, **_names(identity, asked, point)}
+
+
+def error_rows(model: Model, identity: Identity, asked: PointSet, kind: str, reason: str) -> Iterator[Row]:
+    """The rows of a model of which nothing could be found out."""
+    for point in asked.points:
+        yield {**failure(point, kind, _by_name(reason, model)), **_names(identity, asked, point)}
+
+
+def _by_name(reason: str, model: Model) -> str:
+    """A reason that speaks of the model's name, not of where its file lies today."""
+    return reason.replace(model.source, model.name) if model.source else reason
+
+
+def _names(identity: Identity, asked: PointSet, point: Point) -> Row:
+    return {
+        "key": asked.key(identity.digest, point),
+        "model": identity.name,
+        "model_hash": identity.hash,
+        "target_hash": asked.target_hashes[point.target],
+        "version": asked.version,
+    }

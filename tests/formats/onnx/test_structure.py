@@ -13,7 +13,7 @@ from onnx import helper
 from formats.onnx.making import count, model, node, numbers, roles, shapes, value, weight
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.onnx import load
-from sizeup.formats.onnx.scopes import from_name
+from sizeup.formats.onnx.blocks import from_name
 from sizeup.graph import ABSENT
 
 

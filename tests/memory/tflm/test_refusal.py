@@ -15,7 +15,7 @@ from sizeup.errors import RunFailed
 from sizeup.formats.tflite.schema import operator_names
 from sizeup.formats.tflite.write import rewrite
 from sizeup.memory.tflm import arena
-from sizeup.memory.tflm.refusal import RESOLVED, refusal
+from sizeup.memory.tflm.arena import RESOLVED, refusal
 from sizeup.runtimes import random_samples, run
 
 pytestmark = pytest.mark.extras

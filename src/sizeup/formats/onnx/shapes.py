@@ -18,15 +18,15 @@ from onnx.shape_inference import infer_shapes
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.doubts import is_doubtful, refused, ruled
+from sizeup.formats.onnx.doubts import is_doubtful, own_shapes, refused, ruled
 from sizeup.formats.onnx.flow import ROUNDS, Flow, follow
 from sizeup.formats.onnx.foreign import stand_in_for
 from sizeup.formats.onnx.frames import Frame
-from sizeup.formats.onnx.own_types import OLDEST, own_types
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
 from sizeup.formats.onnx.unsafe import hidden, refuse_unsafe
 from sizeup.formats.onnx.value_types import Dims, ValueType, make, read, refined, unknown
 from sizeup.ops import kind_of, rule_of
+from sizeup.ops.rule import names
 
 # Operators older than this set often have no inference; their shapes are those of the set's own.
 _FIRST_WITH_SHAPES = 7
@@ -273,3 +273,47 @@ def _at_once(model: ModelProto, block: Block) -> dict[str, ValueType]:
         ) from error
     values = (*inferred.graph.value_info, *inferred.graph.output)
     return {value.name: read(value.type) for value in values}
+
+
+# Their output is of the type of their one input.
+_SAME = frozenset(
+    names(
+        "Relu LeakyRelu Sigmoid Tanh Neg Abs Exp Log Sqrt Erf Floor Ceil Reciprocal Elu Selu HardSigmoid"
+        " HardSwish Softplus Softsign Sin Cos Gelu Identity Softmax LogSoftmax"
+    )
+)
+# Their outputs have the number type of their first input.
+_LIKE_THE_FIRST = frozenset(
+    names(
+        "Clip Add Sub Mul Div Pow BatchNormalization LayerNormalization InstanceNormalization Conv MatMul"
+        " Gemm MaxPool AveragePool GlobalAveragePool GlobalMaxPool Reshape Flatten Transpose Concat Split"
+        " Slice Gather Unsqueeze Squeeze Expand"
+    )
+)
+_FIXED = {
+    **dict.fromkeys(("Shape", "Size"), TensorProto.INT64),
+    **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), TensorProto.BOOL),
+}
+_SEVERAL_OUTPUTS = frozenset({"Split"})
+# Older operators take what is an input today from attributes, or broadcast otherwise.
+OLDEST = 7
+
+
+def own_types(node: Node, frame: Frame) -> list[ValueType] | None:
+    """The types of an operator's outputs; None if it is not listed, or not all that it needs is known."""
+    if not node.inputs or (len(node.outputs) > 1 and node.op not in _SEVERAL_OUTPUTS):
+        return None
+    if node.op in _SAME:
+        same = frame.type(node.inputs[0])
+        return [same] if same.shape is not None and same.element else None
+    element: int = _FIXED.get(node.op, 0)
+    if node.op in _LIKE_THE_FIRST:
+        element = frame.type(node.inputs[0]).element
+    elif node.op == "Cast":
+        element = node.integer("to")
+    if not element:
+        return None
+    shapes = own_shapes(node, frame)
+    if shapes is None or len(shapes) != len(node.outputs):
+        return None
+    return [make(element, shape) for shape in shapes]

@@ -9,8 +9,8 @@ from sizeup import units
 from sizeup.results.rows import LIMITS
 
 if TYPE_CHECKING:
-    from sizeup.results.latency import LatencyDetails
     from sizeup.results.parts import Bound, Estimate, Hardware, Limited, Spent
+    from sizeup.results.report import LatencyDetails
 
 _BEYOND = 1.05  # of what a device can do at most
 

@@ -12,9 +12,8 @@ from sizeup.render import envelope
 from sizeup.results.rows import OpRow, Port
 
 if TYPE_CHECKING:
-    from sizeup.results.latency import LatencyDetails
     from sizeup.results.parts import Bound, Counted, Hardware, Limited, MicroArena, ModuleTime, Spent
-    from sizeup.results.report import Report
+    from sizeup.results.report import LatencyDetails, Report
 
 # Its keys are the names of the columns, also where there is no operator.
 _BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None, None, None, False, (), 0)

@@ -21,7 +21,7 @@ from sizeup.graph import name_of
 from sizeup.render.console.latency import spoken
 from sizeup.render.console.report import title
 from sizeup.render.data.report import latency_to_dict
-from sizeup.results.latency import BOUNDS
+from sizeup.results.report import BOUNDS
 from sizeup.results.rollup import module_at, module_path
 
 if TYPE_CHECKING:
