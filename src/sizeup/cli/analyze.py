@@ -133,8 +133,6 @@ def analyze(
             convention=convention,
             strict=strict,
         )
-        now("looking for the least memory")
-        report.memory  # noqa: B018 - found out when it is first asked for
         for path in output or ():
             now(f"writing {path}")
             report.save(path, raw_csv=raw_csv)

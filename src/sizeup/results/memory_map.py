@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sizeup.memory import lifetimes, tensor_bytes
+from sizeup.graph import Graph
+from sizeup.memory import Overview, Usage, lifetimes, tensor_bytes
 from sizeup.memory.arena import first_fit
 from sizeup.memory.tflm import MicroArena
-from sizeup.results.report import Report
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,17 +23,16 @@ class MemoryMap:
     is_micro: bool  # whether it is the head of TFLite Micro's arena
 
 
-def memory_map(report: Report) -> MemoryMap | None:
-    """The map of a report's memory; None if sizes depend on data or nothing runs."""
-    found = report.memory
-    if found.usage.missing or found.usage.peak_op is None:
+def memory_map(graph: Graph, memory: Overview) -> MemoryMap | None:
+    """The map of a graph's memory; None if sizes depend on data or nothing runs."""
+    if memory.usage.missing or memory.usage.peak_op is None:
         return None
-    return _packed(report) if found.arena is None else _micro(report, found.arena)
+    return _packed(memory.usage) if memory.arena is None else _micro(graph, memory.arena)
 
 
-def _packed(report: Report) -> MemoryMap:
+def _packed(usage: Usage) -> MemoryMap:
     """What is live, placed by first fit: a fixed effort, which is the same in every page on one model."""
-    buffers = report.memory.usage.buffers
+    buffers = usage.buffers
     packing = first_fit(buffers)
     return MemoryMap(
         buffers.tensors,
@@ -46,9 +45,8 @@ def _packed(report: Report) -> MemoryMap:
     )
 
 
-def _micro(report: Report, arena: MicroArena) -> MemoryMap:
+def _micro(graph: Graph, arena: MicroArena) -> MemoryMap:
     """TFLite Micro's own plan of the head, which shares no memory between views."""
-    graph = report.graph
     alive = lifetimes(graph, views=False)
     placed = [
         (buffer, identity)

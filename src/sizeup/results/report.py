@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -19,7 +19,9 @@ from sizeup.latency.roofline import BOUNDS, Bound
 from sizeup.memory import Live, Overview, Shares, Usage, overview, shares, tensor_bytes
 from sizeup.ops.conv import is_depthwise
 from sizeup.results import rollup
+from sizeup.results.memory_map import MemoryMap, memory_map
 from sizeup.results.result import Result
+from sizeup.results.roofline import Roofline, roofline_of
 from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 from sizeup.targets import Target, word_bits_of
 
@@ -216,6 +218,29 @@ class Report(Result):
     def memory_shares(self) -> Shares:
         """What each operator reads, makes and takes of the live memory, and what waits."""
         return shares(self.graph, self.memory.usage.buffers)
+
+    @cached_property
+    def memory_map(self) -> MemoryMap | None:
+        """Where every buffer is in memory, and when; None if sizes depend on data or nothing runs."""
+        return memory_map(self.graph, self.memory)
+
+    @cached_property
+    def roofline(self) -> Roofline | None:
+        """What operators attain under the roofs of the target; None without an estimate on one."""
+        return None if self.latency is None else roofline_of(self.latency)
+
+    @cached_property
+    def what_if(self) -> dict[str, Any] | None:
+        """Columns from which other precisions of layers follow; None if no layer has a choice."""
+        from sizeup.results.what_if import what_if  # mixtures are for pages alone
+
+        return what_if(self)
+
+    def save(self, path: str | PathLike[str], *, raw_csv: bool = False) -> None:
+        """Write the report as the ending of the file says; what only a page shows is computed first."""
+        if fspath(path).lower().endswith(".html"):
+            self.memory_map, self.roofline, self.what_if  # noqa: B018 - a renderer computes nothing
+        super().save(path, raw_csv=raw_csv)
 
     @cached_property
     def op_seconds(self) -> Floats | None:

@@ -61,26 +61,35 @@ class Roof:
     is_used: bool
 
 
-def used_types(found: Estimate) -> set[str]:
-    """The dtypes that kernels of an estimate compute in."""
-    return {type_of(name) for name in found.work.names}
+@dataclass(frozen=True, slots=True, eq=False)
+class Roofline:
+    """What operators attain, each at its dtype, under the roofs of a target."""
+
+    points: Attained
+    types: list[str]  # by point
+    roofs: list[Roof]  # of all dtypes that the runtime has kernels for, those that are used first
+    used: dict[str, float]  # MACs per second of the dtypes that are used, equal rates together
 
 
-def types_by_op(found: Estimate, ops: list[int]) -> list[str]:
-    """The dtype that the kernel of each of these operators computes in."""
-    kinds = dict(zip(found.executed.main.tolist(), found.work.kind.tolist(), strict=True))
-    return [type_of(found.work.names[kinds[op]]) for op in ops]
+def roofline_of(found: Estimate) -> Roofline | None:
+    """The roofline of an estimate; None without a target."""
+    if found.target is None:
+        return None
+    points, work = attained(found), found.work
+    kinds = dict(zip(found.executed.main.tolist(), work.kind.tolist(), strict=True))
+    used = {type_of(name) for name in work.names}
+    types = [type_of(work.names[kinds[op]]) for op in points.ops]
+    return Roofline(points, types, _roofs(found.target, used), _used_roofs(found.target, used))
 
 
-def roofs_of(target: Target, used: set[str]) -> list[Roof]:
-    """The rates of all dtypes that the runtime has kernels for, those that are used first."""
+def _roofs(target: Target, used: set[str]) -> list[Roof]:
     kinds = dict.fromkeys((*sorted(used), *target.runtime.dtypes))
     rates = {kind: target.peak(kind) for kind in kinds}
     return [Roof(kind, rate, kind in used) for kind, rate in rates.items() if rate is not None]
 
 
-def used_roofs(target: Target, used: set[str]) -> dict[str, float]:
-    """MACs per second of the dtypes that are used, or of the nearest with a rate; equal rates together."""
+def _used_roofs(target: Target, used: set[str]) -> dict[str, float]:
+    """The rates of the dtypes that are used, or of the nearest with a rate."""
     rates: dict[float, list[str]] = {}
     for kind in sorted(used):
         peak = nearest_peak(target, kind)

@@ -8,7 +8,7 @@ that an estimate of the whole model at each type gives its operators, so a mixtu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sizeup.cost import Accesses, Cost, recount
 from sizeup.dtypes import DTYPES, PRECISIONS, DType, precision_name
@@ -20,12 +20,9 @@ from sizeup.memory.liveness import is_scratch
 from sizeup.mixed_precision import Layer, assign, layers
 from sizeup.mixed_precision.assign import CONVERSIONS
 from sizeup.ops import rule_of
-from sizeup.results.rows import NO_TARGET
+from sizeup.results.rows import NO_TARGET, Totals
 from sizeup.targets import Target, current
 from sizeup.units import short
-
-if TYPE_CHECKING:
-    from sizeup.results.report import Report
 
 _OFFERED = ("fp32", "bf16", "fp16", "fp8", "int16", "int8", "int4")
 # Flags of tensors and of operators, as the page reads them.
@@ -33,7 +30,26 @@ _FOLLOWS, _CONSTANT, _PARAMETER, _SMALL, _SCRATCH = 1, 2, 4, 8, 16
 _KEEPS, _VIEW, _LAYER = 1, 2, 4
 
 
-def what_if(report: Report) -> dict[str, Any] | None:
+class _Analyzed(Protocol):
+    """What is read of a report."""
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def cost(self) -> Cost: ...
+    @property
+    def precision(self) -> DType | None: ...
+    @property
+    def target(self) -> Target | None: ...
+    @property
+    def latency(self) -> Estimate | None: ...
+    @property
+    def no_latency(self) -> str: ...
+    @property
+    def totals(self) -> Totals: ...
+
+
+def what_if(report: _Analyzed) -> dict[str, Any] | None:
     """The columns, or None where there is no layer whose type could be chosen."""
     graph = report.graph
     offered = offered_types(graph, report.target)
@@ -174,7 +190,7 @@ def _stored(tensor: Tensor) -> int:
     return ((tensor.elements or 0) * tensor.dtype.bits + 7) // 8 if kept is None else kept
 
 
-def _seconds_by_type(report: Report, found: Sequence[Layer], offered: Sequence[DType]) -> dict[str, Any]:
+def _seconds_by_type(report: _Analyzed, found: Sequence[Layer], offered: Sequence[DType]) -> dict[str, Any]:
     """Estimates of the model as it is and at each type, all on one basis; or why there are none."""
     latency = report.latency
     if latency is None or latency.target is None:
@@ -189,7 +205,7 @@ def _seconds_by_type(report: Report, found: Sequence[Layer], offered: Sequence[D
         return {"unavailable": str(error)}
 
 
-def _on_one_basis(report: Report, target: Target, costs: dict[DType, Cost]) -> dict[str, Any]:
+def _on_one_basis(report: _Analyzed, target: Target, costs: dict[DType, Cost]) -> dict[str, Any]:
     """Measurements where they cover every type, else the data sheet: two bases cannot be compared."""
     assert report.latency is not None
     basis: Basis | None = None if report.latency.basis == "calibrated" else "roofline"

@@ -100,7 +100,6 @@ def _evaluate(
 ) -> dict[str, Any]:
     """In a worker: write the rows of a model as record batches."""
     from sizeup.sweeps.schema import arrow_schema, batches_of
-    from sizeup.sweeps.worker import rows_of
 
     start, count, bound = time.process_time(), 0, set[str]()
     channel.write(arrow_schema().serialize())

@@ -32,7 +32,6 @@ def data_of(report: Report) -> dict[str, Any]:
     """All that the scripts of the page work with, as plain data in columns."""
     from sizeup.dtypes import precision_name
     from sizeup.render.html.columns import operators, places, roofline, tensors
-    from sizeup.results.what_if import what_if
     from sizeup.units import plain
 
     return {
@@ -45,5 +44,5 @@ def data_of(report: Report) -> dict[str, Any]:
         "tensors": tensors(report),
         "roofline": roofline(report),
         "memory": places(report),
-        "what_if": what_if(report),
+        "what_if": report.what_if,
     }

@@ -10,14 +10,12 @@ import numpy as np
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.graph import Graph, name_of
-from sizeup.results.memory_map import MemoryMap, memory_map
+from sizeup.results.memory_map import MemoryMap
 from sizeup.results.rollup import UNUSED_PARAMETERS, precision_of
-from sizeup.results.roofline import attained, roofs_of, types_by_op, used_types
 from sizeup.results.rows import LIMITS
 from sizeup.units import plain, short
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Estimate
     from sizeup.results.report import Report
     from sizeup.targets import Target
 
@@ -93,7 +91,7 @@ def tensors(report: Report) -> dict[str, Any]:
 
 def places(report: Report) -> dict[str, Any] | None:
     """The memory map: boxes as columns, and what placed them so; None if there is none."""
-    boxes, usage = memory_map(report), report.memory.usage
+    boxes, usage = report.memory_map, report.memory.usage
     if boxes is None:
         return None
     return {
@@ -118,34 +116,28 @@ def _caption(boxes: MemoryMap, peak: int) -> str:
 
 
 def roofline(report: Report) -> dict[str, Any] | None:
-    """Points as columns, one an operator that names kernels with MACs, and roofs; None without a target."""
-    found = report.latency
-    if found is None or found.target is None:
+    """Points as columns, one per operator that names kernels with MACs, and roofs; None without a target."""
+    found, lines = report.latency, report.roofline
+    if found is None or found.target is None or lines is None:
         return None
+    points = lines.points
     return {
-        **_points(found),
+        "op": points.ops,
+        "macs": [int(each) for each in points.macs],
+        "bytes": [short(each) for each in points.moved.tolist()],
+        "taken": [short(each) for each in points.seconds.tolist()],
+        "type": coded(lines.types),
+        "others": points.others,
+        "others_seconds": short(points.others_seconds),
         "roofs": [
             {"type": each.dtype, "macs_per_second": each.macs_per_second, "used": each.is_used}
-            for each in roofs_of(found.target, used_types(found))
+            for each in lines.roofs
         ],
         "memories": _memories(found.target),
         "basis": found.basis,
         "target": plain(found.target.name),
         "device": plain(found.target.device.title),
         "seconds": short(found.seconds),
-    }
-
-
-def _points(found: Estimate) -> dict[str, Any]:
-    points = attained(found)
-    return {
-        "op": points.ops,
-        "macs": [int(each) for each in points.macs],
-        "bytes": [short(each) for each in points.moved.tolist()],
-        "taken": [short(each) for each in points.seconds.tolist()],
-        "type": coded(types_by_op(found, points.ops)),
-        "others": points.others,
-        "others_seconds": short(points.others_seconds),
     }
 
 

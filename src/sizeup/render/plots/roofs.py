@@ -17,7 +17,7 @@ from sizeup.render.console.latency import spoken
 from sizeup.render.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, PEAK, WORKSPACE, Canvas
 from sizeup.render.plots.pictures import picture_title, write_title
 from sizeup.render.plots.side import ROOM, Item, draw_list
-from sizeup.results.roofline import Attained, attained, used_roofs, used_types
+from sizeup.results.roofline import Attained
 from sizeup.units import FLOPS_PER_MAC
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ _WORDS = {"compute": "bound by arithmetic", "traffic": "bound by memory", "launc
 def roofline_picture(report: Report) -> Figure:
     """FLOPs per byte across, MACs a second up, a mark an operator, larger the longer it takes."""
     found = report.latency
-    if found is None or found.target is None:
+    if found is None or found.target is None or report.roofline is None:
         raise SizeupError(f"{report.name}: a roofline needs times on a target ({report.no_latency})")
     canvas = Canvas(_HEIGHT)
-    points, bounds = attained(found), found.by_op()[1]
+    points, bounds = report.roofline.points, found.by_op()[1]
     bound_by = [bounds[op] or "nothing" for op in points.ops]
     sentence = f"{spoken(found)} on {found.target.name}, {found.basis}"
     write_title(canvas, picture_title(report), sentence, _missing(report))
     axes = canvas.panel(_LEFT, _BELOW, _RIGHT, _TOP)
-    roofs = used_roofs(found.target, used_types(found))
+    roofs = report.roofline.used
     _scale(axes, points, roofs, found.target.device.bandwidth)
     _draw_roofs(axes, roofs, found.target.device.bandwidth)
     _draw_points(axes, points, bound_by)
