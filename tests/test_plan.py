@@ -134,7 +134,7 @@ def test_the_data_says_the_same_as_the_plan(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "plan.json").read_text("utf-8"))
     assert data == plan.to_dict()
     assert data["peak"]["given_bytes"] == 2_100
-    assert data["arena"] == {
+    assert data["plan"] == {
         "bytes": 1_110,
         "lower_bound_bytes": 1_110,
         "status": "optimal",
@@ -151,7 +151,7 @@ def test_the_data_says_the_same_as_the_plan(tmp_path: Path) -> None:
         assert int(row["tensor"]) == identity
         assert (int(row["bytes"]), int(row["first_step"]), int(row["last_step"])) == span
         assert int(row["offset"]) == plan.offsets[identity]
-    with pytest.raises(SizeupError, match=r"written as \.json, \.csv"):
+    with pytest.raises(SizeupError, match=r"written as \.json or \.csv"):
         plan.save(tmp_path / "plan.txt")
 
 

@@ -52,6 +52,7 @@ ALLOWED = {
     "files.py:_sync": "the module itself",
     "formats/onnx/write.py:write": "a path of `replacing`, which is run before it is put in place",
     "sweeps/store.py:_written": "a path of `Place.draft`",
+    "render/data/query.py:save": "DuckDB, by sweeps.query.save, which replaces the file in one step",
     "compat/tflite_tools.py:TFLiteModel._rewrite": SCRATCH,
     "checks/revision.py:Revision._extract": SCRATCH,
     "formats/torch/real.py:write": SCRATCH,
@@ -60,8 +61,8 @@ ALLOWED = {
     "workers/supervisor.py:Supervisor.__init__": SCRATCH,
     "workers/worker.py:main": PIPE,
     "sweeps/engine/ray.py:_silent": "/dev/null",
-    "report/pipes.py:forget_output": "/dev/null",
-    "precision/store.py:Store.keep": "a cache that is appended to; a line that was cut short is passed over",
+    "render/console/pipes.py:forget_output": "/dev/null",
+    "mixed_precision/store.py:Store.keep": "a cache that is appended to; a line that was cut short is passed over",
     "sweeps/run.py:_log": "a log that is read while it grows",
     "sweeps/store.py:Store._opened_lock": "a lock file without content",
 }

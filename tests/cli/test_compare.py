@@ -50,7 +50,7 @@ def test_json_is_alone_on_stdout_and_files_are_written(run: Run, models: Path, t
 
 def test_arena_is_what_a_check_holds_against_its_limit(run: Run, models: Path) -> None:
     files = [models / f"mlperf_kws_{each}.tflite" for each in ("fp32", "int8")]
-    total = json.loads(run(*files, "--json").out)["totals"]["arena_needed_bytes"]
+    total = json.loads(run(*files, "--json").out)["totals"]["arena_bytes"]
     needs = [sizeup.check(each, arena="1 MiB", remedies=False).limits[0].need for each in files]
     assert [total["a"], total["b"]] == needs
 

@@ -46,7 +46,7 @@ WRITING = (
     ("check MODEL -d stm32f746 --no-remedies -o check.md --junit check.xml", ["check.md", "check.xml"]),
     ("compare MODEL MODEL -o both.csv", ["both.csv"]),
     ("plan MODEL --no-reorder --time-limit 1 -o plan.csv --plot plan.svg", ["plan.csv", "plan.svg"]),
-    ("precision MODEL --flash 24KiB -o choice.json", ["choice.json"]),
+    ("precision MODEL --weights 24KiB -o choice.json", ["choice.json"]),
     ("tradeoff MODEL --precisions int8 -o points.csv --plot points.svg", ["points.csv", "points.svg"]),
     ("measure MODEL --runtime litert --seconds 0.1 --no-profile -o times.json", ["times.json"]),
 )

@@ -27,7 +27,7 @@ def test_the_choice_comes_first_then_what_it_takes(resnet: Path, tmp_path: Path)
     text = " ".join(shown)
     assert "proven: no other choice loses less" in text
     assert "not measured" in text
-    assert "held back by the flash" in text
+    assert "held back by the weights" in text
     found = json.loads(run("analyze", resnet, "--precision", mapping, "--json").stdout)
     assert found["totals"]["weight_bytes"] <= 150 * 1024
     assert found["memory"]["peak_bytes"] <= 100 * 1024

@@ -135,7 +135,7 @@ def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> 
         (("SELECT modle FROM points",), '"modle" not found in FROM clause; points has key, model'),
         (("--view", "fastst"), "no view is called 'fastst'; nearest: fastest"),
         (("--view", "points"), 'ask "SELECT * FROM points"'),
-        (("-o", "answer.txt"), "answer.txt: an answer is written as .csv or .parquet or .json or .html"),
+        (("-o", "answer.txt"), "answer.txt: an answer is written as .csv, .parquet, .json or .html"),
         (("-o", "nowhere/answer.csv"), "nowhere/answer.csv: there is no such folder"),
         (("COPY points TO 'x'",), "a question only reads"),
     ],

@@ -67,7 +67,7 @@ def test_terminal_is_told_what_is_done_and_a_dumb_one_is_left_alone(keywords: Pa
 def test_without_a_terminal_nothing_is_said_beside_the_result(keywords: Path) -> None:
     for arguments in (
         ["tradeoff", str(keywords), "--precisions", "int8"],
-        ["precision", str(keywords), "--front", "loss,flash"],
+        ["precision", str(keywords), "--front", "loss,weights"],
     ):
         done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=True)
         assert (done.stderr, bool(done.stdout)) == ("", True)

@@ -106,7 +106,7 @@ def test_files_are_as_their_endings_say(found: Comparison, tmp_path: Path) -> No
     assert sum(int(row["b_macs"]) - int(row["a_macs"]) for row in rows) == AFTER - BEFORE
     text = (tmp_path / "compared.md").read_text()
     assert "| MACs | 20.5 k | 10.2 k | -10.2 k (-50.0 %) |" in text
-    with pytest.raises(sizeup.SizeupError, match=r"\.json or \.csv or \.md"):
+    with pytest.raises(sizeup.SizeupError, match=r"\.json, \.csv or \.md"):
         found.save(tmp_path / "compared.html")
 
 

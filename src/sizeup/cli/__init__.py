@@ -45,7 +45,7 @@ sizeup tells what a neural network costs before you deploy it. Try
   sizeup compare old.onnx new.onnx               what was added or changed
   sizeup plan model.tflite                       the least memory, proven
   sizeup optimize model.tflite -o less.tflite    the same model in less memory
-  sizeup precision model.tflite --weights 256KiB which layers at which width
+  sizeup precision model.tflite --weights 1MiB   which layers at which width
   sizeup tradeoff model.onnx -d rpi5/ort         precisions compared
   sizeup measure model.onnx                      how long it takes here
   sizeup calibrate --runtime ort                 make this machine a target

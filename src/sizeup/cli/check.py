@@ -118,7 +118,7 @@ def check(
     from sizeup.api import check as api
     from sizeup.api import models as models_api
     from sizeup.cli import terminal
-    from sizeup.render.console import check as checked_words
+    from sizeup.render.console.check import updated
     from sizeup.results.check import Checks
 
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
@@ -169,7 +169,7 @@ def check(
         Checks(tuple(found)).save(path)
     _print(found, as_json=json, as_markdown=markdown, annotated=github)
     for update in updates:
-        for line in checked_words.updated(update):
+        for line in updated(update):
             terminal.remark(line)
     terminal.tell_written([*(update.path for update in updates), *written])
     code = _exit_code(found)
@@ -243,21 +243,21 @@ def _in_budget(option: str) -> str:
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
     from sizeup.cli import terminal
     from sizeup.render import check_comment
-    from sizeup.render.console import check_page as checked_pages
-    from sizeup.render.data import ci as checked_ci
+    from sizeup.render.console import check as console
+    from sizeup.render.data import ci
     from sizeup.results.check import Checks
 
     if as_json:
         content = Checks(tuple(checks)).to_dict()
         sys.stdout.write(json_text.dumps(content, indent=2, allow_nan=False) + "\n")
         return
-    with checked_ci.without_commands(sys.stdout) if annotated else nullcontext():
+    with ci.without_commands(sys.stdout) if annotated else nullcontext():
         if as_markdown:
             sys.stdout.writelines(check_comment.markdown(checks))
         elif _nothing_judged(checks):
             for check in checks:
                 terminal.complain(check.error)
         else:
-            checked_pages.render(checks, terminal.output())
+            console.render(checks, terminal.output())
     if annotated:
-        sys.stdout.writelines(checked_ci.annotated(checks))
+        sys.stdout.writelines(ci.annotated(checks))

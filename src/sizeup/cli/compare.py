@@ -65,8 +65,8 @@ def compare(
     from sizeup.api import compare as api
     from sizeup.api import models as models_api
     from sizeup.cli import terminal
-    from sizeup.render.console import comparison_page as compared_page
-    from sizeup.render.data import comparison as compared_data
+    from sizeup.render.console import comparison_page
+    from sizeup.render.data import comparison as data
 
     for path in output or ():
         render.check_path("Comparison", path)
@@ -90,9 +90,9 @@ def compare(
     for path in output or ():
         found.save(path, raw_csv=raw_csv)
     if json:
-        sys.stdout.writelines(compared_data.json_lines(found))
+        sys.stdout.writelines(data.json_lines(found))
     elif markdown:
-        sys.stdout.writelines(compared_page.markdown(found))
+        sys.stdout.writelines(comparison_page.markdown(found))
     else:
-        compared_page.render(found, terminal.output(), top=top, everything=everything)
+        comparison_page.render(found, terminal.output(), top=top, everything=everything)
     terminal.tell_written(output or ())

@@ -40,7 +40,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Without OP: formulas of the whole model in these dimensions, as batch,height,width;"
+            help="Without OP: closed_forms of the whole model in these dimensions, as batch,height,width;"
             " 'all' frees every one.",
             show_default=False,
         ),
@@ -58,7 +58,7 @@ def explain(
     from sizeup.api import models as api
     from sizeup.cli import terminal
     from sizeup.errors import SizeupError
-    from sizeup.render.console import closed_forms as formulas
+    from sizeup.render.console import closed_forms
     from sizeup.render.console.report import render_explanation
 
     if (op is None) == (free is None):
@@ -88,6 +88,6 @@ def explain(
                 model, op, **arguments, bind=bound, precision=precision, convention=convention
             )
     if op is None:
-        formulas.render(forms, terminal.output())
+        closed_forms.render(forms, terminal.output())
     else:
         render_explanation(explanation, terminal.output())

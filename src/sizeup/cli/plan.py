@@ -41,7 +41,7 @@ def plan(
     from sizeup.api import plan as api
     from sizeup.cli import terminal
     from sizeup.render import plots
-    from sizeup.render.console import plan as planning
+    from sizeup.render.console import plan as console
     from sizeup.render.data import plan as plan_data
 
     for path in output or ():
@@ -50,7 +50,7 @@ def plan(
         plots.check(path)
     arguments = model_inputs(input)
     bound = bindings(bind)
-    with terminal.searching(f"planning {terminal.name_of(model)}", time_limit) as progress:
+    with terminal.searching(f"console {terminal.name_of(model)}", time_limit) as progress:
         for path in rules or ():
             models_api.load_rules(path)
         found = api.plan(
@@ -70,5 +70,5 @@ def plan(
     if json:
         sys.stdout.writelines(plan_data.json_lines(found))
     else:
-        planning.render(found, terminal.output(), top=top)
+        console.render(found, terminal.output(), top=top)
     terminal.tell_written([*(output or ()), *(plot or ())])

@@ -74,7 +74,7 @@ def sweep(
     """Evaluate many models at many points, and keep the rows as Parquet. Run again, it goes on."""
     from sizeup.api import sweep as api
     from sizeup.cli import terminal
-    from sizeup.render.console import sweep as swept
+    from sizeup.render.console import sweep as console
 
     if not output:
         raise typer.BadParameter("name a folder for the results", param_hint="--output / -o")
@@ -103,11 +103,11 @@ def sweep(
         )
     done = replace(done, seconds=since_start())
     if done.damaged:
-        terminal.remark(swept.damage(done))
+        terminal.remark(console.damage(done))
     if json:
-        print(swept.to_json(done))
+        print(console.to_json(done))
     else:
-        terminal.output().print(swept.text(done), soft_wrap=True)
+        terminal.output().print(console.text(done), soft_wrap=True)
     if strict and done.errors:
         raise typer.Exit(INCOMPLETE)
 

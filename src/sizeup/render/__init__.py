@@ -115,7 +115,7 @@ _TEXTS = {
 }
 _PAGES = {
     "Report": "notebook:html",
-    "Check": "console.check_page:html",
+    "Check": "notebook:check_html",
     "Comparison": "console.comparison_page:html",
 }
 
@@ -170,10 +170,10 @@ def text(result: Any) -> str:
     return words
 
 
-def html(result: Any) -> str:
+def page(result: Any) -> str:
     """A result as a notebook shows it."""
-    page: str = _of(_PAGES, result, "a page")(result)
-    return page
+    text: str = _of(_PAGES, result, "a page")(result)
+    return text
 
 
 def _of(table: dict[str, str], result: Any, what: str) -> Any:

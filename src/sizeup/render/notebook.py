@@ -11,6 +11,8 @@ from rich.cells import cell_len, set_cell_size
 
 from sizeup import units
 from sizeup.graph import name_of
+from sizeup.render.console.check import Cells, cells, details, effect, reasons, remarks
+from sizeup.render.console.check import headline as check_headline
 from sizeup.render.console.columns import Column
 from sizeup.render.console.report import headline, peak_size, receipt, title
 from sizeup.render.vocabulary import named
@@ -18,6 +20,7 @@ from sizeup.results.table import Entry, view
 from sizeup.units import brief, plain
 
 if TYPE_CHECKING:
+    from sizeup.results.check import Check
     from sizeup.results.report import Report
 
 _WIDTH = 106  # letters of a table, which is as wide as a page of a notebook
@@ -209,3 +212,18 @@ def _svg(shapes: Iterable[str], height: float, label: str) -> str:
         f' style="{style}">'
         f"{''.join(shapes)}</svg>"
     )
+
+
+def check_html(check: Check) -> str:
+    """The verdict and the table of limits as plain HTML, without scripts or styles of its own."""
+    rows = "".join(_check_row(cells(limit), "td") for limit in check.limits)
+    head = _check_row(Cells("limit", "need", "allowed", "headroom", ""), "th")
+    findings = (*reasons(check), *remarks(check), *details(check))
+    lines = [f"{each.label}: {each.text}" for each in findings]
+    lines += [f"would help: {each.what}: {effect(each)}; {each.command}" for each in check.remedies]
+    texts = "<br>".join(escape(plain(each)) for each in lines)
+    return f"<b>{escape(check_headline(check))}</b><table>{head}{rows}</table><p>{texts}</p>"
+
+
+def _check_row(row: Cells, tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(plain(text))}</{tag}>' for text in row)}</tr>"

@@ -47,5 +47,5 @@ class Result:
         return words
 
     def _page(self) -> str:
-        page: str = _renderers().html(self)
+        page: str = _renderers().page(self)
         return page

@@ -1,4 +1,4 @@
-"""The words of a check: the answer, why, every limit in cells, and what would help."""
+"""A check for people: the answer, why, every limit in cells, and what would help."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.console import Console
+from rich.text import Text
+
+from sizeup.render.console.layout import print_labelled, print_rows
 from sizeup.render.vocabulary import named, uncounted_entries
-from sizeup.results.check import ANSWERS, MEASURE_UNITS, Check, Growth, Status, fits
+from sizeup.results.check import ANSWERS, MEASURE_UNITS, Check, Growth, Status, by_path, fits
 from sizeup.units import brief, plain, quantity
 
 if TYPE_CHECKING:
@@ -320,3 +324,49 @@ def helping(check: Check) -> str:
         return _HEADING
     is_over = any(limit.fits is False for limit in check.limits)
     return _NOTHING if check.sought and is_over else ""
+
+
+_STYLES = {
+    "YES": "bold green",
+    "NO": "bold red",
+    "ERROR": "bold red",
+    "UNDETERMINED": "bold yellow",
+    "REMOVED": "bold",
+}
+_LEVELS = {"error": "red", "warning": "yellow", "notice": "cyan", "": ""}
+
+
+def render(checks: Sequence[Check], console: Console) -> None:
+    """Print every check, and where there are several, the answer of all first."""
+    if len(checks) > 1:
+        console.print(Text(all_of(by_path(checks)), style=_STYLES[answer(checks)]), soft_wrap=True)
+    for check in by_path(checks):
+        if len(checks) > 1:
+            console.print()
+        _render(check, console)
+
+
+def _render(check: Check, console: Console) -> None:
+    console.print(Text(headline(check), style=_STYLES[WORDS[check.status]]), soft_wrap=True)
+    for each in (*reasons(check), *remarks(check)):
+        print_labelled(console, each.label, each.text, _LEVELS[each.level])
+    rows = [(row.need, row.limit, row.headroom, row.kept, row.name) for row in map(cells, check.limits)]
+    if rows:
+        console.print()
+        print_rows(console, ("need", "limit", "headroom", "", "of"), rows)
+    found = list(details(check))
+    if found:
+        console.print()
+    for each in found:
+        print_labelled(console, each.label, each.text, "dim" if each.label == "assumed" else "")
+    heading = helping(check)
+    if heading:
+        console.print()
+        console.print(Text(heading, style="bold"))
+    for remedy in check.remedies:
+        style = {True: "green", False: "", None: "yellow"}[remedy.fits]
+        print_labelled(console, HELPS[remedy.fits], f"{remedy.what}: {effect(remedy)}", style)
+        for note in remedy.notes:
+            print_labelled(console, "", note, "dim")
+        # In one piece, however long: it is there to be copied.
+        console.print(Text(plain(f"    $ {remedy.command}"), style="bold"), soft_wrap=True)
