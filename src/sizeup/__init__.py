@@ -58,10 +58,9 @@ if TYPE_CHECKING:
     from sizeup.results.explanation import Explanation
     from sizeup.results.measurement import Measurement
     from sizeup.results.plan import Plan
-    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront
+    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront, Tradeoff
     from sizeup.results.query import QueryResult
     from sizeup.results.report import Report
-    from sizeup.results.tradeoff import Tradeoff
     from sizeup.rewrite import Optimization
     from sizeup.sweeps import Sweep
     from sizeup.symbolic import FreeGraph

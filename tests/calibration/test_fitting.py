@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sizeup.calibration import fitted, point
-from sizeup.calibration.points import Point, parts
+from sizeup.calibration.fitting import Point, parts
 from sizeup.cost import count
 from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError

@@ -15,10 +15,10 @@ import pytest
 
 from sizeup import formats
 from sizeup.calibration import fitted
+from sizeup.calibration.fitting import point
 from sizeup.calibration.machine import this_machine
 from sizeup.calibration.measuring import made_for, seconds_of
 from sizeup.calibration.networks import BODIES
-from sizeup.calibration.points import point
 from sizeup.cost import count
 from sizeup.latency import executed, seconds
 from sizeup.runtimes import random_samples, time_series

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sizeup.checks import Limit
-from sizeup.render.check_comment import MARKER, markdown
 from sizeup.render.data.ci import annotated, code_quality, junit
+from sizeup.render.markdown import MARKER, markdown
 from sizeup.results.check import Check, Checks
 
 _LINE = re.compile(r"::(error|warning|notice) (.*?)::(.*)\n")

@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 
 from networks import three_convolutions
 from sizeup.checks import Limit, Needs, Subject
-from sizeup.checks.amounts import share_in
-from sizeup.checks.growth import Reference, grown
+from sizeup.checks.judging import Reference, grown
+from sizeup.checks.limits import share_in
 from sizeup.cost import count
 from sizeup.errors import BudgetError
 

@@ -17,7 +17,7 @@ import pytest
 from checks.products import save_product
 from cli.running import Run
 from conftest import ROOT
-from sizeup.render.check_comment import MARKER
+from sizeup.render.markdown import MARKER
 
 pytestmark = [pytest.mark.extras, pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")]
 

@@ -12,9 +12,9 @@ from sizeup.dtypes import DType, precision
 from sizeup.mixed_precision import bench
 from sizeup.mixed_precision.choose import choose
 from sizeup.mixed_precision.figures import Budgets, figures_of
+from sizeup.mixed_precision.network import Floats
 from sizeup.mixed_precision.options import Options, options_of
 from sizeup.mixed_precision.refine import choose_by_measuring, losses_by_layer
-from sizeup.mixed_precision.trellis import Floats
 
 NAMES = ("fp32", "fp16", "int8", "int4", "int2")
 KINDS = [precision(each) for each in NAMES]

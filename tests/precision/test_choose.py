@@ -23,7 +23,7 @@ from sizeup.mixed_precision import assign, layers
 from sizeup.mixed_precision.choose import Search, choose, front, front_of, with_gains
 from sizeup.mixed_precision.figures import Budgets, figures_of
 from sizeup.mixed_precision.live import LiveBytes
-from sizeup.mixed_precision.noise import analytic_losses, assumed_losses
+from sizeup.mixed_precision.losses import analytic_losses, assumed_losses
 from sizeup.mixed_precision.options import options_of
 from sizeup.targets import target
 

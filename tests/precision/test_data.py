@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sizeup.errors import SizeupError
-from sizeup.mixed_precision.data import data_of
 from sizeup.mixed_precision.store import Store, usual_folder
+from sizeup.mixed_precision.table import data_of
 
 IMAGES = np.arange(24, dtype=np.float32).reshape(6, 4)
 LABELS = np.arange(6)

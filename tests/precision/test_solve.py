@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 pytest.importorskip("ortools", reason="choosing under several limits needs the solvers")
 pytest.importorskip("scipy", reason="choosing under several limits needs the solvers")
 
+from sizeup.mixed_precision.network import Factor, Floats, Problem, trellis_of
 from sizeup.mixed_precision.solve import Effort, Solver
-from sizeup.mixed_precision.trellis import Factor, Floats, Problem, trellis_of
 
 pytestmark = pytest.mark.extras
 

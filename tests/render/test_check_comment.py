@@ -7,7 +7,7 @@ import re
 import pytest
 
 from sizeup.checks import Limit
-from sizeup.render.check_comment import MARKER, MOST, markdown
+from sizeup.render.markdown import MARKER, MOST, markdown
 from sizeup.results.check import Check
 
 _KEPT = Limit("params", "count", 100, 5, 5)

@@ -18,9 +18,9 @@ import sizeup
 from networks import FLOAT
 from sizeup.checks import Limit, Remedy
 from sizeup.graph import Graph
-from sizeup.render.check_comment import markdown as of_checks
 from sizeup.render.console.comparison_page import markdown as of_comparison
 from sizeup.render.markdown import cell, code, lines, prose
+from sizeup.render.markdown import markdown as of_checks
 from sizeup.results.check import Check
 
 RENDERER = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -14,8 +14,8 @@ from blessed import assert_golden
 from networks import FLOAT, chain, looping, three_convolutions, tied_embedding, with_unknown
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph, GraphBuilder, Run
+from sizeup.render.console.columns import shortened
 from sizeup.render.console.report import render
-from sizeup.render.console.table import shortened
 from sizeup.render.markdown import lines
 from sizeup.results.table import view
 

@@ -26,7 +26,7 @@ from sizeup.memory.overlapping import pack_overlapping
 from sizeup.memory.schedule import reordered
 from sizeup.memory.tflm import planned
 from sizeup.memory.tflm.overlap import LABEL, overlaps
-from sizeup.rewrite.micro import search
+from sizeup.rewrite.arrange import search
 from sizeup.rewrite.result import OptimizeOptions
 from sizeup.rewrite.tflite import random_weights
 from sizeup.runtimes import Run, random_samples, run

@@ -16,7 +16,7 @@ from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite
 from sizeup.memory.schedule import peak_bytes, reordered
 from sizeup.memory.tflm import arena
-from sizeup.rewrite.micro import plan_of, search
+from sizeup.rewrite.arrange import plan_of, search
 from sizeup.rewrite.result import OptimizeOptions
 
 pytestmark = pytest.mark.extras

@@ -10,7 +10,7 @@ from sizeup.cost import count
 from sizeup.dtypes import dtype
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.runtimes import Kernel
-from sizeup.runtimes.attribution import attribute, by_module, macs_of
+from sizeup.runtimes.profiles import attribute, by_module, macs_of
 
 FLOAT = dtype("float32")
 STEM, DEPTHWISE, POINTWISE = (1024 * each for each in (32 * 27, 32 * 9, 64 * 32))

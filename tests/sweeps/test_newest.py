@@ -12,7 +12,7 @@ import pytest
 import sizeup
 from sizeup.sweeps import Store, compact
 from sizeup.sweeps.compact import Pruned
-from sizeup.sweeps.newest import NEWEST
+from sizeup.sweeps.store import NEWEST
 from sweeps.generated import write_models
 from sweeps.tables import rows_of, table_of
 

@@ -100,7 +100,7 @@ def affected_models(
 ) -> tuple[list[str] | None, list[str]]:
     """The models to check after these files changed (None: all), and the files that no budget names."""
     from sizeup.checks import read_budgets
-    from sizeup.checks.changed import affected
+    from sizeup.checks.revision import affected
 
     return affected(read_budgets(Path(path)), changed)
 
@@ -167,7 +167,7 @@ class _Gate:
         """What the baselines of a budget say of a model; what they will say if they are updated."""
         from sizeup.checks import Reference
         from sizeup.checks.baselines import Key
-        from sizeup.checks.growth import measured
+        from sizeup.checks.judging import measured
 
         path = self.budgets.folder / budget.baseline
         target = "" if subject.target is None else subject.target.name

@@ -171,7 +171,7 @@ class _Checker:
 def at_revision(model: Model, subject: Subject, revision: Revision) -> Reference:
     """The amounts of a model's file at a git revision, on the same target and at the same precision."""
     from sizeup.checks import Reference
-    from sizeup.checks.growth import measured
+    from sizeup.checks.judging import measured
 
     new = functools.partial(Reference, revision.name, is_revision=True)
     if model.file is None:
@@ -202,7 +202,7 @@ def checked(
     """The check of a model that was read; `reference` is what it is compared with as a whole."""
     from sizeup.checks import Case, Limit, judge
     from sizeup.checks import remedies as helping
-    from sizeup.checks.growth import changes
+    from sizeup.checks.judging import changes
     from sizeup.results.check import Check
 
     def judged(changed: Subject) -> tuple[Limit, ...]:
@@ -307,7 +307,7 @@ class Model:
 
 
 def _limits(given: Mapping[str, Any]) -> dict[str, float]:
-    from sizeup.checks.amounts import QUANTITIES
+    from sizeup.checks.limits import QUANTITIES
     from sizeup.checks.measures import MEASURES
     from sizeup.targets import quantities
 

@@ -141,7 +141,7 @@ def _losses(
     sensitivity: str | None,
 ) -> tuple[Mapping[str, Mapping[str, float]], str]:
     """What every layer loses at every precision, and where that is from."""
-    from sizeup.mixed_precision.noise import analytic_losses, assumed_losses
+    from sizeup.mixed_precision.losses import analytic_losses, assumed_losses
 
     if sensitivity not in (None, *_SENSITIVITIES):
         raise SizeupError(f"no sensitivity {sensitivity!r}; there are {', '.join(_SENSITIVITIES)}")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sizeup.checks import Budget
     from sizeup.dtypes import DType
     from sizeup.mixed_precision.accuracy import Accuracy
-    from sizeup.mixed_precision.data import Data
+    from sizeup.mixed_precision.table import Data
     from sizeup.mixed_precision.tradeoff import Grid, Judge, Point
-    from sizeup.results.tradeoff import Tradeoff
+    from sizeup.results.precision import Tradeoff
     from sizeup.targets import Target
 
 Progress = Callable[[int, int, str], None]
@@ -60,7 +60,7 @@ def tradeoff(
     unsupported. A .pt2 file has to be `trusted` for `data`: running one can run any code that it holds.
     """
     from sizeup.mixed_precision.tradeoff import Grid, points
-    from sizeup.results.tradeoff import Tradeoff
+    from sizeup.results.precision import Tradeoff
 
     if data is not None and accuracy is not None:
         raise SizeupError("accuracy is either measured on data or given; leave one of both out")
@@ -153,7 +153,7 @@ def _sizes_of(error: UnboundDimension, batches: Sequence[int], data: Data | None
 
 
 def _samples(data: Any, labels: Any) -> Data:
-    from sizeup.mixed_precision.data import data_of
+    from sizeup.mixed_precision.table import data_of
 
     return data_of(data, labels)
 
@@ -176,7 +176,7 @@ def _measured(
     progress: Progress | None,
 ) -> Accuracy | None:
     from sizeup.mixed_precision.accuracy import measured_accuracy
-    from sizeup.mixed_precision.kernels import unsupported
+    from sizeup.mixed_precision.options import unsupported
 
     kinds: list[DType] = [each for each in grid.precisions if not unsupported(graph, each, grid.target)]
     if not kinds:
@@ -215,7 +215,7 @@ def _judges(source: Source, path: str | os.PathLike[str]) -> tuple[dict[str, Jud
 
 def _judge(budget: Budget, source: Source) -> Judge:
     from sizeup.checks import Needs, Subject, Wanted, judge, verdict
-    from sizeup.mixed_precision.kernels import uniform, unsupported
+    from sizeup.mixed_precision.options import uniform, unsupported
     from sizeup.mixed_precision.tradeoff import Judge
 
     target = target_of(budget.target)

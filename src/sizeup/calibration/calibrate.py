@@ -14,9 +14,8 @@ from typing import Any
 
 from sizeup import formats
 from sizeup.calibration import machine
-from sizeup.calibration.fitting import ENOUGH, Fitted, fitted
+from sizeup.calibration.fitting import ENOUGH, Fitted, Point, fitted, parts, point
 from sizeup.calibration.measuring import measured
-from sizeup.calibration.points import Point, parts, point
 from sizeup.cost import count
 from sizeup.dtypes import precision as precision_of
 from sizeup.errors import SizeupError, TargetError

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sizeup import formats
+from sizeup.calibration.fitting import Point, point
 from sizeup.calibration.networks import BODIES, networks
-from sizeup.calibration.points import Point, point
 from sizeup.calibration.sketch import Sketch
 from sizeup.cost import Cost, count
 from sizeup.errors import MissingLibrary, RunFailed

@@ -4,18 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sizeup.checks.limits import Large, Limit, Part, Space, verdict
-from sizeup.checks.needs import Needs
-from sizeup.checks.room import Room, room
+from sizeup.checks.room import Needs, Room, room
 
 if TYPE_CHECKING:
     from sizeup.checks.baselines import Baselines, read_baselines
     from sizeup.checks.budgets import Budget, Budgets, read_budgets
     from sizeup.checks.case import Case, Change, Origin, Remedy
-    from sizeup.checks.growth import Reference
     from sizeup.checks.helping import remedies
-    from sizeup.checks.judging import Wanted, judge
-    from sizeup.checks.measures import MEASURES
-    from sizeup.checks.subject import Subject
+    from sizeup.checks.judging import Reference, Wanted, judge
+    from sizeup.checks.measures import MEASURES, Subject
 
 __all__ = [
     "MEASURES",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sizeup.checks.growth import GROWING
+from sizeup.checks.judging import GROWING
 from sizeup.errors import BudgetError
 
 DEFAULT = "baselines.json"

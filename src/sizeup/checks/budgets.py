@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sizeup.checks.amounts import LAYER_MEASURES, amount_in, share_in
 from sizeup.checks.baselines import DEFAULT
-from sizeup.checks.growth import GROWING
+from sizeup.checks.judging import GROWING
+from sizeup.checks.limits import LAYER_MEASURES, amount_in, share_in
 from sizeup.checks.measures import MEASURES
 from sizeup.errors import BudgetError
 from sizeup.formats.names import is_code, means_code

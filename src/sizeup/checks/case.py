@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sizeup.checks.limits import Limit, Unit, verdict
-from sizeup.checks.needs import Needs
-from sizeup.checks.subject import Subject
+from sizeup.checks.measures import Subject
+from sizeup.checks.room import Needs
 from sizeup.cost import count
 from sizeup.graph import Graph, Shape
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from sizeup import units
 from sizeup.checks.case import MEMORY, STORED, TIMED, Case, Remedy
 from sizeup.checks.limits import verdict
+from sizeup.checks.measures import Subject
 from sizeup.checks.narrower import narrowed
-from sizeup.checks.subject import Subject
 from sizeup.errors import SizeupError
 from sizeup.graph import Shape
 from sizeup.mixed_precision.tradeoff import shape_at

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from sizeup.checks.case import MEMORY, STORED, TIMED, Case, Remedy, as_options
 from sizeup.checks.limits import verdict
-from sizeup.checks.needs import Needs
-from sizeup.checks.subject import Subject
+from sizeup.checks.measures import Subject
+from sizeup.checks.room import Needs
 from sizeup.cost import count
 from sizeup.dtypes import DType, precision, precision_name
 from sizeup.errors import NoChoice, SizeupError
@@ -19,7 +19,7 @@ from sizeup.memory import best_placement
 from sizeup.mixed_precision import assign, layers
 from sizeup.mixed_precision.choose import Choice, Search, choose
 from sizeup.mixed_precision.figures import WORDS, Budgets
-from sizeup.mixed_precision.noise import assumed_losses
+from sizeup.mixed_precision.losses import assumed_losses
 from sizeup.mixed_precision.options import Options, options_of
 
 _OFFERED = ("fp32", "fp16", "int8")

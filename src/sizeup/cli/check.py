@@ -242,7 +242,7 @@ def _in_budget(option: str) -> str:
 
 def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotated: bool) -> None:
     from sizeup.cli import terminal
-    from sizeup.render import check_comment
+    from sizeup.render import markdown as check_comment
     from sizeup.render.console import check as console
     from sizeup.render.data import ci
     from sizeup.results.check import Checks

@@ -44,7 +44,7 @@ def devices(
 ) -> None:
     """List devices that models can be sized up for, or tell all of one, with its sources."""
     from sizeup import targets
-    from sizeup.cli.device_files import device_files, in_file
+    from sizeup.cli.exits import device_files, in_file
 
     if template:
         sys.stdout.write(targets.template(name or "my device", [each.name for each in targets.runtimes()]))

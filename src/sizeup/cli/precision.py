@@ -122,7 +122,7 @@ def precision(
     from sizeup import render
     from sizeup.api import models as models_api
     from sizeup.api import precision as api
-    from sizeup.checks.amounts import share_in
+    from sizeup.checks.limits import share_in
     from sizeup.cli import terminal
     from sizeup.results.precision import read_losses
 

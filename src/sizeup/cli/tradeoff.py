@@ -78,7 +78,7 @@ def tradeoff(
     from sizeup.api import tradeoff as api
     from sizeup.cli import terminal
     from sizeup.render import plots
-    from sizeup.render.console import tradeoff as tradeoff_words
+    from sizeup.render.console.precision import render_tradeoff
 
     for path in output or ():
         render.check_path("Tradeoff", path)
@@ -110,7 +110,7 @@ def tradeoff(
     if json:
         sys.stdout.write(text.dumps(table.to_dict(), indent=2) + "\n")
     else:
-        tradeoff_words.render(table, terminal.output())
+        render_tradeoff(table, terminal.output())
     terminal.tell_written([*(output or ()), *(plot or ())])
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sizeup.api import models as api
-from sizeup.compat.layouts import ruled
+from sizeup.compat.networks import ruled
 from sizeup.compat.tools import library_usage
 from sizeup.conventions import CONVENTIONS, Counted
 from sizeup.cost import Cost

@@ -23,7 +23,7 @@ from typing import Any
 from sizeup import targets
 from sizeup.api import analyze as analyze_api
 from sizeup.api import models as api
-from sizeup.compat.layouts import simple
+from sizeup.compat.networks import simple
 from sizeup.compat.tools import library_usage
 from sizeup.conventions import CONVENTIONS, Counted
 from sizeup.cost import Cost

@@ -21,13 +21,13 @@ from sizeup import memory
 from sizeup.api import analyze as analyze_api
 from sizeup.api import models as api
 from sizeup.api import plan as plan_api
-from sizeup.compat.layouts import centred
+from sizeup.compat.networks import centred
 from sizeup.csv_cells import csv_lines
 from sizeup.errors import SizeupError
 from sizeup.files import write_bytes, write_text
 from sizeup.graph import Graph, Tensor
 from sizeup.render import plots
-from sizeup.render.console.pipes import leaving_quietly
+from sizeup.render.console.layout import leaving_quietly
 
 _LONGEST_NAME = 80
 _OPTIMAL = "The model already has optimal operator order."

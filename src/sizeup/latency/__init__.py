@@ -7,25 +7,23 @@ from sizeup.latency.fit import Form, fit
 from sizeup.latency.hardware import (
     Hardware,
     Limited,
+    Measurement,
     Spent,
+    Utilization,
     energy,
     energy_by_op,
     flops_per_byte,
     hardware,
     hardware_of,
     limited,
+    measurement,
+    parse_measurement,
+    utilization,
 )
 from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, unseen_spread
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
 from sizeup.latency.roofline import by_data_sheet, type_of
 from sizeup.latency.timed import Basis
-from sizeup.latency.utilization import (
-    Measurement,
-    Utilization,
-    measurement,
-    parse_measurement,
-    utilization,
-)
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
 
 __all__ = [

@@ -16,12 +16,11 @@ from sizeup import dtypes
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
-from sizeup.mixed_precision.data import Data
-from sizeup.mixed_precision.grids import can_be_simulated
-from sizeup.mixed_precision.kernels import weight_only
 from sizeup.mixed_precision.measuring import Bench, Options, bench
-from sizeup.mixed_precision.simulating import Simulation
+from sizeup.mixed_precision.options import weight_only
+from sizeup.mixed_precision.simulating import Simulation, can_be_simulated
 from sizeup.mixed_precision.store import Cache
+from sizeup.mixed_precision.table import Data
 from sizeup.targets import Target
 
 _MOST_BYTES = 1 << 20

@@ -21,9 +21,9 @@ from sizeup.dtypes import DType
 from sizeup.errors import NoChoice, SizeupError
 from sizeup.mixed_precision.figures import BUDGETS, UNITS, WORDS, Budgets, Figures, figures_of
 from sizeup.mixed_precision.live import LiveBytes
+from sizeup.mixed_precision.network import Factor, Floats, Problem
 from sizeup.mixed_precision.options import Options
 from sizeup.mixed_precision.solve import EQUAL, Effort, Solution, Solver
-from sizeup.mixed_precision.trellis import Factor, Floats, Problem
 
 Progress = Callable[[int, int, str], None]  # steps done, of how many, and which is next
 _MOST_EXCLUDED = 12  # picks in a row, before a budget is tightened

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sizeup.mixed_precision.trellis import FORBIDDEN, Codes, Floats, Stage
+from sizeup.mixed_precision.network import FORBIDDEN, Codes, Floats, Stage
 
 # CP-SAT computes with integers: this many steps to a limit, or to the loss that is to be undercut.
 _STEPS = 2**40

@@ -15,8 +15,8 @@ import numpy as np
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
 from sizeup.memory import given_tensors, lifetimes, tensor_bytes
-from sizeup.mixed_precision.reads import OWN, Read, Typing, own_kind
-from sizeup.mixed_precision.trellis import Codes, Flags, Floats
+from sizeup.mixed_precision.conversions import OWN, Read, Typing, own_kind
+from sizeup.mixed_precision.network import Codes, Flags, Floats
 
 _MOST_COMBINATIONS = 1 << 12  # of the types of groups that decide on one step
 

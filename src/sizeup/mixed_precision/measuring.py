@@ -15,14 +15,12 @@ from sizeup import dtypes
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import RunFailed, SizeupError
 from sizeup.formats.rounding import Array, Roundings
-from sizeup.mixed_precision.data import Given, data_of
-from sizeup.mixed_precision.grids import check_type
 from sizeup.mixed_precision.layers import layers, matched
 from sizeup.mixed_precision.losses import Losses, Meaning, Reading, losses, losses_from, number, plain
 from sizeup.mixed_precision.runners import Runner, runner_of
-from sizeup.mixed_precision.simulating import Simulation, Simulator
+from sizeup.mixed_precision.simulating import Simulation, Simulator, check_type
 from sizeup.mixed_precision.store import Cache, Store
-from sizeup.mixed_precision.table import Baseline, Sensitivity, SensitivityTable
+from sizeup.mixed_precision.table import Baseline, Given, Sensitivity, SensitivityTable, data_of
 
 # Grows whenever the same question would get another answer.
 _METHOD = 1

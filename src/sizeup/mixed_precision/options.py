@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from sizeup import dtypes
 from sizeup.cost import count
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError
@@ -16,12 +18,10 @@ from sizeup.graph import ABSENT, Graph, Tensor
 from sizeup.latency import Basis, energy, energy_by_op, estimate
 from sizeup.memory import tensor_bytes
 from sizeup.mixed_precision.assign import CONVERSIONS, assign
-from sizeup.mixed_precision.conversions import conversion_tables
-from sizeup.mixed_precision.kernels import has_kernel, unsupported
+from sizeup.mixed_precision.conversions import Typing, conversion_tables, typing_of
 from sizeup.mixed_precision.layers import Layer, layers
-from sizeup.mixed_precision.reads import Typing, typing_of
-from sizeup.mixed_precision.trellis import Codes, Flags, Floats
-from sizeup.targets import Target, current
+from sizeup.mixed_precision.network import Codes, Flags, Floats
+from sizeup.targets import Target, WeightOnly, current
 
 _SAMPLES = 16
 _SAME = 1e-9
@@ -342,3 +342,48 @@ def _weights(graph: Graph, by_op: Codes, groups: int) -> tuple[Floats, float]:
 def _stored(tensor: Tensor) -> int:
     kept = None if tensor.data is None else tensor.data.stored_bytes
     return tensor_bytes(tensor) if kept is None else kept
+
+
+def unsupported(graph: Graph, dtype: DType, target: Target | None) -> str:
+    """Why the runtime of a target does not run a network at a precision; empty if it does."""
+    if target is None:
+        return ""
+    runtime, name = target.runtime.name, precision_name(dtype)
+    if name not in target.runtime.dtypes:
+        return f"{runtime} has no kernels for {name}"
+    lacking = Counter(layer.kind for layer in layers(graph) if not has_kernel(graph, layer, dtype, target))
+    if not lacking:
+        return ""
+    counts = ", ".join(f"{number:,} {kind}" for kind, number in lacking.most_common())
+    total = lacking.total()
+    return f"{runtime} has no {name} kernels for {counts} layer{'s' if total != 1 else ''}"
+
+
+def has_kernel(graph: Graph, layer: Layer, dtype: DType, target: Target | None) -> bool:
+    """Whether the runtime of a target has a kernel for a layer with its weights at a precision."""
+    if target is None:
+        return True
+    if precision_name(dtype) not in target.runtime.dtypes:
+        return False
+    limits = weight_only(dtype, target)
+    return limits is None or layer.kind in limits.op_kinds or not _has_weights(graph, layer)
+
+
+def weight_only(dtype: DType, target: Target | None) -> WeightOnly | None:
+    """How a precision is supported for weights alone on a target; None if activations have it too."""
+    return None if target is None else target.runtime.weights_at(precision_name(dtype))
+
+
+def uniform(graph: Graph, dtype: DType, target: Target | None = None) -> Graph:
+    """The network with every layer, or its weights if the runtime takes no more, at a precision."""
+    limits = weight_only(dtype, target)
+    ops = [layer.op for layer in layers(graph)]
+    if limits is None:
+        return assign(graph, dict.fromkeys(ops, dtype))
+    return assign(graph, dict.fromkeys(ops, dtypes.precision(limits.computes_in)), dict.fromkeys(ops, dtype))
+
+
+def _has_weights(graph: Graph, layer: Layer) -> bool:
+    """Whether a layer multiplies by, or looks up in, trained numbers: products of activations have none."""
+    tensors = (graph.tensors[each] for each in graph.ops[layer.op].inputs if each != ABSENT)
+    return any(each.is_parameter and len(each.shape or ()) > 1 for each in tensors)

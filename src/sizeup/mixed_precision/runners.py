@@ -15,7 +15,7 @@ from sizeup.errors import MissingLibrary, RunFailed, SizeupError
 from sizeup.formats.rounding import Array, Observed, Roundings, Seen, merged, sample_step
 from sizeup.graph import Graph
 from sizeup.memory import tensor_bytes
-from sizeup.mixed_precision.data import Data
+from sizeup.mixed_precision.table import Data
 
 if TYPE_CHECKING:
     from sizeup.runtimes.process import Server

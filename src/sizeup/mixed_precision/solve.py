@@ -16,8 +16,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sizeup.mixed_precision.cp_sat import best_path, is_installed, is_small_enough
-from sizeup.mixed_precision.network import EQUAL, Network, Solution
-from sizeup.mixed_precision.trellis import FORBIDDEN, Codes, Flags, Floats, Problem, Stage, trellis_of
+from sizeup.mixed_precision.network import (
+    EQUAL,
+    FORBIDDEN,
+    Codes,
+    Flags,
+    Floats,
+    Network,
+    Problem,
+    Solution,
+    Stage,
+    trellis_of,
+)
 
 __all__ = ["EQUAL", "Effort", "Solution", "Solver"]
 

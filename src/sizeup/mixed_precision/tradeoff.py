@@ -13,8 +13,7 @@ from sizeup.graph import Graph, Shape
 from sizeup.latency import Basis, Estimate, energy, estimate
 from sizeup.mixed_precision.accuracy import Accuracy
 from sizeup.mixed_precision.figures import Budgets, Figures, figures_at
-from sizeup.mixed_precision.kernels import uniform, unsupported, weight_only
-from sizeup.mixed_precision.options import common_basis
+from sizeup.mixed_precision.options import common_basis, uniform, unsupported, weight_only
 from sizeup.targets import Target
 
 # A graph for an input of that shape; None: as it is.

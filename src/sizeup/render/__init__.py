@@ -47,7 +47,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     "Plan": {".json": Writer("data.plan:json_lines"), ".csv": Writer("data.plan:csv_lines")},
     "Checks": {
         ".json": _JSON,
-        ".md": Writer("check_comment:markdown"),
+        ".md": Writer("markdown:markdown"),
         ".xml": Writer("data.ci:junit_lines"),
         ".codequality.json": Writer("data.ci:code_quality_lines"),
     },
@@ -62,7 +62,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     "Tradeoff": {
         ".csv": Writer("data.precision:tradeoff_csv_lines"),
         ".json": _JSON,
-        ".md": Writer("console.tradeoff:markdown"),
+        ".md": Writer("console.precision:tradeoff_markdown"),
         ".html": Writer("html.tradeoff:lines"),
     },
     "Measurement": {".json": _JSON},

@@ -63,7 +63,7 @@ def _latency(report: Report) -> str:
 
 def html(report: Report) -> str:
     """The headline, the usual table and small pictures as plain HTML, without scripts."""
-    from sizeup.render.console.table import columns_within
+    from sizeup.render.console.columns import columns_within
 
     shown = view(report)
     columns = columns_within(shown, _WIDTH)

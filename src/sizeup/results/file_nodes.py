@@ -71,12 +71,12 @@ def node_rows(report: Report, path: Path) -> tuple[FileNodes, list[NodeRow]]:
 
 def _nodes_of(path: Path, format: str) -> FileNodes:
     if format == "tflite":
-        from sizeup.formats.tflite import operators
+        from sizeup.formats.tflite.read import nodes_of as operators_of
 
-        return operators.nodes_of(path)
-    from sizeup.formats.onnx import nodes
+        return operators_of(path)
+    from sizeup.formats.onnx.annotate import nodes_of
 
-    return nodes.nodes_of(path)
+    return nodes_of(path)
 
 
 def _row(place: int, name: str, rows: list[OpRow]) -> NodeRow:

@@ -9,7 +9,7 @@ from sizeup.cost import Cost, total
 from sizeup.latency import Hardware, executed, hardware
 from sizeup.results.result import Result
 from sizeup.runtimes import Timing
-from sizeup.runtimes.attribution import AttributedKernel, ModuleTime, attribute, by_module, macs_of
+from sizeup.runtimes.profiles import AttributedKernel, ModuleTime, attribute, by_module, macs_of
 from sizeup.targets import Target
 
 

@@ -21,7 +21,7 @@ from sizeup.mixed_precision.refine import Refined
 from sizeup.mixed_precision.sizes import Sizes
 from sizeup.mixed_precision.tradeoff import Point, Row
 from sizeup.rewrite import Footprint, Optimization, Verification
-from sizeup.runtimes.attribution import AttributedKernel, ModuleTime
+from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
 from sizeup.sweeps import Sweep
 from sizeup.sweeps.board import Board
 from sizeup.sweeps.query import Glimpse

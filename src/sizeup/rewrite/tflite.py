@@ -20,8 +20,7 @@ from sizeup.memory import as_shipped
 from sizeup.memory.schedule import moved, peak_bytes
 from sizeup.memory.schedule_problem import Ordering
 from sizeup.ops import rule_of
-from sizeup.rewrite.arrange import arrangements
-from sizeup.rewrite.micro import overlapping, predicted
+from sizeup.rewrite.arrange import arrangements, overlapping, predicted
 from sizeup.rewrite.result import Footprint, Optimization, OptimizeOptions, Verification
 from sizeup.rewrite.verify import Judge, is_equal, judge_of
 from sizeup.rewrite.weights import cluster_weights, weights_of

@@ -2,8 +2,7 @@
 
 from sizeup.runtimes.process import RUNTIMES, Arena, Run, run
 from sizeup.runtimes.profiles import Profile, read_profile
-from sizeup.runtimes.samples import check_room, random_samples
-from sizeup.runtimes.source import Given, time_source
+from sizeup.runtimes.source import Given, check_room, random_samples, time_source
 from sizeup.runtimes.timing import (
     ROUNDS,
     TIMED,

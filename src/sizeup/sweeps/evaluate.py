@@ -13,10 +13,9 @@ from sizeup.cost import Bytes, Cost, count, total
 from sizeup.dtypes import DType
 from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import Estimate, Executed, energy, estimate, executed
-from sizeup.sweeps.loading import Loading
+from sizeup.sweeps.loading import Loading, resolved
 from sizeup.sweeps.points import Point, PointSet, PointShape, bindings_of, target_hash
 from sizeup.sweeps.schema import ERROR, OK
-from sizeup.sweeps.symbols import resolved
 from sizeup.targets import Target, current
 from sizeup.workers import OUT_OF_MEMORY
 

@@ -21,11 +21,10 @@ from sizeup.files import write_errors
 from sizeup.sweeps.compact import Pruned, prune
 from sizeup.sweeps.expand import importable, models_of, planned
 from sizeup.sweeps.models import Identity, Model, SizeClass
-from sizeup.sweeps.newest import Record
 from sizeup.sweeps.places import Local, writing
 from sizeup.sweeps.points import PointSet, bindings_of
 from sizeup.sweeps.spec import Spec
-from sizeup.sweeps.store import LOG, Store
+from sizeup.sweeps.store import LOG, Record, Store
 from sizeup.sweeps.task import Outcome, Settings
 from sizeup.sweeps.worker import Limits
 

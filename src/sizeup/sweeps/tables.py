@@ -12,10 +12,9 @@ from sizeup import dtypes
 from sizeup.csv_cells import FORMULA, neutral
 from sizeup.errors import SizeupError
 from sizeup.files import replacing
-from sizeup.sweeps.newest import Newest, newest_of
 from sizeup.sweeps.places import Remote
 from sizeup.sweeps.schema import FIELDS, NAMES
-from sizeup.sweeps.store import TABLE, Store
+from sizeup.sweeps.store import TABLE, Newest, Store, newest_of
 from sizeup.sweeps.views import KEYS, Axis, quoted, views
 from sizeup.targets import names
 

@@ -17,10 +17,19 @@ from sizeup.targets.catalog import (
     read_again,
 )
 from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
-from sizeup.targets.fit import RATES_SCHEMA, Fit, Reach
 from sizeup.targets.gpu_specs import template
 from sizeup.targets.names import key, suggestion
-from sizeup.targets.runtime import IN_PLACE, Code, Runtime, Target, WeightOnly, word_bits_of
+from sizeup.targets.runtime import (
+    IN_PLACE,
+    RATES_SCHEMA,
+    Code,
+    Fit,
+    Reach,
+    Runtime,
+    Target,
+    WeightOnly,
+    word_bits_of,
+)
 
 __all__ = [
     "BUILT_IN",

@@ -14,10 +14,9 @@ from sizeup.errors import TargetError
 from sizeup.files import read_settings
 from sizeup.targets import gpu_specs, read
 from sizeup.targets.device import Core, Device
-from sizeup.targets.fit import Fit, Reach
 from sizeup.targets.gpu_specs import adding_command
 from sizeup.targets.names import key, keys, nearest, suggestion
-from sizeup.targets.runtime import Runtime, Target
+from sizeup.targets.runtime import Fit, Reach, Runtime, Target
 from sizeup.targets.table import Table, is_source
 from sizeup.units import quoted
 

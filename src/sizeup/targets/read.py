@@ -17,8 +17,7 @@ from sizeup.targets.device import (
     Power,
     Unit,
 )
-from sizeup.targets.fit import RATES_SCHEMA, Fit, Reach
-from sizeup.targets.runtime import IN_PLACE, MICRO, READ, Code, Runtime, WeightOnly
+from sizeup.targets.runtime import IN_PLACE, MICRO, RATES_SCHEMA, READ, Code, Fit, Reach, Runtime, WeightOnly
 from sizeup.targets.table import Table
 
 CoreOf = Callable[[str], Core | None]

@@ -22,7 +22,7 @@ import sizeup
 from fuzzing.hf_configs import mutate, seeds
 from sizeup.errors import LoadError
 from sizeup.formats.torch import configuration
-from sizeup.formats.torch.offline import offline
+from sizeup.formats.torch.zoo import offline
 
 TESTS = Path(__file__).parents[2]
 MUTANTS = 60

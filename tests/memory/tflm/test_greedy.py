@@ -15,7 +15,7 @@ from sizeup.graph import Graph, GraphBuilder
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.tflm import arena, planned
-from sizeup.memory.tflm.greedy import ONLINE, place
+from sizeup.memory.tflm.head import ONLINE, place
 
 Row = tuple[int, int, int]  # size, first, last
 

@@ -14,7 +14,7 @@ from sizeup.dtypes import DTYPES
 from sizeup.errors import SizeupError
 from sizeup.formats.rounding import Rounding, Seen, rounded, sample_step
 from sizeup.formats.torch.quantising import rounded_tensor
-from sizeup.mixed_precision.grids import Clipping, check_type, rounded_weight, value_rounding
+from sizeup.mixed_precision.simulating import Clipping, check_type, rounded_weight, value_rounding
 
 Floats = NDArray[np.float32]
 CLIPPINGS: tuple[Clipping, ...] = ("range", "error")

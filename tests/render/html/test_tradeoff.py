@@ -11,7 +11,7 @@ from browser import Browser, chromium, opened
 from sizeup.mixed_precision.accuracy import Accuracy
 from sizeup.mixed_precision.figures import Budgets, Figures
 from sizeup.mixed_precision.tradeoff import Latency, Point
-from sizeup.results.tradeoff import Tradeoff
+from sizeup.results.precision import Tradeoff
 
 pytestmark = pytest.mark.extras
 

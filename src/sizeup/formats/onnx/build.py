@@ -9,7 +9,7 @@ from sizeup.dtypes import DType
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Stored
-from sizeup.formats.onnx.foreign import widths_of
+from sizeup.formats.onnx.foreign import packed_weights, widths_of
 from sizeup.formats.onnx.normalise import (
     PLAIN,
     Contradiction,
@@ -20,7 +20,6 @@ from sizeup.formats.onnx.normalise import (
     normalised,
     normaliser,
 )
-from sizeup.formats.onnx.packed import packed_weights
 from sizeup.formats.onnx.quantisation import quants
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.shapes import Inference

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.frames import Frame
+from sizeup.formats.onnx.flow import Frame
 from sizeup.formats.onnx.rules import RULES, Spot, shapes_of
 from sizeup.symbolic import NotClosed, Sides
 

@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 from onnx import TensorProto
 
+from sizeup.errors import LoadError
 from sizeup.formats.onnx.blocks import Block, Node
-from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.frames import Frame
-from sizeup.formats.onnx.value_types import Dims, ValueType, joined, make, unknown
+from sizeup.formats.onnx.constants import SMALL, Array, Stored
+from sizeup.formats.onnx.value_types import Dims, ValueType, dtype_of, joined, make, unknown
 
 _TRUE = np.array(True)
 # Shapes that still change after so many rounds are taken as unknown.
@@ -190,3 +190,81 @@ def _stacked(known: ValueType, axis: int, length: int | None) -> ValueType:
     place = axis % (len(known.dims) + 1)
     dims: Dims = (*known.dims[:place], length, *known.dims[place:])
     return make(known.element, dims)
+
+
+_FEW = 16
+
+
+class Frame:
+    """The names of one block, and through it those of the blocks around it."""
+
+    __slots__ = ("assumed", "block", "outer", "types", "values")
+
+    def __init__(self, block: Block, outer: Frame | None = None) -> None:
+        self.block = block
+        self.outer = outer
+        self.types: dict[str, ValueType] = {}
+        self.values: dict[str, Array | None] = {}
+        self.assumed: set[str] = set()  # names whose values follow from defaults of inputs
+
+    def type(self, name: str) -> ValueType:
+        """The type of a name, as far as it is known."""
+        frame: Frame | None = self
+        while frame is not None:
+            found = frame.types.get(name)
+            if found is not None:
+                return found
+            constant = frame.block.constants.get(name)
+            if constant is not None:
+                return frame.types.setdefault(name, make(constant.element, constant.dims))
+            frame = frame.outer
+        return unknown()
+
+    def value(self, name: str) -> Array | None:
+        """The small tensor behind a name, where it is certain before the run."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.values:
+                return frame.values[name]
+            constant = frame.block.constants.get(name)
+            if constant is not None:
+                return frame.values.setdefault(name, _small(constant))
+            frame = frame.outer
+        return None
+
+    def certain(self, name: str) -> Array | None:
+        """The same, unless a caller can change it by overriding the default of an input."""
+        return None if self.is_assumed(name) else self.value(name)
+
+    def is_assumed(self, name: str) -> bool:
+        """Whether a value is the default of an input, or computed from one."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.assumed:
+                return True
+            constant = frame.block.constants.get(name)
+            if constant is not None or name in frame.types:
+                return constant is not None and constant.overridable
+            frame = frame.outer
+        return False
+
+    def constant(self, name: str) -> Stored | None:
+        """The constant of the file that a name stands for, if it does."""
+        frame: Frame | None = self
+        while frame is not None:
+            constant = frame.block.constants.get(name)
+            if constant is not None or name in frame.types:
+                return constant
+            frame = frame.outer
+        return None
+
+
+def _small(constant: Stored) -> Array | None:
+    """What may decide a shape: integers and booleans, and the few floats of a scale or a range."""
+    family = dtype_of(constant.element).family
+    if family == "complex" or constant.elements > (SMALL if family in ("int", "bool") else _FEW):
+        return None
+    try:
+        return constant.read()
+    except LoadError:  # its file is not there; most counts are certain without it
+        return None

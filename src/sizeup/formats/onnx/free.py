@@ -14,9 +14,8 @@ from sizeup.formats.onnx.bind import bind, names_in
 from sizeup.formats.onnx.blocks import FIRST_WITH_DEFAULTS, Block, Node
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.frames import Frame
-from sizeup.formats.onnx.functions import inlined
-from sizeup.formats.onnx.model import graph_of
+from sizeup.formats.onnx.flow import Frame
+from sizeup.formats.onnx.model import graph_of, inlined
 from sizeup.formats.onnx.read import read
 from sizeup.formats.onnx.roles import Roles
 from sizeup.formats.onnx.rules import Spot, shapes_of

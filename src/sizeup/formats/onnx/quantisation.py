@@ -10,7 +10,7 @@ import numpy as np
 from sizeup.errors import LoadError
 from sizeup.formats.onnx.blocks import Node
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.frames import Frame
+from sizeup.formats.onnx.flow import Frame
 from sizeup.graph import Quant
 
 

@@ -19,9 +19,8 @@ from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Array
 from sizeup.formats.onnx.doubts import is_doubtful, own_shapes, refused, ruled
-from sizeup.formats.onnx.flow import ROUNDS, Flow, follow
+from sizeup.formats.onnx.flow import ROUNDS, Flow, Frame, follow
 from sizeup.formats.onnx.foreign import stand_in_for
-from sizeup.formats.onnx.frames import Frame
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
 from sizeup.formats.onnx.unsafe import hidden, refuse_unsafe
 from sizeup.formats.onnx.value_types import Dims, ValueType, make, read, refined, unknown

@@ -13,9 +13,10 @@ from typing import Any
 from sizeup import units
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.external import Home, home_of
+from sizeup.formats.nodes import FileNodes
 from sizeup.formats.tflite.model import Model
-from sizeup.formats.tflite.schema import BROKEN, PLAN, schema
-from sizeup.graph import Graph, Shape
+from sizeup.formats.tflite.schema import BROKEN, PLAN, numbers, schema
+from sizeup.graph import ABSENT, Graph, Shape
 
 _MAGIC = b"TFL3"
 _FIXED = "changing the shapes of a TFLite file is not supported yet: convert the model at that size"
@@ -194,3 +195,20 @@ def _offsets(numbers: tuple[int, ...]) -> tuple[int, ...]:
     if len(head) == _HEAD and head[-1] > len(offsets):
         return (*offsets, _NONE)
     return offsets[: head[-1]] if len(head) == _HEAD and head[-1] >= 0 else ()
+
+
+_NAMELESS = "main"  # what viewers call a graph without a name
+
+
+def nodes_of(path: Path) -> FileNodes:
+    """The operators of a file's main graph: their places in it, and the tensors that each makes."""
+    try:
+        table = schema().Model.GetRootAs(path.read_bytes()).Subgraphs(0)
+        made = [numbers(table.Operators(place).OutputsAsNumpy()) for place in range(table.OperatorsLength())]
+        name = (table.Name() or b"").decode("utf-8", "replace")
+    except OSError as error:
+        raise LoadError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except BROKEN as error:
+        raise CorruptModel(f"{path}: the file is damaged: {error}") from error
+    outputs = tuple(tuple(each for each in ids if each != ABSENT) for ids in made)
+    return FileNodes(name or _NAMELESS, tuple(map(str, range(len(made)))), outputs)

@@ -185,7 +185,7 @@ def _refuse_unknown_names(built: Built, inputs: Mapping[str, Any]) -> None:
 
 def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -> Graph:
     from sizeup.formats.torch.eager import REAL_RUN_BYTES, record
-    from sizeup.formats.torch.offline import offline
+    from sizeup.formats.torch.zoo import offline
 
     try:
         with offline() if built.mode else nullcontext():  # some ask the Hub for kernels when they run

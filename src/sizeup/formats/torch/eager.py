@@ -23,8 +23,8 @@ from torch.utils import _pytree as pytree
 from sizeup.errors import LoadError, NumbersMissing, SizeupError
 from sizeup.formats.torch.inputs import Arguments, arguments, named_leaves, prepare
 from sizeup.formats.torch.record import NeedsNumbers, Recorder, module_scopes, untouched
-from sizeup.formats.torch.time_limit import Clock, TimeLimit
 from sizeup.formats.torch.translate import dtype_of, shape_of
+from sizeup.formats.torch.weightless import Clock, TimeLimit
 from sizeup.graph import Graph, GraphBuilder, without_collection
 
 # What only real numbers can answer, or only a real kernel can run.

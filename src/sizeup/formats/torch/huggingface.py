@@ -17,10 +17,8 @@ from sizeup.errors import CorruptModel, LoadError, MissingLibrary, SizeupError
 from sizeup.formats.torch import configuration
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.inputs import is_shape, plain_shape
-from sizeup.formats.torch.offline import offline
-from sizeup.formats.torch.time_limit import time_limit
-from sizeup.formats.torch.weightless import construct
-from sizeup.formats.torch.zoo import Built, import_torchvision
+from sizeup.formats.torch.weightless import construct, time_limit
+from sizeup.formats.torch.zoo import Built, import_torchvision, offline
 
 _TOKENS = 128
 _SECOND = 16_000  # samples of speech

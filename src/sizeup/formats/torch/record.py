@@ -19,7 +19,6 @@ from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL, WRAPPERS, unwrapped_call
 from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
-from sizeup.formats.torch.time_limit import Clock
 from sizeup.formats.torch.translate import (
     SHORTCUTS,
     Operator,
@@ -30,6 +29,7 @@ from sizeup.formats.torch.translate import (
     taken_apart,
     tensor_arguments,
 )
+from sizeup.formats.torch.weightless import Clock
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
 Numbers: TypeAlias = np.ndarray[Any, Any]

@@ -17,9 +17,8 @@ import torch
 from sizeup.errors import LoadError, MissingLibrary
 from sizeup.formats.torch.eager import fake_mode
 from sizeup.formats.torch.inputs import is_shape
-from sizeup.formats.torch.offline import offline
 from sizeup.formats.torch.weightless import construct
-from sizeup.formats.torch.zoo import Built, import_torchvision
+from sizeup.formats.torch.zoo import Built, import_torchvision, offline
 
 _IMAGE = (1, 3, 224, 224)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +16,6 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules import module as hooks
 
 from sizeup.errors import LoadError, SizeupError
-from sizeup.formats.torch.time_limit import Clock
 
 MOST_PARTS = 150_000  # Switch-C, with 2,048 experts in each of 15 layers, has 124,000 modules and parameters
 
@@ -88,3 +91,55 @@ def _move(module: torch.nn.Module, mode: FakeTensorMode, clock: Clock | None) ->
                     table[name] = fake(value)
                 elif isinstance(value, list) and any(map(on_meta, value)):
                     table[name] = [fake(item) if on_meta(item) else item for item in value]
+
+
+VARIABLE = "SIZEUP_HF_SECONDS"
+# The largest known configurations take 12 s on a server, and longer elsewhere.
+_DEFAULT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """CPU seconds of one thread in which `where` has to be built and recorded."""
+
+    where: str
+    total: float
+    left: float
+
+    def start(self) -> Clock:
+        """A clock that runs from now on."""
+        return Clock(self)
+
+
+class Clock:
+    """The CPU time of this thread since it was made, compared with a limit each time that it is asked."""
+
+    def __init__(self, limit: TimeLimit) -> None:
+        self._limit = limit
+        self._started = time.thread_time()
+
+    def check(self) -> None:
+        """Raise LoadError if the time is up."""
+        limit = self._limit
+        if time.thread_time() - self._started > limit.left:
+            raise LoadError(
+                f"{limit.where}: building the model takes more than {limit.total:g} s of CPU time;"
+                f" if you trust the file, set {VARIABLE}={math.ceil(20 * limit.total)} to allow more"
+            )
+
+    def rest(self) -> TimeLimit:
+        """The limit without the time that has passed, for the next step."""
+        spent = time.thread_time() - self._started
+        return replace(self._limit, left=self._limit.left - spent)
+
+
+def time_limit(where: str) -> TimeLimit:
+    """The limit that the environment variable sets, or the default."""
+    text = os.environ.get(VARIABLE, "")
+    try:
+        seconds = float(text) if text else _DEFAULT_SECONDS
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise LoadError(f"{VARIABLE} is {text!r}; set it to a positive number of seconds, such as 60")
+    return TimeLimit(where, seconds, seconds)

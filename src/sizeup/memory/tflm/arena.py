@@ -10,8 +10,7 @@ from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.overlapping import sharing
-from sizeup.memory.tflm.greedy import ONLINE, place
-from sizeup.memory.tflm.head import Planned, planned
+from sizeup.memory.tflm.head import ONLINE, Planned, place, planned
 from sizeup.memory.tflm.kernels import KERNELS
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
 from sizeup.memory.tflm.overlap import label

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.render.console.table import shortened
+from sizeup.render.console.columns import shortened
 from sizeup.units import plain
 
 if TYPE_CHECKING:
@@ -94,3 +97,23 @@ def print_sparkline(
     shown.append(legend if mark in line else f"  {words}", "dim")
     shown.highlight_words([mark], "bold red not dim")
     console.print(shown, soft_wrap=True)
+
+
+PIPE_CLOSED = 128 + 13
+"""As a shell reports a program that SIGPIPE ended."""
+
+
+@contextmanager
+def leaving_quietly() -> Iterator[None]:
+    """Leave with the code of a closed pipe instead of a traceback."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        forget_output()
+        raise SystemExit(PIPE_CLOSED) from None
+
+
+def forget_output() -> None:
+    """Send what is left to nowhere, so that the interpreter's last flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.render.console import latency as latency_words
+from sizeup.render.console.columns import shortened
 from sizeup.render.console.layout import LEAST_ROOM, print_labelled, print_rows
-from sizeup.render.console.table import shortened
 from sizeup.results.rollup import TOP_LEVEL
 from sizeup.units import plain
 

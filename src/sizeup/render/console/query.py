@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.render.console.table import shortened
+from sizeup.render.console.columns import shortened
 from sizeup.render.vocabulary import NOTHING, UNKNOWN
 from sizeup.units import plain
 

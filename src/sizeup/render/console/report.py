@@ -12,8 +12,8 @@ from rich.text import Text
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.render.console import latency
+from sizeup.render.console.columns import table_text
 from sizeup.render.console.layout import LABELS, print_labelled, print_sparkline
-from sizeup.render.console.table import table_text
 from sizeup.render.vocabulary import named
 from sizeup.results.rows import NO_TARGET, Port
 from sizeup.results.table import By, View, view

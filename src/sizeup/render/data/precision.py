@@ -12,13 +12,11 @@ from sizeup.dtypes import precision_name
 from sizeup.graph import Shape
 from sizeup.render import envelope
 from sizeup.render.data.frames import frame_of
-from sizeup.results.precision import BUDGETS
-from sizeup.results.tradeoff import names_of
+from sizeup.results.precision import BUDGETS, names_of
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Estimate, Point, Row, Sizes
-    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront
-    from sizeup.results.tradeoff import Tradeoff
+    from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront, Tradeoff
 
 
 def assignment(found: PrecisionAssignment) -> dict[str, Any]:

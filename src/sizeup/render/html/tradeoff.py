@@ -7,13 +7,13 @@ from html import escape
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from sizeup.render.console import tradeoff as words
+from sizeup.render.console import precision as words
 from sizeup.render.html.shell import shell
-from sizeup.results.tradeoff import share_of
+from sizeup.results.precision import share_of
 from sizeup.units import plain
 
 if TYPE_CHECKING:
-    from sizeup.results.tradeoff import Tradeoff
+    from sizeup.results.precision import Tradeoff
 
 _ALTERNATIVE = "Accuracy, latency, energy and memory of every point; the table below has all numbers"
 

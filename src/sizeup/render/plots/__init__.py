@@ -13,8 +13,8 @@ from sizeup.render import check_folder
 
 if TYPE_CHECKING:
     from sizeup.results.plan import Plan
+    from sizeup.results.precision import Tradeoff
     from sizeup.results.report import Report
-    from sizeup.results.tradeoff import Tradeoff
 
 _ENDINGS = (".png", ".svg")
 _KINDS = ("memory", "roofline", "modules")

@@ -12,7 +12,7 @@ from sizeup.render.plots.canvas import FAINT, INK, PALETTE, Canvas, legible
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Figures
-    from sizeup.results.tradeoff import Tradeoff
+    from sizeup.results.precision import Tradeoff
 
 _HEIGHT = 5.0
 
