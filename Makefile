@@ -1,4 +1,4 @@
-.PHONY: check quick format readme golden
+.PHONY: check quick fast bare long format readme golden
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -9,6 +9,16 @@ quick:  ## the same checks in the environment at hand, against the sources
 	mypy
 	lint-imports --no-cache
 	pytest -q
+
+fast:  ## operators, graph, memory, cost, checks and the command line in less than a minute
+	pytest -q -m "not slow and not alone" --durations=5 --durations-min=2 tests/ops tests/graph tests/memory \
+		tests/test_cost*.py tests/checks tests/cli/test_cli.py
+
+bare:  ## what needs neither extras nor a quiet machine
+	pytest -q -m "not extras and not alone"
+
+long:  ## at full size what CI runs smaller, with the results in docs/long-tests.md
+	python tools/long_tests.py
 
 format:  ## let ruff rewrite what it can
 	ruff check --fix .

@@ -1,8 +1,9 @@
-"""What all tests share: where the real model files are."""
+"""Shared by all tests: where the real model files are, and which modules are skipped without the extras."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,34 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the folder 'shared' is not beside the project (SIZEUP_SHARED names another place)")
     return folder
+
+
+# What the extras bring, and what comes with it.
+PACKAGES = frozenset(
+    (
+        "ai_edge_litert", "duckdb", "flatbuffers", "ml_dtypes", "onnx", "onnxruntime",
+        "pandas", "pyarrow", "ray", "tflite_micro", "torch",
+    )
+)  # fmt: skip
+
+
+class ModuleOfExtras(pytest.Module):
+    """A test module that is skipped if it imports a package of an extra that is not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """The tests of the module; any other import that fails is an error."""
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            cause = error.__cause__
+            if isinstance(cause, ModuleNotFoundError) and cause.name in PACKAGES:
+                pytest.skip(f"{cause.name} is not installed", allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Skip test modules of missing extras, unless SIZEUP_EXTRAS=required says that all are installed."""
+    if os.environ.get("SIZEUP_EXTRAS") == "required":
+        return None
+    module: pytest.Module = ModuleOfExtras.from_parent(parent, path=module_path)
+    return module

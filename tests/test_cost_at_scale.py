@@ -54,6 +54,7 @@ def test_time_per_operator_does_not_grow_with_the_graph(large: Graph) -> None:
     assert best_large <= 1.5 * best_small
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_operators_sum_up_exactly(large: Graph) -> None:
     cost = count(large)
     assert cost.total_macs == cost.total_params == LARGE // 2 * 64 * 64

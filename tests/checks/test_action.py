@@ -17,7 +17,7 @@ import action
 from checks.automation import LARGE, SMALL, run, write_programs, write_repository
 from conftest import ROOT
 
-pytestmark = pytest.mark.extras
+pytestmark = [pytest.mark.extras, pytest.mark.slow]
 yaml = pytest.importorskip("yaml")
 
 

@@ -12,7 +12,7 @@ import pytest
 from checks.automation import BUDGET, LARGE, SMALL, run, write_programs, write_repository
 from conftest import ROOT
 
-pytestmark = pytest.mark.extras
+pytestmark = [pytest.mark.extras, pytest.mark.slow]
 yaml = pytest.importorskip("yaml")
 pytest.importorskip("pre_commit")
 

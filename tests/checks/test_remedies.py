@@ -19,7 +19,7 @@ import sizeup
 from sizeup.cli import main
 from sizeup.runtimes import RUNTIMES
 
-pytestmark = pytest.mark.extras
+pytestmark = [pytest.mark.extras, pytest.mark.slow]
 Json = dict[str, Any]
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import sizeup
-from cli.test_plan import lines, run
+from cli.running import run_command as run
+from cli.test_plan import lines
 from sizeup.calibration.networks import networks
 from sizeup.latency import estimate
 from sizeup.targets import read_again, target

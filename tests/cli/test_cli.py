@@ -197,6 +197,7 @@ def test_shell_completes_verbs() -> None:
     assert ended.out.split() == ["analyze"]
 
 
+@pytest.mark.slow
 def test_colours_are_left_out_where_they_are_not_wanted() -> None:
     plain = process("ops", "Conv")
     colourful = process("ops", "Conv", FORCE_COLOR="1", TERM="xterm-256color")
@@ -312,6 +313,7 @@ def test_unknown_operator_is_shown_and_strict_exits_3(run: Run, opaque: Path, tm
     assert not (tmp_path / "report.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.extras
 def test_rule_of_a_user_makes_it_complete(opaque: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.py"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cli.test_plan import lines, run
+from cli.running import run_command as run
+from cli.test_plan import lines
 
 pytestmark = pytest.mark.extras
 

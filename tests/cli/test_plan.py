@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import sizeup
+from cli.running import run_command as run
 
 pytestmark = pytest.mark.extras
-
-
-def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sizeup", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment},
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -69,12 +57,16 @@ def test_more_places_are_shown_when_asked_for(shared: Path) -> None:
 
 def test_nothing_to_gain_is_said_plainly(shared: Path) -> None:
     shown = " ".join(lines(run("plan", shared / "models/mlperf_kws_int8.tflite")))
-    assert "memory plan 16,000 B; nothing to gain over the order as given, proven: no plan" in shown
+    assert (
+        "memory plan 16,000 B; nothing to gain over the order as given, proven: no plan needs less" in shown
+    )
 
 
 def test_a_better_plan_than_the_interpreters_own_is_something_to_gain(shared: Path) -> None:
     shown = " ".join(lines(run("plan", shared / "models/mlperf_vww96_int8.tflite")))
-    assert "memory plan 55,296 B in the order as given, less than TFLite Micro finds by itself" in shown
+    assert (
+        "memory plan 55,296 B in the order as given, less than TFLite Micro finds by itself; proven" in shown
+    )
     assert "arena 100,688 B on a 32-bit processor: 73,728 B head + " in shown
     assert "nothing to gain" not in shown
 

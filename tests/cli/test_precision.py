@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_plan import lines, run
+from cli.running import run_command as run
+from cli.test_plan import lines
 
 pytestmark = pytest.mark.extras
 

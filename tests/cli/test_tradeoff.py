@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from cli.test_plan import run
+from cli.running import run_command as run
 
 pytestmark = pytest.mark.extras
 

@@ -60,6 +60,7 @@ def _graphs(draw: st.DrawFn) -> Graph:
     return builder.freeze()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(_graphs())
 def test_live_bytes_are_those_of_a_naive_walk(graph: Graph) -> None:

@@ -50,6 +50,7 @@ def _brute_force(problem: Problem) -> int:
     return least
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(random_problem(most_ops=6))
 def test_search_agrees_with_brute_force(problem: Problem) -> None:
@@ -60,6 +61,7 @@ def test_search_agrees_with_brute_force(problem: Problem) -> None:
     assert static_bound(problem) <= found.peak_bytes
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(random_problem(most_ops=30))
 def test_every_order_is_valid_and_every_bound_holds(problem: Problem) -> None:
@@ -87,6 +89,7 @@ def test_an_order_that_reads_before_it_makes_is_refused() -> None:
         check_order(graph, [0, 0, 1, 2, 3])
 
 
+@pytest.mark.slow
 def test_known_answers_are_reproduced_and_no_bound_exceeds_one(shared: Path) -> None:
     folder = shared / "planner"
     proven = 0

@@ -152,6 +152,7 @@ def _is_fine(
     return behind == 0 if leave.in_place else behind >= leave.distance
 
 
+@pytest.mark.slow
 @pytest.mark.extras
 @given(problems())
 @settings(max_examples=120, deadline=None)

@@ -34,6 +34,7 @@ def _cut_rectangles(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int]]]:
     return height, [(top - bottom, first, end - 1) for bottom, top, first, end in pieces]
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(_cut_rectangles())
 def test_what_is_found_passes_the_judge(made: tuple[int, list[tuple[int, int, int]]]) -> None:
@@ -76,6 +77,7 @@ def test_it_ends_in_time() -> None:
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A", "C", "D", "F", "G", "H", "J", "K"])
 def test_hard_instances_fit_by_stacking_alone(name: str, shared: Path) -> None:
     buffers, capacity = packing_instance(shared, name)

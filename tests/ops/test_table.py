@@ -98,6 +98,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_registered() -> None:
 ELSEWHERE = ("torchvision.", "transformers.", "quantized_decomposed.", "higher_order.")
 
 
+@pytest.mark.slow
 @pytest.mark.extras
 def test_torch_has_every_name_that_is_called_torchs() -> None:
     import torch

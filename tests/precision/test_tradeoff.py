@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sizeup
-from cli.test_plan import run
+from cli.running import run_command as run
 from precision.test_assign import block
 from sizeup.errors import SizeupError
 from sizeup.mixed_precision.figures import Budgets, Figures

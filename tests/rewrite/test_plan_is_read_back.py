@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import sizeup
 
 
+@pytest.mark.extras
 def test_the_arena_of_a_planned_file_is_that_of_its_plan(shared: Path, tmp_path: Path) -> None:
     source, target = shared / "models" / "mlperf_vww96_int8.tflite", tmp_path / "planned.tflite"
     sizeup.optimize(source, target, verify=False)

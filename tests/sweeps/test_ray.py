@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import sizeup
+from full_size import size
 from sizeup.sweeps import Store, read_spec
 from sizeup.sweeps.expand import models_of
 from sweeps.cluster import Served, cluster_at
@@ -22,7 +23,7 @@ from sweeps.tables import rows_of, table_of, unfinished
 
 pytestmark = pytest.mark.slow
 
-MODELS = 2000
+MODELS = size(2000, ci=400)
 SWEEP = [sys.executable, "-m", "sizeup", "sweep", "sweep.toml", "-o", "out", "--engine", "ray"]
 TARGETS = """targets = ["rpi5/ort", "rpi5/litert-xnnpack", "stm32f746/tflm", "rtx4090", "a100", "esp32-s3",
     "jetson-orin-nano", "apple-a17-pro", "pixel-8", "nrf52840"]
@@ -45,7 +46,7 @@ def cluster(home: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
-    """Two thousand models and a sweep over them."""
+    """Generated and real models, and a sweep over them."""
     folder = tmp_path_factory.mktemp("registry")
     real = sorted((shared / "models").glob("*.tflite"))
     write_models(folder / "nets", MODELS - len(real))
@@ -71,24 +72,25 @@ def wait_for(shards: int, out: Path, driver: subprocess.Popen[bytes]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_deaths_of_a_worker_a_node_and_the_driver_leave_no_trace(
     registry: Path, cluster: Served, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     driver = driver_of(registry, out, cluster)
-    wait_for(100, out, driver)
+    wait_for(MODELS // 20, out, driver)
     assert cluster.order("worker")["killed"] > 0
-    wait_for(300, out, driver)
+    wait_for(3 * MODELS // 20, out, driver)
     assert cluster.order("node")["killed"] > 0
-    wait_for(450, out, driver)
+    wait_for(9 * MODELS // 40, out, driver)
     assert cluster.order("add")["added"] > 0
-    wait_for(800, out, driver)
+    wait_for(2 * MODELS // 5, out, driver)
     while driver.poll() is None and not unfinished(out):  # in the middle of a write
         time.sleep(0.0005)
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
     before = len(Store(out).shards())
-    assert 800 <= before < MODELS
+    assert 2 * MODELS // 5 <= before < MODELS
 
     last = driver_of(registry, out, cluster)
     _, said = last.communicate()

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from full_size import size
 from sizeup.calibration.write_tflite import file_of
 from sizeup.sweeps import Point, Store, questions
 from sizeup.sweeps.schema import FIELDS, batch_of
@@ -86,11 +87,13 @@ def driver_memory(folder: Path, engine: str, models: int) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["here", "ray"])
 def test_the_memory_of_the_driver_does_not_grow_with_the_sweep(tmp_path: Path, engine: str) -> None:
-    """From ten thousand points to a million."""
-    few, many = driver_memory(tmp_path / "few", engine, 10), driver_memory(tmp_path / "many", engine, 1000)
-    assert many - few < 100, (few, many)
+    """From ten thousand points to a million, at most 100 bytes for each."""
+    models = size(1000, ci=200)
+    few, many = driver_memory(tmp_path / "few", engine, 10), driver_memory(tmp_path / "many", engine, models)
+    assert many - few < models / 10, (few, many)
 
 
 SPIN = """

@@ -14,6 +14,8 @@ import sizeup
 from conftest import ROOT
 from sizeup.symbolic import FreeGraph
 
+pytestmark = pytest.mark.extras
+
 POINTS = [(1, 224, 224), (3, 225, 257), (5, 97, 640), (2, 512, 384), (7, 65, 1023)]
 
 

@@ -6,6 +6,8 @@ import pytest
 
 import sizeup
 
+pytestmark = pytest.mark.extras
+
 # MACs and parameters. The first six are exact; the others are given in millions with two digits.
 EXACT = {
     "mobilenet_v2": (300_774_272, 3_504_872),

@@ -12,6 +12,8 @@ import pytest
 
 import sizeup
 
+pytestmark = pytest.mark.extras
+
 
 def _llama(width: int, hidden: int, layers: int, heads: int) -> dict[str, Any]:
     return {

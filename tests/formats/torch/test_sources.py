@@ -12,6 +12,8 @@ import pytest
 import sizeup
 from sizeup.errors import CorruptModel, UnknownFormat
 
+pytestmark = pytest.mark.extras
+
 CODE = """
 import torch
 

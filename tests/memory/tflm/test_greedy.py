@@ -112,6 +112,7 @@ def test_arenas_of_random_graphs_hold_what_is_live(steps: int, width: int, seed:
     assert found.head_bytes >= asked.buffers.live_bytes().max()
 
 
+@pytest.mark.slow
 def test_a_chain_of_20_000_operators_is_planned_in_seconds() -> None:
     begin = time.process_time()
     graph = _graph(20_000, 4, 1)

@@ -118,6 +118,7 @@ layers = st.builds(
 ).filter(lambda layer: min(output_size(layer, 0), output_size(layer, 1)) > 0)
 
 
+@pytest.mark.slow
 @given(layers)
 @settings(max_examples=300, deadline=None)
 @example(Layer(1, (6, 6), (3, 3), (2, 2), (1, 1), True, 1, 3, 8, 1))
@@ -146,6 +147,7 @@ def test_the_distance_number_by_number_is_the_least(elements: int, read: int, wr
     is_least(walk, flat_distance(elements, read, written), elements * read, read, written)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=4),
     st.sampled_from([1, 2, 4]),

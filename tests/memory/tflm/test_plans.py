@@ -63,6 +63,7 @@ def _zeros(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return np.zeros(shape, np.float32)
 
 
+@pytest.mark.slow
 def test_random_networks_are_planned_as_by_the_interpreter() -> None:
     files = [_random_network(seed) for seed in range(60)]
     real = measure([file.pack() for file in files])

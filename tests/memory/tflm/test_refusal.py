@@ -26,6 +26,7 @@ WIDTHS = {"FLOAT32": 4, "FLOAT16": 2, "INT8": 1, "UINT8": 1, "INT16": 2, "INT4":
 BIASES = {"FLOAT32": "FLOAT32", "INT16": "INT64"}
 
 
+@pytest.mark.slow
 def test_a_file_is_refused_where_the_interpreter_refuses_it(shared: Path) -> None:
     paths = sorted((shared / "models").glob("*.tflite"))
     refused = {path.stem for path, found in zip(paths, measure(paths), strict=True) if found.failure}
@@ -52,6 +53,7 @@ def test_the_reason_is_told(name: str, reason: str, shared: Path) -> None:
     assert refusal([sizeup.load(shared / "models" / f"{name}.tflite")]) == reason
 
 
+@pytest.mark.slow
 def test_the_kernels_that_are_there_are_those_of_the_package() -> None:
     names = [name for name in operator_names().values() if name not in ("CUSTOM", _PLACEHOLDER)]
     names += [*CUSTOM, *(name for name in RESOLVED if name not in names)]

@@ -36,6 +36,7 @@ def shipped(path: Path) -> MicroArena:
     return found
 
 
+@pytest.mark.slow
 def test_every_real_file_needs_just_what_is_said(shared: Path) -> None:
     paths = sorted((shared / "models").glob("*.tflite"))
     running = [path for path, found in zip(paths, measure(paths), strict=True) if not found.failure]
@@ -72,6 +73,7 @@ def test_a_plan_in_the_file_changes_what_is_needed(shared: Path, tmp_path: Path)
     assert works([(out, needed), (out, needed - 16)]) == [True, False]
 
 
+@pytest.mark.slow
 def test_single_kernels_need_no_more_and_hardly_less() -> None:
     """Where one kernel's look at its tensors decides: which of them it looks at is known in most cases."""
     models = [case.pack() for case in (*CASES, WIDE)]

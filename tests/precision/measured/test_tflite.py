@@ -12,6 +12,8 @@ import sizeup
 from sizeup.errors import RunFailed
 from sizeup.mixed_precision import Options, Simulation, bench
 
+pytestmark = pytest.mark.extras
+
 Array: TypeAlias = np.ndarray[Any, Any]
 
 

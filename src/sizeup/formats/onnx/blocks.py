@@ -10,7 +10,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.constants import Origins, Stored, stored, stored_in_node
-from sizeup.formats.onnx.read import graphs_of, has_graphs
+from sizeup.formats.onnx.read import CONTROL, graphs_of
 from sizeup.formats.onnx.value_types import ValueType, read
 
 # Since this version of the format an initializer is a constant, unless it is listed among the inputs.
@@ -24,15 +24,15 @@ class Node:
     __slots__ = ("_attributes", "annotated", "blocks", "inputs", "name", "op", "outputs", "proto", "scope")
 
     def __init__(self, proto: NodeProto, origins: Origins) -> None:
-        domain = proto.domain
-        self.op = proto.op_type if not domain or domain == "ai.onnx" else f"{domain}::{proto.op_type}"
+        domain, op_type = proto.domain, proto.op_type
+        self.op = op_type if not domain or domain == "ai.onnx" else f"{domain}::{op_type}"
         self.proto = proto
         self.name = proto.name
         self.scope, self.annotated = scope_of(proto)
         self.inputs = list(proto.input)
         self.outputs = list(proto.output)
         self.blocks: dict[str, Block] = {}
-        if has_graphs(proto):
+        if domain or op_type in CONTROL:
             self.blocks = {name: Block(graph, origins) for name, graph in graphs_of(proto)}
             self._check_body_inputs()
         self._attributes: dict[str, object] | None = None

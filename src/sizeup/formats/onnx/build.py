@@ -109,17 +109,18 @@ class BlockBuilder:
                 raise CorruptModel(f"{name!r} is made twice")
             self._ids[name] = made[id(stored)]
 
-    def _id(self, name: str, reader: str) -> int:
+    def _id(self, name: str, reader: Node | str) -> int:
         if not name:
             return ABSENT
         found = self._ids.get(name)
         if found is not None:
             return found
         if self._outer is None:
-            raise CorruptModel(f"{reader} reads {name!r}, which nothing makes")
+            label = reader if isinstance(reader, str) else reader.label
+            raise CorruptModel(f"{label} reads {name!r}, which nothing makes")
         return self._capture(name, self._outer, reader)
 
-    def _capture(self, name: str, outer: BlockBuilder, reader: str) -> int:
+    def _capture(self, name: str, outer: BlockBuilder, reader: Node | str) -> int:
         """Bring in a value from around the block: as the same constant, or as one more input."""
         tensor = outer._graph.tensors[outer._id(name, reader)]
         made = self._graph.tensor(tensor.name, tensor.shape, tensor.dtype, tensor.data, tensor.quant)
@@ -130,7 +131,7 @@ class BlockBuilder:
         return made
 
     def _add(self, node: Node) -> None:
-        inputs = [self._id(name, node.label) for name in node.inputs]
+        inputs = [self._id(name, node) for name in node.inputs]
         bodies = self._bodies(node, inputs)
         data, quant = self._derived(node, inputs), self._passed_on(inputs)
         outputs = []
@@ -168,11 +169,15 @@ class BlockBuilder:
 
     def _derived(self, node: Node, inputs: list[int]) -> Constant | None:
         """A mark on what is made of constants alone, so that a runtime can have it before the first run."""
-        given = [each for each in inputs if each != ABSENT]
-        if not given or node.blocks or node.op in RANDOM:
+        if node.blocks or node.op in RANDOM:
             return None
-        tensors = self._graph.tensors
-        return _DERIVED if all(self._shared.is_fixed(tensors[each].data) for each in given) else None
+        data = None
+        for each in inputs:
+            if each != ABSENT:
+                data = self._graph.tensors[each].data
+                if not self._shared.is_fixed(data):
+                    return None
+        return None if data is None else _DERIVED
 
     def _passed_on(self, inputs: list[int]) -> Quant | None:
         first = inputs[0] if inputs else ABSENT

@@ -87,6 +87,11 @@ _DOUBTS: dict[str, _Doubt] = {
 }
 
 
+def has_doubts(node: Node) -> bool:
+    """Whether ONNX's inference is wrong about some operators of this name."""
+    return node.op in _DOUBTS
+
+
 def is_doubtful(node: Node, frame: Frame) -> bool:
     """Whether ONNX's inference may be wrong about what an operator makes."""
     doubt = _DOUBTS.get(node.op)

@@ -157,12 +157,13 @@ def _lighten_graph(graph: GraphProto, origins: Origins) -> set[str]:
     return _lighten(graph.node, origins)
 
 
-_CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""ONNX's own operators that carry graphs."""
 
 
 def has_graphs(node: NodeProto) -> bool:
     """Whether the operator may carry graphs: most cannot, and need not be looked through."""
-    return node.op_type in _CONTROL or bool(node.domain)
+    return node.op_type in CONTROL or bool(node.domain)
 
 
 def graphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:

@@ -72,6 +72,7 @@ class Roles:
     def __init__(self, block: Block) -> None:
         self._uses: dict[int, Use] = {}
         self._of_inputs: dict[tuple[str, int], Use] = {}
+        self._multiplying: dict[str, bool] = {}  # by the name of the operator
         # torch's newer exporter says of weights that they are trained, unless it had to rewrite them.
         self._exporter_tells = any(node.annotated for node in block.nodes)
         self._collect(block, {})
@@ -103,26 +104,27 @@ class Roles:
         known = {**outer, **block.constants} if outer else block.constants
         converted: dict[str, Stored] = {}
         for node in block.nodes:
-            self._collect_inputs(node, known)
-            self._collect_factors(node, known, converted)
+            sources = [known.get(name) for name in node.inputs]
+            for index, constant in enumerate(sources):
+                if constant is not None:
+                    self._note(constant, self._use(node, index))
+            self._collect_factors(node, sources, converted)
             for inner in node.blocks.values():
                 hidden = {name: each for name in inner.free if (each := known.get(name)) is not None}
                 self._collect(inner, hidden)
         for name in block.outputs:
             self._note(known.get(name), Use.DATA)
 
-    def _collect_inputs(self, node: Node, known: dict[str, Stored]) -> None:
-        for index, name in enumerate(node.inputs):
-            constant = known.get(name)
-            if constant is not None:
-                self._note(constant, self._use(node, index))
-
-    def _collect_factors(self, node: Node, known: dict[str, Stored], converted: dict[str, Stored]) -> None:
+    def _collect_factors(
+        self, node: Node, sources: list[Stored | None], converted: dict[str, Stored]
+    ) -> None:
         """Note constants that a product reads; one of constants alone is folded, and holds no weights."""
-        sources = [known.get(name) or converted.get(name) for name in node.inputs]
+        if converted:
+            pairs = zip(sources, node.inputs, strict=True)
+            sources = [source or converted.get(name) for source, name in pairs]
         if node.op in _CONVERTING and sources and sources[0] is not None:
             converted.update(dict.fromkeys(node.outputs, sources[0]))
-        elif None in sources and _multiplies(node):
+        elif None in sources and self._multiplies(node):
             for index, source in enumerate(sources[: _LAST_FACTOR + 1]):
                 if not self._use(node, index) & Use.SETTING:
                     self._note(source, Use.FACTOR)
@@ -131,16 +133,18 @@ class Roles:
         if constant is not None:
             self._uses[id(constant)] = self._uses.get(id(constant), Use.NONE) | use
 
+    def _multiplies(self, node: Node) -> bool:
+        known = self._multiplying.get(node.op)
+        if known is None:
+            rule = rule_of(kind_of("onnx", node.op) or "")
+            known = self._multiplying[node.op] = rule is not None and rule.family in _MULTIPLYING_FAMILIES
+        return known
+
     def _use(self, node: Node, index: int) -> Use:
         known = self._of_inputs.get((node.op, index))
         if known is None:
             known = self._of_inputs[node.op, index] = _use_of(node, index)
         return known
-
-
-def _multiplies(node: Node) -> bool:
-    rule = rule_of(kind_of("onnx", node.op) or "")
-    return rule is not None and rule.family in _MULTIPLYING_FAMILIES
 
 
 def _use_of(node: Node, index: int) -> Use:

@@ -18,7 +18,7 @@ from onnx.shape_inference import infer_shapes
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.blocks import Block, Node
 from sizeup.formats.onnx.constants import Array
-from sizeup.formats.onnx.doubts import is_doubtful, own_shapes, refused, ruled
+from sizeup.formats.onnx.doubts import has_doubts, is_doubtful, own_shapes, refused, ruled
 from sizeup.formats.onnx.flow import ROUNDS, Flow, Frame, follow
 from sizeup.formats.onnx.foreign import stand_in_for
 from sizeup.formats.onnx.single import NotInferred, Solo, shape_value
@@ -85,7 +85,7 @@ class Inference:
         for node in frame.block.nodes:
             known = _known(node, frame)
             if (stale and not stale.isdisjoint(node.reads)) or (
-                (known or _has_dimensions(node, frame)) and _is_refuted(node, frame)
+                has_doubts(node) and (known or _has_dimensions(node, frame)) and _is_refuted(node, frame)
             ):
                 known = False
                 stale.update(node.outputs)
@@ -112,11 +112,12 @@ class Inference:
     def _learn(self, node: Node, found: list[ValueType], frame: Frame) -> None:
         """Keep what was inferred. A shape that only the file declares is kept for unknown operators alone:
         runtimes do not enforce it, so that the cost of a known operator cannot rest on it."""
-        found = found + [unknown()] * (len(node.outputs) - len(found))
+        if len(found) < len(node.outputs):
+            found = found + [unknown()] * (len(node.outputs) - len(found))
         for name, known in zip(node.outputs, found, strict=False):
-            is_whole = known.shape is not None and known.element
-            for other in () if is_whole else (frame.types.get(name), self._declared(node, name, frame)):
-                known = known if other is None else refined(known, other)
+            if known.shape is None or not known.element:
+                for other in (frame.types.get(name), self._declared(node, name, frame)):
+                    known = known if other is None else refined(known, other)
             if name:
                 frame.types[name] = known
 

@@ -99,8 +99,10 @@ def make(element: int, dims: Iterable[int | None] | None) -> ValueType:
     if dims is None:
         return ValueType(None, element, None)
     dims = tuple(dims)
-    if any(size is None or size < 0 for size in dims):
-        dims = tuple(size if size is not None and size >= 0 else None for size in dims)
+    for size in dims:
+        if size is None or size < 0:
+            dims = tuple(each if each is not None and each >= 0 else None for each in dims)
+            break
     return ValueType(None, element, dims)
 
 

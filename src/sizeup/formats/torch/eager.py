@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import deepcopy
@@ -23,7 +24,7 @@ from torch.utils import _pytree as pytree
 from sizeup.errors import LoadError, NumbersMissing, SizeupError
 from sizeup.formats.torch.inputs import Arguments, arguments, named_leaves, prepare
 from sizeup.formats.torch.record import NeedsNumbers, Recorder, module_scopes, untouched
-from sizeup.formats.torch.translate import dtype_of, shape_of
+from sizeup.formats.torch.translate import SEQUENCES, dtype_of, shape_of
 from sizeup.formats.torch.weightless import Clock, TimeLimit
 from sizeup.graph import Graph, GraphBuilder, without_collection
 
@@ -134,17 +135,19 @@ def attempt(
         recorder.add_shared_constant(label, parameter, "parameter")
     for label, buffer in module.named_buffers():
         recorder.add_shared_constant(label, buffer, "buffer")
-    recorder.held_before = _held(module)
-    if any(".quantized" in type(each).__module__ for each in module.modules()):
+    paths = list(module.named_modules())
+    modules = [each for _, each in paths]
+    recorder.held_before = _held(modules)
+    if any(".quantized" in each for each in {type(each).__module__ for each in modules}):
         builder.note("weights packed inside quantised modules are not among the parameters")
     with ExitStack() as stack:
         stack.enter_context(without_collection() if mode else nullcontext())
-        stack.enter_context(untouched(module))
+        stack.enter_context(untouched(modules))
         stack.enter_context(plain_execution())
         stack.enter_context(_without_dlpack() if mode else nullcontext())
         stack.enter_context(torch.inference_mode() if inference else torch.enable_grad())
         stack.enter_context(mode or nullcontext())
-        stack.enter_context(module_scopes(module, recorder.enter))
+        stack.enter_context(module_scopes(paths, recorder.enter))
         stack.enter_context(recorder)
         result = module(*args, **kwargs)
     builder.outputs.extend(dict.fromkeys(recorder.identity(each) for each in _output_tensors(result)))
@@ -154,11 +157,15 @@ def attempt(
     return builder.freeze()
 
 
-def _held(module: torch.nn.Module) -> frozenset[int]:
+def _held(modules: list[torch.nn.Module]) -> frozenset[int]:
     """Tensors that modules keep as plain attributes, or in lists of those."""
-    values = [value for each in module.modules() for value in vars(each).values()]
-    values += [item for value in values if isinstance(value, list | tuple) for item in value]
+    values = [value for each in modules for value in vars(each).values() if type(value) not in _USUAL]
+    values += [item for value in values if isinstance(value, SEQUENCES) for item in value]
     return frozenset(id(value) for value in values if isinstance(value, torch.Tensor))
+
+
+# Most attributes of a module, and neither tensors nor lists of them.
+_USUAL = frozenset((bool, int, float, str, dict, OrderedDict, set, type(None)))
 
 
 @contextmanager
@@ -208,12 +215,12 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 def home_of(module: torch.nn.Module) -> tuple[torch.device, torch.dtype]:
     """Where a plain shape's tensor should live, and its number type: those of the first parameters."""
-    device, dtype = torch.device("cpu"), None
-    for place, parameter in enumerate(module.parameters()):
-        device = parameter.device if place == 0 else device
-        if dtype is None and parameter.dtype.is_floating_point:
-            dtype = parameter.dtype
-    return device, dtype or torch.float32
+    device = None
+    for parameter in module.parameters():
+        device = device or parameter.device
+        if parameter.dtype.is_floating_point:
+            return device, parameter.dtype
+    return device or torch.device("cpu"), torch.float32
 
 
 def _can_run(module: torch.nn.Module) -> bool:

@@ -187,7 +187,7 @@ def _quietly(module: torch.nn.Module) -> Iterator[None]:
     try:
         for each in trained:
             each.training = False
-        with untouched(module), torch.compiler.set_stance("force_eager"):
+        with untouched(module.modules()), torch.compiler.set_stance("force_eager"):
             yield
     finally:
         for each in trained:

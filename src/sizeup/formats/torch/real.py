@@ -53,7 +53,7 @@ class Runnable:
 
     def telling_modules(self, enter: Callable[[str], None]) -> AbstractContextManager[None]:
         """While this lasts, `enter` is called with the path of each module that starts or goes on."""
-        return module_scopes(unwrapped(self._module), enter)
+        return module_scopes(unwrapped(self._module).named_modules(), enter)
 
 
 def runnable(

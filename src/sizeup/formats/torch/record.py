@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from operator import is_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,9 +18,11 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL, WRAPPERS, unwrapped_call
+from sizeup.formats.torch.fake_weights import FakeWeights
 from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
 from sizeup.formats.torch.translate import (
+    SEQUENCES,
     SHORTCUTS,
     Operator,
     dtype_of,
@@ -65,8 +68,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         self.scope = ""
         self.holders = Holders(builder.ops)
         self.held_before: frozenset[int] = frozenset()  # ids of tensors that a model had before it ran
+        self._sizes = mode.shape_env if mode and isinstance(mode.shape_env, NamedSizes) else None
         self._names: dict[str, int] = {}
         self._places: dict[tuple[Any, ...], int] = {}
+        self._weights = FakeWeights(mode, self.holders) if mode and self._sizes is None else None
 
     def enter(self, scope: str) -> None:
         """Attribute what follows to a module."""
@@ -158,9 +163,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if operator.source in WRAPPERS:
             with self:
                 return unwrapped_call(operator.source, args)
-        self._attribute("code", operator.source)
-        result = self._run(operator, func, args, kwargs)
-        self._attribute(operator.source, "code")
+        if self._sizes is None:
+            result = self._run(operator, func, args, kwargs)
+        else:
+            self._attribute(self._sizes, "code", operator.source)
+            result = self._run(operator, func, args, kwargs)
+            self._attribute(self._sizes, operator.source, "code")
         if not operator.skipped:
             try:
                 self._record(operator, args, kwargs, result)
@@ -171,11 +179,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
                 ) from error
         return result
 
-    def _attribute(self, what: str, then: str) -> None:
-        """Where sizes are free: what was asked of them until now was asked by this."""
-        if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
-            scope = self.scope or "the model"
-            self.mode.shape_env.attribute(f"{what} in {scope}", f"{then} in {scope}")
+    def _attribute(self, sizes: NamedSizes, what: str, then: str) -> None:
+        """Symbolic dimensions: what was asked of them until now was asked by this."""
+        scope = self.scope or "the model"
+        sizes.attribute(f"{what} in {scope}", f"{then} in {scope}")
 
     def _run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if operator.mutates and self.mode is not None and not _holds_fake(args):
@@ -185,12 +192,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             shortcut = SHORTCUTS.get(operator.source)
             if shortcut is not None and operator.arguments[0] != "data":
                 return shortcut(*args)
-        if self.mode is not None and isinstance(self.mode.shape_env, NamedSizes):
+        if self._sizes is not None:
             stand_in = STAND_INS.get(operator.source)
             made = NotImplemented if stand_in is None else stand_in(*args, **kwargs)
             if made is not NotImplemented:
                 return made
         try:
+            if self._weights is not None and not operator.mutates:
+                args = self._weights.within(args)
             return func(*args, **kwargs)
         except Exception as error:
             # Operators from outside torch often come without a content-free implementation.
@@ -214,9 +223,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         if not outputs:
             return
         kind, inputs, attrs = normalise(operator, args, kwargs, outputs)
-        attrs = {name: plain(value) for name, value in attrs.items()}
-        if not operator.mutates and any(outputs[0] is each for each in inputs):
-            return  # it returned what it was given
+        if attrs:
+            attrs = {name: plain(value) for name, value in attrs.items()}
+        if not operator.mutates:
+            for each in inputs:
+                if outputs[0] is each:
+                    return  # it returned what it was given
         self._add(operator, kind, inputs, outputs, attrs)
 
     def record_unseen_call(self, operator: Operator, kwargs: dict[str, Any], result: Any) -> None:
@@ -315,15 +327,17 @@ def _holds_fake(args: tuple[Any, ...]) -> bool:
 def _tensors(result: Any) -> list[torch.Tensor]:
     if isinstance(result, torch.Tensor):
         return [result]
-    if isinstance(result, list | tuple):
+    if isinstance(result, SEQUENCES):
         return [tensor for each in result for tensor in _tensors(each)]
     return []
 
 
 @contextmanager
-def module_scopes(root: torch.nn.Module, enter: Callable[[str], None]) -> Iterator[None]:
-    """Tell `enter` the path of the module that runs, through hooks that end with this block."""
-    paths = {id(module): path for path, module in root.named_modules()}
+def module_scopes(
+    modules: Iterable[tuple[str, torch.nn.Module]], enter: Callable[[str], None]
+) -> Iterator[None]:
+    """Call `enter` with the path of the module that runs, through hooks that end with this block."""
+    paths = {id(module): path for path, module in modules}
     stack = [""]
 
     def before(module: torch.nn.Module, _args: Any) -> None:
@@ -344,11 +358,11 @@ def module_scopes(root: torch.nn.Module, enter: Callable[[str], None]) -> Iterat
 
 
 @contextmanager
-def untouched(root: torch.nn.Module) -> Iterator[None]:
+def untouched(modules: Iterable[torch.nn.Module]) -> Iterator[None]:
     """Put back whatever a model's forward sets on its modules: attributes, and what its containers hold."""
     # Compiled modules keep their attributes elsewhere, and set none.
-    modules = [each for each in root.modules() if not isinstance(each, torch.jit.ScriptModule)]
-    kept = [(vars(module), vars(module).copy()) for module in modules]
+    set_here = [vars(each) for each in modules if not isinstance(each, torch.jit.ScriptModule)]
+    kept = [(attributes, attributes.copy()) for attributes in set_here]
     containers = {id(each): each for _, then in kept for each in then.values() if type(each) in _CONTAINERS}
     # Most of them are empty, and stay so: they share one copy.
     held = [(each, _plain_copy(each) if each else ()) for each in containers.values()]
@@ -360,7 +374,7 @@ def untouched(root: torch.nn.Module) -> Iterator[None]:
                 _restore(now, then)
 
 
-_CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
+_CONTAINERS = frozenset((dict, OrderedDict, defaultdict, list, set, deque))
 
 
 def _plain_copy(container: Any) -> Any:
@@ -369,9 +383,10 @@ def _plain_copy(container: Any) -> Any:
 
 def _restore(now: Any, then: Any) -> None:
     if isinstance(now, dict):
-        if len(now) != len(then) or any(now.get(key, now) is not value for key, value in then.items()):
+        same = len(now) == len(then) and now.keys() == then.keys()
+        if not same or not all(map(is_, now.values(), then.values())):
             now.clear()
             now.update(then)
-    elif len(now) != len(then) or any(a is not b for a, b in zip(now, then, strict=True)):
+    elif len(now) != len(then) or not all(map(is_, now, then)):
         now.clear()
         now.update(then) if isinstance(now, set) else now.extend(then)

@@ -14,6 +14,7 @@ from sizeup.formats.torch.normalise import NORMALISERS
 from sizeup.formats.torch.symbolic import plain
 from sizeup.ops import generation, kind_of, rule_of
 
+SEQUENCES = (list, tuple)  # a union would be built anew at every look, of which there are many
 _TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]", "List[Optional[Tensor]]", "Optional[List[Tensor]]")
 
 
@@ -94,7 +95,7 @@ def tensor_arguments(operator: Operator, args: tuple[Any, ...], kwargs: Mapping[
     found: list[Any] = []
     for place, name in operator.tensors:
         value = args[place] if place < len(args) else kwargs.get(name)
-        if isinstance(value, list | tuple):
+        if isinstance(value, SEQUENCES):
             found.extend(value)
         else:  # a plain number may stand for a tensor
             found.append(value if isinstance(value, torch.Tensor) else None)

@@ -1,0 +1,12 @@
+"""Sizes of tests that take minutes: CI runs them smaller, `make long` at full size."""
+
+from __future__ import annotations
+
+import os
+
+FULL = os.environ.get("SIZEUP_FULL_SIZE") == "1"
+
+
+def size(full: int, *, ci: int) -> int:
+    """The size to run at: the full one under `make long`, else that of CI."""
+    return full if FULL else ci
