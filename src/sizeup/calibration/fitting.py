@@ -1,4 +1,4 @@
-"""From measured networks to rates, and to how far estimates with them are off."""
+"""From measured networks and kernels to rates, and to how far estimates with them are off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be known of the machine that this runs on."""
+"""The machine that this runs on: what it is, and whether a calibration was made on the same one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would make a model fit: every remedy is carried out, and judged by the same limits again."""
+"""What would make a model fit: another file, a smaller input, fewer bits, each judged again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All limits of one model, held against it."""
+"""All limits of one model: of its target and budgets, of single layers, and of growth."""
 
 from __future__ import annotations
 

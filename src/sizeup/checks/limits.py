@@ -1,4 +1,4 @@
-"""One limit, what was found against it, and what that means."""
+"""Limits: amounts as users write them, parts of a memory, one limit with what was found against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be limited: each measure by the name that a budget calls it, and how it is found."""
+"""What can be limited: each measure by the name that a budget calls it, found on a model under check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model files of another git revision, read from git's objects; the work tree stays as it is."""
+"""Model files of another git revision, read from git; and which models of a budget changed files concern."""
 
 from __future__ import annotations
 

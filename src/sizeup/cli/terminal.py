@@ -1,4 +1,4 @@
-"""Where a verb prints: results on stdout, everything else on stderr."""
+"""Where a verb prints: results on stdout, everything else on stderr, with the time since it started."""
 
 from __future__ import annotations
 

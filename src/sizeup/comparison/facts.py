@@ -1,4 +1,4 @@
-"""What is compared of operators: their facts as tokens, equal where formats only write them differently."""
+"""What is compared of operators: their facts as tokens, and their modules' names, equal across formats."""
 
 from __future__ import annotations
 

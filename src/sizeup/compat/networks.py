@@ -1,4 +1,4 @@
-"""The networks that the two tensor tools knew, and the arguments by which they were named."""
+"""The networks, arguments and printed layouts of the two tensor tools."""
 
 from __future__ import annotations
 

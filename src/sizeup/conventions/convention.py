@@ -1,4 +1,4 @@
-"""The conventions by name: for every kind of operator the formula of the tool, and what it leaves out."""
+"""How other tools count: the formula of a tool by op kind, and the usual reasons for other numbers."""
 
 from __future__ import annotations
 

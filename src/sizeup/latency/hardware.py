@@ -1,4 +1,4 @@
-"""What an estimate or a measurement says about the hardware: throughput, limits, overhead, energy."""
+"""What a time says about the hardware: throughput, limits, overhead, energy, and utilization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the conversions between layers of different types take, as tables over the types of a few groups."""
+"""Where layers of different types need conversions, and what these take, as tables over types of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far outputs are from those of the float network: noise, divergence, accuracy."""
+"""How far outputs are from those of the float network, measured or estimated from the rounding of weights."""
 
 from __future__ import annotations
 

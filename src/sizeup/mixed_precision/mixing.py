@@ -1,4 +1,4 @@
-"""A user's wish for number types, carried out on a graph."""
+"""Precisions that a user asks for, read from a file or an option and applied to a graph."""
 
 from __future__ import annotations
 

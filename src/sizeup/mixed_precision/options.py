@@ -1,4 +1,4 @@
-"""What every choice of a number type costs: weight bytes, live bytes per step, seconds, joules."""
+"""What every choice of a dtype costs, and which of them a runtime has kernels for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of losses by layer and precision."""
+"""The table of losses by layer and precision, and the data that they are measured on."""
 
 from __future__ import annotations
 

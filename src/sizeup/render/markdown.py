@@ -1,4 +1,4 @@
-"""A report as Markdown, for a pull request or a README."""
+"""Results as Markdown: a report for a README, checks as a comment of bounded length on a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report where Python shows values: a few lines of text, or a small table of HTML."""
+"""Results where Python shows values: a few lines of text, or small tables and pictures of HTML."""
 
 from __future__ import annotations
 

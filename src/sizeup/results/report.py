@@ -1,4 +1,4 @@
-"""The report: everything that was found out about a model, side by side."""
+"""The report: everything that was found out about a model, and what follows from its latency."""
 
 from __future__ import annotations
 

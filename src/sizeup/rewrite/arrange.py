@@ -1,4 +1,4 @@
-"""Choosing among orders and plans by what the real interpreter then reports."""
+"""Orders and memory plans for a file, chosen by what TFLite Micro's interpreter reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of rewriting a model: sizes before and after, and how it was verified."""
+"""What to do to a model file, and what came of it: sizes before and after, and how it was verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewriting .tflite files, one step after the other: weights first, then order and plan."""
+"""Rewriting .tflite files: weights first, then order and plan, verified with random weights too."""
 
 from __future__ import annotations
 

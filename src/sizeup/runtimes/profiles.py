@@ -1,4 +1,4 @@
-"""Profiles that runtimes write, as kernels with their times; no runtime is needed to read them."""
+"""Profiles that runtimes write, as kernels with times, and the ops and modules of kernels."""
 
 from __future__ import annotations
 

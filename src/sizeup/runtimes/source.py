@@ -1,4 +1,4 @@
-"""From a model, however it is given, to one that a runtime of its own can be timed on."""
+"""From a model in any form to one that a runtime can be timed on, with random samples."""
 
 from __future__ import annotations
 

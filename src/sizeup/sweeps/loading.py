@@ -1,4 +1,4 @@
-"""One model at many sizes: closed forms where it has them, otherwise read anew for each."""
+"""One model at many sizes: closed forms if it has them, else read anew; symbolic dimensions are bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executes a network, and the pair of it and the hardware."""
+"""What executes a network, the pair of it and a device, and calibrations of such pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From blocks, types and roles to the one graph."""
+"""From blocks, types and roles to the one graph; the forms of attention operators are here."""
 
 from __future__ import annotations
 

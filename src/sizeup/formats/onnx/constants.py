@@ -1,4 +1,4 @@
-"""Constants of a model: where their numbers are kept, and how to fetch them once somebody asks."""
+"""Constants of a model: where their numbers are kept, in the file or outside it, and how to fetch them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control flow: which blocks run how often, and what types come out of them."""
+"""Control flow: which blocks run how often, what types come out of them, and the frames that names are in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a model through this package: read, expand, bind, infer, build."""
+"""The way of a model through this package: read, expand functions, bind, infer, build."""
 
 from __future__ import annotations
 

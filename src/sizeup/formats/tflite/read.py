@@ -1,4 +1,4 @@
-"""Opening a .tflite file: its signatures, its stored memory plan, and checks of the inputs given."""
+"""Opening a .tflite file: its signatures, stored memory plan and operators, and checks of given inputs."""
 
 from __future__ import annotations
 

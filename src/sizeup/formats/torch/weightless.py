@@ -1,4 +1,4 @@
-"""Building a model without its weights: constructed on the meta device, then given content-free tensors."""
+"""Building a model without its weights, on content-free tensors, within a limit of CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What model libraries give us: a module without weights, and the way to import them."""
+"""Model libraries: importing them without network access, and modules from them without weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arena as shipped: what TFLite Micro's interpreter will report for a model."""
+"""TFLite Micro's arena for a model, and why its interpreter refuses one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head: tensors of all subgraphs and scratch of kernels, planned together."""
+"""The head: tensors of all subgraphs and scratch of kernels, placed by TFLite Micro's greedy planner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of the table: which there are, which are shown, and what stands in each."""
+"""The table of a report: which columns there are and are shown, what stands in each, and its text."""
 
 from __future__ import annotations
 

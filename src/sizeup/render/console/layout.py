@@ -1,4 +1,4 @@
-"""What all printed results share: labelled lines, rows of figures, and names that are cut to fit."""
+"""What all printed results share: labelled lines, rows of figures, sparklines, and output that ends early."""
 
 from __future__ import annotations
 

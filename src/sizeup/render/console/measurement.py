@@ -1,4 +1,4 @@
-"""Measurements for people: what was timed here, or the utilization that follows from a latency given."""
+"""Measurements, utilizations and calibrations for people."""
 
 from __future__ import annotations
 

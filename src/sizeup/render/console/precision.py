@@ -1,4 +1,4 @@
-"""What the precision verbs find, for people: an assignment, a front, and what fits."""
+"""What the precision verbs find, for people: an assignment, a front, what fits, and a trade-off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators and tensors of a report as columns of plain data, small enough to travel in a page."""
+"""What the scripts of a page read: operators, tensors, memory map and roofline as columns of plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the page, readable without a script: verdict, numbers, receipt, assumptions."""
+"""The text of the page, readable without a script: fit verdict, numbers, receipt, assumptions."""
 
 from __future__ import annotations
 

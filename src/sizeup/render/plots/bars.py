@@ -1,4 +1,4 @@
-"""Memory by operator: a bar for each, stacked of what it reads, makes and takes, and what waits."""
+"""Bars: memory by operator, stacked of what it reads, makes and takes; and quantities by layer."""
 
 from __future__ import annotations
 

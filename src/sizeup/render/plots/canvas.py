@@ -1,4 +1,4 @@
-"""What every picture is drawn on: its size, its colours, and text that is sure to fit and to be legible."""
+"""What every picture is drawn on: its size, its colors, its axes, and text that fits and is legible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole pictures: panels put together, with a title, and written."""
+"""Whole pictures: panels put together with a title, the map of a memory plan, and the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands beside a panel: a short list of names and figures, each with the colour that it has there."""
+"""What stands beside a panel: a short list of figures, and names cut so that they still differ."""
 
 from __future__ import annotations
 
