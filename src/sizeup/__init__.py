@@ -115,7 +115,7 @@ _HOMES = {
     "SymbolicDimension": "errors",
     "Target": "targets",
     "TargetError": "errors",
-    "Tradeoff": "results.tradeoff",
+    "Tradeoff": "results.precision",
     "UnboundDimension": "errors",
     "UnknownFormat": "errors",
     "Utilization": "latency",

@@ -45,7 +45,7 @@ def test_a_calibrated_target_can_be_named_at_once(table: Path) -> None:
     assert "8 networks or kernels at fp32" in text
     assert "off on average with its network left out" in text
     assert "next sizeup analyze MODEL -d my-board/ort" in text
-    assert "off by measured estimated fits worst" in text
+    assert "off by measured estimated largest errors" in text
     file = table.parent / "settings/sizeup/targets/my-board.toml"
     assert file.is_file()
     read_again()

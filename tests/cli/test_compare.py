@@ -34,7 +34,7 @@ def test_two_files_give_a_page_of_80_columns(run: Run, models: Path) -> None:
     assert lines[:2] == ["A  mlperf_kws_fp32 (tflite)", "B  mlperf_kws_int8 (tflite)"]
     assert lines[2].startswith("B has the same MACs and parameters")
     assert "0 unexplained" in done.out
-    assert "one time rests on a data sheet, the other on a fit to measurements" in " ".join(done.out.split())
+    assert "one time rests on a data sheet, the other on a calibration" in " ".join(done.out.split())
 
 
 def test_json_is_alone_on_stdout_and_files_are_written(run: Run, models: Path, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_a_device_is_told_with_what_was_measured_on_it(run: Run) -> None:
     )
     assert "https://github.com/Tencent/ncnn" in joined
     _, out, _ = run("rpi5", "--json")
-    fits = {fit["target"]: fit for fit in json.loads(out)["fits"]}
+    fits = {fit["target"]: fit for fit in json.loads(out)["calibrations"]}
     assert set(fits) == {"rpi5/ncnn", "rpi5/ncnn-vulkan"}
     assert fits["rpi5/ncnn"]["threads"] == 4
     assert fits["rpi5/ncnn"]["rates"]["pooled"]["mac"] > 0

@@ -158,7 +158,7 @@ def test_overlapping_ranges_on_two_bases_cannot_be_compared() -> None:
     one, other = replace(a.latency, basis="calibrated"), replace(b.latency, basis="roofline")
     found = sizeup.compare(replace(a, latency=one), replace(b, latency=other))
     assert found.verdict == "cannot tell"
-    assert "cannot be told, for one time rests on a fit to measurements, the other" in found.headline
+    assert "cannot be told, for one time rests on a calibration, the other" in found.headline
 
 
 def test_equal_estimates_of_models_that_differ_take_the_same_time() -> None:

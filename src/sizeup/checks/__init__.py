@@ -45,11 +45,9 @@ _HOMES = {
     "baselines": ("Baselines", "read_baselines"),
     "budgets": ("Budget", "Budgets", "read_budgets"),
     "case": ("Case", "Change", "Origin", "Remedy"),
-    "growth": ("Reference",),
-    "judging": ("Wanted", "judge"),
-    "measures": ("MEASURES",),
+    "judging": ("Reference", "Wanted", "judge"),
+    "measures": ("MEASURES", "Subject"),
     "helping": ("remedies",),
-    "subject": ("Subject",),
 }
 
 

@@ -156,7 +156,7 @@ class _Estimator:
             raise not_calibrated(self.target, fit)
         elif fit is not None:
             self.notes.append(
-                f"the fit of {self.target.name} was measured at {', '.join(fit.precisions)} only"
+                f"the calibration of {self.target.name} was measured at {', '.join(fit.precisions)} only"
             )
         return self._roofline()
 
@@ -173,9 +173,11 @@ class _Estimator:
         unseen = [name for name in self.work.names if not rates.knows(name)]
         if share > 0.01:
             listed = ", ".join(unseen[:4])
-            self.notes.append(f"{100 * share:.0f} % of it is in kernels that the fit has not met ({listed})")
+            self.notes.append(
+                f"{100 * share:.0f} % of it is in kernels that the calibration has not seen ({listed})"
+            )
         if found.fit.note:
-            self.notes.append(f"the fit: {found.fit.note}")
+            self.notes.append(f"calibration: {found.fit.note}")
         return self._estimate("calibrated", found, found.run, found.kernels, _origin(found.fit), found.fit)
 
     def _roofline(self) -> Estimate:

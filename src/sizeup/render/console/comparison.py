@@ -37,7 +37,7 @@ _SAYINGS = {
     "peak_bytes": ("{} less memory at the peak", "{} more memory at the peak", "memory at the peak"),
 }
 _MOST_HELD = 3
-_BASES = {"calibrated": "a fit to measurements", "roofline": "a data sheet", "coefficients": "coefficients"}
+_BASES = {"calibrated": "a calibration", "roofline": "a data sheet", "coefficients": "coefficients"}
 _TIMES = 2.0  # from here on a ratio reads better than per cent
 
 

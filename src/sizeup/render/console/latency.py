@@ -25,7 +25,7 @@ def lines(details: LatencyDetails) -> Iterator[tuple[str, str]]:
     if rates is not None:
         yield "attained", attained(rates)
     if rates is not None and max(rates.compute_share or 0.0, rates.bandwidth_share or 0.0) > _BEYOND:
-        yield "but", "that is more than the data sheet allows: a cache, or a fit to smaller networks"
+        yield "but", "that is more than the data sheet allows: a cache, or a calibration on smaller networks"
     if details.bound_by is not None:
         yield "bound by", _limits(details.bound_by)
     if details.flops_per_byte:

@@ -229,7 +229,7 @@ def render_calibration(found: Calibration, console: Console, top: int = 5) -> No
         for each in worst
     ]
     console.print()
-    print_rows(console, ("off by", "measured", "estimated", "fits worst"), rows)
+    print_rows(console, ("off by", "measured", "estimated", "largest errors"), rows)
 
 
 def _calibration_lines(found: Calibration) -> Iterator[tuple[str, str]]:

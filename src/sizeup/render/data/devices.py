@@ -91,13 +91,13 @@ def json_lines(
     lists = {
         "devices": [to_dict(device) for device in found],
         "runtimes": [runtime_to_dict(runtime) for runtime in runtimes],
-        "fits": [fit_to_dict(fit) for fit in fits],
+        "calibrations": [fit_to_dict(fit) for fit in fits],
     }
     yield "{\n"
     yield from (f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     for key, rows in lists.items():
         body = ",\n    ".join(map(json.dumps, rows))
-        end = "" if key == "fits" else ","
+        end = "" if key == "calibrations" else ","
         yield f'  "{key}": [\n    {body}\n  ]{end}\n' if rows else f'  "{key}": []{end}\n'
     yield "}\n"
 

@@ -70,7 +70,7 @@ def _time(report: Report, data: dict[str, Any]) -> _Part:
 
 def _basis(basis: str) -> str:
     return {
-        "calibrated": "estimates from a fit to measurements",
+        "calibrated": "estimates from a calibration",
         "roofline": "estimates from the data sheet",
     }.get(basis, "estimates from a table of coefficients")
 

@@ -1,6 +1,6 @@
 """An operator where a dimension is free, and the table of rules for the shapes of what it makes.
 
-Comparisons of sizes are decided by an example and become conditions (`sizeup.graph.assuming`).
+Comparisons of sizes are decided by an example and become conditions (`sizeup.symbolic.assuming`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,54 @@
+"""The table of renderers names functions that exist, for results that exist."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import getmembers, isclass
+from pathlib import Path
+
+import pytest
+
+from sizeup import render
+from sizeup.errors import SizeupError
+from sizeup.results import check, closed_forms, comparison, explanation, measurement, plan, precision, report
+from sizeup.results.result import Result
+
+pytestmark = pytest.mark.extras
+
+MODULES = (check, closed_forms, comparison, explanation, measurement, plan, precision, report)
+TABLES = ("_PLAIN_DATA", "_FRAMES", "_PICTURES", "_TEXTS", "_PAGES")
+
+
+def results() -> set[str]:
+    from sizeup.results import query
+
+    classes = [each for module in (*MODULES, query) for _, each in getmembers(module, isclass)]
+    return {each.__name__ for each in classes if issubclass(each, Result) and each is not Result}
+
+
+def test_every_renderer_that_the_tables_name_exists() -> None:
+    places = {writer.place for writers in render.WRITERS.values() for writer in writers.values()}
+    for table in TABLES:
+        places.update(getattr(render, table).values())
+    assert len(places) > 30
+    for place in places:
+        module, _, name = place.partition(":")
+        assert callable(getattr(import_module(f"sizeup.render.{module}"), name)), place
+
+
+def test_every_result_that_the_tables_name_exists_and_every_result_is_in_one() -> None:
+    named = set(render.WRITERS).union(*(getattr(render, table) for table in TABLES))
+    assert named == results()
+
+
+def test_the_longest_ending_decides_and_another_is_refused(tmp_path: Path) -> None:
+    assert render._writer("Report", tmp_path / "x.trace.json")[0] == ".trace.json"
+    assert render._writer("Report", tmp_path / "x.y.json")[0] == ".json"
+    with pytest.raises(
+        SizeupError, match=r"a plan is written as \.json or \.csv; give it one of"
+    ):
+        render.check_path("Plan", tmp_path / "x.txt")
+    with pytest.raises(SizeupError, match="there is no such folder"):
+        render.check_path("Plan", tmp_path / "none" / "x.json")
+    with pytest.raises(SizeupError, match="give one with -d"):
+        render.check_path("Report", tmp_path / "x.trace.json", timed=False)
