@@ -112,21 +112,21 @@ def test_importing_sizeup_takes_at_most_twice_numpy() -> None:
     assert ours <= 2 * theirs
 
 
-def imported_modules(source: Path) -> dict[str, set[str]]:
-    """For each module under a folder those of them that it imports, at whatever depth of its code."""
+def imported_modules(package: Path) -> dict[str, set[str]]:
+    """For each module of a package those of them that it imports, at whatever depth of its code."""
     files = {}
-    for path in source.rglob("*.py"):
-        parts = path.relative_to(source).with_suffix("").parts
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
         files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     imports: dict[str, set[str]] = {}
     for module, path in files.items():
-        package = module.split(".") if path.stem == "__init__" else module.split(".")[:-1]
+        folder = module.split(".") if path.stem == "__init__" else module.split(".")[:-1]
         names: set[str] = set()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                above = package[: len(package) - node.level + 1] if node.level else []
+                above = folder[: len(folder) - node.level + 1] if node.level else []
                 base = ".".join([*above, *([node.module] if node.module else [])])
                 # A package's name stands for one of its modules, or for something in its __init__.
                 members = {f"{base}.{alias.name}" for alias in node.names}
@@ -135,9 +135,9 @@ def imported_modules(source: Path) -> dict[str, set[str]]:
     return imports
 
 
-def import_cycles(source: Path) -> list[set[str]]:
+def import_cycles(package: Path) -> list[set[str]]:
     """The strongly connected components of the import graph that have more than one module."""
-    imports = imported_modules(source)
+    imports = imported_modules(package)
     reached: dict[str, set[str]] = {}
     for module in imports:
         reached[module], left = set(), [module]
@@ -152,7 +152,7 @@ def import_cycles(source: Path) -> list[set[str]]:
 
 
 def test_no_modules_import_each_other() -> None:
-    assert import_cycles(SOURCE.parent) == []
+    assert import_cycles(SOURCE) == []
 
 
 # What renderers and results may know; every import counts, also in functions and for annotations alone.
@@ -161,7 +161,7 @@ BELOW_RENDER |= {"targets", "units"}
 
 
 def test_renderers_import_results_and_no_analysis() -> None:
-    for module, names in imported_modules(SOURCE.parent).items():
+    for module, names in imported_modules(SOURCE).items():
         if module.startswith("sizeup.render"):
             parts = {name.split(".")[1] for name in names if name != "sizeup"}
             assert parts <= {*BELOW_RENDER, "render"}, module
@@ -189,7 +189,7 @@ def test_import_cycles_are_found_in_functions_and_in_annotations(tmp_path: Path)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
-    assert import_cycles(tmp_path) == [
+    assert import_cycles(tmp_path / "house") == [
         {"house", "house.roof", "house.walls"},
         {"house.cellar", "house.cellar.stairs"},
     ]

@@ -44,9 +44,7 @@ def test_every_result_that_the_tables_name_exists_and_every_result_is_in_one() -
 def test_the_longest_ending_decides_and_another_is_refused(tmp_path: Path) -> None:
     assert render._writer("Report", tmp_path / "x.trace.json")[0] == ".trace.json"
     assert render._writer("Report", tmp_path / "x.y.json")[0] == ".json"
-    with pytest.raises(
-        SizeupError, match=r"a plan is written as \.json or \.csv; give it one of"
-    ):
+    with pytest.raises(SizeupError, match=r"a plan is written as \.json or \.csv; give it one of"):
         render.check_path("Plan", tmp_path / "x.txt")
     with pytest.raises(SizeupError, match="there is no such folder"):
         render.check_path("Plan", tmp_path / "none" / "x.json")

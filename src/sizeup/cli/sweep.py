@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from sizeup.cli.clock import since_start
 from sizeup.cli.exits import INCOMPLETE, verb
-from sizeup.cli.terminal import since_start
 
 EXAMPLE = "Example: sizeup sweep registry.toml -o results --engine ray"
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path, PurePath
@@ -15,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from rich.console import Console
 from rich.text import Text
 
+from sizeup.cli.clock import since_start
 from sizeup.units import brief, duration, plain, size
 
 if TYPE_CHECKING:
@@ -245,18 +245,3 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-_IMPORTED = time.monotonic()
-_START_FIELD = 19  # of those after the name of the program in /proc/self/stat: clock ticks since boot
-
-
-def since_start() -> float:
-    """Seconds since the process began; where the system does not say that, since this module was imported."""
-    imported = time.monotonic() - _IMPORTED
-    try:
-        fields = Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()
-        started = int(fields[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
-        return max(imported, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
-    except (OSError, ValueError, IndexError, AttributeError):
-        return imported

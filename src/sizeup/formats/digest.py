@@ -35,7 +35,7 @@ def content_digest(path: Path) -> str:
 
 
 def _files_beside(path: Path) -> list[str]:
-    from sizeup.formats.onnx.constants import files_beside
+    from sizeup.formats.onnx.outside import files_beside
 
     is_onnx = path.suffix.lower() == ".onnx"
     return [name for name in files_beside(path) if name != path.name] if is_onnx else []

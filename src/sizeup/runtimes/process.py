@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed, WorkerFailed
-from sizeup.formats.onnx.constants import check_files_beside
+from sizeup.formats.onnx.outside import check_files_beside
 from sizeup.workers import RAISED, TIMED_OUT, Supervisor
 
 Array: TypeAlias = np.ndarray[Any, Any]

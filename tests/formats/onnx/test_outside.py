@@ -14,7 +14,7 @@ from onnx.external_data_helper import ExternalDataInfo, set_external_data, uses_
 
 from formats.onnx.making import branches
 from sizeup.formats.digest import content_digest, sha256_of
-from sizeup.formats.onnx.constants import files_beside
+from sizeup.formats.onnx.outside import files_beside
 from sizeup.formats.onnx.wire import message
 
 

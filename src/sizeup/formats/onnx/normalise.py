@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sizeup.formats.onnx.blocks import Node
 from sizeup.graph import Shape
 from sizeup.ops import kind_of
-from sizeup.ops.einsum import letters
+from sizeup.ops.matmul import letters
 
 
 class Site(NamedTuple):

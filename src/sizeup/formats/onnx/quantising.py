@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from sizeup.errors import LoadError, WriteError
-from sizeup.formats.onnx.constants import check_files_beside
 from sizeup.formats.onnx.model import inlined
+from sizeup.formats.onnx.outside import check_files_beside
 from sizeup.formats.rounding import Array, Observed, Rounding, Roundings, Seen, merged, sample_step
 from sizeup.graph import ABSENT, Graph
 

@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.read import graphs_of, has_graphs
-from sizeup.ops.einsum import is_equation
+from sizeup.ops.matmul import is_equation
 
 _MOST_OUTPUTS = 1 << 20
 _MOST_AXES = 1 << 31  # an axis is cut to 32 bits without a check

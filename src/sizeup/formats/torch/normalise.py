@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from sizeup.ops.einsum import letters
+from sizeup.ops.matmul import letters
 
 Arguments: TypeAlias = dict[str, Any]
 

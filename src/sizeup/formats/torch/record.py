@@ -18,7 +18,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from sizeup.errors import LoadError, NumbersMissing
 from sizeup.formats.torch.control import CONTROL, WRAPPERS, unwrapped_call
-from sizeup.formats.torch.fake_weights import FakeWeights
 from sizeup.formats.torch.holders import Holders
 from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
 from sizeup.formats.torch.translate import (
@@ -32,7 +31,7 @@ from sizeup.formats.torch.translate import (
     taken_apart,
     tensor_arguments,
 )
-from sizeup.formats.torch.weightless import Clock
+from sizeup.formats.torch.weightless import Clock, FakeWeights
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
 Numbers: TypeAlias = np.ndarray[Any, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sizeup.formats.onnx.rules.spots import Spot, shapes
-from sizeup.ops.einsum import letters
+from sizeup.ops.matmul import letters
 from sizeup.symbolic import NotClosed, Sides, broadcast, broadcast_size, quotient
 
 
