@@ -94,6 +94,12 @@ MISUSE = (
     ("profile", "type: sizeup measure MODEL", "sizeup --help"),
     ("roofline", "type: sizeup analyze MODEL -d TARGET --plot x.roofline.png", "sizeup --help"),
     ("quantize", "type: sizeup precision MODEL --weights 256KiB -o map.json", "sizeup --help"),
+    (
+        "precision x.onnx --flash 1MiB",
+        "no such option: --flash; did you mean --weights?",
+        "sizeup precision --help",
+    ),
+    ("tradeoff x.onnx --arena 9KiB", "did you mean --activations?", "sizeup tradeoff --help"),
     ("tflite_tools.py", "type: python -m sizeup.compat.tflite_tools", "sizeup --help"),
     ("dnn-analyzer", "type: python -m sizeup.compat.dnn_analyzer", "sizeup --help"),
     ("x.onnx", "'x.onnx' is a model; say what to do with it: sizeup analyze x.onnx", "sizeup --help"),

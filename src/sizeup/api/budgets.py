@@ -138,7 +138,7 @@ class _Gate:
             yield self._check(model, budgets)
 
     def _check(self, model: str, budgets: Sequence[Budget]) -> Check:
-        from sizeup.checks import Subject, Wanted
+        from sizeup.checks import LimitSpec, Subject
 
         first = budgets[0]
         read = Model(model, None, None, first.bind or None, first.precision)
@@ -147,7 +147,7 @@ class _Gate:
         subject = Subject(_needs(read), target, whole(limits, "ram"), whole(limits, "flash"))
         before = None if self.revision is None else at_revision(read, subject, self.revision)
         wanted = [
-            Wanted(
+            LimitSpec(
                 budget.limits,
                 budget.growth,
                 budget.layers,

@@ -17,7 +17,7 @@ from sizeup.errors import LfsPointer, SizeupError
 from sizeup.formats import Inputs
 
 if TYPE_CHECKING:
-    from sizeup.checks import Needs, Origin, Reference, Subject, Wanted
+    from sizeup.checks import LimitSpec, Needs, Origin, Reference, Subject
     from sizeup.checks.revision import Revision
     from sizeup.graph import Graph, Shape
     from sizeup.mixed_precision.mixing import Wish
@@ -156,12 +156,12 @@ class _Checker:
         check_precision(options.precision)
 
     def check(self, source: Source, revision: Revision | None = None) -> Check:
-        from sizeup.checks import Subject, Wanted
+        from sizeup.checks import LimitSpec, Subject
 
         options, limits = self._options, self._limits
         model = Model(source, options.inputs, options.kwargs, options.bind, options.precision)
         subject = Subject(model.needs(), self._target, whole(limits, "ram"), whole(limits, "flash"))
-        wanted = Wanted(limits, expected=options.expected)
+        wanted = LimitSpec(limits, expected=options.expected)
         typed = {name: _typed(value) for name, value in options.limits.items()}
         origin = model.origin(command_options(typed, options.expected)) if options.remedies else None
         reference = None if revision is None else at_revision(model, subject, revision)
@@ -191,7 +191,7 @@ def at_revision(model: Model, subject: Subject, revision: Revision) -> Reference
 def checked(
     model: Model,
     subject: Subject,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[LimitSpec],
     origin: Origin | None,
     reference: Reference | None,
     time_limit: float,

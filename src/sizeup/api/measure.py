@@ -76,7 +76,7 @@ def measure(
     here, notes = (None, ()) if device is None else _this_device(device)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
     effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
-    given = runtimes.Given(source, inputs, kwargs, bind, trusted)
+    given = runtimes.RunSpec(source, inputs, kwargs, bind, trusted)
     timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
     target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
     return Measurement(graph.name or "model", graph.format, timing, cost.count(graph), target, notes)

@@ -214,7 +214,7 @@ def _judges(source: Source, path: str | os.PathLike[str]) -> tuple[dict[str, Jud
 
 
 def _judge(budget: Budget, source: Source) -> Judge:
-    from sizeup.checks import Needs, Subject, Wanted, judge, verdict
+    from sizeup.checks import LimitSpec, Needs, Subject, judge, verdict
     from sizeup.mixed_precision.options import uniform, unsupported
     from sizeup.mixed_precision.tradeoff import Judge
 
@@ -223,7 +223,7 @@ def _judge(budget: Budget, source: Source) -> Judge:
     ram, flash = (
         None if each not in budget.limits else int(budget.limits[each]) for each in ("ram", "flash")
     )
-    wanted = Wanted(budget.limits, {}, budget.layers, None, budget.name, budget.expected)
+    wanted = LimitSpec(budget.limits, {}, budget.layers, None, budget.name, budget.expected)
 
     def decide(given: Graph, precision: DType) -> bool | None:
         if unsupported(given, precision, target):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sizeup.checks.budgets import Budget, Budgets, read_budgets
     from sizeup.checks.case import Case, Change, Origin, Remedy
     from sizeup.checks.helping import remedies
-    from sizeup.checks.judging import Reference, Wanted, judge
+    from sizeup.checks.judging import LimitSpec, Reference, judge
     from sizeup.checks.measures import MEASURES, Subject
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Change",
     "Large",
     "Limit",
+    "LimitSpec",
     "Needs",
     "Origin",
     "Part",
@@ -31,7 +32,6 @@ __all__ = [
     "Room",
     "Space",
     "Subject",
-    "Wanted",
     "judge",
     "read_baselines",
     "read_budgets",
@@ -45,7 +45,7 @@ _HOMES = {
     "baselines": ("Baselines", "read_baselines"),
     "budgets": ("Budget", "Budgets", "read_budgets"),
     "case": ("Case", "Change", "Origin", "Remedy"),
-    "judging": ("Reference", "Wanted", "judge"),
+    "judging": ("Reference", "LimitSpec", "judge"),
     "measures": ("MEASURES", "Subject"),
     "helping": ("remedies",),
 }

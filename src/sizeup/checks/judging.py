@@ -18,7 +18,7 @@ from sizeup.graph import Graph, name_of
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LimitSpec:
     """What is asked of a model beside the room of its target; `of` says who asks."""
 
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Wanted:
     expected: bool = False  # times are judged by what is expected, not by their range
 
 
-def judge(subject: Subject, wanted: Wanted) -> tuple[Limit, ...]:
+def judge(subject: Subject, wanted: LimitSpec) -> tuple[Limit, ...]:
     """Every limit, those of the target first."""
     found = list(rooms(subject))
     covered = {each.name for each in found}

@@ -49,6 +49,10 @@ _INSTEAD = {
 }
 
 
+# Limits of `check`, and what the verbs on precision limit instead: flash and arena hold more.
+_LIMITS = {"--flash": "--weights", "--arena": "--activations", "--ram": "--activations"}
+
+
 class Verbs(TyperGroup):
     """Says what was perhaps meant by a word that is no verb."""
 
@@ -95,4 +99,7 @@ def _said(error: Any) -> str:
     """The parser's words as ours: no capital, no full stop, and what was perhaps meant."""
     text: str = error.format_message().partition(" (Possible")[0].replace(": Value error, ", ": ").rstrip(".")
     near = sorted(getattr(error, "possibilities", None) or ())
+    verb = "" if error.ctx is None else error.ctx.command.name
+    if verb in ("precision", "tradeoff") and getattr(error, "option_name", None) in _LIMITS:
+        near = [_LIMITS[error.option_name]]
     return text[:1].lower() + text[1:] + (f"; did you mean {' or '.join(near)}?" if near else "")

@@ -2,7 +2,7 @@
 
 from sizeup.runtimes.process import RUNTIMES, Arena, Run, run
 from sizeup.runtimes.profiles import Profile, read_profile
-from sizeup.runtimes.source import Given, check_room, random_samples, time_source
+from sizeup.runtimes.source import RunSpec, check_room, random_samples, time_source
 from sizeup.runtimes.timing import (
     ROUNDS,
     TIMED,
@@ -23,10 +23,10 @@ __all__ = [
     "TURN",
     "Arena",
     "Effort",
-    "Given",
     "Kernel",
     "Profile",
     "Run",
+    "RunSpec",
     "Timing",
     "TurnProgress",
     "Turns",

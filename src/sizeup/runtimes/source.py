@@ -28,7 +28,7 @@ _RUNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RunSpec:
     """A model and what it is to be run on, as the caller gave them."""
 
     source: Any
@@ -39,7 +39,7 @@ class Given:
 
 
 def time_source(
-    given: Given,
+    given: RunSpec,
     graph: Graph,
     runtime: str | None = None,
     threads: int = 1,
@@ -68,7 +68,7 @@ def time_source(
     return time_model(chosen, model, samples, threads=threads, effort=effort, progress=progress)
 
 
-def _time_module(given: Given, threads: int, effort: Effort | None, progress: Progress | None) -> Timing:
+def _time_module(given: RunSpec, threads: int, effort: Effort | None, progress: Progress | None) -> Timing:
     """A name travels as text; a module, and tensors, as a file that we write and read ourselves."""
     with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
         is_named = isinstance(given.source, str | os.PathLike)
@@ -80,7 +80,7 @@ def _time_module(given: Given, threads: int, effort: Effort | None, progress: Pr
         return time_model("torch-eager", path, threads=threads, effort=effort, progress=progress)
 
 
-def _write(path: Path, given: Given) -> None:
+def _write(path: Path, given: RunSpec) -> None:
     from sizeup.formats.torch.real import write
 
     try:

@@ -83,7 +83,7 @@ def memory_picture(report: Report) -> Figure:
         return _nothing(canvas)
     axes = canvas.panel(_LEFT, below, _RIGHT, _TOP)
     draw_steps(canvas, axes, labels, "operators in the order in which they run")
-    levels = _levels(found.peak_bytes, "TFLite Micro as shipped", shipped.head_bytes if shipped else 0)
+    levels = _levels(found.peak_bytes, "TFLite Micro's arena head", shipped.head_bytes if shipped else 0)
     highest = max([found.peak_bytes, *(each.bytes for each in levels)])
     op = report.graph.ops[found.peak_op]
     words = peak_words(
@@ -98,7 +98,7 @@ def plan_picture(plan: Plan) -> Figure:
     """Memory by operator in the plan's order, above the map of its arena."""
     labels = _labels(plan.graph, plan.order)
     canvas, below = _canvas(labels, _BARS + _BETWEEN + _MAP)
-    write_title(canvas, named(plan.name, plan.graph.format), f"arena {verdict(plan)}", "")
+    write_title(canvas, named(plan.name, plan.graph.format), f"memory plan {verdict(plan)}", "")
     step, index = plan.peak_step, plan.peak_op
     if step is None or index is None:
         return _nothing(canvas)
@@ -108,7 +108,7 @@ def plan_picture(plan: Plan) -> Figure:
     upper.tick_params(labelbottom=False)
     as_given = _levels(plan.plan_bytes, "peak of the order as given", plan.given_peak_bytes)
     shipped = plan.shipped.head_bytes if plan.shipped is not None else 0
-    as_shipped = _levels(plan.plan_bytes, "TFLite Micro as shipped", shipped)
+    as_shipped = _levels(plan.plan_bytes, "TFLite Micro's arena head", shipped)
     # One scale for both, so that the peak above and the arena below are seen to be as high.
     highest = max([plan.plan_bytes, *(each.bytes for each in (*as_given, *as_shipped))])
     op = plan.graph.ops[index]
@@ -156,7 +156,7 @@ def _list_facts(canvas: Canvas, plan: Plan) -> None:
     facts = [("memory plan", plan.plan_bytes), ("proven to be needed", plan.lower_bound_bytes)]
     facts += [("peak", plan.peak_bytes), ("peak as given", plan.given_peak_bytes)]
     if plan.shipped is not None:
-        facts.append(("TFLite Micro as shipped", plan.shipped.head_bytes))
+        facts.append(("TFLite Micro's arena head", plan.shipped.head_bytes))
     items = [Item(words, f"{size:,} B") for words, size in facts]
     items.append(Item("operators moved", f"{plan.moved_ops:,} of {len(plan.order):,}"))
     draw_list(canvas, _TOP - 0.07, "In figures", items)
@@ -204,7 +204,7 @@ def _peak_sentence(report: Report) -> tuple[str, str]:
         return "no operators", ""
     sentence = f"peak {peak_size(found)} ({found.peak_bytes:,} B) beside the weights"
     if arena is not None:
-        sentence += f"; TFLite Micro plans a head of {arena.head_bytes:,} B as shipped"
+        sentence += f"; TFLite Micro plans a head of {arena.head_bytes:,} B"
     return sentence, _missing(found)
 
 
