@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,18 @@ pytestmark = pytest.mark.extras
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
-    """The six models, in a folder where the commands run one after the other."""
+def folder(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator[Path]:
+    """The six models, in a folder where the commands run one after the other, with one thread of torch."""
     for needed in ("ai_edge_litert", "onnx", "torch", "transformers", "duckdb"):
         pytest.importorskip(needed)
+    import torch
+
     made = tmp_path_factory.mktemp("golden")
     make_models(made, shared)
-    return made
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the workspaces of its kernels grow with their number
+    yield made
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -91,7 +91,7 @@ def second_count(graph: Graph, chosen: dict[int, DType]) -> tuple[int, int]:
     data=st.data(),
 )
 def test_it_is_the_best_of_all_choices(
-    widths: list[int], seed: int, flash: float, arena: float, data: st.DataObject
+    widths: list[int], seed: int, weights: float, activations: float, data: st.DataObject
 ) -> None:
     skips = data.draw(st.lists(st.booleans(), min_size=len(widths), max_size=len(widths)))
     graph = network(widths, skips)
@@ -99,7 +99,7 @@ def test_it_is_the_best_of_all_choices(
     table = losses(graph, seed)
     loss = options.losses(table)
     whole = figures_of(options, {layer.op: THREE[0] for layer in options.layers})
-    budgets = Budgets(int(flash * whole.weight_bytes), int(arena * whole.activation_bytes))
+    budgets = Budgets(int(weights * whole.weight_bytes), int(activations * whole.activation_bytes))
     best = None
     groups = int(options.group.max()) + 1
     for picks in itertools.product(range(len(THREE)), repeat=groups):
@@ -170,7 +170,7 @@ def test_sums_and_steps_are_what_the_mixture_itself_takes(
     data=st.data(),
 )
 def test_tied_losses_with_limits_of_time_and_arena_are_solved_exactly(
-    widths: list[int], arena: float, seconds: float, data: st.DataObject
+    widths: list[int], activations: float, seconds: float, data: st.DataObject
 ) -> None:
     skips = data.draw(st.lists(st.booleans(), min_size=len(widths), max_size=len(widths)))
     options = options_of(network(widths, skips, pixels=128), RUNS, WHERE)
@@ -178,7 +178,7 @@ def test_tied_losses_with_limits_of_time_and_arena_are_solved_exactly(
     loss = options.losses(table)
     whole = figures_of(options, {layer.op: RUNS[0] for layer in options.layers})
     budgets = Budgets(
-        activation_bytes=int(arena * whole.activation_bytes), seconds=seconds * (whole.seconds or 0)
+        activation_bytes=int(activations * whole.activation_bytes), seconds=seconds * (whole.seconds or 0)
     )
     values = []
     for picks in itertools.product(range(len(RUNS)), repeat=int(options.group.max()) + 1):
@@ -248,7 +248,7 @@ def test_what_holds_it_back_and_what_more_would_buy_are_told() -> None:
 def test_a_budget_that_nothing_keeps_is_told_with_the_least_that_is_needed() -> None:
     options = options_of(network([4, 8], [False] * 2), THREE)
     loss = options.losses(losses(options.graph, 0))
-    with pytest.raises(NoChoice, match=r"keeps the flash within 10 B; the least is"):
+    with pytest.raises(NoChoice, match=r"keeps the weights within 10 B; the least is"):
         choose(options, loss, Budgets(weight_bytes=10))
 
 
@@ -277,7 +277,7 @@ def test_budgets_hold_for_a_whole_front() -> None:
     assert len(found) >= 2
     assert all(budgets.kept_by(each.figures) for each in found)
     assert found[-1].loss == choose(options, loss, budgets).loss
-    with pytest.raises(NoChoice, match="keeps the flash within 10 B; the least is"):
+    with pytest.raises(NoChoice, match="keeps the weights within 10 B; the least is"):
         front_of(options, loss, ("loss", "weights"), 8, budgets=Budgets(10))
 
 
@@ -459,7 +459,7 @@ def test_an_arena_that_no_layer_decides_on_is_refused() -> None:
     made.op("embedding", [table, twice], [rows], name="embedding")
     made.outputs.append(rows)
     options = options_of(made.freeze(), [precision("fp32"), precision("int8")])
-    with pytest.raises(NoChoice, match="keeps the arena within 1,000 B"):
+    with pytest.raises(NoChoice, match="keeps the activations within 1,000 B"):
         choose(options, np.array([0.0, 1.0]), Budgets(activation_bytes=1000))
 
 

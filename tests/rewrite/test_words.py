@@ -82,5 +82,5 @@ def test_an_arena_that_code_books_make_larger_is_told(shared: Path, tmp_path: Pa
     words = "the arena is 5,344 B larger, for code-books are decoded into it while the model runs"
     text = told(kws, "-o", out, "--cluster", "16", "--pack")
     assert words in text
-    assert "arena total 24,272 B 29,616 B" in text
+    assert "arena used, 64-bit 24,272 B 29,616 B" in text
     assert "larger" not in told(kws, "-o", out, "--cluster", "16")
