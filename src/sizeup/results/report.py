@@ -10,26 +10,31 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from sizeup.checks import Needs, Room, room
 from sizeup.cost import Bytes, Cost, total
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, name_of
-from sizeup.latency import Estimate, Hardware, Limited, Spent, energy, flops_per_byte, hardware_of, limited
-from sizeup.latency.roofline import BOUNDS, Bound
-from sizeup.memory import Live, Overview, Shares, Usage, overview, shares, tensor_bytes
 from sizeup.ops.conv import is_depthwise
 from sizeup.results import rollup
-from sizeup.results.memory_map import MemoryMap, memory_map
 from sizeup.results.result import Result
-from sizeup.results.roofline import Roofline, roofline_of
 from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
-from sizeup.targets import Target, word_bits_of
 
 _MOST_BYTES = 1 << 60
 
 if TYPE_CHECKING:
+    from sizeup.checks import Room
     from sizeup.conventions import Counted
+    from sizeup.latency import (
+        Estimate,
+        Hardware,
+        Limited,
+        Spent,
+    )
+    from sizeup.latency.roofline import Bound
     from sizeup.latency.work import Floats
+    from sizeup.memory import Live, Overview, Shares, Usage
+    from sizeup.results.memory_map import MemoryMap
+    from sizeup.results.roofline import Roofline
+    from sizeup.targets import Target
 
 
 class OpRows(Sequence[OpRow]):
@@ -63,6 +68,8 @@ class OpRows(Sequence[OpRow]):
 
     @cached_property
     def _live(self) -> Live:
+        from sizeup.memory import Live
+
         return Live(self._cost.graph, self._usage.buffers)
 
     def _row(self, index: int) -> OpRow:
@@ -124,6 +131,9 @@ class Report(Result):
     """Rates, energy and limits of the estimate; None without one."""
 
     def __post_init__(self) -> None:
+        from sizeup.memory import overview  # who only counts loads no planner
+        from sizeup.targets import word_bits_of
+
         found = {
             "moved": self.cost.bytes_at(self.precision),
             "memory": overview(self.graph, self.precision, word_bits_of(self.target)),
@@ -136,6 +146,8 @@ class Report(Result):
     def _room(self) -> Room | None:
         if self.target is None:
             return None
+        from sizeup.checks import Needs, room
+
         is_file = self.source is not None and self.source.is_file()
         size = self.source.stat().st_size if is_file and self.source is not None else None
         return room(Needs(self.graph, self.cost, self.precision, size), self.target)
@@ -211,22 +223,30 @@ class Report(Result):
     @cached_property
     def tensor_bytes(self) -> tuple[int | None, ...]:
         """The size of every tensor of the graph at the precision; None if data decides it."""
+        from sizeup.memory import tensor_bytes
+
         tensors = self.graph.tensors
         return tuple(None if t.elements is None else tensor_bytes(t, self.precision) for t in tensors)
 
     @cached_property
     def memory_shares(self) -> Shares:
         """What each operator reads, makes and takes of the live memory, and what waits."""
+        from sizeup.memory import shares
+
         return shares(self.graph, self.memory.usage.buffers)
 
     @cached_property
     def memory_map(self) -> MemoryMap | None:
         """Where every buffer is in memory, and when; None if sizes depend on data or nothing runs."""
+        from sizeup.results.memory_map import memory_map
+
         return memory_map(self.graph, self.memory)
 
     @cached_property
     def roofline(self) -> Roofline | None:
         """What operators attain under the roofs of the target; None without an estimate on one."""
+        from sizeup.results.roofline import roofline_of
+
         return None if self.latency is None else roofline_of(self.latency)
 
     @cached_property
@@ -312,9 +332,6 @@ def report_of(
     return Report(cost, precision, sha256, found, reason, convention, source, target)
 
 
-__all__ = ["BOUNDS", "LatencyDetails", "details_of"]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LatencyDetails:
     """An estimate and what the device does meanwhile; None if it cannot be told."""
@@ -328,6 +345,8 @@ class LatencyDetails:
 
 def details_of(estimate: Estimate) -> LatencyDetails:
     """What follows from an estimate."""
+    from sizeup.latency import energy, flops_per_byte, hardware_of, limited
+
     return LatencyDetails(
         estimate, hardware_of(estimate), energy(estimate), limited(estimate), flops_per_byte(estimate)
     )

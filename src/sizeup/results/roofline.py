@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sizeup.latency.roofline import nearest_peak, type_of
+from sizeup.latency.roofline import BOUNDS, nearest_peak, type_of
 from sizeup.units import FLOPS_PER_MAC
 
 if TYPE_CHECKING:
     from sizeup.latency import Estimate
     from sizeup.latency.work import Floats
     from sizeup.targets import Target
+
+__all__ = ["BOUNDS", "Attained", "Roof", "Roofline", "attained", "roofline_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,8 +21,8 @@ from sizeup.graph import name_of
 from sizeup.render.console.latency import spoken
 from sizeup.render.console.report import title
 from sizeup.render.data.report import latency_to_dict
-from sizeup.results.report import BOUNDS
 from sizeup.results.rollup import module_at, module_path
+from sizeup.results.roofline import BOUNDS
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Estimate
