@@ -1,4 +1,4 @@
-.PHONY: check quick fast bare long format readme golden
+.PHONY: check quick fast bare long zoo boards format readme golden
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -19,6 +19,12 @@ bare:  ## what needs neither extras nor a quiet machine
 
 long:  ## at full size what CI runs smaller, with the results in docs/long-tests.md
 	python tools/long_tests.py
+
+zoo:  ## MACs of all models of tools/zoo.toml by torch's own counter, with the results in docs/zoo.md
+	python tools/zoo.py
+
+boards:  ## arenas and verdicts for TFLite Micro compared with emulated boards, with the results in docs/boards.md
+	python tools/boards.py
 
 format:  ## let ruff rewrite what it can
 	ruff check --fix .

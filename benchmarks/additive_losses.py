@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from sizeup.mixed_precision import Bench, Losses, Options, SensitivityTable, Simulation
-from sizeup.mixed_precision.table import Judged
+from sizeup.mixed_precision import Bench, Losses, MeasurementOptions, SensitivityTable, Simulation
+from sizeup.mixed_precision.table import LossMeasure
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "precision.md"
 POOLS = (("fp32", "fp16", "int8", "int4"), ("fp32", "fp16", "int8", "int4", "int2"))
-JUDGED: tuple[Judged, ...] = ("kl", "noise", "loss", "accuracy")
+JUDGED: tuple[LossMeasure, ...] = ("kl", "noise", "loss", "accuracy")
 TITLES = {"kl": "KL", "noise": "noise", "loss": "cross-entropy", "accuracy": "accuracy lost"}
 HEADER = (
     "| network | layers | chosen from | loss | Pearson | Spearman | measured / predicted: median |"
-    " nine of ten |\n|---|--:|---|---|--:|--:|--:|--:|\n"
+    " 90 % range |\n|---|--:|---|---|--:|--:|--:|--:|\n"
 )
 WAYS = {
     "as the layers, affine": Simulation(),
@@ -55,7 +55,7 @@ def main() -> None:
         for way, simulation in WAYS.items():
             bench = Bench(
                 digits.trained(name), test.images, test.labels, calibration=train.images, cache=False,
-                options=Options(simulation),
+                options=MeasurementOptions(simulation),
             )  # fmt: skip
             lines["uniform precisions"].append(uniform(name, way, bench))
             print(lines["uniform precisions"][-1].rstrip(), flush=True)
@@ -95,7 +95,7 @@ def row(
     name: str,
     table: SensitivityTable,
     pool: tuple[str, ...],
-    judged: Judged,
+    judged: LossMeasure,
     chosen: list[dict[int, str]],
     found: list[Losses],
 ) -> str:

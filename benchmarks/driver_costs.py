@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from sizeup.sweeps.engine.ray import _own_home, _silent
+from sizeup.sweeps.engine.ray import _ray_session
 
 WAITING = (4, 128, 512, 2048)
 
@@ -36,20 +36,12 @@ def seconds_of(remote: Any, tasks: int, most: int) -> float:
 def main() -> None:
     """Print one line for each number of tasks that wait."""
     tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
-    with _own_home() as folder:
-        with _silent():
-            ray.init(num_cpus=2, include_dashboard=False, _temp_dir=folder, logging_level="ERROR")
+    with _ray_session(ray, None, 2):
         remote = ray.remote(num_cpus=1)(lambda: None)
-        try:
-            seconds_of(remote, 200, 4)
-            for most in WAITING:
-                print(
-                    f"{most:5} waiting: {1e3 * seconds_of(remote, tasks, most):.3f} ms of the driver a task",
-                    flush=True,
-                )
-        finally:
-            with _silent():
-                ray.shutdown()
+        seconds_of(remote, 200, 4)
+        for queued in WAITING:
+            milliseconds = 1e3 * seconds_of(remote, tasks, queued)
+            print(f"{queued:5} queued: {milliseconds:.3f} ms of the driver per task", flush=True)
 
 
 if __name__ == "__main__":

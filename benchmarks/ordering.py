@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # who reads these files is written there
 
 from memory.planner_graphs import known_answers, read  # noqa: E402
-from sizeup.memory.schedule import best_order  # noqa: E402
+from sizeup.memory.schedule import best_schedule  # noqa: E402
 
 SHARED = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared"))
 
@@ -31,7 +31,7 @@ def main() -> None:
             continue
         problem = read(SHARED / "planner" / "graphs" / f"{known.name}.txt")
         start = time.process_time()
-        found = best_order(problem, time_limit=args.seconds)
+        found = best_schedule(problem, time_limit=args.seconds)
         seconds = time.process_time() - start
         peaks = f"{found.peak_bytes:11,} {found.lower_bound_bytes:11,} {known.best:11,}"
         print(f"{known.name:28} {problem.count:6} {peaks} {found.status:>9} {seconds:6.2f}", flush=True)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests"))  # who reads these files is written ther
 
 from memory.memory_graphs import packing_instance  # noqa: E402
 from sizeup.errors import DoesNotFit  # noqa: E402
-from sizeup.memory.arena import pack  # noqa: E402
+from sizeup.memory.packing import pack  # noqa: E402
 
 SHARED = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared"))
 

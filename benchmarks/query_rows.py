@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from sizeup.sweeps.query import QuerySpec, glimpse, save
+from sizeup.sweeps.query import QuerySpec, preview, save
 
 TARGETS, PRECISIONS = 20, ("stored", "fp32", "fp16", "int8", "int4")
 _ROWS = """
@@ -75,7 +75,7 @@ def main() -> None:
         print(f"{models * TARGETS * len(PRECISIONS):,} rows, {size:,} bytes")
         for title, asked in _QUESTIONS.items():
             clock, started = time.monotonic(), time.process_time()
-            found = glimpse(QuerySpec(name, **asked), 40)  # type: ignore[arg-type] # of several types
+            found = preview(QuerySpec(name, **asked), 40)  # type: ignore[arg-type] # of several types
             cpu, wall = time.process_time() - started, time.monotonic() - clock
             print(f"{title}: {found.total:,} rows, {cpu:.2f} CPU s, {wall:.2f} s", flush=True)
         started = time.process_time()

@@ -1,6 +1,6 @@
 """What tasks of a second cost beside their work, in CPU time of all processes.
 
-    python benchmarks/sweep_overhead.py [here|ray] [TASKS]
+    python benchmarks/sweep_overhead.py [local|ray] [TASKS]
 
 A clock tells that only on a quiet machine; CPU time tells it on any. What Ray's own processes take goes with
 time, not with tasks. So they are looked at at rest too, and beside the sum stands what it would be if the
@@ -58,10 +58,10 @@ IDLE = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
 import ray
-from sizeup.sweeps.engine.ray import _connected
+from sizeup.sweeps.engine.ray import _ray_session
 from sweep_overhead import WORKERS, cpu_seconds
 
-with _connected(ray, None, WORKERS):
+with _ray_session(ray, None, WORKERS):
     rest = ray.remote(num_cpus=1)(lambda: time.sleep(14))
     waiting = [rest.remote() for _ in range(WORKERS)]
     time.sleep(4)
@@ -98,17 +98,17 @@ def answered(code: str, folder: str, *words: str) -> object:
 
 def main() -> int:
     """Print the parts for each task."""
-    from sizeup.calibration.sketch import Draft
-    from sizeup.calibration.write_tflite import file_of
+    from sizeup.calibration.network_spec import NetworkBuilder
+    from sizeup.calibration.write_tflite import tflite_file
 
     engine = sys.argv[1] if len(sys.argv) > 1 else "ray"
     tasks = int(sys.argv[2]) if len(sys.argv) > 2 else 30
-    draft = Draft("net", "net", (16, 16, 3), "int8")
-    draft.conv(8, 3, 1)
-    draft.mean()
-    draft.linear(10)
+    network = NetworkBuilder("net", "net", (16, 16, 3), "int8")
+    network.conv(8, 3, 1)
+    network.mean()
+    network.linear(10)
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "spin.py").write_text(SPIN.format(content=file_of(draft.done(), 0), tasks=tasks))
+        Path(folder, "spin.py").write_text(SPIN.format(content=tflite_file(network.build(), 0), tasks=tasks))
         (start, before), (end, after) = answered(CODE, folder, engine, str(tasks))  # type: ignore[misc]
         at_rest = float(answered(IDLE, folder)) if engine == "ray" else 0.0  # type: ignore[arg-type]
     none = ["", 0.0, 0.0]

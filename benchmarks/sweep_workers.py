@@ -62,7 +62,7 @@ def seconds(count: int, engine: str, workers: int) -> float:
 def main() -> int:
     """Print the times and their ratio."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    for engine in ("here", "ray"):
+    for engine in ("local", "ray"):
         one, two = seconds(count, engine, 1), seconds(count, engine, 2)
         print(f"{engine}: {count} models in {one:.1f} s by one worker, {two:.1f} s by two: {one / two:.2f} x")
     return 0

@@ -58,12 +58,12 @@ def write_spec(folder: Path) -> Path:
 
 def tell(store: Store) -> None:
     """Seconds and bytes of every model and point."""
-    root = Path(store.place.address)
+    root = Path(store.storage.address)
     lines = [json.loads(line) for path in sorted((root / "log").iterdir()) for line in path.open()]
     fresh = [line for line in lines if line["state"] == "done"]
     seconds = np.array([line["cpu_seconds"] or np.nan for line in fresh])
     rows = np.array([line["rows"] for line in fresh])
-    size = np.array([Path(path).stat().st_size for path in map(store.place.path, store.shards())])
+    size = np.array([Path(path).stat().st_size for path in map(store.storage.path, store.shards())])
     failed = sum(line["errors"] > 0 for line in fresh)
     print(f"{len(fresh)} models, {rows.sum():,} rows, {failed} models with errors")
     mean, middle, most = np.nanmean(seconds), np.nanmedian(seconds), np.nanmax(seconds)

@@ -102,7 +102,7 @@ def compare(name: str, measured: Measured) -> dict[str, Any]:
     module, args, kwargs = build(name)
     report = sizeup.analyze(module, inputs=args, kwargs=kwargs)
     found = report.memory.usage
-    workspace = sum(each.bytes for each in found.held if each.name.startswith("workspace of "))
+    workspace = sum(each.bytes for each in found.peak_tensors if each.name.startswith("workspace of "))
     names = [op.source.partition(".")[2] for op in report.graph.ops]
     predicted = list(zip(names, found.live_bytes.tolist(), strict=True))
     worst, matched = _worst(predicted, measured.ops)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import sizeup
-from sizeup.closed_forms.cost import FreeCost
+from sizeup.closed_forms.cost import SymbolicCost
 from sizeup.dtypes import precision
 from sizeup.graph import Graph
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
 Load = Callable[[Mapping[str, int]], Graph]
 
@@ -22,7 +22,11 @@ def assert_same_graph(bound: Graph, fresh: Graph) -> None:
         (each.name, each.shape, each.dtype) for each in fresh.tensors
     ]
     assert [_told(op) for op in bound.ops] == [_told(op) for op in fresh.ops]
-    assert (bound.inputs, bound.outputs, bound.run) == (fresh.inputs, fresh.outputs, fresh.run)
+    assert (bound.inputs, bound.outputs, bound.recorded_run) == (
+        fresh.inputs,
+        fresh.outputs,
+        fresh.recorded_run,
+    )
 
 
 def _told(op: Any) -> tuple[Any, ...]:
@@ -30,7 +34,9 @@ def _told(op: Any) -> tuple[Any, ...]:
     return op.kind, op.source, op.inputs, op.outputs, dict(op.attrs), op.scope, bodies
 
 
-def assert_equal_to_fresh_loads(free: FreeGraph, load: Load, points: Iterable[Mapping[str, int]]) -> FreeCost:
+def assert_equal_to_fresh_loads(
+    free: SymbolicGraph, load: Load, points: Iterable[Mapping[str, int]]
+) -> SymbolicCost:
     """At every point the graph and all counts are those of a fresh load; at all points at once, too."""
     cost, rows = sizeup.count(free), []
     points = list(points)
@@ -58,7 +64,7 @@ def assert_equal_to_fresh_loads(free: FreeGraph, load: Load, points: Iterable[Ma
     return cost
 
 
-def _counts(cost: FreeCost, sizes: Mapping[str, Any]) -> tuple[Any, ...]:
+def _counts(cost: SymbolicCost, sizes: Mapping[str, Any]) -> tuple[Any, ...]:
     found = cost.at(**sizes)
     return (
         found.macs,

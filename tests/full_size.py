@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 FULL = os.environ.get("SIZEUP_FULL_SIZE") == "1"
+# Mark of a test that has no smaller form: only `make long` runs it.
+full_size_only = pytest.mark.skipif(not FULL, reason="runs at full size only: make long")
 
 
 def size(full: int, *, ci: int) -> int:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 # A multiple of 16, as the arenas of boards are: the tail begins at the end.
 ARENA_BYTES = 16 << 20
+SMALL_ARENA_BYTES = 1 << 18
 
 
 class Measured(NamedTuple):
@@ -76,6 +77,55 @@ def works(models: Sequence[tuple[Path | bytes, int]]) -> list[bool]:
         return found
 
 
+def runs(models: Sequence[bytes]) -> list[bool]:
+    """Whether each model can be set up and run on inputs of ones; a model that ends the process cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{number}.tflite") for number in range(len(models))]
+        for path, model in zip(paths, models, strict=True):
+            path.write_bytes(model)
+        verdicts: list[bool] = []
+        while len(verdicts) < len(paths):
+            command = [sys.executable, __file__, "--runs", *map(str, paths[len(verdicts) :])]
+            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            answers = [line == "True" for line in run.stdout.splitlines()]
+            verdicts += answers if len(answers) + len(verdicts) == len(paths) else [*answers, False]
+        return verdicts
+
+
+def _survives(path: str) -> bool:
+    """Whether it runs in a copy of this process, which a model may end."""
+    identity = os.fork()
+    if identity == 0:
+        succeeds = False
+        try:
+            succeeds = _runs(path)
+        finally:
+            os._exit(0 if succeeds else 1)
+    return os.waitpid(identity, 0)[1] == 0
+
+
+def _runs(path: str) -> bool:
+    import numpy as np
+    from tflite_micro import runtime
+
+    content = Path(path).read_bytes()
+    try:
+        interpreter = runtime.Interpreter.from_bytes(content, arena_size=SMALL_ARENA_BYTES)
+        for number in range(_input_count(content)):
+            details = interpreter.get_input_details(number)
+            interpreter.set_input(np.ones(details["shape"], details["dtype"]), number)
+        interpreter.invoke()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _input_count(content: bytes) -> int:
+    from ai_edge_litert import schema_py_generated as schema
+
+    return int(schema.Model.GetRootAs(content).Subgraphs(0).InputsLength())
+
+
 def _fits(argument: str) -> bool:
     from tflite_micro import runtime
 
@@ -108,9 +158,13 @@ def _answer(path: str) -> tuple[int, int, str]:
     return 0, 0, text.strip() or "no report"
 
 
+_MODES = {"--fits": _fits, "--runs": _survives}
+
 if __name__ == "__main__":
-    is_about_sizes = sys.argv[1:2] == ["--fits"]
-    for argument in sys.argv[2 if is_about_sizes else 1 :]:
-        answer = str(_fits(argument)) if is_about_sizes else json.dumps(_answer(argument))
+    mode = _MODES.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    if mode is _survives:
+        from tflite_micro import runtime  # noqa: F401 - every copy of the process has it
+    for argument in sys.argv[2 if mode else 1 :]:
+        answer = str(mode(argument)) if mode else json.dumps(_answer(argument))
         sys.stdout.write(answer + "\n")
         sys.stdout.flush()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from formats.tflite.factory import File, Subgraph, options, quantised
+from formats.tflite.factory import File, Subgraph, options, quantized
 
 _WIDTHS = {"FLOAT32": 4, "INT32": 4, "INT16": 2, "INT8": 1, "INT64": 8, "BOOL": 1, "UINT8": 1}
 
@@ -23,6 +23,7 @@ class Value(NamedTuple):
     # Kernels check both: the cell of an LSTM has a power of two, softmax and its like a fixed scale.
     scale: float = 2.0**-11
     zero: int = 0
+    axis: int = 0  # of several scales
 
 
 class Case(NamedTuple):
@@ -58,7 +59,8 @@ class Case(NamedTuple):
 def _add(subgraph: Subgraph, name: str, value: Value) -> int:
     fields: dict[str, Any] = {"isVariable": value.variable}
     if value.kind in ("INT8", "INT16", "INT4"):
-        fields["quantization"] = quantised([value.scale] * value.scales, [value.zero] * value.scales)
+        scales, zeros = [value.scale] * value.scales, [value.zero] * value.scales
+        fields["quantization"] = quantized(scales, zeros, value.axis)
     return subgraph.tensor(name, value.shape, value.kind, value.content, **fields)
 
 

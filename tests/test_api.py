@@ -28,7 +28,7 @@ def test_strict_names_what_is_not_counted() -> None:
 
 
 def test_unknown_precision_is_refused_before_anything_is_read() -> None:
-    with pytest.raises(sizeup.SizeupError, match="unknown precision 'fp33'; known are fp64"):
+    with pytest.raises(sizeup.SizeupError, match="unknown precision 'fp33'; known: fp64"):
         sizeup.analyze("nowhere.onnx", precision="fp33")
 
 
@@ -44,7 +44,7 @@ def test_rules_are_read_from_a_file_only_if_it_is_one(tmp_path: Path) -> None:
         sizeup.load_rules(tmp_path / "rules.py")
     text = tmp_path / "rules.txt"
     text.write_text("")
-    with pytest.raises(RuleError, match=r"ending \.py"):
+    with pytest.raises(RuleError, match=r"give a \.py file with cost rules"):
         sizeup.load_rules(text)
 
 
@@ -52,7 +52,7 @@ def test_public_names_are_exactly_those_declared() -> None:
     for name in sizeup.__all__:
         assert getattr(sizeup, name) is not None
     assert sorted(dir(sizeup)) == sorted(sizeup.__all__)
-    assert set(sizeup._HOMES) == set(sizeup.__all__) - {"__version__", "precision"}
+    assert set(sizeup._MODULES) == set(sizeup.__all__) - {"__version__", "precision"}
     with pytest.raises(AttributeError, match="no attribute 'analyse'"):
         _ = sizeup.analyse  # type: ignore[attr-defined] # that is the point
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import json
 import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -193,6 +195,145 @@ def test_import_cycles_are_found_in_functions_and_in_annotations(tmp_path: Path)
         {"house", "house.roof", "house.walls"},
         {"house.cellar", "house.cellar.stairs"},
     ]
+
+
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+CODE = re.compile(r"(\()?`([^`\n]+)`")
+
+
+# Regular expressions instead of syntax trees: of all modules they take a tenth of a second.
+DEFINITION = re.compile(r"^ *(?:class|def) (\w+)|^ *(\w+)(?:: [^=\n]+)?(?: = |$)", re.MULTILINE)
+CLASS = re.compile(r"^class (\w+)(.*?)(?=^[^\s)]|\Z)", re.DOTALL | re.MULTILINE)
+MEMBER = re.compile(r"^    (?:def )?(\w+)[:(]", re.MULTILINE)
+
+
+@cache
+def defined_names(path: Path) -> frozenset[str]:
+    """Names of the classes, functions, methods, fields and variables that a module defines."""
+    return frozenset(name for pair in DEFINITION.findall(path.read_text("utf-8")) for name in pair)
+
+
+@cache
+def class_members() -> dict[str, set[str]]:
+    """Names of methods and fields by class, over all modules."""
+    members: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for name, body in CLASS.findall(path.read_text("utf-8")):
+            members.setdefault(name, set()).update(MEMBER.findall(body))
+    return members
+
+
+@cache
+def all_names() -> frozenset[str]:
+    return frozenset(dir(builtins)).union(*(defined_names(path) for path in SOURCE.rglob("*.py")))
+
+
+def existing_path(name: str, folders: Sequence[Path]) -> Path | None:
+    """The first file, module or folder of this name in the folders."""
+    paths = (folder / text for folder in folders for text in (name, f"{name}.py"))
+    return next((path for path in paths if path.exists()), None)
+
+
+def dotted_name_exists(name: str, folders: Sequence[Path]) -> bool:
+    """Whether `module.name`, `Class.member` or a module with dots exists."""
+    first, *rest = parts = name.removeprefix("sizeup.").split(".")
+    if first in class_members():
+        return rest[0] in class_members()[first]
+    for length in range(len(parts), 0, -1):
+        path = existing_path("/".join(parts[:length]), folders)
+        if path is not None:
+            file = path / "__init__.py" if path.is_dir() else path
+            return all(part in defined_names(file) for part in parts[length:])
+    return first in all_names() and not rest
+
+
+def call_exists(name: str, arguments: str) -> bool:
+    """Whether a function, or a class with these fields, exists."""
+    fields = class_members().get(name)
+    return name in all_names() if fields is None else fields.issuperset(re.findall(r"\w+", arguments))
+
+
+def stale_in_block(block: str, section: Sequence[Path], has_modules: bool) -> Iterator[str]:
+    """Names in a paragraph, bullet or table row that do not exist.
+
+    A name without a folder belongs to a folder of the section, or to one that the block names before it.
+    """
+    folders, module = [*section, SOURCE, SOURCE.parent, ROOT], ROOT
+    for parenthesis, code in CODE.findall(block):
+        name = code.removeprefix("@").rstrip("/")
+        call = re.fullmatch(r"(\w+)\((.*)\)", name)
+        if call:
+            exists = call_exists(*call.groups())
+        elif not re.fullmatch(r"\w[\w./]*", name) or name == "sizeup":
+            continue  # an option, a file extension, a formula, a command
+        elif "/" in code or re.search(r"\.(?:py|js|json|toml)$", name):
+            path = existing_path(name, folders)
+            exists = path is not None
+            if path is not None:
+                module = path
+                folders.insert(0, path if path.is_dir() else path.parent)
+        elif "." in name:
+            exists = dotted_name_exists(name, folders)
+        elif name[0].isupper():
+            exists = name in all_names()
+        else:
+            is_member = parenthesis and module.suffix == ".py" and name in defined_names(module)
+            exists = not has_modules or bool(is_member) or existing_path(name, folders) is not None
+        if not exists:
+            yield code
+
+
+def stale_names(text: str) -> list[str]:
+    """Names of modules, classes and functions on the page that do not exist; columns "before" are history."""
+    stale: list[str] = []
+    section: list[Path] = []
+    header: list[str] = []
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for block in re.split(r"\n\n|\n(?=[|]|- |#)", text):
+        if block.lstrip().startswith("## "):
+            section = [SOURCE / name for name in re.findall(r"(\w+)/", block)]
+        if not block.startswith("|"):
+            header = []
+            stale += stale_in_block(block, section, bool(section))
+            continue
+        cells = [cell.strip() for cell in block.strip("|").split("|")]
+        header = header or cells
+        if header[0] == "op kind":
+            continue  # attributes of ops
+        current = cells[:-1] if header[-1] == "before" else cells
+        has_modules = bool(section) or bool({"modules", "layer"} & set(header))
+        stale += stale_in_block(" | ".join(current), section, has_modules)
+    return stale
+
+
+def test_names_on_the_architecture_page_exist() -> None:
+    text = ARCHITECTURE.read_text("utf-8")
+    assert len(CODE.findall(text)) > 400
+    assert stale_names(text) == []
+
+
+@pytest.mark.parametrize(
+    ("current", "stale"),
+    [
+        ("`checks/capacity`", "`checks/room`"),
+        ("`formats/onnx/`: `model`, `read`", "`formats/onnx/`: `model`, `reader`"),
+        ("`commands`, `runner`", "`commands`, `exits`"),
+        ("`packing` for offsets", "`arena` for offsets"),
+        ("`engine/local`", "`engine/here`"),
+        ("`static/precision_map.js`", "`static/mixture.js`"),
+        ("`mixed_precision.assign`", "`mixed_precision.assigned`"),
+        ("`limits.MemoryPart`", "`limits.Part`"),
+        ("`MemoryFit.fits`", "`MemoryFit.suits`"),
+        ("`SymbolicCost`", "`FreeCost`"),
+        ('`op_kind_of("onnx", "Conv")`', '`kind_of("onnx", "Conv")`'),
+        ("`Tensor(name, shape,", "`Tensor(name, sides,"),
+        ("(`check_path`)", "(`check_file`)"),
+    ],
+)
+def test_a_stale_name_on_the_architecture_page_is_reported(current: str, stale: str) -> None:
+    text = ARCHITECTURE.read_text("utf-8")
+    assert current in text
+    assert len(stale_names(text.replace(current, stale))) == text.count(current)
 
 
 def python_files() -> list[Path]:

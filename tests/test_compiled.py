@@ -17,7 +17,7 @@ from torch.nn import functional
 
 import sizeup
 from sizeup import targets
-from sizeup.fuse import kernels
+from sizeup.fusion import kernels
 
 # What operators are called in the names that Inductor gives to its kernels.
 WORDS = {
@@ -80,7 +80,7 @@ def test_nests_of_loops_hold_the_operators_that_inductor_puts_into_them(
 ) -> None:
     module = make().eval()
     graph = sizeup.load(module, inputs=(shape,))
-    fuses = targets.runtime("torch-inductor").fuses
+    fuses = targets.runtime("torch-inductor").fusions
     assert fuses is not None
     groups = ([graph.ops[index].kind for index in ops] for ops in kernels(graph, fuses))
     loops = Counter(frozenset(kinds) for kinds in groups if not {"conv", "matmul", "attention"} & set(kinds))

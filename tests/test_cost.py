@@ -15,7 +15,7 @@ from sizeup.cost import Accesses, Cost, count, total
 from sizeup.dtypes import PRECISIONS, DType, dtype, precision
 from sizeup.errors import RuleError
 from sizeup.graph import ABSENT, Constant, Graph, GraphBuilder, Quant, Role, Tensor
-from sizeup.ops import Call, op_rule, temporary_rules
+from sizeup.ops import Call, op_rule, temporary_cost_rules
 
 FLOAT = dtype("float32")
 QUANT = Quant(np.array(0.5), np.array(0))
@@ -69,7 +69,7 @@ def test_parameters_that_nothing_uses_count_too() -> None:
     assert cost.params.tolist() == []
 
 
-def test_biases_stay_at_32_bits_beside_quantised_weights() -> None:
+def test_biases_stay_at_32_bits_beside_quantized_weights() -> None:
     cost = count(perceptron())
     weights, biases = 12 + 16, 12
     assert cost.bytes_at(precision("int8")).weights == weights + 4 * biases
@@ -106,7 +106,7 @@ def test_unknown_op_is_reported_not_free() -> None:
     builder.op("mylib.magic", [x, w, ABSENT], [y], source="mylib.magic")
     cost = count(builder.freeze())
     assert cost.known.tolist() == [False]
-    assert cost.reasons == {0: "no rule for mylib.magic"}
+    assert cost.reasons == {0: "no cost rule for mylib.magic"}
     # What is certain stays: it touches its inputs and outputs, and owns its parameters.
     assert cost.bytes_at().read.tolist() == [4 * (6 + 5)]
     assert cost.bytes_at().written.tolist() == [4 * 8]
@@ -123,7 +123,7 @@ def test_a_shape_that_depends_on_data_is_reported_not_guessed() -> None:
     builder.op("matmul", [picked, w], [y], {"contracted": (1,)})
     cost = count(builder.freeze())
     assert cost.known.tolist() == [False, False]
-    assert set(cost.reasons.values()) == {"a shape that it needs depends on data"}
+    assert set(cost.reasons.values()) == {"a required shape depends on data"}
 
 
 def test_what_is_derived_from_constants_alone_costs_nothing_in_a_run() -> None:
@@ -171,7 +171,7 @@ def test_an_operator_that_breaks_its_rule_is_unknown_and_the_rest_is_counted() -
     builder.op("conv", [x, x], [builder.tensor("y", (6,), FLOAT)], source="Conv", name="stem")
     builder.op("neg", [x], [builder.tensor("z", (6,), FLOAT)])
     found = count(builder.freeze())
-    assert found.reasons == {0: "its rule failed on it: KeyError: 'out_channels'"}
+    assert found.reasons == {0: "its cost rule failed: KeyError: 'out_channels'"}
     assert found.total_elementwise == 6
 
 
@@ -179,14 +179,16 @@ def test_a_users_rule_that_fails_names_the_operator() -> None:
     builder = GraphBuilder()
     x = builder.input("x", (6,), FLOAT)
     builder.op("mine", [x], [builder.tensor("y", (6,), FLOAT)], source="Mine", name="stem")
-    with temporary_rules():
+    with temporary_cost_rules():
 
         @op_rule("mine", onnx=["Mine"])
         def mine(call: Call) -> int:
             """It asks for what is not there."""
             return call.number("width")
 
-        with pytest.raises(RuleError, match=r"the rule of mine \(operator stem\) failed: KeyError: 'width'"):
+        with pytest.raises(
+            RuleError, match=r"the cost rule of mine \(operator stem\) failed: KeyError: 'width'"
+        ):
             count(builder.freeze())
 
 
@@ -266,6 +268,7 @@ def naive_bytes(tensor: Tensor, asked: DType | None) -> int:
     return math.ceil(math.prod(tensor.shape) * naive_bits(tensor, asked) / 8)
 
 
+@pytest.mark.slow
 @given(graphs(), st.sampled_from([None, *PRECISIONS.values()]))
 @settings(deadline=None)
 def test_bytes_agree_with_going_through_the_tensors_one_by_one(graph: Graph, asked: DType | None) -> None:
@@ -284,6 +287,7 @@ def test_bytes_agree_with_going_through_the_tensors_one_by_one(graph: Graph, ask
     assert found.weights == sum(naive_bytes(tensor, asked) for tensor in once.values())
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(deadline=None)
 def test_totals_are_the_sums_of_the_rows(graph: Graph) -> None:
@@ -298,6 +302,7 @@ def test_totals_are_the_sums_of_the_rows(graph: Graph) -> None:
     assert set(cost.reasons) == {index for index, op in enumerate(graph.ops) if op.kind == "mystery"}
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(deadline=None)
 def test_every_used_parameter_has_exactly_one_owner(graph: Graph) -> None:
@@ -312,7 +317,7 @@ def test_every_used_parameter_has_exactly_one_owner(graph: Graph) -> None:
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=30))
 @settings(deadline=None)
-def test_a_chain_of_matrices_costs_the_sum_of_neighbouring_widths(widths: list[int]) -> None:
+def test_a_chain_of_matrices_costs_the_sum_of_neighboring_widths(widths: list[int]) -> None:
     builder = GraphBuilder("chain")
     x = builder.input("x", (1, widths[0]), FLOAT)
     for place, (here, there) in enumerate(pairwise(widths)):
@@ -329,5 +334,5 @@ def test_grouped_sums_are_those_of_the_groups(groups: list[list[int]]) -> None:
     flat = np.array([each for group in groups for each in group], np.int64)
     first = np.cumsum([0, *map(len, groups)], dtype=np.int64)
     nothing = np.zeros(len(flat), np.bool_)
-    accesses = Accesses(first, flat, flat, flat, flat, flat, nothing, nothing, nothing, ())
+    accesses = Accesses(first, flat, flat, flat, flat, flat, flat, nothing, nothing, nothing, ())
     assert accesses.by_op(flat).tolist() == [sum(group) for group in groups]

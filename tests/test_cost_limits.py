@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sizeup.closed_forms.cost import FreeCost
+from sizeup.closed_forms.cost import SymbolicCost
 from sizeup.cost import count
 from sizeup.dtypes import dtype
 from sizeup.errors import InvalidGraph, RuleError
 from sizeup.graph import Body, Constant, GraphBuilder
-from sizeup.ops import op_rule, temporary_rules
-from sizeup.symbolic import FreeGraph, Specialization, size
+from sizeup.ops import op_rule, temporary_cost_rules
+from sizeup.symbolic import Specialization, SymbolicGraph, size
 
 FLOAT = dtype("float32")
 
@@ -36,9 +36,9 @@ def test_a_negative_count_of_an_operator_is_unknown_and_cancels_nothing() -> Non
     assert cost.reasons == {1: "its count is negative (-8,000)"}
 
 
-@pytest.mark.parametrize(("answer", "problem"), [(-1, r"negative \(-1\)"), (0.5, "0.5, not a whole number")])
+@pytest.mark.parametrize(("answer", "problem"), [(-1, r"negative \(-1\)"), (0.5, "0.5, not an integer")])
 def test_a_rule_from_outside_that_gives_no_count_is_an_error(answer: Any, problem: str) -> None:
-    with temporary_rules():
+    with temporary_cost_rules():
         op_rule("mine")(lambda call: answer)
         with pytest.raises(RuleError, match=problem):
             count(one_op("mine").freeze())
@@ -95,7 +95,7 @@ def test_a_negative_dimension_or_trip_count_is_no_graph() -> None:
         builder.freeze()
 
 
-def pooled(taps: Any) -> FreeCost:
+def pooled(taps: Any) -> SymbolicCost:
     """A pool over rows that have no size yet."""
 
     def read(example: Mapping[str, int]) -> Specialization:
@@ -105,7 +105,7 @@ def pooled(taps: Any) -> FreeCost:
         builder.op("pool", [x], [y], {"taps": taps})
         return Specialization(builder.freeze(), example, {})
 
-    return FreeCost(FreeGraph(("rows",), {"rows": 10}, read))
+    return SymbolicCost(SymbolicGraph(("rows",), {"rows": 10}, read))
 
 
 def test_a_closed_form_that_is_negative_is_unknown() -> None:

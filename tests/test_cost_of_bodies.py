@@ -73,7 +73,7 @@ def test_traffic_repeats_with_the_body_and_rounds_each_time() -> None:
 def test_a_loop_whose_rounds_data_decides_shows_one_and_says_so() -> None:
     cost = count(around("loop", Body("body", product(4), None)))
     assert cost.total_macs == 16
-    assert cost.reasons == {0: "data decides how often its body runs; one run is shown"}
+    assert cost.reasons == {0: "the trip count depends on data; one iteration is counted"}
 
 
 def test_a_branch_is_known_where_all_agree() -> None:
@@ -83,7 +83,7 @@ def test_a_branch_is_known_where_all_agree() -> None:
 def test_a_branch_that_data_decides_shows_the_costliest_and_says_so() -> None:
     cost = count(around("if", Body("then", product(2)), Body("else", product(4))))
     assert cost.total_macs == 16
-    assert cost.reasons == {0: "data decides which branch runs; the costliest is shown"}
+    assert cost.reasons == {0: "the branch depends on data; the costliest one is counted"}
 
 
 def test_branches_that_differ_in_elementwise_work_alone_do_not_agree() -> None:
@@ -100,7 +100,7 @@ def test_branches_that_differ_in_elementwise_work_alone_do_not_agree() -> None:
 def test_an_unknown_operator_in_any_branch_makes_the_branch_unknown(dark_first: bool) -> None:
     bodies = [Body("dark", mystery()), Body("light", GraphBuilder("light").freeze())]
     cost = count(around("if", *(bodies if dark_first else bodies[::-1])))
-    assert cost.reasons == {0: "no rule for Mystery"}
+    assert cost.reasons == {0: "no cost rule for Mystery"}
 
 
 def test_what_runs_once_before_the_first_inference_costs_nothing_in_a_run() -> None:
@@ -111,7 +111,7 @@ def test_what_runs_once_before_the_first_inference_costs_nothing_in_a_run() -> N
 
 @pytest.mark.parametrize("kind", ["if", "loop", "scan", "call"])
 def test_control_flow_without_its_graph_is_not_free(kind: str) -> None:
-    assert count(around(kind)).reasons == {0: "the graph that it runs was not read"}
+    assert count(around(kind)).reasons == {0: "its body was not loaded"}
 
 
 def test_bodies_nest() -> None:
@@ -122,7 +122,7 @@ def test_bodies_nest() -> None:
 
 def test_an_unknown_operator_deep_inside_is_reported_outside() -> None:
     nested = around("call", Body("body", around("loop", Body("body", mystery(), 2))))
-    assert count(nested).reasons == {0: "no rule for Mystery"}
+    assert count(nested).reasons == {0: "no cost rule for Mystery"}
 
 
 def test_weights_shared_between_bodies_count_once() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sizeup
 from networks import FLOAT
-from sizeup.csv_cells import csv_lines, neutral
+from sizeup.csv_cells import csv_lines, neutralize
 
 # A spreadsheet looks at the first letter of a cell.
 RUNS = "=+-@" + "".join(map(chr, range(32))) + "\x7f\uff1d\uff0b\uff0d\uff20"
@@ -56,5 +56,5 @@ def test_names_of_a_model_run_nothing(name: str) -> None:
     from sizeup.render.data.report import csv_lines as of_report
 
     (row,) = csv.DictReader(io.StringIO("".join(of_report(sizeup.analyze(builder.freeze()))), newline=""))
-    assert row["name"] == row["source"] == f"'{name}" == neutral(name)
+    assert row["name"] == row["source"] == f"'{name}" == neutralize(name)
     assert row["macs"] == "0"

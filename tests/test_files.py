@@ -76,15 +76,15 @@ def test_a_new_file_gives_others_no_more_than_its_source(
     assert mode(tmp_path / "new") == expected
 
 
-def test_nobody_else_reads_it_before_it_is_finished(tmp_path: Path, umask: None) -> None:
+def test_others_cannot_read_it_before_it_is_finished(tmp_path: Path, umask: None) -> None:
     path = tmp_path / "secret"
     path.write_bytes(OLD)
     path.chmod(0o600)
     os.umask(0)
-    with files.replacing(path) as new:
+    with files.atomic_path(path) as new:
         assert mode(new) == 0o600
         assert new.parent == tmp_path
-    with files.replacing(tmp_path / "another", like=path) as new:
+    with files.atomic_path(tmp_path / "another", like=path) as new:
         assert mode(new) == 0o600
 
 
@@ -117,7 +117,7 @@ def test_rights_of_a_group_do_not_pass_to_another_group(
 ) -> None:
     folder = tmp_path
     for each in (folder, *list(folder.parents)[:3]):
-        each.chmod(each.stat().st_mode | 0o005)  # whoever comes must find the way
+        each.chmod(each.stat().st_mode | 0o005)  # so that other users can reach the file
     folder.chmod(0o777)
     path = folder / "shared"
     path.write_bytes(OLD)
@@ -172,7 +172,7 @@ def test_names_as_long_as_the_system_allows_are_written(tmp_path: Path) -> None:
 
 
 def _write_half(path: Path, error: BaseException) -> None:
-    with files.replacing(path) as new:
+    with files.atomic_path(path) as new:
         new.write_bytes(NEW)
         raise error
 

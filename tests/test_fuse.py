@@ -10,9 +10,9 @@ import pytest
 
 import sizeup
 from sizeup.dtypes import dtype
-from sizeup.fuse import FUSIONS, kernels
+from sizeup.fusion import FUSIONS, kernels
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.latency import executed
+from sizeup.latency import execution_of
 
 FLOAT = dtype("float32")
 
@@ -45,179 +45,179 @@ class Network:
 
 
 def test_without_a_word_every_operator_is_a_kernel_and_views_are_none() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("reshape", "a", "b")
-    made.op("relu", "b", "c")
-    assert kernels(made.graph("c")) == [(0,), (2,)]
+    network = Network()
+    network.conv("x", "a")
+    network.op("reshape", "a", "b")
+    network.op("relu", "b", "c")
+    assert kernels(network.graph("c")) == [(0,), (2,)]
 
 
-def test_an_activation_joins_only_where_nobody_else_reads_between() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("relu", "a", "b")
-    made.conv("b", "c")
-    made.op("relu", "c", "d")
-    made.op("add", "c d", "e")
-    graph = made.graph("e")
+def test_an_activation_is_fused_only_without_another_reader() -> None:
+    network = Network()
+    network.conv("x", "a")
+    network.op("relu", "a", "b")
+    network.conv("b", "c")
+    network.op("relu", "c", "d")
+    network.op("add", "c d", "e")
+    graph = network.graph("e")
     assert kernels(graph, ["activation"]) == [(0, 1), (2,), (3,), (4,)]
     assert kernels(graph, ["bias"]) == [(0,), (1,), (2,), (3,), (4,)]
 
 
 def test_what_leaves_the_graph_is_not_merged_away() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("relu", "a", "b")
-    assert kernels(made.graph("a", "b"), ["activation"]) == [(0,), (1,)]
+    network = Network()
+    network.conv("x", "a")
+    network.op("relu", "a", "b")
+    assert kernels(network.graph("a", "b"), ["activation"]) == [(0,), (1,)]
 
 
 def test_a_residual_joins_the_later_of_two_convolutions() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.conv("x", "b")
-    made.op("add", "a b", "c")
-    made.op("relu", "c", "d")
-    assert kernels(made.graph("d"), ["add", "activation"]) == [(0,), (1, 2, 3)]
-    assert kernels(made.graph("d"), ["activation"]) == [(0,), (1,), (2,), (3,)]
+    network = Network()
+    network.conv("x", "a")
+    network.conv("x", "b")
+    network.op("add", "a b", "c")
+    network.op("relu", "c", "d")
+    assert kernels(network.graph("d"), ["add", "activation"]) == [(0,), (1, 2, 3)]
+    assert kernels(network.graph("d"), ["activation"]) == [(0,), (1,), (2,), (3,)]
 
 
 def test_one_activation_ends_a_product() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("relu", "a", "b")
-    made.op("sigmoid", "b", "c")
-    made.op("add", "c c", "d")
-    assert kernels(made.graph("d"), ["activation", "add"]) == [(0, 1), (2,), (3,)]
+    network = Network()
+    network.conv("x", "a")
+    network.op("relu", "a", "b")
+    network.op("sigmoid", "b", "c")
+    network.op("add", "c c", "d")
+    assert kernels(network.graph("d"), ["activation", "add"]) == [(0, 1), (2,), (3,)]
 
 
 def test_silu_is_one_kernel_and_a_gate_is_not() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("sigmoid", "a", "b")
-    made.op("mul", "a b", "c")
-    made.op("sigmoid", "x", "d")
-    made.op("mul", "c d", "e")
-    assert kernels(made.graph("e"), ["gelu"]) == [(0,), (1, 2), (3,), (4,)]
+    network = Network()
+    network.conv("x", "a")
+    network.op("sigmoid", "a", "b")
+    network.op("mul", "a b", "c")
+    network.op("sigmoid", "x", "d")
+    network.op("mul", "c d", "e")
+    assert kernels(network.graph("e"), ["gelu"]) == [(0,), (1, 2), (3,), (4,)]
 
 
 def test_the_primitives_of_a_layer_norm_are_one_kernel() -> None:
-    made = Network()
+    network = Network()
     for name in ("e", "w", "s"):
-        made.constant(name, 1)
-    made.op("mean", "x", "m")
-    made.op("sub", "x m", "d")
-    made.op("pow", "d e", "q")
-    made.op("mean", "q", "v")
-    made.op("add", "v e", "ve")
-    made.op("sqrt", "ve", "r")
-    made.op("div", "d r", "n")
-    made.op("mul", "n w", "nw")
-    made.op("add", "nw s", "y")
-    made.op("relu", "y", "z")
-    assert kernels(made.graph("z"), ["layer_norm"]) == [tuple(range(9)), (9,)]
+        network.constant(name, 1)
+    network.op("mean", "x", "m")
+    network.op("sub", "x m", "d")
+    network.op("pow", "d e", "q")
+    network.op("mean", "q", "v")
+    network.op("add", "v e", "ve")
+    network.op("sqrt", "ve", "r")
+    network.op("div", "d r", "n")
+    network.op("mul", "n w", "nw")
+    network.op("add", "nw s", "y")
+    network.op("relu", "y", "z")
+    assert kernels(network.graph("z"), ["layer_norm"]) == [tuple(range(9)), (9,)]
 
 
 def test_pooling_and_conversions_join_what_makes_them() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("pool", "a", "b")
-    made.op("quantize", "b", "c")
-    graph = made.graph("c")
+    network = Network()
+    network.conv("x", "a")
+    network.op("pool", "a", "b")
+    network.op("quantize", "b", "c")
+    graph = network.graph("c")
     assert kernels(graph, ["pool"]) == [(0, 1), (2,)]
-    assert kernels(graph, ["pool", "quantise"]) == [(0, 1, 2)]
+    assert kernels(graph, ["pool", "quantize"]) == [(0, 1, 2)]
 
 
 def test_chains_of_single_numbers_merge_for_a_compiler() -> None:
-    made = Network()
-    made.op("relu", "x", "a")
-    made.op("neg", "a", "b")
-    made.op("softmax", "b", "c")
-    graph = made.graph("c")
+    network = Network()
+    network.op("relu", "x", "a")
+    network.op("neg", "a", "b")
+    network.op("softmax", "b", "c")
+    graph = network.graph("c")
     assert kernels(graph, ["elementwise"]) == [(0, 1), (2,)]
     assert kernels(graph, ["elementwise", "reduction"]) == [(0, 1, 2)]
 
 
 def test_a_nest_of_loops_writes_what_others_read_and_goes_on() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("batch_norm", "a", "b")
-    made.op("relu", "b", "c")
-    made.conv("c", "d")
-    made.op("batch_norm", "d", "e")
-    made.op("add", "c e", "f")
-    assert kernels(made.graph("f"), ["loop"]) == [(0,), (1, 2), (3,), (4, 5)]
+    network = Network()
+    network.conv("x", "a")
+    network.op("batch_norm", "a", "b")
+    network.op("relu", "b", "c")
+    network.conv("c", "d")
+    network.op("batch_norm", "d", "e")
+    network.op("add", "c e", "f")
+    assert kernels(network.graph("f"), ["loop"]) == [(0,), (1, 2), (3,), (4, 5)]
 
 
 def test_a_nest_takes_in_branches_that_it_alone_reads() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("batch_norm", "a", "b")
-    made.conv("x", "c")
-    made.op("batch_norm", "c", "d")
-    made.op("add", "b d", "e")
-    assert kernels(made.graph("e"), ["loop"]) == [(0,), (2,), (1, 3, 4)]
-    assert kernels(made.graph("b", "e"), ["loop"]) == [(0,), (1,), (2,), (3, 4)]
+    network = Network()
+    network.conv("x", "a")
+    network.op("batch_norm", "a", "b")
+    network.conv("x", "c")
+    network.op("batch_norm", "c", "d")
+    network.op("add", "b d", "e")
+    assert kernels(network.graph("e"), ["loop"]) == [(0,), (2,), (1, 3, 4)]
+    assert kernels(network.graph("b", "e"), ["loop"]) == [(0,), (1,), (2,), (3, 4)]
 
 
 def test_no_nest_waits_for_its_own_result() -> None:
-    made = Network()
-    made.op("relu", "x", "a")
-    made.conv("a", "b")
-    made.op("add", "a b", "c")
-    made.op("softmax", "c", "d")
-    made.op("softmax", "d", "e")
-    assert kernels(made.graph("e"), ["loop"]) == [(0,), (1,), (2, 3), (4,)]
+    network = Network()
+    network.op("relu", "x", "a")
+    network.conv("a", "b")
+    network.op("add", "a b", "c")
+    network.op("softmax", "c", "d")
+    network.op("softmax", "d", "e")
+    assert kernels(network.graph("e"), ["loop"]) == [(0,), (1,), (2, 3), (4,)]
 
 
 def test_what_is_known_before_the_run_is_no_kernel_where_constants_are_folded() -> None:
-    made = Network()
-    made.constant("k", 1, 8, 4, 4)
-    made.op("neg", "k", "a")
-    made.op("shape_of", "x", "s")
-    made.op("neg", "s", "t")
-    made.op("add", "x a", "b")
-    graph = made.graph("b")
+    network = Network()
+    network.constant("k", 1, 8, 4, 4)
+    network.op("neg", "k", "a")
+    network.op("shape_of", "x", "s")
+    network.op("neg", "s", "t")
+    network.op("add", "x a", "b")
+    graph = network.graph("b")
     assert kernels(graph, ["constant"]) == [(3,)]
     assert kernels(graph) == [(0,), (1,), (2,), (3,)]
 
 
-def quantised_branch(is_shared: bool) -> Graph:
+def quantized_branch(is_shared: bool) -> Graph:
     """x as int8 into a convolution, whose result goes through int8 into one more, or into two."""
-    made = Network()
-    made.op("quantize", "x", "xq")
-    made.op("dequantize", "xq", "xd")
-    made.conv("xd", "a")
-    made.op("quantize", "a", "aq")
-    made.op("dequantize", "aq", "ad")
-    made.conv("ad", "b")
-    made.conv("ad" if is_shared else "b", "c")
-    return made.graph("b", "c")
+    network = Network()
+    network.op("quantize", "x", "xq")
+    network.op("dequantize", "xq", "xd")
+    network.conv("xd", "a")
+    network.op("quantize", "a", "aq")
+    network.op("dequantize", "aq", "ad")
+    network.conv("ad", "b")
+    network.conv("ad" if is_shared else "b", "c")
+    return network.graph("b", "c")
 
 
 def test_numbers_that_two_read_are_computed_in_floats_where_a_runtime_says_so() -> None:
-    words = ["quantise", "unshared", "activation", "constant"]
-    # A pair of conversions is one kernel, and what quantises a result is part of what made it.
-    assert kernels(quantised_branch(False), words) == [(0, 1), (2, 3, 4), (5,), (6,)]
-    assert kernels(quantised_branch(True), ["quantise"]) == [(0, 1), (2, 3, 4), (5,), (6,)]
-    assert kernels(quantised_branch(True), words) == [(0,), (1,), (2,), (3,), (4,), (5,), (6,)]
+    words = ["quantize", "unshared", "activation", "constant"]
+    # A pair of conversions is one kernel, and what quantizes a result is part of what made it.
+    assert kernels(quantized_branch(False), words) == [(0, 1), (2, 3, 4), (5,), (6,)]
+    assert kernels(quantized_branch(True), ["quantize"]) == [(0, 1), (2, 3, 4), (5,), (6,)]
+    assert kernels(quantized_branch(True), words) == [(0,), (1,), (2,), (3,), (4,), (5,), (6,)]
 
 
-def test_a_result_is_dequantised_by_a_kernel_of_its_own() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("quantize", "a", "q")
-    made.op("dequantize", "q", "d")
-    assert kernels(made.graph("d"), ["quantise", "unshared"]) == [(0, 1), (2,)]
-    assert kernels(made.graph("d"), ["quantise"]) == [(0, 1, 2)]
+def test_a_result_is_dequantized_by_a_kernel_of_its_own() -> None:
+    network = Network()
+    network.conv("x", "a")
+    network.op("quantize", "a", "q")
+    network.op("dequantize", "q", "d")
+    assert kernels(network.graph("d"), ["quantize", "unshared"]) == [(0, 1), (2,)]
+    assert kernels(network.graph("d"), ["quantize"]) == [(0, 1, 2)]
 
 
 def test_hard_swish_joins_a_convolution_alone_where_it_may() -> None:
-    made = Network()
-    made.conv("x", "a")
-    made.op("hardswish", "a", "b")
-    made.op("hardswish", "b", "c")
-    assert kernels(made.graph("c"), ["activation"]) == [(0,), (1,), (2,)]
-    assert kernels(made.graph("c"), ["activation", "hardswish"]) == [(0, 1), (2,)]
+    network = Network()
+    network.conv("x", "a")
+    network.op("hardswish", "a", "b")
+    network.op("hardswish", "b", "c")
+    assert kernels(network.graph("c"), ["activation"]) == [(0,), (1,), (2,)]
+    assert kernels(network.graph("c"), ["activation", "hardswish"]) == [(0, 1), (2,)]
 
 
 def test_every_word_is_explained() -> None:
@@ -225,11 +225,11 @@ def test_every_word_is_explained() -> None:
 
 
 def test_a_long_chain_takes_no_longer_per_operator() -> None:
-    made = Network()
-    made.op("relu", "x", "0")
+    network = Network()
+    network.op("relu", "x", "0")
     for place in range(20_000):
-        made.op("neg", str(place), str(place + 1))
-    assert kernels(made.graph("20000"), list(FUSIONS)) == [tuple(range(20_001))]
+        network.op("neg", str(place), str(place + 1))
+    assert kernels(network.graph("20000"), list(FUSIONS)) == [tuple(range(20_001))]
 
 
 def exported(name: str, path: Path) -> bytes:
@@ -253,20 +253,20 @@ _CALLED = {
 
 @pytest.mark.extras
 @pytest.mark.parametrize("family", ["plain", "residual", "inverted", "fire"])
-def test_quantised_kernels_are_those_of_onnx_runtimes_own_profile(family: str) -> None:
+def test_quantized_kernels_are_those_of_onnx_runtimes_own_profile(family: str) -> None:
     from sizeup.calibration import networks
-    from sizeup.calibration.write_onnx import model_of
+    from sizeup.calibration.write_onnx import onnx_model
 
     sketch = next(each for each in networks() if (each.family, each.precision) == (family, "int8"))
-    content = model_of(sketch).SerializeToString()
-    ran = Counter(each.kind for each in sizeup.measure(content, seconds=0).timing.kernels)
+    content = onnx_model(sketch).SerializeToString()
+    ran = Counter(each.op_kind for each in sizeup.measure(content, seconds=0).timing.kernels)
     cost = sizeup.count(content)
-    work = executed(cost, None, sizeup.target("i7-12700h/ort").runtime.fuses or ()).work
+    work = execution_of(cost, None, sizeup.target("i7-12700h/ort").runtime.fusions or ()).work
     ours: Counter[str] = Counter()
-    for kind, times in zip(work.kind.tolist(), work.count.tolist(), strict=True):
-        name, _, number_type = work.names[kind].partition(".")
+    for kind, times in zip(work.class_index.tolist(), work.count.tolist(), strict=True):
+        name, _, dtype_name = work.names[kind].partition(".")
         if name.startswith(("conv", "depthwise")):
-            ours["QLinearConv" if number_type else "Conv"] += int(times)
+            ours["QLinearConv" if dtype_name else "Conv"] += int(times)
     assert ours == Counter({kind: ran[kind] for kind in ("Conv", "QLinearConv") if ran[kind]})
 
 
@@ -276,9 +276,9 @@ def test_quantised_kernels_are_those_of_onnx_runtimes_own_profile(family: str) -
 def test_kernels_are_those_of_onnx_runtimes_own_profile(name: str, tmp_path: Path) -> None:
     content = exported(name, tmp_path / "model.onnx")
     profile = sizeup.measure(content, seconds=0).timing.kernels
-    ran = Counter(_CALLED[each.kind] for each in profile if each.kind not in _BESIDE)
+    ran = Counter(_CALLED[each.op_kind] for each in profile if each.op_kind not in _BESIDE)
     graph = sizeup.load(content)
-    merged = sizeup.target("rpi5/ort").runtime.fuses
+    merged = sizeup.target("rpi5/ort").runtime.fusions
     assert merged
     first = [graph.ops[ops[0]].kind for ops in kernels(graph, merged)]
     predicted = Counter("sigmoid+mul" if kind == "sigmoid" else kind for kind in first)
@@ -288,10 +288,10 @@ def test_kernels_are_those_of_onnx_runtimes_own_profile(name: str, tmp_path: Pat
 @pytest.mark.extras
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18", "vit_b_16"])
 def test_kernels_are_those_of_torchs_own_profile(name: str) -> None:
-    found = sizeup.measure(f"torchvision:{name}", seconds=0)
+    measurement = sizeup.measure(f"torchvision:{name}", seconds=0)
     graph = sizeup.load(f"torchvision:{name}")
     predicted = Counter(graph.ops[index].source for (index,) in kernels(graph))
-    ran = Counter(each.kind.rstrip("_") for each in found.timing.kernels)
+    ran = Counter(each.op_kind.rstrip("_") for each in measurement.timing.kernels)
     assert Counter({kind.rstrip("_"): count for kind, count in predicted.items()}) == ran
 
 

@@ -33,7 +33,7 @@ def is_an_order(graph: Graph, order: tuple[int, ...]) -> bool:
 
 def test_two_branches_are_run_one_after_the_other() -> None:
     graph = branches()
-    # x 100, a and b 1,000 each, a2, b2 and out 10: a branch with x, beside what is left of the other.
+    # x 100, a and b 1,000 each, a2, b2 and out 10: a branch with x, plus the rest of the other.
     assert (
         max(in_use(graph)),
         min(max(in_use(graph, o)) for o in permutations(range(5)) if is_an_order(graph, o)),
@@ -42,19 +42,19 @@ def test_two_branches_are_run_one_after_the_other() -> None:
         1_110,
     )
     plan = sizeup.plan(graph)
-    assert (plan.given_peak_bytes, plan.peak_bytes, plan.plan_bytes) == (2_100, 1_110, 1_110)
+    assert (plan.file_schedule_peak_bytes, plan.peak_bytes, plan.plan_bytes) == (2_100, 1_110, 1_110)
     assert (plan.lower_bound_bytes, plan.status) == (1_110, "optimal")
-    assert is_an_order(graph, plan.order)
-    assert in_use(graph, plan.order)[plan.peak_step or 0] == 1_110
-    assert clashes(graph, plan.order, plan.offsets) == []
+    assert is_an_order(graph, plan.schedule)
+    assert in_use(graph, plan.schedule)[plan.peak_step or 0] == 1_110
+    assert clashes(graph, plan.schedule, plan.offsets) == []
     assert plan.moved_ops == 2
 
 
 def test_without_reordering_the_order_stays_and_its_arena_is_the_least() -> None:
     plan = sizeup.plan(branches(), reorder=False)
-    assert plan.order == (0, 1, 2, 3, 4)
+    assert plan.schedule == (0, 1, 2, 3, 4)
     assert (plan.plan_bytes, plan.lower_bound_bytes, plan.status) == (2_100, 2_100, "optimal")
-    assert plan.placement.ordering is None
+    assert plan.memory_plan.best_schedule is None
 
 
 def test_an_alignment_is_kept_and_paid_for() -> None:
@@ -63,8 +63,8 @@ def test_an_alignment_is_kept_and_paid_for() -> None:
     # 1,008 + 112 + 16: each size rounded up.
     assert (plan.plan_bytes, plan.status) == (1_136, "optimal")
     assert [offset % 16 for offset in plan.offsets] == [0] * len(plan.offsets)
-    assert clashes(graph, plan.order, plan.offsets) == []
-    with pytest.raises(SizeupError, match="alignment of 0"):
+    assert clashes(graph, plan.schedule, plan.offsets) == []
+    with pytest.raises(SizeupError, match="alignment is 0, not a number of bytes"):
         sizeup.plan(graph, alignment=0)
 
 
@@ -76,7 +76,10 @@ def test_sizes_follow_a_precision() -> None:
     graph = builder.freeze()
     assert sizeup.plan(graph).plan_bytes == 600
     assert sizeup.plan(graph, precision="int8").plan_bytes == 150
-    assert [place.dtype for place in sizeup.plan(graph, precision="int4").places()] == ["int4", "int4"]
+    assert [place.dtype for place in sizeup.plan(graph, precision="int4").planned_tensors()] == [
+        "int4",
+        "int4",
+    ]
     assert sizeup.plan(graph, precision="int4").plan_bytes == 75
 
 
@@ -95,17 +98,17 @@ def test_a_graph_without_operators_needs_its_inputs() -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Up to nine operators that read any earlier tensors; whatever nobody reads leaves the graph."""
+    """Up to nine operators that read any earlier tensors; tensors that are not read are outputs."""
     builder = GraphBuilder("random")
-    made = [builder.input("in", (draw(st.integers(0, 40)),), dtype("int8"))]
+    tensors = [builder.input("in", (draw(st.integers(0, 40)),), dtype("int8"))]
     for number in range(draw(st.integers(1, 9))):
-        read = draw(st.lists(st.sampled_from(made), min_size=1, max_size=3, unique=True))
+        read = draw(st.lists(st.sampled_from(tensors), min_size=1, max_size=3, unique=True))
         kind = draw(st.sampled_from(["int4", "int8", "float32"]))
         new = builder.tensor(f"t{number}", (draw(st.integers(0, 40)),), dtype(kind))
         builder.op("add" if len(read) > 1 else "cast", read, [new])
-        made.append(new)
+        tensors.append(new)
     read_at_all = {identity for op in builder.ops for identity in op.inputs}
-    builder.outputs += [identity for identity in made if identity not in read_at_all]
+    builder.outputs += [identity for identity in tensors if identity not in read_at_all]
     return builder.freeze()
 
 
@@ -113,18 +116,18 @@ def graphs(draw: st.DrawFn) -> Graph:
 @given(graph=graphs(), alignment=st.sampled_from([1, 4, 16]), reorder=st.booleans())
 def test_any_plan_holds(graph: Graph, alignment: int, reorder: bool) -> None:
     plan = sizeup.plan(graph, alignment=alignment, reorder=reorder, time_limit=1)
-    assert is_an_order(graph, plan.order)
-    assert clashes(graph, plan.order, plan.offsets) == []
-    found = spans(graph, plan.order)
-    assert all(plan.offsets[each] % alignment == 0 for each in found)
-    assert max(plan.offsets[each] + found[each].bytes for each in found) <= plan.plan_bytes
-    assert plan.peak_bytes == max(in_use(graph, plan.order))
-    assert plan.given_peak_bytes == max(in_use(graph))
+    assert is_an_order(graph, plan.schedule)
+    assert clashes(graph, plan.schedule, plan.offsets) == []
+    spans_of = spans(graph, plan.schedule)
+    assert all(plan.offsets[each] % alignment == 0 for each in spans_of)
+    assert max(plan.offsets[each] + spans_of[each].bytes for each in spans_of) <= plan.plan_bytes
+    assert plan.peak_bytes == max(in_use(graph, plan.schedule))
+    assert plan.file_schedule_peak_bytes == max(in_use(graph))
     assert plan.lower_bound_bytes <= plan.plan_bytes
     assert plan.peak_bytes <= plan.plan_bytes
     if alignment == 1 and len(graph.ops) <= 6:
         orders = [o for o in permutations(range(len(graph.ops))) if is_an_order(graph, o)]
-        least = min(max(in_use(graph, order)) for order in (orders if reorder else [plan.order]))
+        least = min(max(in_use(graph, order)) for order in (orders if reorder else [plan.schedule]))
         assert plan.lower_bound_bytes <= least <= plan.peak_bytes
 
 
@@ -133,21 +136,21 @@ def test_the_data_says_the_same_as_the_plan(tmp_path: Path) -> None:
     plan.save(tmp_path / "plan.json")
     data = json.loads((tmp_path / "plan.json").read_text("utf-8"))
     assert data == plan.to_dict()
-    assert data["peak"]["given_bytes"] == 2_100
+    assert data["peak"]["file_schedule_bytes"] == 2_100
     assert data["plan"] == {
         "bytes": 1_110,
         "lower_bound_bytes": 1_110,
         "status": "optimal",
         "alignment_bytes": 1,
     }
-    assert sorted(data["order"]["ops"]) == [0, 1, 2, 3, 4]
+    assert sorted(data["schedule"]["ops"]) == [0, 1, 2, 3, 4]
     assert data["tflite_micro"] is None
     plan.save(tmp_path / "plan.csv")
     with (tmp_path / "plan.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == ["x", "a", "b", "a2", "b2", "out"]
-    found = spans(branches(), plan.order)
-    for row, (identity, span) in zip(rows, found.items(), strict=True):
+    spans_of = spans(branches(), plan.schedule)
+    for row, (identity, span) in zip(rows, spans_of.items(), strict=True):
         assert int(row["tensor"]) == identity
         assert (int(row["bytes"]), int(row["first_step"]), int(row["last_step"])) == span
         assert int(row["offset"]) == plan.offsets[identity]
@@ -158,7 +161,7 @@ def test_the_data_says_the_same_as_the_plan(tmp_path: Path) -> None:
 @pytest.mark.extras
 def test_swiftnet_is_proven_to_need_301056_bytes(shared: Path) -> None:
     plan = sizeup.plan(shared / "models/swiftnet_vww_uint8.tflite")
-    assert (plan.given_peak_bytes, plan.peak_bytes) == (351_232, 301_056)
+    assert (plan.file_schedule_peak_bytes, plan.peak_bytes) == (351_232, 301_056)
     assert (plan.plan_bytes, plan.lower_bound_bytes, plan.status) == (301_056, 301_056, "optimal")
     assert plan.offsets != plan.graph.offsets
 
@@ -174,8 +177,8 @@ def test_what_tflite_micro_takes_as_shipped_stands_beside(
 ) -> None:
     plan = sizeup.plan(shared / f"models/{name}.tflite")
     assert plan.plan_bytes == plan.peak_bytes == peak
-    assert plan.shipped is not None
-    assert (plan.shipped.head_bytes, plan.shipped.live_bytes) == (shipped, live)
+    assert plan.tflm_arena is not None
+    assert (plan.tflm_arena.head_bytes, plan.tflm_arena.live_bytes) == (shipped, live)
 
 
 def test_a_search_tells_how_far_it_is(shared: Path) -> None:
@@ -184,13 +187,13 @@ def test_a_search_tells_how_far_it_is(shared: Path) -> None:
     builder = GraphBuilder(known.name)
     for number, size in enumerate(problem.sizes):
         builder.tensor(f"t{number}", (size,), dtype("int8"))
-    for number, reads in enumerate(problem.reads):
-        builder.op("add", reads, [number])
-    builder.outputs += [number for number, stays in enumerate(problem.stays) if stays]
+    for number, inputs in enumerate(problem.inputs):
+        builder.op("add", inputs, [number])
+    builder.outputs += [number for number, is_output in enumerate(problem.is_output) if is_output]
     heard: list[tuple[str, int, int]] = []
     plan = sizeup.plan(builder.freeze(), time_limit=1, progress=lambda *news: heard.append(news))
-    assert {what for what, _, _ in heard} <= {"order", "arena"}
-    orders = [(bound, best) for what, bound, best in heard if what == "order"]
+    assert {what for what, _, _ in heard} <= {"schedule", "arena"}
+    orders = [(bound, best) for what, bound, best in heard if what == "schedule"]
     assert orders
     assert all(bound <= known.best and best >= known.proven for bound, best in orders)
     assert plan.status == "feasible"

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import sizeup
-from sizeup.cost import Accesses, Cost, count, recount
+from sizeup.cost import Accesses, Cost, count, count_with_dtypes
 from sizeup.dtypes import PRECISIONS, dtype
-from sizeup.graph import Constant, Graph, GraphBuilder, differ_in_types_alone
-from sizeup.latency import executed
+from sizeup.graph import Constant, Graph, GraphBuilder, differ_only_in_dtypes
+from sizeup.latency import execution_of
 from sizeup.mixed_precision import assign, layers
 from sizeup.targets import runtime
 
@@ -61,15 +61,15 @@ def assert_equal(found: Cost, expected: Cost) -> None:
 def test_other_types_are_counted_to_the_same_columns(precision: str, some: bool) -> None:
     graph = branching()
     typed = at(graph, precision, some=some)
-    assert_equal(recount(count(graph), typed), count(typed))
+    assert_equal(count_with_dtypes(count(graph), typed), count(typed))
 
 
 def test_conversions_between_types_are_operators_that_nobody_knew() -> None:
     graph = branching()
-    assert differ_in_types_alone(graph, at(graph, "int8"))
+    assert differ_only_in_dtypes(graph, at(graph, "int8"))
     mixed = at(graph, "int8", some=True)
-    assert not differ_in_types_alone(graph, mixed)
-    assert len(recount(count(graph), mixed).macs) == len(graph.ops) + 2  # x, and the result of `a`
+    assert not differ_only_in_dtypes(graph, mixed)
+    assert len(count_with_dtypes(count(graph), mixed).macs) == len(graph.ops) + 2  # x, and the result of `a`
 
 
 @pytest.mark.extras
@@ -87,15 +87,16 @@ def test_real_files_at_other_types_are_the_same_both_ways(shared: Path, name: st
     pytest.importorskip("ai_edge_litert")
     graph = sizeup.load(shared / "models" / name)
     cost = count(graph)
-    merges: Any = runtime("ort").fuses
-    ran = executed(cost, None, merges)
+    merges: Any = runtime("ort").fusions
+    ran = execution_of(cost, None, merges)
     for precision in ("fp32", "fp16", "int8", "int4"):
         typed = at(graph, precision)
-        known, fresh = recount(cost, typed), count(typed)
+        known, fresh = count_with_dtypes(cost, typed), count(typed)
         assert_equal(known, fresh)
-        ran = executed(known, None, merges, like=ran)
-        alone = executed(fresh, None, merges)
+        ran = execution_of(known, None, merges, like=ran)
+        alone = execution_of(fresh, None, merges)
         assert ran.work.names == alone.work.names
-        for column in ("kind", "macs", "read", "written", "weights", "length", "columns", "rows", "count"):
+        sizes = ("length", "columns", "rows", "count")
+        for column in ("class_index", "macs", "read", "written", "weights", *sizes):
             np.testing.assert_array_equal(getattr(ran.work, column), getattr(alone.work, column), column)
-        np.testing.assert_array_equal(ran.main, alone.main)
+        np.testing.assert_array_equal(ran.main_op, alone.main_op)

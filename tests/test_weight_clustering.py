@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sizeup.weight_clustering import clustered
+from sizeup.weight_clustering import cluster
 
 INTEGERS = (np.uint8, np.int8, np.int16)
 FLOATS = (np.float16, np.float32, np.float64)
@@ -21,7 +21,7 @@ def squared_change(before: Any, after: Any, importance: Any = 1.0) -> float:
 
 
 def least_squared_change(numbers: Any, values: int, importance: Any) -> float:
-    """By trying every way to cut the sorted numbers into so many intervals."""
+    """By trying every way to cut the sorted numbers into that many intervals."""
     points = np.unique(numbers)
     whole = np.issubdtype(numbers.dtype, np.integer)
     best = np.inf
@@ -46,7 +46,7 @@ def test_few_integers_are_clustered_as_well_as_possible(
 ) -> None:
     numbers = np.array([points[place % len(points)] for place, _ in picks], np.int8)
     importance = np.array([weight for _, weight in picks], np.float64)
-    result = clustered(numbers, values, importance)
+    result = cluster(numbers, values, importance)
     assert result.dtype == numbers.dtype
     assert len(np.unique(result)) <= values
     assert squared_change(numbers, result, importance) == pytest.approx(
@@ -59,7 +59,7 @@ def test_few_integers_are_clustered_as_well_as_possible(
 def test_at_most_so_many_values_remain_in_every_type(kind: Any, values: int) -> None:
     generator = np.random.default_rng(values)
     numbers = (40 + 12 * generator.normal(size=(7, 11, 50))).astype(kind)
-    result = clustered(numbers, values)
+    result = cluster(numbers, values)
     assert result.dtype == numbers.dtype
     assert result.shape == numbers.shape
     assert len(np.unique(result)) <= values
@@ -69,34 +69,34 @@ def test_at_most_so_many_values_remain_in_every_type(kind: Any, values: int) -> 
 @pytest.mark.parametrize("kind", INTEGERS + FLOATS)
 def test_few_values_stay_as_they_are(kind: Any) -> None:
     numbers = np.array([[1, 2], [2, 9]], kind)
-    assert np.array_equal(clustered(numbers, 3), numbers)
+    assert np.array_equal(cluster(numbers, 3), numbers)
 
 
 def test_many_floats_are_clustered_as_well_as_by_scipy() -> None:
     vq = pytest.importorskip("scipy.cluster.vq", reason="the solver's extra is not installed")
     generator = np.random.default_rng(0)
     numbers = np.concatenate([generator.normal(size=20_000), generator.laplace(2, 0.1, 10_000)])
-    ours = squared_change(numbers, clustered(numbers, 16))
+    ours = squared_change(numbers, cluster(numbers, 16))
     best = np.inf
     for seed in range(5):
-        centres, labels = vq.kmeans2(numbers, 16, iter=100, minit="++", rng=seed)
-        best = min(best, squared_change(numbers, centres[labels]))
+        centers, labels = vq.kmeans2(numbers, 16, iter=100, minit="++", rng=seed)
+        best = min(best, squared_change(numbers, centers[labels]))
     assert ours <= 1.001 * best
 
 
 def test_the_result_is_the_same_every_time() -> None:
     numbers = np.random.default_rng(1).normal(size=5000).astype(np.float32)
-    assert np.array_equal(clustered(numbers, 16), clustered(numbers, 16))
+    assert np.array_equal(cluster(numbers, 16), cluster(numbers, 16))
 
 
 def test_zero_can_be_kept() -> None:
     numbers = np.array([0, 0, 0, 3, 4, 50, 60, 0.01], np.float32)
-    result = clustered(numbers, 3, keep_zero=True)
+    result = cluster(numbers, 3, keep_zero=True)
     assert result.tolist() == [0, 0, 0, *[pytest.approx(7.01 / 3)] * 2, 55, 55, pytest.approx(7.01 / 3)]
 
 
 def test_what_has_no_mean_is_refused() -> None:
     with pytest.raises(ValueError, match="not finite"):
-        clustered(np.array([1, np.nan, 2], np.float32), 2)
+        cluster(np.array([1, np.nan, 2], np.float32), 2)
     with pytest.raises(ValueError, match="too few"):
-        clustered(np.array([1, 2], np.float32), 0)
+        cluster(np.array([1, 2], np.float32), 0)

@@ -43,28 +43,28 @@ OF_MODULES = frozenset({"np", "torch", "onnx", "shutil", "json", "pickle", "clou
 OF_A_MODULE = frozenset({"save", "save_model", "copy", "dump"})
 OPENS = frozenset({"open", "memmap", "ZipFile", "GzipFile", "TarFile"})
 # What gives a path whose content replaces a file in one step; `writing` is that for stores.
-REPLACES = frozenset({"replacing", "writing"})
+REPLACES = frozenset({"atomic_path", "writing"})
 
 SCRATCH = "a temporary folder of our own, gone when the run ends"
 PIPE = "a pipe to the process that started this one"
 ALLOWED = {
-    "files.py:_created": "the module itself",
+    "files.py:_create_temporary": "the module itself",
     "files.py:_sync": "the module itself",
-    "formats/onnx/write.py:write": "a path of `replacing`, which is run before it is put in place",
-    "sweeps/store.py:_written": "a path of `Place.draft`",
+    "formats/onnx/write.py:write": "a path of `atomic_path`, which is run before it is put in place",
+    "sweeps/store.py:_write_parquet": "a path of `Storage.draft`",
     "render/data/query.py:save": "by sweeps.query, which replaces the file in one step",
     "compat/tflite_tools.py:TFLiteModel._rewrite": SCRATCH,
     "checks/revision.py:Revision._extract": SCRATCH,
-    "formats/torch/real.py:write": SCRATCH,
-    "runtimes/process.py:place_model": SCRATCH,
+    "formats/torch/runnable.py:write": SCRATCH,
+    "runtimes/process.py:model_path": SCRATCH,
     "runtimes/process.py:save_samples": SCRATCH,
     "workers/supervisor.py:Supervisor.__init__": SCRATCH,
     "workers/worker.py:main": PIPE,
     "sweeps/engine/ray.py:_silent": "/dev/null",
     "render/console/layout.py:forget_output": "/dev/null",
-    "mixed_precision/store.py:Store.keep": "a cache that is appended to; a cut line is skipped",
+    "mixed_precision/result_cache.py:ResultCache.write": "a cache that is appended to; a cut line is skipped",
     "sweeps/run.py:_log": "a log that is read while it grows",
-    "sweeps/store.py:Store._opened_lock": "a lock file without content",
+    "sweeps/store.py:Store._open_lock": "a lock file without content",
 }
 
 
@@ -90,7 +90,7 @@ def _could_write(call: ast.Call) -> bool:
 
 
 def _given(tree: ast.With | ast.AsyncWith) -> set[str]:
-    """The names of paths that a block got from `replacing`."""
+    """The names of paths that a block got from `atomic_path`."""
     return {
         item.optional_vars.id
         for item in tree.items
@@ -101,7 +101,7 @@ def _given(tree: ast.With | ast.AsyncWith) -> set[str]:
 
 
 def writes(tree: ast.AST, place: str = "", given: frozenset[str] = frozenset()) -> Iterator[tuple[str, str]]:
-    """Functions and their calls that may write a file, other than to a path of `replacing`."""
+    """Functions and their calls that may write a file, other than to a path of `atomic_path`."""
     if isinstance(tree, ast.With | ast.AsyncWith):
         given = given | _given(tree)
     if isinstance(tree, ast.FunctionDef | ast.ClassDef):
@@ -126,7 +126,7 @@ def found() -> dict[str, list[str]]:
 def test_only_the_listed_functions_write_files_themselves() -> None:
     calls = found()
     new = {place: calls[place] for place in calls.keys() - ALLOWED.keys()}
-    assert new == {}, "use sizeup.files.replacing or write_text, or say here why not"
+    assert new == {}, "use sizeup.files.atomic_path or write_text, or say here why not"
     assert ALLOWED.keys() - calls.keys() == set(), "nothing is written there any more"
 
 
@@ -140,8 +140,8 @@ def test_only_the_listed_functions_write_files_themselves() -> None:
         ("os.open(p, flags)", True),
         ("shutil.copyfile(a, b)", True),
         ("figure.savefig(p)", True),
-        ("with replacing(p) as new:\n    other.write_bytes(b'')", True),
-        ("with replacing(p) as new:\n    new.write_bytes(b'')", False),
+        ("with atomic_path(p) as new:\n    other.write_bytes(b'')", True),
+        ("with atomic_path(p) as new:\n    new.write_bytes(b'')", False),
         ("write_text(p, lines)", False),
         ("p.open('rb')", False),
         ("open(p)", False),

@@ -20,7 +20,7 @@ import onnx
 import sizeup
 from formats.onnx.making import branches
 from formats.tflite.factory import File
-from sizeup.cli.completion import answer_at_once
+from sizeup.cli.completion import patch_zsh_script
 from sizeup.compat import hardware, tflite_tools
 from sizeup.errors import WriteError
 from sizeup.sweeps import Store, compact
@@ -124,7 +124,7 @@ def compat_writers(micro: Path) -> Iterator[tuple[str, Write]]:
         "layerwise_breakdown.csv",
         lambda path: hardware.save_hardware_artifacts(path.parent, table, table, {"a": 1.0}),
     )
-    yield ".zfunc/_sizeup", lambda path: answer_at_once(path.parent.parent)
+    yield ".zfunc/_sizeup", lambda path: patch_zsh_script(path.parent.parent)
 
 
 def outcome(name: str, write: Write, folder: Path) -> dict[str, object]:

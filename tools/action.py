@@ -25,14 +25,14 @@ class InputError(ValueError):
 
 
 def models(text: str, folder: Path) -> list[str]:
-    """The models of an input that lists names and glob patterns, each model once.
+    """The models of an input that lists names and glob patterns, without duplicates.
 
-    With a line break anywhere, every line is one name and may contain spaces; a single line is split at
-    white space, except within quotes.
+    In a multi-line input each line is one name and may contain spaces; a single line is split at white space,
+    except within quotes.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     names = [line.strip() for line in lines] if len(lines) > 1 else _words(text, "model", escape="")
-    return list(dict.fromkeys(each for name in names if name for each in _expanded(name, folder)))
+    return list(dict.fromkeys(match for name in names if name for match in _expanded(name, folder)))
 
 
 def options(text: str) -> list[str]:
@@ -58,16 +58,16 @@ def _expanded(name: str, folder: Path) -> Iterator[str]:
     root = Path(path.anchor) if path.is_absolute() else folder
     try:
         pattern = str(path.relative_to(path.anchor)) if path.is_absolute() else name
-        files = sorted(each for each in root.glob(pattern) if each.is_file())
+        files = sorted(file for file in root.glob(pattern) if file.is_file())
     except (ValueError, NotImplementedError, OSError) as error:
         raise InputError(f"model: {name!r} is not a glob pattern: {error}") from None
     if not files:
         raise InputError(f"model: no file matches {name!r} in {folder}")
-    yield from (str(each if path.is_absolute() else each.relative_to(folder)) for each in files)
+    yield from (str(file if path.is_absolute() else file.relative_to(folder)) for file in files)
 
 
 def check(environment: Mapping[str, str]) -> int:
-    """Run `sizeup check`, write the summary and the outputs of the step, and return the exit code."""
+    """Runs `sizeup check`, writes the summary and the outputs of the step, and returns the exit code."""
     reports = Path(tempfile.mkdtemp(prefix="sizeup-", dir=environment.get("RUNNER_TEMP") or None))
     files = {"json": "check.json", "markdown": "check.md", "junit": "check.xml"}
     paths = {name: reports / file for name, file in files.items()}
@@ -95,7 +95,7 @@ def check(environment: Mapping[str, str]) -> int:
 
 
 def cache(environment: Mapping[str, str]) -> int:
-    """Write pip's cache folder, and a key of everything that decides what pip downloads."""
+    """Writes pip's cache folder, and a cache key that covers all inputs of pip's downloads."""
     done = subprocess.run(
         [sys.executable, "-I", "-m", "pip", "cache", "dir"], check=True, capture_output=True, text=True
     )
@@ -108,14 +108,14 @@ def cache(environment: Mapping[str, str]) -> int:
 
 
 def _append(name: str, environment: Mapping[str, str], lines: Iterable[str]) -> None:
-    """Append to a file that the runner names in a variable."""
+    """Appends to the file named by an environment variable."""
     if environment.get(name):
         with Path(environment[name]).open("a", encoding="utf-8") as file:
             file.writelines(lines)
 
 
 def _escaped(text: str) -> str:
-    """As the data of a workflow command is written."""
+    """The text escaped as the data of a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -1,4 +1,6 @@
-"""Fuzz the readers: mutated model files and settings, each run to a result, a typed error or a finding.
+"""Fuzzes the loaders with mutated model files and settings.
+
+Each input ends in a result, a SizeupError or a finding.
 
     python tools/fuzz.py tflite --inputs 500000 --seed 1 --workers 1
     python tools/fuzz.py onnx --mode plan --inputs 20000 --seconds 600
@@ -22,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 _ADVICE = "see Setting up in CONTRIBUTING.md"
-try:  # the tests' folder is on the path only now
+try:  # after tests/ was added to the path
     from fuzzing.supervisor import SetupError, Summary, fuzz, report, write
     from fuzzing.targets import COMPARED, GROUPS, TARGETS
     from fuzzing.verdicts import judge
@@ -32,7 +34,7 @@ except ImportError as missing:
 
 
 def main() -> int:
-    """Fuzz what the command line names; 1 if there are findings, 2 if the setup is incomplete."""
+    """Runs the fuzzer; returns 1 if there are findings, 2 if the setup is incomplete."""
     arguments = _arguments()
     try:
         return _run(arguments, GROUPS.get(arguments.target, (arguments.target,)))
@@ -56,7 +58,7 @@ def _run(arguments: argparse.Namespace, names: Sequence[str]) -> int:
 
 
 def _round(name: str, arguments: argparse.Namespace, of: int) -> Summary:
-    """One target's share of what was asked for."""
+    """Fuzzes one target with its share of the inputs and seconds."""
     inputs, seconds = arguments.inputs // of, arguments.seconds and arguments.seconds / of
     settings = {"seed": arguments.seed, "first": arguments.first, "inputs": inputs, "seconds": seconds}
     if arguments.mode == "differential":
@@ -69,12 +71,12 @@ def _round(name: str, arguments: argparse.Namespace, of: int) -> Summary:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", choices=[*TARGETS, *GROUPS])
-    parser.add_argument("--mode", default="analyze", help="what is run on each input (default: analyze)")
+    parser.add_argument("--mode", default="analyze", help="command to run on each input (default: analyze)")
     parser.add_argument("--inputs", type=int, default=10_000, help="number of mutants (default: 10,000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
     parser.add_argument("--first", type=int, default=0, help="index of the first mutant (default: 0)")
     parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
-    parser.add_argument("--seconds", type=float, help="stop after that much time")
+    parser.add_argument("--seconds", type=float, help="stop after this many seconds")
     parser.add_argument(
         "--coverage", action="store_true", help="let Atheris guide the mutations (needs atheris)"
     )

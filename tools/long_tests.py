@@ -1,4 +1,4 @@
-"""Run the tests that CI runs smaller at full size, and write their results into docs/long-tests.md."""
+"""Runs the long tests at full size, and writes their results to docs/long-tests.md."""
 
 from __future__ import annotations
 

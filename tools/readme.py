@@ -1,16 +1,17 @@
-"""Write into the documentation what its commands really print.
+"""Runs the commands in the documentation and updates their outputs.
 
     python tools/readme.py            # rewrite the blocks
-    python tools/readme.py --check    # exit 1 where one is out of date
+    python tools/readme.py --check    # exit 1 if one is out of date
     python tools/readme.py docs/querying.md
 
-A block marked `console` holds a command after `$ ` and its output. Model files that it names are looked
-for in the folder `shared/models` beside the project (SIZEUP_SHARED names another place).
+A `console` block has a command after `$ ` and its output. Model files are read from `shared/models` next to
+the project, or from $SIZEUP_SHARED/models.
 """
 
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared")) / "models"
 PAGES = (
     "README.md",
+    "docs/examples.md",
     "docs/checking.md",
     "docs/cli.md",
     "docs/comparing.md",
@@ -43,12 +45,12 @@ WIDTH = 88
 _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 
-# What pages need beside the models, made in a folder of their own: a sweep to ask about.
-MADE: dict[str, Callable[[Path], None]] = {"docs/querying.md": registry.make}
+# Pages whose commands run in a temporary folder with generated files instead of the models.
+GENERATORS: dict[str, Callable[[Path], None]] = {"docs/querying.md": registry.make}
 
 
 def output_of(command: str, folder: Path) -> str:
-    """What the command line prints, as wide as a page and without colours."""
+    """The output of a command, as wide as a page and without colors."""
     plain = {**os.environ, "COLUMNS": str(WIDTH), "NO_COLOR": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "sizeup", *shlex.split(command)],
@@ -58,33 +60,35 @@ def output_of(command: str, folder: Path) -> str:
         text=True,
         check=False,
     )
-    # A check that says no, or that it cannot tell, is an answer and not a failure.
-    if done.returncode not in (0, *((1, 3) if command.startswith("check ") else ())):
+    # `check` exits with 1 or 3 if the model does not fit or the verdict is undetermined.
+    if not done.stdout or done.returncode not in (0, *((1, 3) if command.startswith("check ") else ())):
         raise SystemExit(f"sizeup {command}: exit code {done.returncode}\n{done.stderr}")
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.strip("\n").splitlines())
 
 
 def current(text: str, folder: Path = MODELS) -> str:
-    """A page with every block as it would be printed now, in that folder."""
+    """A page with current outputs of the commands, run in a folder."""
     return _BLOCK.sub(
         lambda match: f"```console\n$ sizeup {match[1]}\n{output_of(match[1], folder)}```\n", text
     )
 
 
 def page_now(name: str, before: str) -> str:
-    """A page with every block as it would be printed now, where the page has its files."""
-    if name not in MADE:
+    """A page with current outputs, after generating its files if it needs any."""
+    if name not in GENERATORS:
         return current(before)
     with tempfile.TemporaryDirectory() as scratch:
-        MADE[name](Path(scratch))
+        GENERATORS[name](Path(scratch))
         return current(before, Path(scratch))
 
 
 def main() -> int:
-    """Rewrite the pages, or with `--check` compare them; names of pages leave out the others."""
+    """Rewrites the pages named on the command line or all, or with `--check` compares them."""
+    if importlib.util.find_spec("tflite_micro") is None:
+        raise SystemExit("the outputs of check depend on tflite-micro: pip install 'sizeup[measure]'")
     stale = 0
-    named = [each for each in sys.argv[1:] if not each.startswith("--")]
-    for name in named or PAGES:
+    pages = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    for name in pages or PAGES:
         path = ROOT / name
         before = path.read_text("utf-8")
         after = page_now(name, before)

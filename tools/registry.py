@@ -1,10 +1,10 @@
-"""The registry that docs/querying.md asks about: real models under short names, before and after a slip.
+"""Makes the model registry that docs/querying.md queries: real models under short names, in two versions.
 
     python tools/registry.py FOLDER
 
-Makes FOLDER/today and FOLDER/yesterday (results of sweeps), and FOLDER/tasks.csv. The models are those of the
-folder `shared/models` beside the project (SIZEUP_SHARED names another place); between the two sweeps somebody
-shipped the float model of the keyword spotter in the place of the quantised one.
+Makes FOLDER/today and FOLDER/yesterday (results of sweeps), and FOLDER/tasks.csv. The models are read from
+`shared/models` next to the project, or from $SIZEUP_SHARED/models. In the later sweep the keyword spotter is
+the float model instead of the quantized one, as if released by mistake.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ REGISTRY = {
     "okay-nabu": ("pmw_okay_nabu", "wake word"),
     "keywords": ("mlperf_kws_fp32", "keywords"),
     "micro-speech": ("tflm_micro_speech", "keywords"),
-    "person-96": ("mlperf_vww96_int8", "is somebody there"),
-    "person-detect": ("tflm_person_detect", "is somebody there"),
-    "mcunet-vww": ("te_vww", "is somebody there"),
+    "person-96": ("mlperf_vww96_int8", "person detection"),
+    "person-detect": ("tflm_person_detect", "person detection"),
+    "mcunet-vww": ("te_vww", "person detection"),
     "resnet8": ("mlperf_resnet8_int8", "images"),
     "mobilenet-v2": ("tflm_mobilenetv2_224", "images"),
     "anomaly": ("mlperf_ad01_int8", "anomalies"),
@@ -38,7 +38,7 @@ SPEC = {
 
 
 def make(folder: Path) -> None:
-    """Sweep the registry as it was and as it is."""
+    """Sweeps both versions of the registry."""
     import sizeup
 
     for day, others in (("yesterday", YESTERDAY), ("today", {})):

@@ -1,7 +1,7 @@
-"""The arithmetic of docs/scale.md: what a sweep of any size takes, from measured constants.
+"""Computes the tables of docs/scale.md: time, cost and storage of sweeps, from measured constants.
 
-python tools/scale.py            # write the tables of the page anew
-python tools/scale.py --check    # exit 1 where they are out of date
+python tools/scale.py            # write the tables of the page
+python tools/scale.py --check    # exit 1 if they are out of date
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "scale.md"
-_TRY_SECONDS, _TRIES = 300, 2  # the limits of a sweep where nobody says
+_TRY_SECONDS, _TRIES = 300, 2  # the default limits of a sweep
 _PLANNED = ((10_000, 20), (2_000_000, 100), (20_000_000, 100), (200_000_000, 100))
 _HOUR = 3600
 
 
 def constants() -> dict[str, Any]:
-    """Every constant by name, measured or assumed."""
+    """The constants by name, measured and assumed."""
     content = tomllib.loads((ROOT / "tools" / "scale.toml").read_text("utf-8"))
     entries = {**content["measured"], **content["assumed"]}
     return {name: entry["value"] for name, entry in entries.items() if isinstance(entry, dict)}
@@ -34,7 +34,7 @@ def constants() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What it takes to evaluate so many models at so many points each."""
+    """Time, cost and storage of evaluating a number of models at a number of points each."""
 
     models: int
     points: int
@@ -55,7 +55,7 @@ class Plan:
 
 
 def plan(models: int, points: int, known: dict[str, Any] | None = None) -> Plan:
-    """The plan for so many models."""
+    """The plan for a number of models and points per model."""
     c = known or constants()
     core_hours = models * (c["model_cpu_seconds"] + points * c["point_cpu_seconds"]) / _HOUR
     hanging = models * c["hanging_share"] * _TRY_SECONDS * _TRIES / _HOUR
@@ -98,38 +98,38 @@ def _dollars(amount: float) -> str:
 
 def _rows(plans: list[Plan]) -> list[tuple[str, list[str]]]:
     return [
-        ("models", [f"{each.models:,}" for each in plans]),
-        ("points of each", [f"{each.points:,}" for each in plans]),
-        ("rows", [units.count(each.models * each.points) for each in plans]),
-        ("core hours", [_amount(each.core_hours) for each in plans]),
-        ("core hours of models that hang", [_amount(each.hanging_core_hours) for each in plans]),
-        ("time on 1,024 cores", [_hours(each.hours) for each in plans]),
-        ("money for cores", [_dollars(each.dollars) for each in plans]),
-        ("shards", [units.size(each.shard_bytes) for each in plans]),
-        ("sorted table", [units.size(each.table_bytes) for each in plans]),
-        ("money for puts, once", [_dollars(each.put_dollars) for each in plans]),
-        ("money for storage, a month", [_dollars(each.month_dollars) for each in plans]),
-        ("fetching whole files", [_hours(each.fetch_hours) for each in plans]),
-        ("fetching configurations", [_hours(each.configuration_hours) for each in plans]),
-        ("the driver of Ray, one core", [_hours(each.driver_hours) for each in plans]),
-        ("sorting, one core", [_hours(each.compact_hours) for each in plans]),
-        ("asking for the fastest, CPU", [_hours(each.fastest_seconds / _HOUR) for each in plans]),
-        ("asking for one device, CPU", [_hours(each.narrow_seconds / _HOUR) for each in plans]),
+        ("models", [f"{plan.models:,}" for plan in plans]),
+        ("points per model", [f"{plan.points:,}" for plan in plans]),
+        ("rows", [units.count(plan.models * plan.points) for plan in plans]),
+        ("core hours", [_amount(plan.core_hours) for plan in plans]),
+        ("core hours of models that hang", [_amount(plan.hanging_core_hours) for plan in plans]),
+        ("time on 1,024 cores", [_hours(plan.hours) for plan in plans]),
+        ("cost of cores", [_dollars(plan.dollars) for plan in plans]),
+        ("shards", [units.size(plan.shard_bytes) for plan in plans]),
+        ("sorted table", [units.size(plan.table_bytes) for plan in plans]),
+        ("cost of puts, once", [_dollars(plan.put_dollars) for plan in plans]),
+        ("cost of storage, per month", [_dollars(plan.month_dollars) for plan in plans]),
+        ("downloading model files", [_hours(plan.fetch_hours) for plan in plans]),
+        ("downloading configurations", [_hours(plan.configuration_hours) for plan in plans]),
+        ("Ray driver, one core", [_hours(plan.driver_hours) for plan in plans]),
+        ("sorting, one core", [_hours(plan.compact_hours) for plan in plans]),
+        ("query `fastest`, CPU", [_hours(plan.fastest_seconds / _HOUR) for plan in plans]),
+        ("query of one device, CPU", [_hours(plan.narrow_seconds / _HOUR) for plan in plans]),
     ]
 
 
 def plan_table() -> str:
     """The table of plans as Markdown."""
-    rows = _rows([plan(*each) for each in _PLANNED])
-    titles = ("", "a large registry", "the whole internet", "10 times", "100 times")
+    rows = _rows([plan(*planned) for planned in _PLANNED])
+    titles = ("", "large registry", "all public models", "x 10", "x 100")
     lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     return "\n".join([*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows)])
 
 
 def constant_table() -> str:
-    """The table of constants as Markdown, each with where it is from."""
+    """The table of constants with their sources as Markdown."""
     content = tomllib.loads((ROOT / "tools" / "scale.toml").read_text("utf-8"))
-    lines = ["| constant | value | from |", "|---|---|---|"]
+    lines = ["| constant | value | source |", "|---|---|---|"]
     for kind in ("measured", "assumed"):
         for name, entry in content[kind].items():
             if isinstance(entry, dict):
@@ -138,32 +138,32 @@ def constant_table() -> str:
 
 
 def sentences() -> str:
-    """What the plan for the whole internet says in words."""
+    """The costs of a model and a point, and the capacity of one driver, in sentences."""
     c, large = constants(), plan(*_PLANNED[1])
     model, point = c["model_cpu_seconds"], c["point_cpu_seconds"]
     rate = 1 / c["driver_cpu_seconds"]
     cores = rate * large.core_hours * _HOUR / large.models
     return (
         f"A model costs {1e3 * model:,.0f} ms and a point {1e3 * point:.2g} ms:"
-        f" {model / point:,.0f} points cost as much as loading their model once."
-        f" One driver hands out {rate:,.0f} tasks a second, which keeps {cores:,.0f} cores busy."
+        f" loading a model costs as much as {model / point:,.0f} points."
+        f" One driver schedules {rate:,.0f} tasks per second, enough for {cores:,.0f} cores."
     )
 
 
 def written(page: str) -> str:
-    """The page with every computed part as it is now."""
+    """The page with current computed parts."""
     for name, text in (("plan", plan_table()), ("sentences", sentences()), ("constants", constant_table())):
         start, end = f"<!-- {name} -->\n", "<!-- end -->"
-        found = page.count(start)
+        count = page.count(start)
         before, _, rest = page.partition(start)
         page = f"{before}{start}{text}\n{end}{rest.partition(end)[2]}"
-        if found != 1:
-            raise SystemExit(f"{PAGE.name} has {found} places for {name}")
+        if count != 1:
+            raise SystemExit(f"{PAGE.name} has {count} blocks {name!r}; expected 1")
     return page
 
 
 def main() -> int:
-    """Write the page, or with `--check` compare it."""
+    """Writes the page, or with `--check` compares it."""
     before = PAGE.read_text("utf-8")
     after = written(before)
     if "--check" in sys.argv:

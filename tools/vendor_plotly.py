@@ -1,8 +1,8 @@
-"""Take another version of the plotly.js bundle into the package, with its licence.
+"""Replaces the plotly.js bundle and its license in the package by another version.
 
     python tools/vendor_plotly.py 4.1.1
 
-The bundle is fetched by `npm pack` from whatever registry npm is set to; nothing of it is changed.
+`npm pack` downloads the bundle from the configured registry; the files are not changed.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENDOR = ROOT / "src" / "sizeup" / "report" / "html" / "vendor"
+VENDOR = ROOT / "src" / "sizeup" / "render" / "html" / "vendor"
 PACKAGE = "plotly.js-basic-dist-min"
 FILES = {"package/plotly-basic.min.js": "plotly-basic.min.js", "package/LICENSE": "LICENSE"}
 
 
 def main(version: str) -> None:
-    """Fetch, check and copy."""
+    """Downloads the bundle and copies its files."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["npm", "pack", "--silent", f"{PACKAGE}@{version}"], cwd=folder, check=True)
         [archive] = Path(folder).glob("*.tgz")
         with tarfile.open(archive) as packed:
             for member, name in FILES.items():
-                found = packed.extractfile(member)
-                if found is None:
+                file = packed.extractfile(member)
+                if file is None:
                     raise SystemExit(f"{PACKAGE} {version} has no file {member}")
-                content = found.read()
+                content = file.read()
                 (VENDOR / name).write_bytes(content)
                 print(f"{name}: {len(content):,} B, sha256 {hashlib.sha256(content).hexdigest()}")
-    print("now run the tests of tests/report/html, and look at the pictures in build/pages")
+    print("now run the tests of the HTML report, and look at the images in build/pages")
 
 
 if __name__ == "__main__":

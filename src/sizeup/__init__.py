@@ -1,4 +1,4 @@
-"""Size up a neural network before you deploy it.
+"""Report MACs, memory, latency and fit of a neural network before you deploy it.
 
 import sizeup
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sizeup.api.query import query
     from sizeup.api.sweep import sweep
     from sizeup.calibration import Calibration
-    from sizeup.closed_forms.cost import FreeCost
+    from sizeup.closed_forms.cost import SymbolicCost
     from sizeup.cost import Cost
     from sizeup.errors import (
         BudgetError,
@@ -36,17 +36,18 @@ if TYPE_CHECKING:
         LfsPointer,
         LoadError,
         MissingLibrary,
-        NoChoice,
+        NoAssignment,
         NotTrusted,
-        NumbersMissing,
         RevisionError,
         RuleError,
         RunFailed,
         SizeupError,
+        StateChanged,
         SymbolicDimension,
         TargetError,
         UnboundDimension,
         UnknownFormat,
+        WeightsMissing,
         WorkerFailed,
         WriteError,
     )
@@ -63,14 +64,14 @@ if TYPE_CHECKING:
     from sizeup.results.report import Report
     from sizeup.rewrite import Optimization
     from sizeup.sweeps import Sweep
-    from sizeup.symbolic import FreeGraph
+    from sizeup.symbolic import SymbolicGraph
     from sizeup.targets import Device, Runtime, Target, devices, target
 
     __version__: str
 
-# Where each public name lives. They are fetched on first use: the command line answers --help and
-# completes words without importing numpy.
-_HOMES = {
+# The module of each public name. They are imported on first use, so that --help and shell completion do
+# without numpy.
+_MODULES = {
     "BudgetError": "errors",
     "Calibration": "calibration",
     "Call": "ops",
@@ -84,8 +85,8 @@ _HOMES = {
     "DoesNotFit": "errors",
     "Estimate": "latency",
     "Explanation": "results.explanation",
-    "FreeCost": "closed_forms.cost",
-    "FreeGraph": "symbolic",
+    "SymbolicCost": "closed_forms.cost",
+    "SymbolicGraph": "symbolic",
     "Graph": "graph",
     "GraphBuilder": "graph",
     "Incomplete": "errors",
@@ -95,9 +96,9 @@ _HOMES = {
     "LoadError": "errors",
     "Measurement": "results.measurement",
     "MissingLibrary": "errors",
-    "NoChoice": "errors",
+    "NoAssignment": "errors",
     "NotTrusted": "errors",
-    "NumbersMissing": "errors",
+    "WeightsMissing": "errors",
     "OpRule": "ops",
     "Optimization": "rewrite",
     "Plan": "results.plan",
@@ -111,6 +112,7 @@ _HOMES = {
     "RunFailed": "errors",
     "Runtime": "targets",
     "SizeupError": "errors",
+    "StateChanged": "errors",
     "Sweep": "sweeps",
     "SymbolicDimension": "errors",
     "Target": "targets",
@@ -156,8 +158,6 @@ __all__ = [
     "DoesNotFit",
     "Estimate",
     "Explanation",
-    "FreeCost",
-    "FreeGraph",
     "Graph",
     "GraphBuilder",
     "Incomplete",
@@ -167,9 +167,8 @@ __all__ = [
     "LoadError",
     "Measurement",
     "MissingLibrary",
-    "NoChoice",
+    "NoAssignment",
     "NotTrusted",
-    "NumbersMissing",
     "OpRule",
     "Optimization",
     "Plan",
@@ -183,14 +182,18 @@ __all__ = [
     "RunFailed",
     "Runtime",
     "SizeupError",
+    "StateChanged",
     "Sweep",
+    "SymbolicCost",
     "SymbolicDimension",
+    "SymbolicGraph",
     "Target",
     "TargetError",
     "Tradeoff",
     "UnboundDimension",
     "UnknownFormat",
     "Utilization",
+    "WeightsMissing",
     "WorkerFailed",
     "WriteError",
     "__version__",
@@ -217,7 +220,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+if not TYPE_CHECKING:  # else type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
@@ -226,8 +229,8 @@ if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
             value = version("sizeup")
         elif name == "precision":
             value = import_module("sizeup.precision")
-        elif name in _HOMES:
-            value = getattr(import_module(f"sizeup.{_HOMES[name]}"), name)
+        elif name in _MODULES:
+            value = getattr(import_module(f"sizeup.{_MODULES[name]}"), name)
         else:
             raise AttributeError(f"module 'sizeup' has no attribute {name!r}")
         globals()[name] = value

@@ -1,4 +1,4 @@
-"""`python -m sizeup` does what `sizeup` does."""
+"""Runs the command line for `python -m sizeup`."""
 
 from sizeup.cli import main
 

@@ -1,21 +1,21 @@
-"""Number types and their widths; precisions that a user may ask for."""
+"""Dtypes with their widths, and the precisions that users can request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sizeup.errors import SizeupError
 
 Family = Literal["float", "int", "bool", "complex", "opaque"]
 
-# Integers of at most this width are quantised: runtimes keep biases and scales beside them at 32 bits.
-_QUANTISED_BITS = 16
+# Integers of at most this width are quantized; their biases have 32 bits.
+_QUANTIZED_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A number type; `bits` is 0 where one element has no fixed size (strings)."""
+    """A dtype; `bits` is 0 if elements have no fixed size (strings)."""
 
     name: str
     bits: int
@@ -25,9 +25,9 @@ class DType:
         return self.name
 
     @property
-    def is_quantised(self) -> bool:
-        """Whether numbers of this type are quantised, so that biases beside them are not."""
-        return self.family == "int" and self.bits <= _QUANTISED_BITS
+    def is_quantized(self) -> bool:
+        """Whether this is a dtype of quantized values, whose biases are wider."""
+        return self.family == "int" and self.bits <= _QUANTIZED_BITS
 
 
 def _table() -> dict[str, DType]:
@@ -60,10 +60,10 @@ def _table() -> dict[str, DType]:
 
 
 DTYPES: dict[str, DType] = _table()
-# What biases and scales beside quantised weights are kept in.
+# Dtype of biases of quantized weights.
 BIAS = DTYPES["int32"]
 
-# What a user asks for on the command line, and what it stands for.
+# Precisions by the name that users type.
 PRECISIONS: dict[str, DType] = {
     "fp64": DTYPES["float64"],
     "fp32": DTYPES["float32"],
@@ -80,21 +80,61 @@ _PRECISION_NAMES = {dtype.name: name for name, dtype in PRECISIONS.items()}
 
 
 def dtype(name: str) -> DType:
-    """The number type of that name (`float32`, `int4`, `bool`, ...)."""
+    """The dtype of that name (`float32`, `int4`, `bool`, ...)."""
     return DTYPES[name]
 
 
-def precision(name: str) -> DType:
-    """The number type behind a precision that a user typed (`fp32`, `int8`, ... or a type's name)."""
-    name = str(name).removeprefix("torch.")  # torch's own types are welcome
-    found = PRECISIONS.get(name.lower())
-    if found is None and name in _PRECISION_NAMES:
-        found = DTYPES[name]
-    if found is None:
-        raise SizeupError(f"unknown precision {name!r}; known are {', '.join(PRECISIONS)}")
-    return found
+# Names of dtypes in PyTorch, NumPy and compilers, by the names above.
+_ALIASES = {
+    **{name: dtype.name for name, dtype in PRECISIONS.items()},
+    "double": "float64",
+    "f64": "float64",
+    "float": "float32",
+    "single": "float32",
+    "f32": "float32",
+    "half": "float16",
+    "f16": "float16",
+    "float8": "float8_e4m3fn",
+    "long": "int64",
+    "short": "int16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "i4": "int4",
+}
 
 
-def precision_name(kind: DType) -> str:
-    """The short name under which users know a number type (`fp32` for float32)."""
-    return _PRECISION_NAMES.get(kind.name, kind.name)
+def precision(value: Any) -> DType:
+    """The dtype of a precision as users write it.
+
+    `value` is a text (`fp16`, `half`, `float16`, `torch.float16`) or a dtype of PyTorch, NumPy or sizeup.
+    """
+    name = dtype_name(value)
+    if name not in _PRECISION_NAMES:
+        raise SizeupError(f"unknown precision {_text_of(value)!r}; known: {', '.join(PRECISIONS)}")
+    return DTYPES[name]
+
+
+def dtype_name(value: Any) -> str:
+    """The name of a dtype, given as a text or as a dtype of PyTorch, NumPy or sizeup.
+
+    A text that is no known name is returned in lower case.
+    """
+    name = _text_of(value).strip().lower()
+    for package in ("torch.", "numpy.", "np.", "tf."):
+        name = name.removeprefix(package)
+    return _ALIASES.get(name, name)
+
+
+def _text_of(value: Any) -> str:
+    """The text of a precision: NumPy's dtypes have a name, its scalar types are classes."""
+    if isinstance(value, type) and value.__module__ != "builtins":
+        return value.__name__
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else str(value)
+
+
+def precision_name(dtype: DType) -> str:
+    """The short name of a dtype (`fp32` for float32)."""
+    return _PRECISION_NAMES.get(dtype.name, dtype.name)

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree.
+"""The exceptions of sizeup.
 
 SizeupError
 ├── LoadError
@@ -6,14 +6,15 @@ SizeupError
 │   ├── CorruptModel
 │   ├── LfsPointer
 │   ├── UnboundDimension
-│   └── NumbersMissing
+│   └── WeightsMissing
 ├── MissingLibrary
 ├── InvalidGraph
 ├── InvalidPlan
 ├── DoesNotFit
-├── NoChoice
+├── NoAssignment
 ├── WriteError
 ├── RunFailed
+├── StateChanged
 ├── WorkerFailed
 ├── CorruptStore
 ├── NotTrusted
@@ -23,7 +24,8 @@ SizeupError
 ├── RevisionError
 └── Incomplete
 
-A message says where, what, and what to do. The command line shows none of them as a traceback.
+A message states where the error is, what is wrong and what to do. The command line prints it without a
+traceback.
 """
 
 from __future__ import annotations
@@ -38,34 +40,34 @@ class SizeupError(Exception):
 class LoadError(SizeupError):
     """A model could not be read."""
 
-    def within(self, where: str) -> LoadError:
-        """The same error with the place in front of its message."""
-        return type(self)(f"{where}: {self}", *self.args[1:])
+    def within(self, location: str) -> LoadError:
+        """The same error with a location in front of its message."""
+        return type(self)(f"{location}: {self}", *self.args[1:])
 
 
 class UnknownFormat(LoadError):
-    """What was given is none of the model formats that sizeup reads."""
+    """The source is not in a model format that sizeup reads."""
 
 
 class CorruptModel(LoadError):
-    """The file claims a format but its content breaks that format's rules."""
+    """The content of a file is invalid for its format."""
 
 
 class LfsPointer(LoadError):
-    """The file is a Git LFS pointer instead of the model; the message holds the command that fetches it."""
+    """The file is a Git LFS pointer, not the model; the message has the command that fetches it."""
 
 
 class SymbolicDimension(NamedTuple):
-    """A dimension of an input that has a name or nothing instead of a size; `name` is what binds it."""
+    """A dimension of an input without a size; `name` is the name to bind it by."""
 
-    name: str  # empty for an input without any shape
+    name: str  # empty if the input has no shape at all
     input: str
     axis: int
     rank: int
 
 
 class UnboundDimension(LoadError):
-    """The model has dimensions without a size; the message names them and how to bind them."""
+    """The model has symbolic dimensions; the message lists them and how to bind them."""
 
     def __init__(self, message: str, dimensions: tuple[SymbolicDimension, ...] = ()) -> None:
         super().__init__(message, dimensions)
@@ -76,28 +78,28 @@ class UnboundDimension(LoadError):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What binds the dimensions, each name once."""
-        return tuple(dict.fromkeys(each.name for each in self.dimensions if each.name))
+        """The distinct names of the dimensions."""
+        return tuple(dict.fromkeys(dim.name for dim in self.dimensions if dim.name))
 
     @property
-    def places(self) -> str:
-        """Every dimension with the inputs and axes that have it."""
-        places: dict[str, list[str]] = {}
-        for each in self.dimensions:
-            place = f"{each.input} axis {each.axis}" if each.name else "all of it"
-            places.setdefault(each.name or each.input, []).append(place)
-        return "; ".join(f"{name} ({', '.join(where)})" for name, where in places.items())
+    def axes_text(self) -> str:
+        """All dimensions as text, each with its inputs and axes."""
+        axes: dict[str, list[str]] = {}
+        for dim in self.dimensions:
+            text = f"{dim.input} axis {dim.axis}" if dim.name else "all axes"
+            axes.setdefault(dim.name or dim.input, []).append(text)
+        return "; ".join(f"{name} ({', '.join(texts)})" for name, texts in axes.items())
 
 
-class NumbersMissing(LoadError):
-    """A model without weights asks for numbers while it runs."""
+class WeightsMissing(LoadError):
+    """A model without weights needs their values during tracing."""
 
 
 class MissingLibrary(SizeupError):
-    """The environment lacks a library, which is no fault of the model; the message holds the pip line."""
+    """A library is not installed; the message has the pip command that installs it."""
 
     def __init__(self, purpose: str, library: str, extra: str | None = None) -> None:
-        super().__init__(purpose, library, extra)  # all of them, so that another process can build it again
+        super().__init__(purpose, library, extra)  # all arguments, so that it can be unpickled
         self.library = library
         self.extra = extra
 
@@ -107,44 +109,48 @@ class MissingLibrary(SizeupError):
 
 
 class InvalidGraph(SizeupError):
-    """A graph breaks one of its invariants (see `sizeup.graph.check`)."""
+    """A graph violates an invariant (see `sizeup.graph.check`)."""
 
 
 class InvalidPlan(SizeupError):
-    """An order or an arena breaks what it promises; the message names the operators or buffers."""
+    """A schedule or a memory plan is invalid; the message names the operators or buffers."""
 
 
 class DoesNotFit(SizeupError):
-    """A capacity was asked for that no plan found keeps to."""
+    """No memory plan was found for a capacity of `capacity` bytes."""
 
-    def __init__(self, asked: int, best: int, lower_bound: int) -> None:
-        proof = "no plan can" if lower_bound > asked else f"none goes below {lower_bound:,} B"
-        super().__init__(f"does not fit in {asked:,} B: the best plan takes {best:,} B, and {proof}")
-        self.asked = asked
+    def __init__(self, capacity: int, best: int, lower_bound: int) -> None:
+        proof = f"no plan needs less than {lower_bound:,} B"
+        super().__init__(f"does not fit in {capacity:,} B: the best plan needs {best:,} B, and {proof}")
+        self.capacity = capacity
         self.best = best
         self.lower_bound = lower_bound
 
 
-class NoChoice(SizeupError):
-    """No number types of the layers keep to the budgets."""
+class NoAssignment(SizeupError):
+    """No mixed-precision assignment meets the budgets."""
 
 
 class WriteError(SizeupError):
-    """A file could not be written, or a model file could not be changed as asked."""
+    """A file could not be written, or a model file could not be rewritten."""
 
 
 class RunFailed(SizeupError):
-    """A real runtime refused a model, or ended with a crash; the message says which and how."""
+    """A runtime refused a model or crashed; the message has the runtime and the reason."""
+
+
+class StateChanged(SizeupError):
+    """Tracing a model changed state outside of the model and its arguments; the message names the place."""
 
 
 class WorkerFailed(SizeupError):
-    """A worker process gave no answer: `kind` names the failure, `reason` describes it after a name.
+    """A worker returned no result: `kind` names the failure, `reason` describes it.
 
-    `code` is the exit code of the process, 0 if it did not end by itself.
+    `code` is the exit code of the worker, 0 if it was ended by the supervisor.
     """
 
     def __init__(self, kind: str, reason: str, code: int = 0) -> None:
-        super().__init__(kind, reason, code)  # all of them, so that another process can build it again
+        super().__init__(kind, reason, code)  # all arguments, so that it can be unpickled
         self.kind, self.reason, self.code = kind, reason, code
 
     def __str__(self) -> str:
@@ -152,23 +158,23 @@ class WorkerFailed(SizeupError):
 
 
 class CorruptStore(SizeupError):
-    """A file of a sweep's store is not a table of a sweep, or is cut off."""
+    """A file in the store of a sweep is invalid or truncated."""
 
 
 class NotTrusted(SizeupError):
-    """A model file would have to run, and such files can run any code that they hold."""
+    """A model file would have to be run and is not trusted: it can execute any code it contains."""
 
 
 class RuleError(SizeupError):
-    """An operator's rule could not be registered, or failed on an operator that it claims."""
+    """A cost rule could not be registered, or failed on an operator."""
 
 
 class TargetError(SizeupError):
-    """A device or a runtime is not known, or a file that describes one breaks the rules for such files."""
+    """A device or runtime is unknown, or a file that describes one is invalid."""
 
 
 class BudgetError(SizeupError):
-    """A file of budgets, or a baseline that it names, breaks the rules for such files."""
+    """A budget file, or a baselines file that it names, is invalid."""
 
 
 class RevisionError(SizeupError):
@@ -176,4 +182,4 @@ class RevisionError(SizeupError):
 
 
 class Incomplete(SizeupError):
-    """All was to be known (`strict`, a plan), and some operators have no rule or no known shape."""
+    """Operators without a cost rule or a known shape, where `strict` or a memory plan needs all of them."""

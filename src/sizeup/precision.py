@@ -1,4 +1,4 @@
-"""Precision by layer: which to choose, what fits, the front, sensitivity, and uniform precisions compared."""
+"""Mixed precision: assignments, Pareto fronts, sensitivity, precisions that fit, and tradeoff tables."""
 
 from sizeup.api.precision import choose, fits, front, sensitivity
 from sizeup.api.tradeoff import tradeoff

@@ -1,4 +1,4 @@
-"""Counts in powers of 1000, memory in powers of 1024, and how messages write these and other values."""
+"""Formats quantities (counts in powers of 1000, bytes in powers of 1024), shapes, names and quoted values."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ FLOPS_PER_MAC = 2
 
 def _scaled(value: float, step: int, suffixes: tuple[str, ...]) -> str:
     size, index = float(value), 0
-    # 999.5 would print as "1000": move on before rounding does.
+    # 999.5 would print as "1000": use the next suffix before that.
     while abs(size) >= step * 0.9995 and index < len(suffixes) - 1:
         size /= step
         index += 1
     if index == 0:
         return f"{value:,}{suffixes[0]}" if isinstance(value, int) else f"{value:.4g}{suffixes[0]}"
-    # Where rounding would add a digit in front, one less follows the point.
+    # One decimal less if rounding adds a digit in front of the point.
     digits = 2 if abs(size) < 9.995 else 1 if abs(size) < 99.95 else 0
     return f"{size:,.{digits}f}{suffixes[index]}"
 
 
 def count(value: float) -> str:
-    """A count for people, three significant digits in powers of 1000: 4089184256 -> '4.09 G'."""
+    """A count with three significant digits, in powers of 1000: 4089184256 -> '4.09 G'."""
     return _scaled(value, 1000, _COUNT_SUFFIXES)
 
 
 def size(value: float) -> str:
-    """A number of bytes for people, in powers of 1024: 524288 -> '512 KiB'."""
+    """A number of bytes, in powers of 1024: 524288 -> '512 KiB'."""
     return _scaled(value, 1024, _BYTE_SUFFIXES)
 
 
 def duration(seconds: float) -> str:
-    """A time for people, three significant digits: 0.00123 -> '1.23 ms'."""
+    """A duration with three significant digits: 0.00123 -> '1.23 ms'."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= 0.9995 * scale:
             return (
@@ -50,7 +50,7 @@ def duration(seconds: float) -> str:
 
 
 def joules(amount: float) -> str:
-    """An energy for people, three significant digits: 0.00123 -> '1.23 mJ'."""
+    """An energy with three significant digits: 0.00123 -> '1.23 mJ'."""
     for scale, unit in ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")):
         if amount >= 0.9995 * scale:
             return (
@@ -60,39 +60,39 @@ def joules(amount: float) -> str:
 
 
 def amount(name: str, value: float) -> str:
-    """An amount for people, by the unit at the end of its name: bytes, seconds or joules."""
-    write = {"bytes": size, "seconds": duration, "joules": joules}
-    return write[name.rpartition("_")[2]](value)
+    """An amount as text, by the unit at the end of its name: bytes, seconds or joules."""
+    formatters = {"bytes": size, "seconds": duration, "joules": joules}
+    return formatters[name.rpartition("_")[2]](value)
 
 
-def share(part: float, whole: float) -> str:
-    """A part of a whole in percent; empty where there is no whole."""
-    return f"{100 * part / whole:.1f} %" if whole else ""
+def share(part: float, total: float) -> str:
+    """A part of a total in percent; empty if the total is 0."""
+    return f"{100 * part / total:.1f} %" if total else ""
 
 
 def shape(dimensions: tuple[int, ...] | None) -> str:
-    """A shape as people write it: 1x3x224x224; 'scalar' without dimensions, '?' where unknown."""
+    """A shape such as 1x3x224x224; 'scalar' without dimensions, '?' if unknown."""
     if dimensions is None:
         return "?"
     return "x".join(map(str, dimensions)) or "scalar"
 
 
 def quoted(value: Any) -> str:
-    """A value from a file as a message quotes it: on one line, and never longer than that."""
+    """A value for a message, on one line and shortened to 60 characters."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer with more digits than Python writes, or deep nesting
+    except (ValueError, RecursionError):  # too many digits, or nested too deeply
         return "a value too large to show"
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
 
 
 def toml_key(name: str) -> str:
-    """A name as a key of TOML."""
+    """A name as a TOML key, quoted if needed."""
     return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-def plain(text: str) -> str:
-    """Text without control characters: a name in a file must not steer a terminal."""
+def printable(text: str) -> str:
+    """Text with control characters replaced, so that names in files cannot control the terminal."""
     return (
         text
         if text.isprintable()
@@ -100,8 +100,8 @@ def plain(text: str) -> str:
     )
 
 
-def brief(name: str) -> str:
-    """A name of one line at most: converters join the names of all that they fused."""
+def shorten(name: str) -> str:
+    """A name shortened to 40 characters: converters join the names of all fused operators."""
     if len(name) <= _LONGEST_NAME:
         return name
     half = (_LONGEST_NAME - 3) // 2
@@ -109,7 +109,7 @@ def brief(name: str) -> str:
 
 
 def quantity(unit: str, value: float) -> str:
-    """An amount for people, by its unit: bytes, seconds, joules, count or share; it may be negative."""
+    """An amount as text, by its unit: bytes, seconds, joules, count or share; it may be negative."""
     sign = "-" if value < 0 else ""
     if unit == "count":
         return f"{sign}{count(round(abs(value)))}"
@@ -120,6 +120,6 @@ def quantity(unit: str, value: float) -> str:
     return f"{sign}{amount(unit, abs(value))}"
 
 
-def short(number: float) -> float:
-    """A number with nine significant digits: a page is smaller by half for it."""
+def round_digits(number: float) -> float:
+    """A number rounded to nine significant digits, which halves the size of HTML pages."""
     return float(f"{number:.9g}")

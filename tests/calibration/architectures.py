@@ -1,21 +1,21 @@
-"""Published architectures as sketches: networks for TFLite that no fit has seen."""
+"""Published architectures as sketches: TFLite networks that are not in any calibration."""
 
 from __future__ import annotations
 
-from sizeup.calibration.sketch import Draft, Sketch
+from sizeup.calibration.network_spec import NetworkBuilder, NetworkSpec
 
 
-def _classified(draft: Draft, size: int) -> Sketch:
+def _classified(draft: NetworkBuilder, size: int) -> NetworkSpec:
     draft.mean()
     draft.tokens()
     draft.reshape(draft.shape()[-1])
     draft.linear(size)
-    return draft.done()
+    return draft.build()
 
 
-def mobilenet_v2(precision: str = "fp32", size: int = 224) -> Sketch:
+def mobilenet_v2(precision: str = "fp32", size: int = 224) -> NetworkSpec:
     """Sandler et al. 2018, table 2: expansion, channels, repeats, stride."""
-    draft = Draft("mobilenet_v2", "mobilenet_v2", (size, size, 3), precision)
+    draft = NetworkBuilder("mobilenet_v2", "mobilenet_v2", (size, size, 3), precision)
     draft.conv(32, 3, 2, act="relu6")
     rows = [
         (1, 16, 1, 1),
@@ -39,9 +39,9 @@ def mobilenet_v2(precision: str = "fp32", size: int = 224) -> Sketch:
     return _classified(draft, 1000)
 
 
-def resnet18(precision: str = "fp32", size: int = 224) -> Sketch:
+def resnet18(precision: str = "fp32", size: int = 224) -> NetworkSpec:
     """He et al. 2015, table 1."""
-    draft = Draft("resnet18", "resnet18", (size, size, 3), precision)
+    draft = NetworkBuilder("resnet18", "resnet18", (size, size, 3), precision)
     draft.conv(64, 7, 2)
     draft.pool(2, 2)
     for level in range(4):
@@ -49,14 +49,14 @@ def resnet18(precision: str = "fp32", size: int = 224) -> Sketch:
             start, stride, channels = draft.last, 1 + (level > 0 and index == 0), 64 << level
             draft.conv(channels, 3, stride)
             end = draft.conv(channels, act="")
-            beside = draft.conv(channels, 1, stride, act="", x=start) if stride > 1 else start
-            draft.add(end, beside, "relu")
+            shortcut = draft.conv(channels, 1, stride, act="", x=start) if stride > 1 else start
+            draft.add(end, shortcut, "relu")
     return _classified(draft, 1000)
 
 
-def vit_tiny(size: int = 224) -> Sketch:
-    """Touvron et al. 2021: patches of 16, 12 blocks of 192 numbers and 3 heads, without the class token."""
-    draft = Draft("vit_tiny", "vit_tiny", (size, size, 3))
+def vit_tiny(size: int = 224) -> NetworkSpec:
+    """Touvron et al. 2021: 16x16 patches, 12 blocks of width 192 with 3 heads, without the class token."""
+    draft = NetworkBuilder("vit_tiny", "vit_tiny", (size, size, 3))
     draft.conv(192, 16, 16, act="")
     draft.tokens()
     for _ in range(12):
@@ -65,23 +65,23 @@ def vit_tiny(size: int = 224) -> Sketch:
     draft.mean()
     draft.reshape(192)
     draft.linear(1000)
-    return draft.done()
+    return draft.build()
 
 
-def lstm() -> Sketch:
-    """Two layers over a second of speech."""
-    draft = Draft("lstm", "lstm", (50, 40))
+def lstm() -> NetworkSpec:
+    """Two layers over 1 s of speech."""
+    draft = NetworkBuilder("lstm", "lstm", (50, 40))
     draft.recurrent("lstm", 128)
     draft.recurrent("lstm", 128)
     draft.mean()
     draft.reshape(128)
     draft.linear(12)
-    return draft.done()
+    return draft.build()
 
 
-def squeezenet(precision: str = "fp32", size: int = 224) -> Sketch:
+def squeezenet(precision: str = "fp32", size: int = 224) -> NetworkSpec:
     """Iandola et al. 2016, version 1.1."""
-    draft = Draft("squeezenet", "squeezenet", (size, size, 3), precision)
+    draft = NetworkBuilder("squeezenet", "squeezenet", (size, size, 3), precision)
     draft.conv(64, 3, 2)
     for index, squeeze in enumerate((16, 16, 32, 32, 48, 48, 64, 64)):
         if index in (0, 2, 4):
@@ -91,4 +91,4 @@ def squeezenet(precision: str = "fp32", size: int = 224) -> Sketch:
         draft.concat(wide, draft.conv(4 * squeeze, 3, x=narrow))
     draft.conv(1000, 1)
     draft.mean()
-    return draft.done()
+    return draft.build()

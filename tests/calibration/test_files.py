@@ -1,4 +1,4 @@
-"""Times from elsewhere: tables and profiles, good ones and those that are wrong."""
+"""Calibration from tables and profiles, valid and invalid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sizeup.runtimes import read_profile
 pytest.importorskip("onnx")
 
 from sizeup.calibration.networks import networks
-from sizeup.calibration.write_onnx import model_of
+from sizeup.calibration.write_onnx import onnx_model
 
 pytestmark = pytest.mark.extras
 
@@ -39,15 +39,15 @@ AVERAGES = """\
 
 @pytest.fixture
 def models(tmp_path: Path) -> list[str]:
-    """Six small networks as files beside the table."""
-    found = []
+    """Six small networks as files next to the table."""
+    names = []
     for sketch in [each for each in networks() if each.precision == "fp32" and each.family in ("kxk", "1x1")][
         :6
     ]:
         name = f"{sketch.name.replace(' ', '_')}.onnx"
-        (tmp_path / name).write_bytes(model_of(sketch).SerializeToString())
-        found.append(name)
-    return found
+        (tmp_path / name).write_bytes(onnx_model(sketch).SerializeToString())
+        names.append(name)
+    return names
 
 
 def test_a_table_names_models_beside_it_and_its_unit(tmp_path: Path, models: list[str]) -> None:
@@ -72,15 +72,15 @@ def test_a_table_may_say_the_precision_and_what_belongs_together(tmp_path: Path,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,ms\nMODEL,1\n", "no column is called model"),
-        ("model,time\nMODEL,1\n", "no column of times"),
-        ("model,ms,latency_us\nMODEL,1,2\n", "more than one column of times"),
-        ("model,ms\n", "no measurement in it"),
-        ("model,ms\nMODEL,soon\n", "line 2: 'soon' is no time"),
-        ("model,ms\nMODEL,-1\n", "line 2: MODEL: -0.001 is no time that a network takes"),
-        ("model,ms\nMODEL,nan\n", "line 2: MODEL: nan is no time"),
-        ("model,ms\nMODEL,1e400\n", "line 2: MODEL: inf is no time"),
-        ("model,ms\n,1\n", "line 2: no model is named"),
+        ("name,ms\nMODEL,1\n", "no column named model"),
+        ("model,time\nMODEL,1\n", "no latency column"),
+        ("model,ms,latency_us\nMODEL,1,2\n", "more than one latency column"),
+        ("model,ms\n", "no measurements"),
+        ("model,ms\nMODEL,soon\n", "line 2: 'soon' is not a number"),
+        ("model,ms\nMODEL,-1\n", "line 2: MODEL: latency -0.001 s is out of range"),
+        ("model,ms\nMODEL,nan\n", "line 2: MODEL: latency nan s is out of range"),
+        ("model,ms\nMODEL,1e400\n", "line 2: MODEL: latency inf s is out of range"),
+        ("model,ms\n,1\n", "line 2: the model is missing"),
         ("model,ms\nabsent.onnx,1\n", "line 2: .*no such file"),
         ("model,ms,precision\nMODEL,1,int7\n", "line 2: .*int7"),
         ("model,ms,bind\nMODEL,1,batch\n", "line 2: 'batch' is not NAME=SIZE"),
@@ -93,12 +93,10 @@ def test_a_table_may_say_the_precision_and_what_belongs_together(tmp_path: Path,
             "line 3: 'os:getcwd' is not a file, and a table may not name code",
         ),
         ("model,ms\nhttps://example.com/a.onnx,1\n", "line 2: .*example.com/a.onnx: no such file"),
-        ("", "no column is called model"),
+        ("", "no column named model"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told_with_its_line(
-    tmp_path: Path, models: list[str], text: str, message: str
-) -> None:
+def test_errors_in_a_table_name_its_line(tmp_path: Path, models: list[str], text: str, message: str) -> None:
     table = tmp_path / "times.csv"
     table.write_text(text.replace("MODEL", models[0]))
     with pytest.raises(SizeupError, match=message.replace("MODEL", models[0])):
@@ -114,7 +112,7 @@ def test_code_beside_a_table_is_not_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_table_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_table_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "times.csv").write_bytes(b"\xff\xfe\x00\x80")
     with pytest.raises(SizeupError, match="cannot be read"):
         from_table(tmp_path / "times.csv", ())
@@ -127,9 +125,9 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_benchmark_model_gives_kernels_and_the_whole(tmp_path: Path) -> None:
-    found = read_profile(written(tmp_path, BENCHMARK))
-    assert found.seconds == pytest.approx(990.25e-6)
-    assert [(each.name, each.kind, round(1e6 * each.seconds)) for each in found.kernels] == [
+    profile = read_profile(written(tmp_path, BENCHMARK))
+    assert profile.seconds == pytest.approx(990.25e-6)
+    assert [(each.name, each.op_kind, round(1e6 * each.seconds)) for each in profile.kernels] == [
         ("model/conv", "CONV_2D", 300),
         ("model/dw", "DEPTHWISE_CONV_2D", 100),
     ]
@@ -142,16 +140,16 @@ def test_a_trace_of_torch_gives_the_outermost_operators(tmp_path: Path) -> None:
         {"ph": "X", "cat": "cpu_op", "name": "aten::relu", "ts": 50, "dur": 5, "tid": 1},
         {"ph": "X", "cat": "python_function", "name": "forward", "ts": 0, "dur": 99, "tid": 1},
     ]
-    found = read_profile(written(tmp_path, json.dumps({"traceEvents": events})))
-    assert [(each.kind, round(each.seconds * 1e6)) for each in found.kernels] == [
+    profile = read_profile(written(tmp_path, json.dumps({"traceEvents": events})))
+    assert [(each.op_kind, round(each.seconds * 1e6)) for each in profile.kernels] == [
         ("aten.conv2d", 30),
         ("aten.relu", 5),
     ]
 
 
 def test_a_table_of_torch_gives_sums_and_calls(tmp_path: Path) -> None:
-    found = read_profile(written(tmp_path, AVERAGES))
-    assert [(each.kind, round(1e6 * each.seconds), each.calls) for each in found.kernels] == [
+    profile = read_profile(written(tmp_path, AVERAGES))
+    assert [(each.op_kind, round(1e6 * each.seconds), each.calls) for each in profile.kernels] == [
         ("aten.conv2d", 1800, 2),
         ("aten.relu", 200, 2),
     ]
@@ -166,7 +164,7 @@ def test_a_table_of_torch_gives_sums_and_calls(tmp_path: Path) -> None:
         '[{"cat": "Node", "name": "a_kernel_time", "dur": 1e300, "args": {}}]',
     ],
 )  # fmt: skip
-def test_what_is_no_profile_is_told(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_profile_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(SizeupError, match=str(tmp_path / "profile")):
         read_profile(written(tmp_path, text))
 
@@ -179,19 +177,19 @@ def test_a_profile_that_onnx_runtime_wrote_is_matched_with_its_model(tmp_path: P
 
     sketch = next(each for each in networks() if each.family == "residual")
     path = tmp_path / "model.onnx"
-    path.write_bytes(model_of(sketch).SerializeToString())
+    path.write_bytes(onnx_model(sketch).SerializeToString())
     options = onnxruntime.SessionOptions()
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     (sample,) = random_samples(formats.load(path), 1)
     for _ in range(3):
         session.run(None, {session.get_inputs()[0].name: sample[0]})
-    points = from_profile(Path(session.end_profiling()), path, runtime("ort").fuses)
+    points = from_profile(Path(session.end_profiling()), path, runtime("ort").fusions)
     names = [name for each in points for name in each.work.names]
     assert names.count("conv") >= 10
     assert "linear" in names
     other = tmp_path / "other.onnx"
     turns = next(each for each in networks() if each.family == "turns")
-    other.write_bytes(model_of(turns).SerializeToString())
+    other.write_bytes(onnx_model(turns).SerializeToString())
     with pytest.raises(SizeupError, match="the profile is not of"):
-        from_profile(next(tmp_path.glob("profile*")), other, runtime("ort").fuses)
+        from_profile(next(tmp_path.glob("profile*")), other, runtime("ort").fusions)

@@ -1,4 +1,4 @@
-"""Whether a machine is the device that a user says it is."""
+"""Compare a machine with the device that the user names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from sizeup import targets
-from sizeup.calibration.machine import Machine, is_device
+from sizeup.calibration.host import Host, is_device
 
 PI_5, PI_4, PI_400 = (f"Raspberry Pi {name} Rev 1.0" for name in ("5 Model B", "4 Model B", "400"))
 
 
-def machine(title: str, architecture: str, board: str = "") -> Machine:
+def machine(title: str, architecture: str, board: str = "") -> Host:
     maker = next((each for each in ("Intel", "AMD", "Apple") if each in title), "unknown")
-    return Machine(title, maker, 4, None, None, architecture, board)
+    return Host(title, maker, 4, None, None, architecture, board)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,16 @@ def machine(title: str, architecture: str, board: str = "") -> Machine:
         (machine("Apple M1 Pro", "arm64"), "apple-m1", False),
     ],
 )
-def test_names_kinds_and_architectures_decide(here: Machine, device: str, answer: bool | None) -> None:
+def test_names_kinds_and_architectures_decide(here: Host, device: str, answer: bool | None) -> None:
     assert is_device(here, targets.device(device), targets.devices()) is answer
 
 
 @pytest.mark.parametrize("title", ["Intel Xeon Processor", "Intel Core i7-12700H"])
 def test_a_computer_has_another_name_and_maker_than_its_processor(title: str) -> None:
     processor = targets.device("i7-12700h")
-    laptop = replace(processor, name="laptop", title="Acme X1000", kind="computer", maker="Acme", aliases=())
+    laptop = replace(
+        processor, name="laptop", title="Acme X1000", device_class="computer", vendor="Acme", aliases=()
+    )
     assert is_device(machine(title, "x86_64"), laptop, targets.devices()) is None
 
 

@@ -1,4 +1,4 @@
-"""The calibration networks: what they span, and that every format has the same one."""
+"""The calibration networks: coverage, and equality across formats."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 
 from sizeup import formats
-from sizeup.calibration.networks import BODIES, networks
-from sizeup.calibration.sketch import Draft, Sketch
+from sizeup.calibration.network_spec import NetworkBuilder, NetworkSpec
+from sizeup.calibration.networks import REFERENCE_FAMILIES, networks
 from sizeup.cost import count
-from sizeup.latency import executed
+from sizeup.latency import execution_of
 from sizeup.runtimes import random_samples, run
 
 pytest.importorskip("onnx")
 pytest.importorskip("ai_edge_litert")
 pytest.importorskip("torch")
 
-from sizeup.calibration.write_onnx import model_of
-from sizeup.calibration.write_tflite import file_of, has
-from sizeup.calibration.write_torch import input_shape, module_of
+from sizeup.calibration.write_onnx import onnx_model
+from sizeup.calibration.write_tflite import is_supported, tflite_file
+from sizeup.calibration.write_torch import input_shape, torch_module
 
 pytestmark = pytest.mark.extras
 
 
-def every_layer(precision: str) -> Sketch:
-    """One network with every kind of layer that the precision has in all formats."""
-    draft = Draft("all", "all", (32, 32, 3), precision)
+def every_layer(precision: str) -> NetworkSpec:
+    """A network with every layer kind that all formats support at this precision."""
+    draft = NetworkBuilder("all", "all", (32, 32, 3), precision)
     draft.conv(16, 3, 2)
     left = draft.depthwise(5)
     draft.add(left, draft.conv(16, 1, act=""), "relu")
@@ -35,7 +35,7 @@ def every_layer(precision: str) -> Sketch:
     draft.pool(2, 2)
     draft.resize(2)
     draft.concat(draft.last, start)
-    draft.part(8, 32)
+    draft.slice_channels(8, 32)
     draft.pool(2, 2, "mean")
     draft.tokens()
     if precision == "fp32":
@@ -46,16 +46,16 @@ def every_layer(precision: str) -> Sketch:
     draft.mean()
     draft.reshape(draft.shape()[-1])
     draft.linear(10)
-    return draft.done()
+    return draft.build()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_all_formats_count_the_same_macs_and_run(precision: str) -> None:
     sketch = every_layer(precision)
-    model, file = model_of(sketch).SerializeToString(), file_of(sketch)
+    model, file = onnx_model(sketch).SerializeToString(), tflite_file(sketch)
     counted = {count(formats.load(each)).total_macs for each in (model, file)}
     if precision == "fp32":
-        counted.add(count(formats.load(module_of(sketch), inputs=(input_shape(sketch),))).total_macs)
+        counted.add(count(formats.load(torch_module(sketch), inputs=(input_shape(sketch),))).total_macs)
     assert len(counted) == 1
     for runtime, content in (("ort", model), ("litert", file)):
         outputs = run(runtime, content, random_samples(formats.load(content), 1)).outputs
@@ -65,20 +65,22 @@ def test_all_formats_count_the_same_macs_and_run(precision: str) -> None:
 
 def test_a_seed_gives_the_same_file_and_another_one_another() -> None:
     sketch = every_layer("int8")
-    assert file_of(sketch) == file_of(sketch) != file_of(sketch, seed=1)
-    assert model_of(sketch).SerializeToString() == model_of(sketch).SerializeToString()
+    assert tflite_file(sketch) == tflite_file(sketch) != tflite_file(sketch, seed=1)
+    assert onnx_model(sketch).SerializeToString() == onnx_model(sketch).SerializeToString()
 
 
 def test_names_are_distinct_and_files_small() -> None:
     sketches = networks()
     assert len({each.name for each in sketches}) == len(sketches)
-    assert {each.family for each in sketches} > set(BODIES)
-    assert max(len(model_of(each).SerializeToString()) for each in sketches) < 12_000_000
+    assert {each.family for each in sketches} > set(REFERENCE_FAMILIES)
+    assert max(len(onnx_model(each).SerializeToString()) for each in sketches) < 12_000_000
 
 
 def test_they_span_three_orders_of_macs_and_the_classes_of_kernels() -> None:
-    sketches = [each for each in networks() if all(has(layer, each.precision) for layer in each.layers)]
-    costs = [count(formats.load(file_of(each))) for each in sketches]
+    sketches = [
+        each for each in networks() if all(is_supported(layer, each.precision) for layer in each.layers)
+    ]
+    costs = [count(formats.load(tflite_file(each))) for each in sketches]
     for precision in ("fp32", "int8"):
         macs = [
             cost.total_macs
@@ -86,10 +88,10 @@ def test_they_span_three_orders_of_macs_and_the_classes_of_kernels() -> None:
             if each.precision == precision and cost.total_macs
         ]
         assert max(macs) > 1000 * min(macs)
-    seen = {name for cost in costs for name in executed(cost, None, ("activation",)).work.names}
-    wanted = (
+    seen = {name for cost in costs for name in execution_of(cost, None, ("activation",)).work.names}
+    expected = (
         "conv_stem conv conv_1x1 depthwise_3 depthwise_5 conv_grouped linear matmul softmax pool reduce"
         " activation elementwise concat copy resize recurrent"
         " conv.int8 conv_1x1.int8 depthwise_3.int8 linear.int8"
     )
-    assert set(wanted.split()) <= seen
+    assert set(expected.split()) <= seen

@@ -1,7 +1,7 @@
-"""This machine, calibrated with the networks that come along, on twelve that the fit has never seen.
+"""Calibrate this machine and predict twelve networks that are not in the calibration.
 
-Calibration networks and judged ones take turns in the same minutes, and each counts with its least time: what
-else the machine does then disturbs both alike. `python tests/calibration/test_this_machine.py` prints all.
+Calibration and test networks are timed alternately, and each counts with its minimum latency, so that other
+load affects both. `python tests/calibration/test_this_machine.py` prints all rows.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from pathlib import Path
 
 import pytest
 
+from full_size import full_size_only
 from sizeup import formats
-from sizeup.calibration import fitted
-from sizeup.calibration.fitting import point
-from sizeup.calibration.machine import this_machine
-from sizeup.calibration.measuring import made_for, seconds_of
-from sizeup.calibration.networks import BODIES
+from sizeup.calibration import fit_calibration
+from sizeup.calibration.host import detect_host
+from sizeup.calibration.measurement import calibration_models, min_latency
+from sizeup.calibration.networks import REFERENCE_FAMILIES
+from sizeup.calibration.regression import network_measurement
 from sizeup.cost import count
-from sizeup.latency import executed, seconds
+from sizeup.latency import execution_of, seconds
 from sizeup.runtimes import random_samples, time_series
 from sizeup.targets import runtime as runtime_of
 
-pytestmark = [pytest.mark.extras, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.extras, pytest.mark.slow, pytest.mark.long, full_size_only]
 
 BAR = 0.12
-# What is kept to even where others use the machine at the same time.
+# Also met while other processes use the machine.
 LIMITS = {"ort": 0.20, "litert-xnnpack": 0.30}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A judged network: seconds estimated, least and median seconds measured."""
+    """A test network: predicted seconds, minimum and median of the measured seconds."""
 
     name: str
     estimated: float
@@ -42,30 +43,33 @@ class Row:
 
 
 def judge(runtime: str, networks: dict[str, bytes]) -> list[Row]:
-    fuses = runtime_of(runtime).fuses
-    made, graphs = made_for(runtime), {name: formats.load(data) for name, data in networks.items()}
-    models = [(each.content, each.samples) for each in made]
+    fuses = runtime_of(runtime).fusions
+    calibration, graphs = (
+        calibration_models(runtime),
+        {name: formats.load(data) for name, data in networks.items()},
+    )
+    models = [(each.content, each.samples) for each in calibration]
     models += [(data, tuple(random_samples(graphs[name], 1))) for name, data in networks.items()]
-    found = time_series(runtime, models)
+    series = time_series(runtime, models)
     points = [
-        point(
-            each.sketch.name,
+        network_measurement(
+            each.spec.name,
             each.cost,
-            seconds_of(turns, 1),
+            min_latency(turns, 1),
             fuses,
-            family=each.sketch.family,
-            is_probe=each.sketch.family not in BODIES,
+            family=each.spec.family,
+            is_probe=each.spec.family not in REFERENCE_FAMILIES,
         )
-        for each, turns in zip(made, found, strict=False)
+        for each, turns in zip(calibration, series, strict=False)
         if not turns.failure
     ]
-    rates = fitted(points, float(this_machine().cache_bytes or 0)).rates
+    rates = fit_calibration(points, float(detect_host().cache_bytes or 0)).rates
     rows = []
-    for (name, graph), turns in zip(graphs.items(), found[len(made) :], strict=True):
+    for (name, graph), turns in zip(graphs.items(), series[len(calibration) :], strict=True):
         assert not turns.failure, turns.failure
-        work = executed(count(graph), None, fuses or ()).work
+        work = execution_of(count(graph), None, fuses or ()).work
         estimated = float(seconds(rates, work)[0])
-        rows.append(Row(name, estimated, seconds_of(turns, 1), statistics.median(turns.cpu)))
+        rows.append(Row(name, estimated, min_latency(turns, 1), statistics.median(turns.cpu)))
     return rows
 
 
@@ -75,7 +79,7 @@ def mean_error(rows: list[Row], which: str) -> float:
 
 def show(runtime: str, rows: list[Row]) -> str:
     least, median = (100 * mean_error(rows, which) for which in ("least", "median"))
-    lines = [f"{runtime}: {least:.1f} % off the least time on average, {median:.1f} % off the median"]
+    lines = [f"{runtime}: MAPE {least:.1f} % against the minimum, {median:.1f} % against the median"]
     for row in rows:
         off = 100 * (row.estimated / row.least - 1)
         lines.append(f"  {row.name:28} {1e3 * row.least:9.3f} ms {1e3 * row.estimated:9.3f} ms {off:+6.1f} %")

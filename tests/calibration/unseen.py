@@ -1,4 +1,4 @@
-"""Twelve networks for each of two runtimes that no calibration has seen: CNNs, transformers and LSTMs."""
+"""Twelve networks per runtime that are not in the calibration: CNNs, transformers and LSTMs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from torch import Tensor, nn
 
 from calibration import architectures
 from formats.onnx.exporting import by_tracing, quiet
-from sizeup.calibration.write_tflite import file_of
+from sizeup.calibration.write_tflite import tflite_file
 from sizeup.formats.torch.zoo import import_torchvision
 
 FILES = (
     "mp_hand_landmark_full", "mp_selfie_segmentation", "mlperf_resnet8_fp32", "mlperf_vww96_fp32",
     "tflm_mobilenetv2_224", "mlperf_vww96_int8", "te_mcunetv2_large", "mlperf_resnet_large_int8",
 )  # fmt: skip
-QUANTISED = ("mobilenet_v2", "resnet18", "squeezenet1_1", "vit_tiny_patch16_224")
+QUANTIZED = ("mobilenet_v2", "resnet18", "squeezenet1_1", "vit_tiny_patch16_224")
 
 
 class Recurrent(nn.Module):
-    """Two LSTM layers over a second of speech."""
+    """Two LSTM layers over 1 s of speech."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         steps, _ = self.cells(x)
-        made: Tensor = self.head(steps[:, -1])
-        return made
+        result: Tensor = self.head(steps[:, -1])
+        return result
 
 
 class Bert(nn.Module):
-    """A small BERT with a mask that is given, as exporters want it."""
+    """A small BERT with an explicit mask, as exporters require."""
 
     def __init__(self) -> None:
         from transformers import BertConfig, BertModel
@@ -51,8 +51,8 @@ class Bert(nn.Module):
         self.inner = make(config, add_pooling_layer=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        made: Tensor = self.inner(input_ids=ids, attention_mask=torch.ones(1, 1, 64, 64)).last_hidden_state
-        return made
+        result: Tensor = self.inner(input_ids=ids, attention_mask=torch.ones(1, 1, 64, 64)).last_hidden_state
+        return result
 
 
 def _modules() -> dict[str, tuple[nn.Module, Tensor]]:
@@ -61,14 +61,14 @@ def _modules() -> dict[str, tuple[nn.Module, Tensor]]:
 
     torch.manual_seed(0)
     picture = torch.randn(1, 3, 224, 224)
-    found: dict[str, tuple[nn.Module, Tensor]] = {
+    modules: dict[str, tuple[nn.Module, Tensor]] = {
         name: (torchvision.models.get_model(name, weights=None), picture)
         for name in ("mobilenet_v2", "resnet18", "squeezenet1_1", "efficientnet_b0", "shufflenet_v2_x1_0")
     }
-    found["vit_tiny_patch16_224"] = (timm.create_model("vit_tiny_patch16_224"), picture)
-    found["bert_tiny"] = (Bert(), torch.randint(0, 100, (1, 64)))
-    found["lstm"] = (Recurrent(), torch.randn(1, 50, 40))
-    return found
+    modules["vit_tiny_patch16_224"] = (timm.create_model("vit_tiny_patch16_224"), picture)
+    modules["bert_tiny"] = (Bert(), torch.randint(0, 100, (1, 64)))
+    modules["lstm"] = (Recurrent(), torch.randn(1, 50, 40))
+    return modules
 
 
 class _Samples(CalibrationDataReader):  # type: ignore[misc]
@@ -80,34 +80,34 @@ class _Samples(CalibrationDataReader):  # type: ignore[misc]
 
 
 def onnx_networks(folder: Path) -> dict[str, bytes]:
-    """Exported by tracing; quantised ones by ONNX Runtime's own tool, with one scale a channel."""
-    found = {}
+    """Networks exported by tracing; int8 ones quantized per channel by ONNX Runtime."""
+    networks = {}
     for name, (module, sample) in _modules().items():
         model = by_tracing(module, (sample,), opset_version=17)
-        found[name] = model.SerializeToString()
-        if name in QUANTISED:
-            found[f"{name}_int8"] = _quantised(model, sample, folder)
-    return found
+        networks[name] = model.SerializeToString()
+        if name in QUANTIZED:
+            networks[f"{name}_int8"] = _quantized(model, sample, folder)
+    return networks
 
 
-def _quantised(model: onnx.ModelProto, sample: Tensor, folder: Path) -> bytes:
-    plain, inferred, made = (folder / f"{stem}.onnx" for stem in ("plain", "inferred", "int8"))
+def _quantized(model: onnx.ModelProto, sample: Tensor, folder: Path) -> bytes:
+    plain, inferred, quantized = (folder / f"{stem}.onnx" for stem in ("plain", "inferred", "int8"))
     onnx.save(model, plain)
     with quiet():
         quant_pre_process(str(plain), str(inferred))
         reader = _Samples(model.graph.input[0].name, sample)
-        quantize_static(str(inferred), str(made), reader, per_channel=True)
-    return made.read_bytes()
+        quantize_static(str(inferred), str(quantized), reader, per_channel=True)
+    return quantized.read_bytes()
 
 
 def tflite_networks(shared: Path) -> dict[str, bytes]:
-    """Published files, and published architectures written by ourselves."""
-    found = {name: (shared / f"models/{name}.tflite").read_bytes() for name in FILES}
+    """Published files, and published architectures written from sketches."""
+    networks = {name: (shared / f"models/{name}.tflite").read_bytes() for name in FILES}
     for sketch in (
         architectures.mobilenet_v2(),
         architectures.resnet18(),
         architectures.vit_tiny(),
         architectures.lstm(),
     ):
-        found[sketch.name] = file_of(sketch)
-    return found
+        networks[sketch.name] = tflite_file(sketch)
+    return networks

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sizeup
 from sizeup import targets
-from sizeup.checks import Needs, Room, room
+from sizeup.checks import MemoryFit, Needs, fit_memory
 from sizeup.dtypes import precision
 from sizeup.targets import Memory, Target
 
@@ -17,9 +17,12 @@ def board(
 ) -> Target:
     """A target whose memories are one bank of RAM and one of flash, of these sizes."""
     device, _, runtime = target.partition("/")
-    found = Target(sizeup.target(device).device, targets.runtime(runtime))
+    result = Target(sizeup.target(device).device, targets.runtime(runtime))
     memories = (Memory("SRAM", "ram", "a test", ram), Memory("flash", "flash", "a test", flash))
-    return Target(replace(found.device, memories=memories, kind=kind or found.device.kind), found.runtime)
+    return Target(
+        replace(result.device, memories=memories, device_class=kind or result.device.device_class),
+        result.runtime,
+    )
 
 
 def needs(path: Path, at: str | None = None) -> Needs:
@@ -28,6 +31,6 @@ def needs(path: Path, at: str | None = None) -> Needs:
     return Needs(graph, sizeup.count(graph), None if at is None else precision(at), path.stat().st_size)
 
 
-def room_of(path: Path, target: Target | str, at: str | None = None) -> Room:
+def room_of(path: Path, target: Target | str, at: str | None = None) -> MemoryFit:
     """The room that a target has for a file."""
-    return room(needs(path, at), sizeup.target(target) if isinstance(target, str) else target)
+    return fit_memory(needs(path, at), sizeup.target(target) if isinstance(target, str) else target)

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def save_product(path: Path, size: int, *, external: str = "") -> None:
-    """A model of size x size MACs and as many parameters, which may lie in a file of that name beside it."""
+    """A model of size x size MACs and as many parameters, optionally in an external file of that name."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

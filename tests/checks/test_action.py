@@ -34,9 +34,9 @@ class Runner:
     def step(self, name: str, further: dict[str, str], **inputs: str) -> subprocess.CompletedProcess[str]:
         """Run one step of the Action with inputs filled in."""
         (step,) = (each for each in _action()["runs"]["steps"] if each.get("name") == name)
-        given = {key: each["default"] for key, each in _action()["inputs"].items()} | inputs
+        source = {key: each["default"] for key, each in _action()["inputs"].items()} | inputs
         variables = {
-            key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: given[match[1]], text)
+            key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: source[match[1]], text)
             for key, text in step["env"].items()
         }
         files = {
@@ -61,7 +61,7 @@ class Runner:
         return self.step("Check", {}, **inputs)
 
     def limits(self) -> dict[str, dict[str, bool | None]]:
-        """Model files, and whether each limit is kept, as the JSON output of the step says."""
+        """Model files, and whether each limit is kept, from the JSON output of the step."""
         content = json.loads(Path(self.outputs["json"]).read_text("utf-8"))
         checks = content.get("checks", [content])
         return {
@@ -101,7 +101,7 @@ def test_every_model_of_several_lines_is_checked(runner: Runner) -> None:
     assert "::error file=models/mlperf_kws_int8.tflite" in done.stdout
     assert runner.outputs["verdict"] == "no"
     assert len(runner.limits()) == 2
-    assert runner.summary.startswith("## NO: 1 of 2 models fit, 1 does not")
+    assert runner.summary.startswith("## NO: 1 of 2 models fits, 1 does not")
 
 
 def test_every_limit_of_several_lines_is_judged(runner: Runner) -> None:

@@ -14,7 +14,7 @@ import sizeup
 from checks.products import save_product
 from sizeup.checks import read_baselines
 from sizeup.errors import BudgetError
-from sizeup.render.console.check import remarks
+from sizeup.render.console.check import notices
 
 pytestmark = pytest.mark.extras
 
@@ -41,7 +41,11 @@ def test_an_update_writes_one_short_line_per_model_and_is_then_judged_against(tm
         "]}",
     ]
     for check in sizeup.check_budgets(budgets):
-        assert (check.fits, check.new, [each.need for each in check.limits]) == (True, "", [0.0, 0.0])
+        assert (check.fits, check.no_baseline_reason, [each.need for each in check.limits]) == (
+            True,
+            "",
+            [0.0, 0.0],
+        )
     sizeup.check_budgets(budgets, update_baselines=True)
     assert (tmp_path / "baselines.json").read_text("utf-8") == text
 
@@ -65,26 +69,26 @@ def test_a_model_without_a_baseline_is_new_and_no_error(tmp_path: Path) -> None:
     sizeup.check_budgets(budgets, update_baselines=True)
     save_product(tmp_path / "models" / "b.onnx", 8)
     old, new = sizeup.check_budgets(budgets)
-    assert (old.new, new.fits, new.error, new.limits) == ("", True, "", ())
-    assert new.new.startswith("not in baselines.json; to add it: sizeup check --budget ")
-    assert new.to_dict()["new"] == new.new
+    assert (old.no_baseline_reason, new.fits, new.error, new.limits) == ("", True, "", ())
+    assert new.no_baseline_reason.startswith("not in baselines.json; to add it: sizeup check --budget ")
+    assert new.to_dict()["no_baseline_reason"] == new.no_baseline_reason
 
 
 def test_a_baseline_that_can_be_lowered_is_reported_until_it_is(tmp_path: Path) -> None:
     budgets = _registry(tmp_path, a=40)
     sizeup.check_budgets(budgets, update_baselines=True)
-    assert list(remarks(sizeup.check_budgets(budgets)[0])) == []
+    assert list(notices(sizeup.check_budgets(budgets)[0])) == []
     save_product(tmp_path / "models" / "a.onnx", 32)
     (lower,) = sizeup.check_budgets(budgets)
     assert lower.fits is True
-    assert [each.text for each in remarks(lower)] == [
+    assert [each.text for each in notices(lower)] == [
         (
             "baseline can be lowered: MACs 1.60 k to 1.02 k, parameters 1.60 k to 1.02 k;"
             f" run sizeup check --budget {budgets} --update-baselines"
         )
     ]
     sizeup.check_budgets(budgets, update_baselines=True)
-    assert list(remarks(sizeup.check_budgets(budgets)[0])) == []
+    assert list(notices(sizeup.check_budgets(budgets)[0])) == []
 
 
 def test_amounts_that_round_to_the_same_are_shown_to_the_last_digit(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ def test_amounts_that_round_to_the_same_are_shown_to_the_last_digit(tmp_path: Pa
     sizeup.check_budgets(budgets, update_baselines=True)
     path = tmp_path / "baselines.json"
     path.write_text(path.read_text("utf-8").replace('"macs": 1000000', '"macs": 1000001'), "utf-8")
-    assert "lowered: MACs 1,000,001 to 1,000,000;" in next(remarks(sizeup.check_budgets(budgets)[0])).text
+    assert "lowered: MACs 1,000,001 to 1,000,000;" in next(notices(sizeup.check_budgets(budgets)[0])).text
 
 
 def test_an_update_keeps_the_lines_of_models_that_it_did_not_measure(tmp_path: Path) -> None:
@@ -129,7 +133,7 @@ def test_targets_and_precisions_have_lines_of_their_own(shared: Path, tmp_path: 
     assert ["latency" in line for line in lines] == [False, True]
     assert [each.fits for each in checks] == [True, None]
     (other,) = (c for c in sizeup.check_budgets(_retargeted(path)) if c.target == "rpi4/litert")
-    assert other.new
+    assert other.no_baseline_reason
 
 
 def _retargeted(path: Path) -> Path:
@@ -142,18 +146,19 @@ def test_what_was_nothing_may_not_become_something(tmp_path: Path) -> None:
     sizeup.check_budgets(budgets, update_baselines=True)
     path = tmp_path / "baselines.json"
     path.write_text(path.read_text("utf-8").replace('"macs": 64', '"macs": 0'), "utf-8")
-    (found,) = sizeup.check_budgets(budgets)
-    assert found.fits is False
-    assert found.to_dict()["limits"][0]["need"] is None
-    found.save(tmp_path / "check.json")
+    (result,) = sizeup.check_budgets(budgets)
+    assert result.fits is False
+    assert result.to_dict()["limits"][0]["need"] is None
+    result.save(tmp_path / "check.json")
 
 
 def test_a_report_of_one_model_is_refused_with_the_command_that_replaces_it(tmp_path: Path) -> None:
     budgets = _registry(tmp_path, a=8)
     sizeup.analyze(tmp_path / "models" / "a.onnx").save(tmp_path / "baselines.json")
-    (found,) = sizeup.check_budgets(budgets)
+    (result,) = sizeup.check_budgets(budgets)
     assert re.search(
-        "a report of sizeup analyze; .* sizeup check --budget .* --update-baselines", found.error
+        "a report of sizeup analyze, not a baselines file; .* sizeup check --budget .* --update-baselines",
+        result.error,
     )
     sizeup.check_budgets(budgets, update_baselines=True)
     assert sizeup.check_budgets(budgets)[0].fits is True
@@ -170,19 +175,19 @@ _DAMAGED = {
     "[" * 100_000: "not a JSON file",
     "[]": "not a baselines file; delete it, then: COMMAND",
     '{"name": "a package", "version": 1}': "not a baselines file",
-    '{"format": "sizeup baselines", "version": 2}': "version 2 is not known",
+    '{"format": "sizeup baselines", "version": 2}': "unknown version 2; update sizeup",
     '{"format": "sizeup baselines", "version": 1}': "'models' is not a list",
-    '{"format": "sizeup baselines", "version": 1, "models": [3]}': "entry 1 of models names no model",
-    _with(macs="5"): "macs is 5, not an amount",
-    _with(macs=True): "macs is True, not an amount",
+    '{"format": "sizeup baselines", "version": 1, "models": [3]}': "entry 1 of models has no 'model'",
+    _with(macs="5"): "macs is 5, not a valid amount",
+    _with(macs=True): "macs is True, not a valid amount",
     _with(macs=-1): "macs is -1",
     _with(macs=10**400): "macs is 1000",
     _with(macs=float("inf")): "macs is inf",
     _with(macs=float("nan")): "macs is nan",
     _with(macs=5e-324): "macs is 5e-324",
     _with(macs=None): "macs is None",
-    _with(bind={"batch": "1"}): "bind is a table of sizes",
-    _with(target=3): "target and precision are texts",
+    _with(bind={"batch": "1"}): "bind a table of sizes",
+    _with(target=3): "target and precision must be strings",
     _with().replace("}]", '}, {"model": "a"}]'): "entry 2 of models repeats 'a'",
 }
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sizeup.checks import Limit
-from sizeup.render.data.ci import annotated, code_quality, junit
+from sizeup.render.console.check import over
+from sizeup.render.data.ci import annotation_lines, code_quality, junit
 from sizeup.render.markdown import MARKER, markdown
 from sizeup.results.check import Check, Checks
 
@@ -45,18 +46,34 @@ def _read(line: str) -> tuple[str, dict[str, str], str]:
 
 
 def test_what_is_over_is_an_error_and_what_is_open_a_warning() -> None:
-    lines = [_read(line) for line in annotated([_check("net", "models/net.onnx", [_OVER, _KEPT, _OPEN])])]
+    lines = [
+        _read(line) for line in annotation_lines([_check("net", "models/net.onnx", [_OVER, _KEPT, _OPEN])])
+    ]
     assert [(level, properties["file"]) for level, properties, _ in lines] == [
         ("error", "models/net.onnx"),
         ("warning", "models/net.onnx"),
     ]
     assert lines[0][2] == "MACs: 20, 10 (100 %) more than the 10 allowed"
-    assert list(annotated([_check("net", "net.onnx", [_KEPT])])) == []
+    assert list(annotation_lines([_check("net", "net.onnx", [_KEPT])])) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (98.25, 102.5, "98.2 to 102 KiB, 2.25 to 6.50 KiB more than the 96.0 KiB of STM32F401RE"),
+        (96.5, 2048, "96.5 KiB to 2.00 MiB, 512 B to 1.91 MiB more than the 96.0 KiB of STM32F401RE"),
+        (960, 1920, "960 KiB to 1.88 MiB, 10 to 20 times the 96.0 KiB of STM32F401RE"),
+        (102.5, None, "at least 102 KiB, 6.50 KiB (6.77 %) more than the 96.0 KiB of STM32F401RE"),
+    ],
+)
+def test_an_excess_is_a_range_if_the_need_is(low: float, high: float | None, text: str) -> None:
+    limit = Limit("ram", "bytes", 96 * 1024, low * 1024, high and high * 1024, source="STM32F401RE")
+    assert over(limit) == f"RAM: {text}"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_no_name_breaks_out_of_an_annotation(name: str) -> None:
-    (line,) = annotated([_check(f"n{name}", f"m{name}", [replace(_OVER, of=name)])])
+    (line,) = annotation_lines([_check(f"n{name}", f"m{name}", [replace(_OVER, source=name)])])
     level, properties, message = _read(line)
     assert level == "error"
     assert properties["file"] == f"m{name}"
@@ -85,7 +102,7 @@ def test_junit_is_well_formed_whatever_a_model_is_called(name: str, strict: bool
 
 @given(st.text(max_size=20))
 def test_a_row_of_markdown_keeps_its_cells(name: str) -> None:
-    text = "".join(markdown([_check(f"n{name}", "m", [replace(_OVER, of=f"o{name}")])]))
+    text = "".join(markdown([_check(f"n{name}", "m", [replace(_OVER, source=f"o{name}")])]))
     rows = [line for line in text.split("\n") if line.startswith("| MACs")]
     assert len(rows) == 1
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", rows[0])) == 6
@@ -113,8 +130,8 @@ _ALL_KINDS = [
     _check("over", "models/over.onnx", [_OVER, _KEPT]),
     _check("open", "models/open.onnx", [_OPEN], strict=True),
     Check("bad.onnx", "bad.onnx", is_file=True, error="bad.onnx: not an ONNX model"),
-    Check("new.onnx", "new", limits=(_KEPT,), is_file=True, new="not in baselines.json"),
-    Check("gone.onnx", "gone.onnx", is_file=True, against="main", is_removed=True),
+    Check("new.onnx", "new", limits=(_KEPT,), is_file=True, no_baseline_reason="not in baselines.json"),
+    Check("gone.onnx", "gone.onnx", is_file=True, base_revision="main", is_removed=True),
     Check("torchvision:alexnet", "alexnet", limits=(_OVER, _OVER), budgets=("one", "two")),
 ]
 
@@ -163,9 +180,9 @@ _ISSUE = {
 
 def test_code_quality_has_the_fields_that_gitlab_reads(tmp_path: Path) -> None:
     Checks(tuple(_ALL_KINDS)).save(tmp_path / "check.codequality.json")
-    found = json.loads((tmp_path / "check.codequality.json").read_text("utf-8"))
-    jsonschema.validate(found, {"type": "array", "items": _ISSUE})
-    assert [(each["check_name"], each["severity"]) for each in found] == [
+    result = json.loads((tmp_path / "check.codequality.json").read_text("utf-8"))
+    jsonschema.validate(result, {"type": "array", "items": _ISSUE})
+    assert [(each["check_name"], each["severity"]) for each in result] == [
         ("sizeup-over", "critical"),
         ("sizeup-unknown", "major"),
         ("sizeup-error", "critical"),
@@ -174,12 +191,12 @@ def test_code_quality_has_the_fields_that_gitlab_reads(tmp_path: Path) -> None:
         ("sizeup-over", "critical"),
         ("sizeup-over", "critical"),
     ]
-    assert len({each["fingerprint"] for each in found}) == len(found)
+    assert len({each["fingerprint"] for each in result}) == len(result)
 
 
 def test_a_fingerprint_stays_while_only_amounts_change() -> None:
     def prints(need: float) -> list[str]:
-        limits = [replace(_OVER, least_need=need, most_need=need), _KEPT]
+        limits = [replace(_OVER, need_low=need, need_high=need), _KEPT]
         return [each["fingerprint"] for each in code_quality([_check("net", "net.onnx", limits)])]
 
     assert prints(20) == prints(30)
@@ -193,7 +210,7 @@ def test_paths_are_those_from_the_folder_of_the_job(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     check = _check("net", str(tmp_path / "models" / "net.onnx"), [_OVER])
     assert code_quality([check])[0]["location"]["path"] == "models/net.onnx"
-    (line,) = annotated([check])
+    (line,) = annotation_lines([check])
     assert _read(line)[1]["file"] == "models/net.onnx"
 
 
@@ -206,7 +223,7 @@ def test_several_checks_share_a_file(tmp_path: Path) -> None:
     checks = [_check("a", "a", [_OVER]), _check("b", "b", [_KEPT])]
     for ending in ("json", "md", "xml"):
         Checks(tuple(checks)).save(tmp_path / f"all.{ending}")
-    assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fit, 1 does not (a)\n")
+    assert (tmp_path / "all.md").read_text("utf-8").startswith("## NO: 1 of 2 models fits, 1 does not (a)\n")
     assert '"fits": false' in (tmp_path / "all.json").read_text("utf-8")
 
 

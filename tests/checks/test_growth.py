@@ -1,4 +1,4 @@
-"""Growth against a baseline: the verdict turns where arithmetic with fractions says, whatever JSON holds."""
+"""Growth against a baseline: the verdict agrees with exact fractions for all numbers in JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 
 from networks import three_convolutions
 from sizeup.checks import Limit, Needs, Subject
-from sizeup.checks.judging import Reference, grown
-from sizeup.checks.limits import share_in
+from sizeup.checks.evaluate import Reference, growth_limits
+from sizeup.checks.limits import parse_share
 from sizeup.cost import count
 from sizeup.errors import BudgetError
 
@@ -22,14 +22,14 @@ _MACS = 3_276_800
 
 def _grown(before: int, allowed: str) -> Limit:
     reference = Reference("baselines.json", {"macs": before})
-    (found,) = grown(_SUBJECT, reference, {"macs": share_in(allowed, "growth")}, "a budget")
-    return found
+    (result,) = growth_limits(_SUBJECT, reference, {"macs": parse_share(allowed, "growth")}, "a budget")
+    return result
 
 
 @given(some.integers(1, 5 * _MACS), some.integers(0, 400_000))
 def test_the_verdict_on_growth_is_that_of_fractions(before: int, thousandths: int) -> None:
-    found = _grown(before, f"{thousandths // 1000}.{thousandths % 1000:03}%")
-    assert found.fits is (before * (1 + Fraction(thousandths, 100_000)) >= _MACS)
+    result = _grown(before, f"{thousandths // 1000}.{thousandths % 1000:03}%")
+    assert result.fits is (before * (1 + Fraction(thousandths, 100_000)) >= _MACS)
 
 
 @pytest.mark.parametrize("allowed", ["2.4%", "0.1%", "28%", "60%", "100%", "156.25%"])
@@ -43,4 +43,4 @@ def test_what_grew_by_precisely_what_is_allowed_is_kept(allowed: str) -> None:
 @pytest.mark.parametrize("share", ["9" * 400 + "%", "1e3%", "inf%", "nan%", "-5%", "5", "%", 5, 0.05, True])
 def test_a_share_that_is_none_is_refused(share: Any) -> None:
     with pytest.raises(BudgetError, match="not a share such as '5%'"):
-        share_in(share, "growth")
+        parse_share(share, "growth")

@@ -38,7 +38,7 @@ def repository(shared: Path, tmp_path: Path) -> Path:
 def commit(repository: Path, tmp_path: Path) -> Commit:
     """Stages everything, runs pre-commit on the staged files, and commits them."""
     programs = write_programs(tmp_path / "bin")
-    # No configuration of whoever runs this, and nothing outside the test's folder.
+    # No user configuration, and nothing outside the test's folder.
     known = {"PRE_COMMIT_HOME": str(tmp_path / "home"), "GIT_CONFIG_GLOBAL": "/dev/null"}
     for role in ("AUTHOR", "COMMITTER"):
         known |= {f"GIT_{role}_NAME": "A", f"GIT_{role}_EMAIL": "a@example.org"}
@@ -69,7 +69,7 @@ def test_a_changed_model_is_checked_alone_and_one_without_a_budget_is_skipped(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "YES: tflm_hello_int8" in done.stdout
     assert "mlperf_kws_int8" not in done.stdout
-    assert "other.tflite: skipped, no budget in budgets.toml names it" in done.stdout
+    assert "other.tflite: skipped, not named by any budget in budgets.toml" in done.stdout
     _touch(repository / "other.tflite")
     (repository / "unrelated.json").write_text("{}")
     done = commit()
@@ -81,7 +81,7 @@ def test_a_changed_budget_is_checked_against_all_models(repository: Path, commit
     (repository / "budgets.toml").write_text(BUDGET, "utf-8")
     done = commit()
     assert done.returncode == 1
-    assert "NO: 1 of 2 models fit, 1 does not" in done.stdout
+    assert "NO: 1 of 2 models fits, 1 does not" in done.stdout
 
 
 def test_a_changed_baseline_is_checked_against_all_models(repository: Path, commit: Commit) -> None:
@@ -97,7 +97,7 @@ def test_a_changed_baseline_is_checked_against_all_models(repository: Path, comm
     baselines.write_text(lowered, "utf-8")
     done = commit()
     assert done.returncode == 1, done.stdout
-    assert "NO: 1 of 2 models fit, 1 does not" in done.stdout
+    assert "NO: 1 of 2 models fits, 1 does not" in done.stdout
 
 
 def test_pre_commit_accepts_the_manifest() -> None:

@@ -28,12 +28,12 @@ def _run(capfd: pytest.CaptureFixture[str], *arguments: str) -> Json:
         main([*arguments, "--json"])
     captured = capfd.readouterr()
     assert left.value.code in (0, 1, 3, None), captured.err
-    found: Json = json.loads(captured.out)
-    return found
+    result: Json = json.loads(captured.out)
+    return result
 
 
-def _needs(found: Json) -> dict[str, float]:
-    return {limit["name"]: limit["need"] for limit in found["limits"]}
+def _needs(result: Json) -> dict[str, float]:
+    return {limit["name"]: limit["need"] for limit in result["limits"]}
 
 
 def _carried_out(capfd: pytest.CaptureFixture[str], remedy: Json, checked: list[str]) -> Json:
@@ -61,18 +61,18 @@ _CASES = {
 }
 
 
-def test_a_remedy_is_told_where_the_runtime_that_verifies_it_is_not_installed(
+def test_a_remedy_is_found_if_the_runtime_that_verifies_it_is_not_installed(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = shared / "models" / "mlperf_kws_int8.tflite"
     with_it = sizeup.check(model, "stm32f401/tflm", ram="18 KiB")
     monkeypatch.setitem(RUNTIMES, "tflm", RUNTIMES["tflm"]._replace(module="there_is_no_such_module"))
     without = sizeup.check(model, "stm32f401/tflm", ram="18 KiB")
-    assert [each.what for each in without.remedies] == [each.what for each in with_it.remedies]
+    assert [each.description for each in without.remedies] == [each.description for each in with_it.remedies]
     assert [each.changes for each in without.remedies] == [each.changes for each in with_it.remedies]
-    note = "computed, not run here: the command verifies it, which needs tflite-micro: pip install"
+    note = "not verified here; the command verifies it and needs tflite-micro: pip install"
     assert without.remedies[0].notes[0].startswith(note)
-    assert not with_it.remedies[0].notes[0].startswith("computed")
+    assert not with_it.remedies[0].notes[0].startswith("not verified")
 
 
 @pytest.mark.slow
@@ -110,10 +110,10 @@ def _two_convolutions(path: Path) -> Path:
         helper.make_node("Relu", ["a"], ["b"]),
         helper.make_node("Conv", ["b", "w1"], ["y"], pads=[1, 1, 1, 1]),
     ]
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, "height", "width"])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, "height", "width"])
+    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, "height", "width"])
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, "height", "width"])
     stored = [numpy_helper.from_array(each, f"w{number}") for number, each in enumerate(weights)]
-    graph = helper.make_graph(nodes, "two", [given], [made], stored)
+    graph = helper.make_graph(nodes, "two", [source], [output], stored)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     return path
 
@@ -130,9 +130,9 @@ def test_a_smaller_input_is_the_largest_that_fits(kind: str, tmp_path: Path) -> 
         shape: Any = {"x": (1, 3, side, side)} if kind == "onnx" else ((1, 3, side, side),)
         return sizeup.check(model, "stm32h743/tflm", shape, ram="600 KiB", remedies=remedies)
 
-    found = checked(128, remedies=True)
-    helps = [each for each in found.remedies if "input" in each.what]
-    assert found.fits is False
+    result = checked(128, remedies=True)
+    helps = [each for each in result.remedies if "input" in each.description]
+    assert result.fits is False
     assert [each.fits for each in helps] == [True]
     # At the ReLU 16 channels are there twice: 2 x 16 x 64 x 64 x 4 B = 512 KiB; 96 x 96 take 1.1 MiB.
     size = int(helps[0].command.rpartition("x")[2])
@@ -142,23 +142,23 @@ def test_a_smaller_input_is_the_largest_that_fits(kind: str, tmp_path: Path) -> 
 
 
 def test_what_fits_with_room_to_spare_gets_no_advice(shared: Path) -> None:
-    found = sizeup.check(shared / "models" / "mlperf_kws_int8.tflite", "stm32f746/tflm")
-    assert found.fits is True
-    assert found.remedies == ()
+    result = sizeup.check(shared / "models" / "mlperf_kws_int8.tflite", "stm32f746/tflm")
+    assert result.fits is True
+    assert result.remedies == ()
 
 
-def test_what_fits_by_a_hair_is_told_what_would_help(shared: Path) -> None:
+def test_a_model_that_only_just_fits_gets_remedies(shared: Path) -> None:
     path = shared / "models" / "mlperf_vww96_int8.tflite"
     exact = sizeup.check(path, "stm32f746/tflm", remedies=False).limits[0].need
     assert exact is not None
-    found = sizeup.check(path, "stm32f746/tflm", ram=int(exact))
-    assert found.fits is True
-    assert found.remedies[0].fits is True
-    assert found.remedies[0].changes[0].after < exact
+    result = sizeup.check(path, "stm32f746/tflm", ram=int(exact))
+    assert result.fits is True
+    assert result.remedies[0].fits is True
+    assert result.remedies[0].changes[0].after < exact
 
 
 class _Wide(Module):
-    """Two inputs, one of which has no size of its own."""
+    """Two inputs, one of which has no fixed size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ def test_a_command_repeats_the_inputs_and_how_times_are_judged(
     checked = ["tests.checks.test_remedies:wide", *options]
     before = _run(capfd, "check", *checked)
     remedies = [each for each in before["remedies"] if each["command"].startswith("sizeup check")]
-    assert {"int8" in each["what"] for each in remedies} == {True, False}
+    assert {"int8" in each["description"] for each in remedies} == {True, False}
     for remedy in remedies:
         after = _carried_out(capfd, remedy, checked)
         assert after["fits"] is remedy["fits"]
@@ -206,17 +206,37 @@ def test_what_helps_against_budgets_can_be_typed(
     text = "".join(f'[[budget]]\nmodels = "*"\n{each}\n' for each in limits)
     Path("budgets.toml").write_text(text.replace('"*"', '"net.tflite"'))
     before = _run(capfd, "check", "--budget", "budgets.toml", "--remedies")
-    (narrow,) = [each for each in before["remedies"] if "int8" in each["what"]]
+    (narrow,) = [each for each in before["remedies"] if "int8" in each["description"]]
     assert narrow["command"] == "sizeup check net.tflite --arena 20480 --macs 1000000 --precision int8"
+    recipe = "sizeup precision net.tflite --precisions int8 --recipe recipe.json"
+    assert f"a check converts nothing; a recipe for a quantizer: {recipe}" in narrow["notes"]
+    _run(capfd, *shlex.split(recipe)[1:])
+    assert Path("recipe.json").is_file()
     after = _carried_out(capfd, narrow, [])
     assert _needs(after)["arena"] == narrow["changes"][0]["after"]
     Path("budgets.toml").write_text('[[budget]]\nmodels = "net.tflite"\nweights = "10 KiB"')
     before = _run(capfd, "check", "--budget", "budgets.toml", "--remedies")
-    (narrow,) = [each for each in before["remedies"] if "int8" in each["what"]]
+    (narrow,) = [each for each in before["remedies"] if "int8" in each["description"]]
     report = _run(capfd, *shlex.split(narrow["command"])[1:])
     assert report["totals"]["weight_bytes"] == narrow["changes"][0]["after"]
 
 
+def test_a_change_that_leaves_unmet_limits_as_they_are_is_no_remedy(shared: Path) -> None:
+    """RAM has little headroom, but fits; only latency is undetermined."""
+    check = sizeup.check(
+        shared / "models" / "mlperf_kws_fp32.tflite", "stm32f746", ram="70 KiB", latency="60 ms"
+    )
+    assert {limit.name: limit.fits for limit in check.limits} == {"ram": True, "flash": True, "latency": None}
+    assert check.remedies
+    for remedy in check.remedies:
+        assert any(change.name == "latency" and change.after < change.before for change in remedy.changes)
+    near = sizeup.check(shared / "models" / "mlperf_kws_fp32.tflite", "stm32f746", ram="70 KiB")
+    assert all(limit.fits for limit in near.limits)
+    assert any(
+        "memory plan" in remedy.description or "int8" in remedy.description for remedy in near.remedies
+    )
+
+
 def test_an_input_of_one_number_has_no_smaller_one() -> None:
-    found = sizeup.check(Sequential(Linear(1, 64), Linear(64, 1)).eval(), None, ((1, 1),), macs=100)
-    assert (found.fits, found.remedies) == (False, ())
+    result = sizeup.check(Sequential(Linear(1, 64), Linear(64, 1)).eval(), None, ((1, 1),), macs=100)
+    assert (result.fits, result.remedies) == (False, ())

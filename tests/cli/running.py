@@ -32,7 +32,7 @@ Run = Callable[..., Ended]
 
 def run_command(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command line 80 columns wide and without a terminal: in this process, which has imported all
-    that it needs, or in a process of its own if that is to find another environment."""
+    that it needs, or in a subprocess if it needs another environment."""
     words = [str(each) for each in arguments]
     variables = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment}
     if environment:

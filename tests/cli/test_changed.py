@@ -39,7 +39,7 @@ def test_a_deleted_file_is_never_imported(run: Run, folder: Path, name: str, mod
     code, text = _check(run, models, name)
     assert code == 2
     assert "no such file" in text
-    if name.lower().endswith((".onnx", ".pt2")):  # also where it is not said that files are meant
+    if name.lower().endswith((".onnx", ".pt2")):  # also without --changed
         assert "no such file" in run("check", name, "--macs", "1M").err
     assert not (folder / "imported").exists()
 

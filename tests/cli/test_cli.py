@@ -34,7 +34,7 @@ VERBS = (
 
 
 def process(*arguments: str, **environment: str) -> Ended:
-    """Run the command line as a process of its own."""
+    """Run the command line in a subprocess."""
     done = subprocess.run(
         [sys.executable, "-m", "sizeup", *arguments],
         capture_output=True,
@@ -48,7 +48,7 @@ def process(*arguments: str, **environment: str) -> Ended:
 
 @pytest.fixture
 def opaque(shared: Path) -> Path:
-    """A real model with an operator that nobody outside its compiler knows."""
+    """A real model with an operator that only its compiler knows."""
     pytest.importorskip("ai_edge_litert")
     return shared / "models" / "tflm_person_detect_vela.tflite"
 
@@ -92,11 +92,11 @@ def test_help_needs_no_heavy_package() -> None:
     ("arguments", "message"),
     [
         (["analyze", "nowhere.onnx"], "no such file"),
-        (["analyze", "README.md"], "not a model that sizeup reads"),
+        (["analyze", "README.md"], "unknown model format"),
         (["analyze", "."], "is a folder"),
         (["explain", "nowhere.tflite", "0"], "no such file"),
         (["ops", "Convv"], "nearest: Conv"),
-        (["analyze", "x.onnx", "--rules", "nowhere.py"], "no such file of rules"),
+        (["analyze", "x.onnx", "--rules", "nowhere.py"], "nowhere.py: no such file"),
         (["analyze", "x.onnx", "-o", "report.docx"], ".json, .csv, .md, .html"),
     ],
 )
@@ -116,7 +116,7 @@ def test_bad_input_exits_2_with_one_line_on_stderr(
     [
         ["analyze"],
         ["analyse", "x.onnx"],
-        ["analyze", "x.onnx", "--by", "colour"],
+        ["analyze", "x.onnx", "--by", "color"],
         ["analyze", "x.onnx", "--bind", "batch"],
         ["analyze", "x.onnx", "--bind", "batch=many"],
         ["analyze", "x.onnx", "--input", "x:1x3xH"],
@@ -198,12 +198,12 @@ def test_shell_completes_verbs() -> None:
 
 
 @pytest.mark.slow
-def test_colours_are_left_out_where_they_are_not_wanted() -> None:
+def test_colors_are_left_out_where_they_are_not_wanted() -> None:
     plain = process("ops", "Conv")
-    colourful = process("ops", "Conv", FORCE_COLOR="1", TERM="xterm-256color")
+    colorful = process("ops", "Conv", FORCE_COLOR="1", TERM="xterm-256color")
     unwanted = process("ops", "Conv", FORCE_COLOR="1", TERM="xterm-256color", NO_COLOR="1")
     assert "\x1b[" not in plain.out
-    assert "\x1b[36m" in colourful.out
+    assert "\x1b[36m" in colorful.out
     assert "\x1b[36m" not in unwanted.out
 
 
@@ -211,7 +211,7 @@ def test_ops_finds_a_rule_under_any_of_its_names(run: Run) -> None:
     for name in ("conv", "Conv", "CONV_2D", "aten.conv2d"):
         ended = run("ops", name)
         assert ended.code == 0
-        assert "taps x input channels of its" in ended.out
+        assert "filter taps x input channels" in ended.out
     assert "hardswish" in run("ops", "hard*").out
     assert "svdf" in run("ops", "recurrent").out
 
@@ -224,9 +224,9 @@ def test_ops_lists_every_kind_within_80_columns(run: Run) -> None:
 
 
 def test_operator_reference_of_the_docs_is_current() -> None:
-    made = process("ops", "--markdown")
+    output = process("ops", "--markdown")
     kept = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
-    assert made.out == kept, "run: sizeup ops --markdown > docs/operators.md"
+    assert output.out == kept, "run: sizeup ops --markdown > docs/operators.md"
 
 
 def test_rules_from_a_file_appear_in_the_reference(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_files_are_written_beside_the_table(run: Run, keywords: Path, tmp_path: 
 
 
 @pytest.mark.extras
-def test_rows_are_those_asked_for(run: Run, keywords: Path) -> None:
+def test_rows_are_those_requested(run: Run, keywords: Path) -> None:
     kinds = run("analyze", keywords, "--by", "kind").out
     assert "conv" in kinds
     assert "functional_1" not in kinds.partition("\n\n")[2]
@@ -306,7 +306,7 @@ def test_unknown_operator_is_shown_and_strict_exits_3(run: Run, opaque: Path, tm
     ended = run("analyze", opaque)
     assert ended.code == 0
     assert "0 of 1 operator counted" in ended.out
-    assert "1 x ethos-u: no rule for ethos-u" in ended.out
+    assert "1 x ethos-u: no cost rule for ethos-u" in ended.out
     strict = run("analyze", opaque, "--strict", "--json", "-o", tmp_path / "report.json")
     assert (strict.code, strict.out) == (3, "")
     assert "ethos-u" in strict.err

@@ -68,7 +68,7 @@ def test_wide_prints_every_column_and_full_names(run: Run, mobilenet: Path) -> N
 
 def test_columns_of_groups_keep_their_rows(run: Run, mobilenet: Path) -> None:
     out = run("analyze", mobilenet, "--by", "kind", "--columns", "ops,macs").out
-    assert table(out)[0].split() == ["kind", "ops", "MACs"]
+    assert table(out)[0].split() == ["op", "kind", "ops", "MACs"]
     out = run("analyze", mobilenet, "--columns", "ops").out  # by itself this model is shown by operator
     assert table(out)[0].split() == ["module", "ops"]
 
@@ -76,11 +76,11 @@ def test_columns_of_groups_keep_their_rows(run: Run, mobilenet: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--columns", "colour"], "no column is called 'colour'; there are shape, input, output"),
-        (["--columns", ","], "name at least one"),
+        (["--columns", "color"], "no column 'color'; choose from shape, input, output"),
+        (["--columns", ","], "no column given"),
         (["--columns", "bound"], "bound needs a target; add -d DEVICE"),
-        (["--columns", "live", "--by", "kind"], "live is a column of operators; use --by op"),
-        (["--columns", "ops", "--by", "op"], "ops counts the operators of a group"),
+        (["--columns", "live", "--by", "kind"], "live exists per operator only; use --by op"),
+        (["--columns", "ops", "--by", "op"], "ops is the number of operators in a group"),
     ],
 )
 def test_columns_that_there_are_not_are_refused_before_the_model_is_read(

@@ -23,7 +23,7 @@ def test_every_ending_writes_its_file(run: Run, keywords: Path, tmp_path: Path) 
     assert "traceEvents" in json.loads((tmp_path / "a.trace.json").read_text("utf-8"))
     ((_, data),) = json.loads((tmp_path / "a.overlay.json").read_text("utf-8")).items()
     assert data["name"] == "ms on rpi4/litert (sizeup)"
-    assert json.loads((tmp_path / "v1.2.json").read_text("utf-8"))["schema_version"] == 1
+    assert json.loads((tmp_path / "v1.2.json").read_text("utf-8"))["schema_version"] == 2
     assert (tmp_path / "a.b.csv").read_text("utf-8").startswith("index,")
     assert all((tmp_path / name).stat().st_size for name in ("a.roofline.svg", "a.modules.svg"))
 
@@ -34,10 +34,10 @@ def test_times_without_a_target_are_refused_before_the_model_is_read(
 ) -> None:
     ended = run("analyze", "no_such_model.tflite", "-o", tmp_path / name)
     assert ended.code == 2
-    assert "it shows times, which need a target: give one with -d" in ended.err
+    assert "this output needs a latency estimate; add -d DEVICE" in ended.err
     ended = run("analyze", "no_such_model.tflite", "--plot", tmp_path / "a.roofline.png")
     assert ended.code == 2
-    assert "it shows times, which need a target" in ended.err
+    assert "a roofline needs a latency estimate; add -d DEVICE" in ended.err
 
 
 def test_other_endings_are_refused_with_the_list_of_those_there_are(run: Run, tmp_path: Path) -> None:
@@ -50,5 +50,5 @@ def test_other_endings_are_refused_with_the_list_of_those_there_are(run: Run, tm
 def test_figures_go_into_copies_of_onnx_files_alone(run: Run, keywords: Path, tmp_path: Path) -> None:
     ended = run("analyze", keywords, "-o", tmp_path / "a.onnx")
     assert ended.code == 2
-    assert "a copy of an .onnx file, which the model is not" in ended.err
+    assert "metadata needs an .onnx model" in ended.err
     assert not (tmp_path / "a.onnx").exists()

@@ -72,7 +72,7 @@ def test_annotations_are_the_only_commands(run: Run, model: Path) -> None:
 
 
 @pytest.mark.parametrize(("options", "expected"), [([], f"'{FORMULA}"), (["--raw-csv"], FORMULA)])
-def test_formulas_in_csv_files_are_neutralized_unless_asked(
+def test_formulas_in_csv_files_are_neutralized_by_default(
     run: Run, model: Path, tmp_path: Path, options: list[str], expected: str
 ) -> None:
     path = tmp_path / "report.csv"

@@ -1,4 +1,4 @@
-"""What is said on stderr: files that were written, and one or two lines on whatever went wrong."""
+"""Messages on stderr: files that were written, and one or two lines per error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from sizeup.cli import app, main, verbs
+from sizeup.cli import app, commands, main
 
 Ended = tuple[int, str, str]
 Run = Callable[..., Ended]
@@ -54,7 +54,7 @@ WRITING = (
 
 @pytest.mark.extras
 @pytest.mark.parametrize(("command", "files"), WRITING, ids=[each for each, _ in WRITING])
-def test_verb_says_what_it_has_written(
+def test_command_prints_the_files_it_has_written(
     run: Run, keywords: Path, tmp_path: Path, command: str, files: list[str]
 ) -> None:
     pytest.importorskip("matplotlib")
@@ -65,30 +65,28 @@ def test_verb_says_what_it_has_written(
     assert [line.partition(" written, ")[0] for line in lines] == files
     for file, line in zip(files, lines, strict=True):
         amount, unit = line.rpartition(", ")[2].split()
-        told = float(amount.replace(",", "")) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
-        assert told == pytest.approx((tmp_path / file).stat().st_size, rel=0.005)
+        printed = float(amount.replace(",", "")) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
+        assert printed == pytest.approx((tmp_path / file).stat().st_size, rel=0.005)
 
 
 @pytest.mark.extras
 @pytest.mark.parametrize("word", ["-q", "--quiet"])
-def test_quiet_verb_writes_and_says_nothing_of_it(
-    run: Run, keywords: Path, tmp_path: Path, word: str
-) -> None:
+def test_quiet_command_writes_without_notes(run: Run, keywords: Path, tmp_path: Path, word: str) -> None:
     code, out, err = run("analyze", keywords, "-o", "report.html", word)
     assert (code, err) == (0, "")
     assert "13 of 13 operators counted" in out
     assert (tmp_path / "report.html").is_file()
-    # The wish holds for one verb, and errors are told all the same.
+    # --quiet applies to one command, and errors are printed.
     assert run("analyze", keywords, "-o", "report.html")[2].startswith("report.html written, ")
     assert run("analyze", "nowhere.onnx", word)[2].startswith("sizeup: nowhere.onnx: no such file")
 
 
 MISUSE = (
-    ("anlyze x.onnx", "there is no verb 'anlyze'; did you mean analyze?", "sizeup --help lists all verbs"),
-    ("Optimise x.onnx", "there is no verb 'Optimise'; did you mean optimize?", "sizeup --help"),
-    ("qqq", "there is no verb 'qqq'; there are analyze, explain, check", "sizeup --help"),
-    ("latency x.onnx", "there is no verb 'latency'; type: sizeup analyze MODEL -d TARGET", "sizeup --help"),
-    ("latancy x.onnx", "there is no verb 'latancy'; type: sizeup analyze MODEL -d TARGET", "sizeup --help"),
+    ("anlyze x.onnx", "unknown command 'anlyze'; did you mean analyze?", "sizeup --help lists all commands"),
+    ("Optimize x.onnx", "unknown command 'Optimize'; did you mean optimize?", "sizeup --help"),
+    ("qqq", "unknown command 'qqq'; commands: analyze, explain, check", "sizeup --help"),
+    ("latency x.onnx", "unknown command 'latency'; type: sizeup analyze MODEL -d TARGET", "sizeup --help"),
+    ("latancy x.onnx", "unknown command 'latancy'; type: sizeup analyze MODEL -d TARGET", "sizeup --help"),
     ("memory", "type: sizeup plan MODEL", "sizeup --help"),
     ("filter", "type: sizeup precision MODEL --fits 512KiB", "sizeup --help"),
     ("profile", "type: sizeup measure MODEL", "sizeup --help"),
@@ -102,16 +100,28 @@ MISUSE = (
     ("tradeoff x.onnx --arena 9KiB", "did you mean --activations?", "sizeup tradeoff --help"),
     ("tflite_tools.py", "type: python -m sizeup.compat.tflite_tools", "sizeup --help"),
     ("dnn-analyzer", "type: python -m sizeup.compat.dnn_analyzer", "sizeup --help"),
-    ("x.onnx", "'x.onnx' is a model; say what to do with it: sizeup analyze x.onnx", "sizeup --help"),
-    ("--verson", "did you mean --version?", "sizeup --help lists all verbs"),
+    ("x.onnx", "'x.onnx' is a model, not a command; type: sizeup analyze x.onnx", "sizeup --help"),
+    ("--verson", "did you mean --version?", "sizeup --help lists all commands"),
     ("analyze x.onnx --devise rpi5", "--devise; did you mean --device?", "sizeup analyze --help"),
-    ("analyze x.onnx --by colour", "'colour' is not one of 'op', 'module'", "sizeup analyze --help"),
-    ("analyze x.onnx --top 0", "--top", "sizeup analyze --help lists all options"),
+    ("analyze x.onnx --by color", "unknown --by 'color'; known: op, module, tree", "sizeup analyze --help"),
     ("analyze x.onnx y.onnx", "y.onnx", "sizeup analyze --help lists all options"),
     ("analyze", "missing argument 'MODEL'", "Example: sizeup analyze model.onnx"),
     ("compare a.onnx", "missing argument 'B'", "Example: sizeup compare "),
-    ("optimize a.onnx", "missing option '--output'", "Example: sizeup optimize model.tflite -o "),
-    ("sweep", "name a folder for the results", "sizeup sweep --help"),
+    ("optimize a.onnx", "missing option '--output'", "Example: sizeup optimize model.tflite -d stm32f746"),
+    ("sweep", "missing SPEC.toml and -o DIR", "Example: sizeup sweep registry.toml -o results"),
+    ("check", "give a MODEL with -d TARGET, or --budget FILE", "sizeup check --help"),
+    ("analyze x.onnx --top 0", "sizeup: --top 0: must be at least 1", "sizeup analyze --help"),
+    ("analyze x.onnx --top few", "sizeup: --top few: not a whole number, e.g. 10", "sizeup analyze --help"),
+    (
+        "plan x.onnx --alignment 9999999999",
+        "--alignment 9999999999: must be at most 1073741824",
+        "sizeup plan --help",
+    ),
+    (
+        "optimize x.onnx -o y.onnx --time-limit abc",
+        "sizeup: --time-limit abc: not a number, e.g. 60",
+        "sizeup optimize --help",
+    ),
 )
 
 
@@ -121,13 +131,13 @@ def test_command_that_cannot_be_understood_is_answered_in_two_lines(
 ) -> None:
     code, out, err = run(*command.split())
     assert (code, out) == (2, "")
-    said, look = err.splitlines()
-    assert said.startswith("sizeup: ")
-    assert what in said
+    message, look = err.splitlines()
+    assert message.startswith("sizeup: ")
+    assert what in message
     assert look.startswith(where)
 
 
-@pytest.mark.parametrize("command", sorted(set(verbs._INSTEAD.values())))
+@pytest.mark.parametrize("command", sorted(set(commands._INSTEAD.values())))
 def test_command_that_is_offered_for_a_word_exists(command: str) -> None:
     program, *words = command.split()
     if program == "python":
@@ -145,15 +155,15 @@ def test_option_without_its_value_is_named(run: Run) -> None:
 
 
 BAD = (
-    ("analyze https://example.org/model.onnx", "download the file and name it"),
+    ("analyze https://example.org/model.onnx", "URLs are not supported; download the file and pass its path"),
     ("analyze folder", "folder is a folder; give a .tflite, .onnx"),
     ("analyze weights.pt", "save the model with torch.export.save(...)"),
     ("analyze nowhere.onnx", "no such file; give a .tflite, .onnx"),
-    ("analyze notes.txt", "not a model that sizeup reads; give a .tflite, .onnx"),
+    ("analyze notes.txt", "unknown model format; give a .tflite, .onnx"),
     ("devices stm32f476", "nearest: stm32l476"),
-    ("analyze weights.pt --precision int9", "unknown precision 'int9'; known are fp64, fp32"),
-    ("calibrate --csv times.csv --device x", "times.csv: cannot be read: No such file"),
-    ("check weights.pt", "a check needs a target (-d), a limit such as --arena 64KiB, or --budget FILE"),
+    ("analyze weights.pt --precision int9", "unknown precision 'int9'; known: fp64, fp32"),
+    ("calibrate --csv times.csv --device x", "times.csv: no such file"),
+    ("check weights.pt", "give a target (-d TARGET), a limit such as --arena 64KiB, or --budget FILE"),
 )
 BAD_MODELS = (
     ("empty.tflite", "the file is empty; convert or download it again"),
@@ -161,8 +171,8 @@ BAD_MODELS = (
     ("empty.onnx", "save it again with onnx.save"),
     ("text.onnx", "save it again with onnx.save"),
     ("torchvision:resnet5O", "did you mean resnet50"),
-    ("good.onnx --precision types.json", "types.json: cannot be read: No such file"),
-    ("no.such.package:net", "name its folder in PYTHONPATH"),
+    ("good.onnx --precision types.json", "types.json: no such file"),
+    ("no.such.package:net", "add that folder to PYTHONPATH"),
 )
 
 
@@ -175,8 +185,8 @@ def assert_one_line(ended: Ended, message: str) -> None:
 
 
 @pytest.fixture
-def things(tmp_path: Path) -> None:
-    """What people name by mistake."""
+def bad_files(tmp_path: Path) -> None:
+    """Files that are not models."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "weights.pt").write_bytes(pickle.dumps({"weight": 1}))
     for name in ("notes.txt", "text.tflite", "text.onnx"):
@@ -187,7 +197,7 @@ def things(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("command", "message"), BAD, ids=[each for each, _ in BAD])
 def test_bad_input_is_answered_in_one_line_that_says_what_to_do(
-    run: Run, things: None, tmp_path: Path, command: str, message: str
+    run: Run, bad_files: None, tmp_path: Path, command: str, message: str
 ) -> None:
     if "nowhere" in command:  # files of like names would be offered instead
         for name in ("empty.onnx", "text.onnx"):
@@ -198,7 +208,7 @@ def test_bad_input_is_answered_in_one_line_that_says_what_to_do(
 @pytest.mark.extras
 @pytest.mark.parametrize(("model", "message"), BAD_MODELS, ids=[each for each, _ in BAD_MODELS])
 def test_bad_model_is_answered_in_one_line_that_says_what_to_do(
-    run: Run, things: None, model: str, message: str
+    run: Run, bad_files: None, model: str, message: str
 ) -> None:
     for name in ("torch", "onnx", "ai_edge_litert"):
         pytest.importorskip(name)
@@ -213,16 +223,18 @@ def write_onnx(path: Path) -> None:
     """A model of one operator."""
     from onnx import TensorProto, helper, save
 
-    given, made = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [1, 4]) for each in "xy")
+    source, output = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [1, 4]) for each in "xy")
     save(
-        helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [given], [made])),
+        helper.make_model(
+            helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [source], [output])
+        ),
         path,
     )
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are other things there")
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
 def test_file_without_rights_is_named() -> None:
-    """Somebody who may read everything is made nobody for it, once all that is needed has been imported."""
+    """Root drops its privileges once everything has been imported."""
     code = (
         "import os, sys\n"
         "from sizeup.cli import main\n"

@@ -56,16 +56,16 @@ def sizeup(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch")
-    made = tmp_path_factory.mktemp("own")
-    (made / "mymodel.py").write_text(MODEL)
-    (made / "rules.py").write_text(RULES)
-    return made
+    output = tmp_path_factory.mktemp("own")
+    (output / "mymodel.py").write_text(MODEL)
+    (output / "rules.py").write_text(RULES)
+    return output
 
 
 def test_operator_without_a_rule_is_unknown_not_free(folder: Path) -> None:
     data = json.loads(sizeup(folder, "analyze", "mymodel:Own", "--input", "1x128x256", "--json").stdout)
     assert data["coverage"]["share"] < 1
-    assert data["coverage"]["unknown"][0]["kind"] == "mylib.project"
+    assert data["coverage"]["unknown"][0]["op_kind"] == "mylib.project"
     assert [op["macs"] for op in data["ops"] if not op["known"]] == [None]
     assert data["totals"]["params"] == 65_536
 

@@ -34,21 +34,24 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_the_verdict_comes_first_then_the_peak_then_the_places(shared: Path) -> None:
     shown = lines(run("plan", shared / "models/swiftnet_vww_uint8.tflite"))
     assert shown[0] == "swiftnet_vww_uint8 (tflite)"
-    assert shown[1].startswith("memory plan 301,056 B instead of at least 351,232 B as given (-14.3 %);")
-    assert "proven: no plan needs less" in " ".join(shown[1:3])
+    assert shown[1].startswith("memory plan 301,056 B, -14.3 % from at least 351,232 B in the original")
+    assert "proven optimal: no plan needs less" in " ".join(shown[1:3])
     text = " ".join(shown)
-    assert "peak 351,232 B as given, 301,056 B in step" in text
-    assert "operators moved; no order has a lower peak" in text
-    assert "arena 412,992 B on a 32-bit processor: 376,320 B head + 36,668 B tail" in text
-    # The interpreter of the package on PyPI fails to allocate tensors for it.
-    assert "refused TFLite Micro does not run this file: its kernel of CONV_2D" in text
+    assert "peak 351,232 B in the original order, 301,056 B in step" in text
+    assert "operators moved; proven optimal: no schedule has a lower peak" in text
+    assert (
+        "arena 412,976 B on a 32-bit processor: 376,320 B head + 36,652 B tail + 4 B to round up to 16"
+        in text
+    )
+    # Its operators are of uint8, the first one is a SPLIT.
+    assert "unsupported TFLite Micro does not run this file: its SPLIT kernel takes float32, int8" in text
     assert "sizeup optimize tries" not in text
-    assert text.index("at the peak share tensor") < text.index("offset size steps tensor")
+    assert text.index("live at peak share tensor") < text.index("offset size steps tensor")
     assert "150,528 B 50.0 % input" in text
-    assert "-o FILE.csv keeps every tensor" in shown[-1]
+    assert "-o FILE.csv writes every tensor" in shown[-1]
 
 
-def test_more_places_are_shown_when_asked_for(shared: Path) -> None:
+def test_top_shows_more_buffers(shared: Path) -> None:
     model = shared / "models/mlperf_kws_int8.tflite"
     few, all_of_them = (lines(run("plan", model, "--top", top)) for top in ("3", "500"))
     assert few[-1].startswith("and 10 smaller ones")
@@ -57,17 +60,13 @@ def test_more_places_are_shown_when_asked_for(shared: Path) -> None:
 
 def test_nothing_to_gain_is_said_plainly(shared: Path) -> None:
     shown = " ".join(lines(run("plan", shared / "models/mlperf_kws_int8.tflite")))
-    assert (
-        "memory plan 16,000 B; nothing to gain over the order as given, proven: no plan needs less" in shown
-    )
+    assert "memory plan 16,000 B in the original order; proven optimal: no plan needs less" in shown
 
 
 def test_a_better_plan_than_the_interpreters_own_is_something_to_gain(shared: Path) -> None:
     shown = " ".join(lines(run("plan", shared / "models/mlperf_vww96_int8.tflite")))
-    assert (
-        "memory plan 55,296 B in the order as given, less than TFLite Micro finds by itself; proven" in shown
-    )
-    assert "arena 100,688 B on a 32-bit processor: 73,728 B head + " in shown
+    assert "memory plan 55,296 B in the original order, less than TFLite Micro's own plan; proven" in shown
+    assert "arena 100,672 B on a 32-bit processor: 73,728 B head + " in shown
     assert "nothing to gain" not in shown
 
 
@@ -75,23 +74,23 @@ def test_branches_are_planned_in_every_output(two_branches: Path, tmp_path: Path
     files = [part for name in ("plan.csv", "plan.json") for part in ("-o", tmp_path / name)]
     done = run("plan", two_branches, "--json", *files, "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert (
-        found
+        result
         == json.loads((tmp_path / "plan.json").read_text("utf-8"))
         == sizeup.plan(two_branches).to_dict()
     )
-    assert (found["peak"]["given_bytes"], found["peak"]["bytes"], found["plan"]["bytes"]) == (
+    assert (result["peak"]["file_schedule_bytes"], result["peak"]["bytes"], result["plan"]["bytes"]) == (
         2_100,
         1_110,
         1_110,
     )
-    assert found["plan"]["status"] == "optimal"
+    assert result["plan"]["status"] == "optimal"
     with (tmp_path / "plan.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["name"]: int(row["offset"]) for row in csv.DictReader(file)}
-    assert rows == {each["name"]: each["offset"] for each in found["tensors"]}
+    assert rows == {each["name"]: each["offset"] for each in result["tensors"]}
     as_given = json.loads(run("plan", two_branches, "--json", "--no-reorder", "--alignment", "16").stdout)
-    assert as_given["order"] == {
+    assert as_given["schedule"] == {
         "moved_ops": 0,
         "status": None,
         "lower_bound_bytes": None,
@@ -117,7 +116,7 @@ def test_what_cannot_be_drawn_is_one_line_and_code_2_before_any_work(tmp_path: P
     done = run(verb, missing, "--plot", tmp_path / "a.gif")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        f"sizeup: {tmp_path / 'a.gif'}: pictures are drawn as .png, .svg; give it one of these endings"
+        f"sizeup: {tmp_path / 'a.gif'}: a picture is written as .png, .svg; use one of these extensions"
     ]
     hidden = tmp_path / "sitecustomize.py"
     hidden.write_text("import sys; sys.modules['matplotlib'] = None")
@@ -161,7 +160,7 @@ def test_sizes_that_depend_on_data_end_with_code_3(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_said_before_anything_is_read(verb: str, option: str) -> None:
     done = run(verb, "neither_is_this.tflite", option)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith(": there is no such folder\n")
+    assert done.stderr.endswith(": no such folder\n")
 
 
 def test_one_place_more_is_one_smaller_one(two_branches: Path) -> None:
@@ -170,16 +169,16 @@ def test_one_place_more_is_one_smaller_one(two_branches: Path) -> None:
 
 
 def test_a_plan_in_the_file_that_overlaps_is_not_contradicted(shared: Path, tmp_path: Path) -> None:
-    made = tmp_path / "overlapping.tflite"
-    sizeup.optimize(shared / "models/mlperf_vww96_int8.tflite", made, overlap=True, verify=False)
-    shown = " ".join(lines(run("plan", made, "--top", "1")))
+    output = tmp_path / "overlapping.tflite"
+    sizeup.optimize(shared / "models/mlperf_vww96_int8.tflite", output, overlap=True, verify=False)
+    shown = " ".join(lines(run("plan", output, "--top", "1")))
     # 55,296 B is the best plan without overlap, by models/README.md; the file's own is smaller.
-    assert "memory plan 55,296 B without overlap; the plan in the file overlaps and needs less" in shown
-    assert "proven: no plan without overlap needs less" in shown
+    assert "55,296 B without overlap; the plan stored in the file overlaps and needs less" in shown
+    assert "proven optimal: no plan without overlap needs less" in shown
     assert "nothing to gain" not in shown
     assert "sizeup optimize tries" not in shown
-    shipped = json.loads(run("plan", made, "--json").stdout)["tflite_micro"]
+    shipped = json.loads(run("plan", output, "--json").stdout)["tflite_micro"]
     assert shipped["arena_head_bytes"] < 55_296
     assert shipped["overlapping_tensors"] > 0
-    assert f"overlap {shipped['overlapping_tensors']} tensors lie over others in use" in shown
+    assert f"overlap {shipped['overlapping_tensors']} tensors with other live tensors" in shown
     assert "reference kernels only" in shown

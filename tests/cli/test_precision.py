@@ -24,27 +24,27 @@ def test_the_choice_comes_first_then_what_it_takes(resnet: Path, tmp_path: Path)
         run("precision", resnet, "--weights", "150KiB", "--activations", "100KiB", "-o", mapping, "-q")
     )
     assert shown[0] == "mlperf_resnet8_fp32 (tflite)"
-    assert shown[1].startswith("choice ")
+    assert shown[1].startswith("assignment ")
     text = " ".join(shown)
-    assert "proven: no other choice loses less" in text
+    assert "proven optimal: no assignment has a lower loss" in text
     assert "not measured" in text
-    assert "held back by the weights" in text
-    found = json.loads(run("analyze", resnet, "--precision", mapping, "--json").stdout)
-    assert found["totals"]["weight_bytes"] <= 150 * 1024
-    assert found["memory"]["peak_bytes"] <= 100 * 1024
+    assert "binding weights" in text
+    content = json.loads(run("analyze", resnet, "--precision", mapping, "--json").stdout)
+    assert content["totals"]["weight_bytes"] <= 150 * 1024
+    assert content["memory"]["peak_bytes"] <= 100 * 1024
 
 
 def test_json_has_figures_and_layers(resnet: Path) -> None:
-    found = json.loads(
+    content = json.loads(
         run("precision", resnet, "--weights", "100KiB", "--precisions", "fp32,int8", "--json").stdout
     )
-    assert found["figures"]["weight_bytes"] <= 102_400 < found["as_given"]["weight_bytes"]
-    assert found["binding"] == ["weight_bytes"]
-    assert {each["precision"] for each in found["layers"]} <= {"fp32", "int8"}
-    assert found["loss"] == pytest.approx(sum(each["loss"] for each in found["layers"]))
+    assert content["figures"]["weight_bytes"] <= 102_400 < content["original"]["weight_bytes"]
+    assert content["binding"] == ["weight_bytes"]
+    assert {each["precision"] for each in content["layers"]} <= {"fp32", "int8"}
+    assert content["loss"] == pytest.approx(sum(each["loss"] for each in content["layers"]))
 
 
-def test_a_recipe_is_written_for_the_quantiser_of_the_format(resnet: Path, tmp_path: Path) -> None:
+def test_a_recipe_is_written_for_the_quantizer_of_the_format(resnet: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.json"
     done = run("precision", resnet, "--weights", "150KiB", "--precisions", "fp32,int8", "--recipe", recipe)
     assert done.returncode == 0
@@ -93,9 +93,9 @@ def test_losses_may_be_given(resnet: Path, tmp_path: Path) -> None:
         "250KiB",
         "--json",
     )
-    found = json.loads(run(*arguments).stdout)
-    assert found["loss_basis"] == "from the losses that were given"
-    assert found["loss"] == int(found["loss"])
+    content = json.loads(run(*arguments).stdout)
+    assert content["loss_basis"] == "from the given losses"
+    assert content["loss"] == int(content["loss"])
 
 
 def test_types_that_fit_are_starred_and_those_that_never_do_are_warned_of(resnet: Path) -> None:
@@ -103,24 +103,34 @@ def test_types_that_fit_are_starred_and_those_that_never_do_are_warned_of(resnet
     assert any(line.startswith("warning ") for line in shown) is False
     assert any("16.0 KiB*" in line for line in shown)
     tight = lines(run("precision", resnet, "--fits", "3KiB"))
-    assert any("fit at no type" in line for line in tight)
+    assert any("fit at no precision" in line for line in tight)
+
+
+def test_working_set_needs_no_quotes(resnet: Path) -> None:
+    hyphenated, spaced = (
+        run("precision", resnet, "--fits", "16KiB", "--measure", name).stdout
+        for name in ("working-set", "working set")
+    )
+    assert "working set" in hyphenated
+    assert hyphenated == spaced
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--weights", "1KiB"), "; the least is"),
-        (("--weights", "1 kg"), "is not a size"),
-        (("--front", "loss,speed"), "a front is over two of"),
+        (("--weights", "1KiB"), "; the minimum is"),
+        (("--weights", "1KiB", "--precisions", "int8"), "KiB or more, or narrower --precisions"),
+        (("--weights", "1 kg"), "--weights 1 kg: not a size; use e.g. 320KiB"),
+        (("--front", "loss,speed"), "a front needs two of"),
         (("--latency", "1ms"), "needs a target (-d)"),
         (("--precisions", "int9"), "unknown precision"),
-        (("--fits", "1KiB", "--measure", "weight"), "no measure is called"),
-        (("-d", "rpi5/litert", "--precisions", "int2"), "has kernels for none of int2"),
-        (("-o", "mixed.csv"), "give it that ending"),
-        (("--losses", "nothing.json"), "not a table of losses"),
+        (("--fits", "1KiB", "--measure", "weight"), "unknown measure"),
+        (("-d", "rpi5/litert", "--precisions", "int2"), "has no kernels for any of int2"),
+        (("-o", "mixed.csv"), "use this extension"),
+        (("--losses", "nothing.json"), "nothing.json: no such file"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(arguments: tuple[str, ...], message: str, resnet: Path) -> None:
+def test_errors_are_printed_on_one_line(arguments: tuple[str, ...], message: str, resnet: Path) -> None:
     done = run("precision", resnet, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

@@ -54,14 +54,14 @@ def test_a_view_is_a_table_of_80_columns_in_words(run: Run, folder: Path) -> Non
     code, out, err = run(folder, "--view", "fits", "-d", "rpi5", "--under", "20ms")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "fits: points that are known to fit, the fastest first"
+    assert lines[0] == "fits: points that fit, fastest first"
     assert lines[1] == "all rows: target rpi5/ort, precision int8"
     assert lines[2] == "models of zoo/"
     assert lines[3].split()[:4] == ["model", "ms", "low_ms", "high_ms"]
     assert lines[4].split()[:4] == ["small.onnx", "500", "µs", "250"]
     assert "\x1b" not in out
     assert lines[6] == "2 rows"
-    assert lines[7] == "1 point is left out: not enough is known of it (--view unknown)"
+    assert lines[7] == "1 point omitted: undetermined (--view unknown lists them)"
     assert max(map(len, lines[:-1])) <= 80
 
 
@@ -72,7 +72,7 @@ def test_without_a_question_it_tells_what_there_is(run: Run, folder: Path) -> No
     assert "stm32f746/tflm" in out
 
 
-def test_the_summary_has_room_for_what_cannot_be_told(run: Run, folder: Path) -> None:
+def test_the_summary_counts_undetermined_points(run: Run, folder: Path) -> None:
     _, out, _ = run(folder)
     assert {"fit", "too_large", "fit_unknown", "errors"} <= set(out.splitlines()[2].split())
 
@@ -80,10 +80,10 @@ def test_the_summary_has_room_for_what_cannot_be_told(run: Run, folder: Path) ->
 def test_a_latency_needs_its_unit(run: Run, folder: Path) -> None:
     code, _, err = run(folder, "--view", "fits", "--under", "20")
     assert code == 2
-    assert "name its unit, as 20ms" in err
+    assert "--under 20: give a unit, e.g. 20ms" in err
 
 
-def test_sql_is_printed_as_it_is_asked(run: Run, folder: Path) -> None:
+def test_sql_results_are_printed_as_a_table(run: Run, folder: Path) -> None:
     _, out, _ = run(folder, "SELECT count(*) AS n, sum(weight_bytes) AS all_bytes FROM points")
     assert [line.split() for line in out.splitlines()] == [
         ["n", "all_bytes"],
@@ -118,7 +118,7 @@ def test_json_is_alone_on_stdout(run: Run, folder: Path) -> None:
     assert (code, err) == (0, "")
     data = json.loads(out)
     assert data["rows"][0]["model"] == "zoo/small.onnx"
-    assert [row["place"] for row in data["rows"]] == [1, 2, 3, 4]
+    assert [row["rank"] for row in data["rows"]] == [1, 2, 3, 4]
 
 
 def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_files_are_written_and_named(run: Run, folder: Path, tmp_path: Path) -> 
     ("arguments", "message"),
     [
         (("SELECT modle FROM points",), '"modle" not found in FROM clause; points has key, model'),
-        (("--view", "fastst"), "no view is called 'fastst'; nearest: fastest"),
-        (("--view", "points"), 'ask "SELECT * FROM points"'),
-        (("-o", "answer.txt"), "answer.txt: an answer is written as .csv, .parquet, .json or .html"),
-        (("-o", "nowhere/answer.csv"), "nowhere/answer.csv: there is no such folder"),
-        (("COPY points TO 'x'",), "a question only reads"),
+        (("--view", "fastst"), "unknown view 'fastst'; nearest: fastest, fits; known: summary"),
+        (("--view", "points"), 'query it with "SELECT * FROM points"'),
+        (("-o", "answer.txt"), "answer.txt: a query result is written as .csv, .parquet, .json or .html"),
+        (("-o", "nowhere/answer.csv"), "nowhere/answer.csv: no such folder"),
+        (("COPY points TO 'x'",), "queries are read-only"),
     ],
 )
 def test_slips_end_with_one_line_and_code_2(
@@ -150,10 +150,10 @@ def test_slips_end_with_one_line_and_code_2(
     assert "Traceback" not in err
 
 
-def test_a_folder_that_is_none_is_told(run: Run, tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_an_error(run: Run, tmp_path: Path) -> None:
     code, _, err = run(tmp_path / "nothing")
     assert code == 2
-    assert "no results of a sweep are there" in err
+    assert "no sweep results found" in err
 
 
 def test_help_holds_an_example(run: Run) -> None:

@@ -59,7 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def installed(shell: str) -> None:
-    """What the documentation says: one command, typed in that shell."""
+    """Install completion as documented: one command, typed in that shell."""
     done = subprocess.run(
         [shell, "-c", "sizeup --install-completion; true"], capture_output=True, text=True, check=True
     )
@@ -90,7 +90,7 @@ def bash_offers(line: str) -> list[str]:
 
 @contextlib.contextmanager
 def zsh() -> Iterator[int]:
-    """A zsh on a terminal of its own, as somebody sits at; lists what it offers instead of choosing."""
+    """A zsh on a pseudoterminal; it lists completions instead of choosing one."""
     process, terminal = pty.fork()
     if not process:
         os.environ.update(TERM="dumb", ZDOTDIR=os.environ["HOME"])

@@ -42,10 +42,10 @@ def ended(*arguments: str) -> int:
 def test_a_sweep_says_what_it_did(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("sweep", "sweep.toml", "-o", "out", "--in-process") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("3 models at 1 point each, in processes of this machine, in ")
+    assert lines[0].startswith("3 models at 1 point each, in local processes, in ")
     assert lines[1] == "3 rows written to out, 1 of them errors"
-    assert lines[2].startswith("  CorruptModel: 1 row, such as nets/bad.onnx: ")
-    assert lines[3] == "to retry errors: --retry-errors"
+    assert lines[2].startswith("  CorruptModel: 1 row, for example nets/bad.onnx: ")
+    assert lines[3] == "--retry-errors evaluates them again"
     assert lines[4:] == ["$ sizeup query out"]
 
 
@@ -57,40 +57,43 @@ def test_a_sweep_that_is_stopped_says_that_it_can_go_on(
     )
     (folder / "sweep.toml").write_text('generate = "stop:all"\ntargets = ["rpi5/litert"]\n')
     assert ended("sweep", "sweep.toml", "-o", "out", "--in-process") == 130
-    assert capsys.readouterr().err.endswith("the same command goes on from there\n")
+    assert capsys.readouterr().err.endswith("run the same command again to resume\n")
 
 
 def test_json_is_alone_on_stdout(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("sweep", "sweep.toml", "-o", "out", "--in-process", "--json", "--strict") == 3
-    told = json.loads(capsys.readouterr().out)
-    assert told["schema_version"] == 1
-    assert (told["sweep"]["models"], told["sweep"]["rows"], told["sweep"]["errors"]) == (3, 3, 1)
-    assert told["sweep"]["kinds"] == {"CorruptModel": 1}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["schema_version"] == 2
+    assert (printed["sweep"]["models"], printed["sweep"]["rows"], printed["sweep"]["errors"]) == (3, 3, 1)
+    assert printed["sweep"]["error_types"] == {"CorruptModel": 1}
 
 
 def test_what_is_there_can_be_sorted_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("sweep", "sweep.toml", "-o", "out", "--in-process") == 0
     assert ended("sweep", "-o", "out", "--compact") == 0
-    assert capsys.readouterr().out.endswith("3 rows of out sorted by device, precision and model\n")
+    assert capsys.readouterr().out.endswith("sorted 3 rows of out by device, precision and model\n")
     assert (folder / "out" / "table" / "current.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["sweep", "sweep.toml"], "name a folder for the results"),
-        (["sweep", "-o", "out"], "name a .toml file"),
-        (["sweep", "absent.toml", "-o", "out"], "absent.toml: cannot be read"),
-        (["sweep", "sweep.toml", "-o", "out", "--memory", "much"], "'much' is not a size"),
-        (["sweep", "sweep.toml", "-o", "out", "--engine", "spark"], "no engine is called 'spark'"),
-        (["sweep", "-o", "empty", "--compact"], "no rows of a sweep are there"),
+        (["sweep", "sweep.toml"], "missing -o DIR\nExample: sizeup sweep registry.toml -o results"),
+        (["sweep", "-o", "out"], "missing SPEC.toml\nExample: sizeup sweep"),
+        (["sweep", "absent.toml", "-o", "out"], "absent.toml: no such file"),
+        (
+            ["sweep", "sweep.toml", "-o", "out", "--memory", "much"],
+            "--memory much: not a size; use e.g. 320KiB",
+        ),
+        (["sweep", "sweep.toml", "-o", "out", "--engine", "spark"], "unknown engine 'spark'"),
+        (["sweep", "-o", "empty", "--compact"], "no sweep results found"),
     ],
 )
-def test_what_is_wrong_is_said(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+def test_errors_are_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert ended(*arguments) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_progress_tells_done_failed_elapsed_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +103,7 @@ def test_progress_tells_done_failed_elapsed_rate_and_time_left(capsys: pytest.Ca
         show(Progress(1031, None, 3, 0, 261.0))
     lines = [re.sub(r"[\d:]+ elapsed", "TIME elapsed", line) for line in capsys.readouterr().err.splitlines()]
     assert lines == [
-        "1,030 of 2,000 models, 30 already there, 3 with errors, TIME elapsed, 4 models/s, 4:02 left",
+        "1,030 of 2,000 models, 30 already stored, 3 with errors, TIME elapsed, 4 models/s, 4:02 left",
         "1,031 models, 3 with errors, TIME elapsed, 3.95 models/s",
     ]
 
@@ -114,4 +117,4 @@ def test_the_time_of_a_sweep_is_that_of_its_process(folder: Path) -> None:
     before = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds = json.loads(done.stdout)["sweep"]["seconds"]
-    assert 1.5 < seconds < time.monotonic() - before + 0.02  # a process is said to begin to a hundredth
+    assert 1.5 < seconds < time.monotonic() - before + 0.02  # start times have a resolution of 10 ms

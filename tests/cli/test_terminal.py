@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from sizeup import targets
+from sizeup.cli.commands import unknown_command
 from sizeup.cli.options import TIMED
-from sizeup.cli.verbs import advice
 
 COMMAND = [sys.executable, "-m", "sizeup"]
 
@@ -52,11 +52,11 @@ def said_on_a_terminal(arguments: list[str], *, term: str, columns: int = 80) ->
 
 
 @pytest.mark.extras
-def test_terminal_is_told_what_is_done_and_a_dumb_one_is_left_alone(keywords: Path) -> None:
+def test_progress_is_shown_on_a_terminal_but_not_on_a_dumb_one(keywords: Path) -> None:
     arguments = ["measure", str(keywords), "--runtime", "litert", "--seconds", "0.3", "--no-profile"]
     out, shown = said_on_a_terminal(arguments, term="xterm-256color")
     assert "timing mlperf_kws_int8.tflite" in shown
-    assert "at best" in shown
+    assert "runs, fastest " in shown
     assert "timing" not in out
     out, shown = said_on_a_terminal(["analyze", str(keywords), "--json"], term="dumb")
     assert shown == ""
@@ -161,8 +161,8 @@ def test_every_shell_has_its_script(shell: str) -> None:
 
 
 def test_names_for_completion_are_those_of_the_files_read_in_full() -> None:
-    assert targets.listed("device") == [each.name for each in targets.devices()]
-    assert targets.listed("runtime") == [each.name for each in targets.runtimes()]
+    assert targets.names_of_kind("device") == [each.name for each in targets.devices()]
+    assert targets.names_of_kind("runtime") == [each.name for each in targets.runtimes()]
 
 
 def test_own_devices_are_completed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_own_devices_are_completed_too(tmp_path: Path, monkeypatch: pytest.Monke
         '[[device]]\naliases = ["x"]\nname = "my-board"\n\n[[device]]\nlike = "rpi5"\nname = \'other\'\n'
     )
     monkeypatch.setenv(targets.VARIABLE, str(file))
-    assert targets.listed("device")[:2] == ["my-board", "other"]
+    assert targets.names_of_kind("device")[:2] == ["my-board", "other"]
 
 
 def test_completion_loads_nothing_heavy() -> None:
@@ -187,7 +187,7 @@ def test_completion_loads_nothing_heavy() -> None:
 
 @pytest.mark.alone
 def test_devices_are_offered_before_somebody_gets_impatient() -> None:
-    """Half a second of this program's own time; what other programs take beside it is not ours."""
+    """Half a second of CPU time of this program."""
     environment = {
         **os.environ,
         "_SIZEUP_COMPLETE": "complete_bash",
@@ -213,11 +213,11 @@ def test_devices_are_offered_before_somebody_gets_impatient() -> None:
         ("Plan", "did you mean plan?"),
         ("model.onnx", "sizeup analyze model.onnx"),
         ("timm:resnet50", "sizeup analyze timm:resnet50"),
-        ("nonsense", "there are analyze, plan"),
+        ("nonsense", "commands: analyze, plan"),
     ],
 )
 def test_word_that_is_no_verb_is_answered_with_one_that_is(typed: str, words: str) -> None:
-    assert words in advice(typed, ["analyze", "plan"])
+    assert words in unknown_command(typed, ["analyze", "plan"])
 
 
 @pytest.mark.parametrize("verb", ["analyze", "plan", "optimize"])
@@ -228,7 +228,7 @@ def test_mistyped_file_is_answered_with_those_near_it(verb: str, tmp_path: Path)
     command = [*COMMAND, verb, str(tmp_path / "keyword.tflite"), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.replace("\n", " ").endswith("no such file; near it: keywords.tflite ")
+    assert done.stderr.replace("\n", " ").endswith("no such file; similar names: keywords.tflite ")
 
 
 def test_file_without_its_ending_is_found(tmp_path: Path) -> None:
@@ -236,4 +236,4 @@ def test_file_without_its_ending_is_found(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "analyze", str(tmp_path / "net")], capture_output=True, text=True, check=False
     )
-    assert "near it: net.onnx" in done.stderr
+    assert "similar names: net.onnx" in done.stderr

@@ -40,7 +40,7 @@ def printed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         with pytest.raises(SystemExit) as left:
             main(arguments)
         captured = capfd.readouterr()
-        # A check that says no, or that nobody can tell, is an answer; bad input and faults are none.
+        # 'Does not fit' and 'undetermined' are valid results; bad input and crashes are not.
         assert left.value.code in (None, 0, 1, 3), captured.err
         return captured.out
 

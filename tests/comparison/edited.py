@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from sizeup import cost
-from sizeup.comparison import Differences, Priced, compare
+from sizeup.comparison import Differences, ModelCosts, compare
 from sizeup.dtypes import dtype
 from sizeup.graph import Constant, Graph, GraphBuilder
 
@@ -36,7 +36,7 @@ class Layer:
 def chain(
     layers: Iterable[Layer], *, names: bool = True, format: str = "torch", prefix: str = "layer"
 ) -> Graph:
-    """The layers one after another; without names nothing but structure tells who is who."""
+    """The layers one after another; without names, only structure identifies them."""
     builder = GraphBuilder("chain", format)
     x = builder.input("x", (1, 4, SIDE, SIDE), FLOAT)
     for layer in layers:
@@ -61,42 +61,42 @@ def append(builder: GraphBuilder, layer: Layer, x: int, scope: str) -> int:
         ]
     if layer.activation:
         attrs["activation"] = layer.activation
-    made = builder.tensor(f"out{len(builder.tensors)}", (1, layer.size_out, SIDE, SIDE), FLOAT)
-    builder.op(layer.kind, inputs, [made], attrs, scope=scope)
-    return made
+    output = builder.tensor(f"out{len(builder.tensors)}", (1, layer.size_out, SIDE, SIDE), FLOAT)
+    builder.op(layer.kind, inputs, [output], attrs, scope=scope)
+    return output
 
 
 def differences(a: Graph, b: Graph) -> Differences:
-    """Compare two graphs at their own number types."""
+    """Compare two graphs at their own dtypes."""
     return compare(*(priced(each) for each in (a, b)))
 
 
-def priced(graph: Graph) -> Priced:
+def priced(graph: Graph) -> ModelCosts:
     """A graph with its counts."""
     counted = cost.count(graph)
-    return Priced(counted, counted.bytes_at())
+    return ModelCosts(counted, counted.bytes_at())
 
 
-def check_whole(found: Differences) -> None:
+def check_complete(differs: Differences) -> None:
     """Every operator of both is in one row, and rows add up to what the totals differ by."""
-    for side, places in ((found.a, "a"), (found.b, "b")):
-        listed = [op for row in found.rows for op in getattr(row, places)]
+    for side, field_name in ((differs.a, "a"), (differs.b, "b")):
+        listed = [op for row in differs.rows for op in getattr(row, field_name)]
         assert sorted(listed) == list(range(len(side.cost.graph.ops)))
-    assert sum(row.macs for row in found.rows) == found.macs
-    assert sum(found.explained_macs.values()) + found.unexplained_macs == found.macs
-    assert found.unexplained_macs == 0
-    assert found.unexplained_rows == ()
-    params = sum(found.params_by_status.values()) + found.unused_params
-    assert params == found.b.cost.total_params - found.a.cost.total_params
+    assert sum(row.macs for row in differs.rows) == differs.macs
+    assert sum(differs.explained_macs.values()) + differs.unexplained_macs == differs.macs
+    assert differs.unexplained_macs == 0
+    assert differs.unexplained_rows == ()
+    params = sum(differs.params_by_status.values()) + differs.unused_params
+    assert params == differs.b.cost.total_params - differs.a.cost.total_params
 
 
 def became(
-    found: Differences, a: Sequence[Layer], b: Sequence[Layer]
+    differs: Differences, a: Sequence[Layer], b: Sequence[Layer]
 ) -> tuple[set[tuple[Identities, Identities]], list[tuple[str, Identities, Identities]]]:
     """Whose layers are the same as whose, and the other rows with their status."""
     rows = [
         (row.status, tuple(a[i].identity for i in row.a), tuple(b[i].identity for i in row.b))
-        for row in found.rows
+        for row in differs.rows
     ]
     same = {(ours, theirs) for status, ours, theirs in rows if status == "same"}
     return same, [row for row in rows if row[0] != "same"]
@@ -107,7 +107,7 @@ def edited(
 ) -> tuple[list[Layer], dict[str, set[int]]]:
     """Layers after edits at given places (taken modulo the length), and who was deleted, new or changed."""
     now = list(layers)
-    told: dict[str, set[int]] = {"deleted": set(), "inserted": set(), "changed": set()}
+    edits_by_kind: dict[str, set[int]] = {"deleted": set(), "inserted": set(), "changed": set()}
     untouched = {each.identity for each in layers}
     for number, (what, place) in enumerate(edits):
         at = place % len(now)
@@ -115,12 +115,12 @@ def edited(
         if what == "insert":
             new = Layer(1000 + number, "sigmoid", layer.size_in, layer.size_in)
             now.insert(at, new)
-            told["inserted"].add(new.identity)
+            edits_by_kind["inserted"].add(new.identity)
         elif what == "delete" and layer.identity in untouched and layer.kind != "conv" and len(now) > 1:
             del now[at]
-            told["deleted"].add(layer.identity)
+            edits_by_kind["deleted"].add(layer.identity)
         elif what == "change" and layer.identity in untouched and layer.kind == "conv":
             now[at] = replace(layer, kernel=layer.kernel + 2)
-            told["changed"].add(layer.identity)
+            edits_by_kind["changed"].add(layer.identity)
         untouched.discard(layer.identity)
-    return now, told
+    return now, edits_by_kind

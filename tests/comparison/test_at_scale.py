@@ -7,17 +7,17 @@ import time
 
 import pytest
 
-from comparison.edited import Layer, chain, check_whole, edited, priced
-from sizeup.comparison import Differences, Priced, compare
+from comparison.edited import Layer, chain, check_complete, edited, priced
+from sizeup.comparison import Differences, ModelCosts, compare
 
 KINDS = ("conv", "batch_norm", "relu", "tanh")
 
 
-def timed(a: Priced, b: Priced) -> tuple[float, Differences]:
+def timed(a: ModelCosts, b: ModelCosts) -> tuple[float, Differences]:
     """Seconds of CPU that a comparison takes, and what it finds."""
     start = time.process_time()
-    found = compare(a, b)
-    return time.process_time() - start, found
+    differs = compare(a, b)
+    return time.process_time() - start, differs
 
 
 def layers(count: int) -> list[Layer]:
@@ -38,11 +38,11 @@ def test_twenty_thousand_edited_operators_take_seconds(names: bool) -> None:
     taken = {}
     for count in (5_000, 20_000):
         before = layers(count)
-        after, told = edited(before, edits(count))
+        after, edits_by_kind = edited(before, edits(count))
         a, b = (priced(chain(each, names=names)) for each in (before, after))
-        taken[count], found = timed(a, b)
-        check_whole(found)
-        assert sum(row.status != "same" for row in found.rows) == sum(map(len, told.values()))
+        taken[count], differs = timed(a, b)
+        check_complete(differs)
+        assert sum(row.status != "same" for row in differs.rows) == sum(map(len, edits_by_kind.values()))
     assert taken[20_000] < 10
     assert taken[20_000] < 1.75 * 4 * taken[5_000]
 
@@ -54,9 +54,9 @@ def test_networks_with_little_in_common_take_seconds_too() -> None:
     for count in (5_000, 20_000):
         chance = random.Random(count)
         other = [Layer(place, chance.choice(("sigmoid", "exp", "conv"))) for place in range(count)]
-        taken[count], found = timed(
+        taken[count], differs = timed(
             priced(chain(layers(count), names=False)), priced(chain(other, names=False))
         )
-        check_whole(found)
+        check_complete(differs)
     assert taken[20_000] < 15
     assert taken[20_000] < 1.75 * 4 * taken[5_000]

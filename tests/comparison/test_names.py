@@ -10,19 +10,19 @@ pytest.importorskip("onnx", reason="the door of ONNX reads its names")
 
 from comparison.edited import FLOAT
 from sizeup.comparison.facts import own_names, paths
-from sizeup.formats.onnx.blocks import from_name
+from sizeup.formats.onnx.blocks import scope_from_name
 from sizeup.formats.tflite.model import scope_of
 from sizeup.graph import Graph, GraphBuilder
 
 
 def graph_of(format: str, *names: tuple[str, str]) -> Graph:
-    """Operators with a module and a name of their own."""
+    """Ops with a module and a name."""
     builder = GraphBuilder("names", format)
     x = builder.input("x", (1, 4), FLOAT)
     for scope, name in names:
-        made = builder.tensor(name, (1, 4), FLOAT)
-        builder.op("relu", [x], [made], source="Relu", name=name if format != "tflite" else "", scope=scope)
-        x = made
+        output = builder.tensor(name, (1, 4), FLOAT)
+        builder.op("relu", [x], [output], source="Relu", name=name if format != "tflite" else "", scope=scope)
+        x = output
     builder.outputs.append(x)
     return builder.freeze()
 
@@ -40,7 +40,7 @@ LITERT = (
         ("torch", "features.0.0", "conv2d_7"),
         (
             "onnx",
-            from_name("/features/features.0/features.0.0/Conv"),
+            scope_from_name("/features/features.0/features.0.0/Conv"),
             "/features/features.0/features.0.0/Conv",
         ),
         ("onnx", "features.0.0", "node_conv2d"),

@@ -55,77 +55,82 @@ def products(report: sizeup.Report) -> list[int]:
     return [index for index, op in enumerate(report.graph.ops) if op.kind in ("conv", "matmul")]
 
 
-def check(found: sizeup.Comparison) -> None:
+def check(comparison: sizeup.Comparison) -> None:
     """Nothing is unexplained, and each product stands for the one at the same place of the other model."""
-    assert found.a.totals.macs == found.b.totals.macs == MACS
-    assert found.unexplained_macs == 0
-    assert found.differences.unexplained_rows == ()
-    assert all(row.macs == 0 for row in found.rows)
-    ours, theirs = products(found.a), products(found.b)
+    assert comparison.a.totals.macs == comparison.b.totals.macs == MACS
+    assert comparison.unexplained_macs == 0
+    assert comparison.differences.unexplained_rows == ()
+    assert all(row.macs == 0 for row in comparison.rows)
+    ours, theirs = products(comparison.a), products(comparison.b)
     expected = dict(zip(ours, theirs, strict=True))
-    for row in found.rows:
+    for row in comparison.rows:
         assert [expected[op] for op in row.a if op in expected] == [op for op in row.b if op in theirs]
 
 
-def kinds(found: sizeup.Comparison) -> Counter[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    return Counter((row.status, row.kinds_a, row.kinds_b) for row in found.rows)
+def kinds(comparison: sizeup.Comparison) -> Counter[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    return Counter((row.status, row.a_op_kinds, row.b_op_kinds) for row in comparison.rows)
 
 
 @pytest.mark.parametrize("newer", [True, False])
 def test_onnx_export_folds_norms_and_drops_dropout(newer: bool) -> None:
-    found = sizeup.compare(from_torch(), from_onnx(newer))
-    check(found)
-    told = kinds(found)
-    assert told["fused", ("conv", "batch_norm"), ("conv",)] == CONVOLUTIONS
-    assert told["removed", ("identity",), ()] == 1
-    assert told["same", ("relu6",), ("clamp",)] == ACTIVATED
-    assert told["same", ("add",), ("add",)] == RESIDUALS
-    assert {row.status for row in found.rows} == {"fused", "removed", "same"}
-    assert found.differences.params_by_status["fused"] == -CHANNELS
+    comparison = sizeup.compare(from_torch(), from_onnx(newer))
+    check(comparison)
+    counts = kinds(comparison)
+    assert counts["fused", ("conv", "batch_norm"), ("conv",)] == CONVOLUTIONS
+    assert counts["removed", ("identity",), ()] == 1
+    assert counts["same", ("relu6",), ("clamp",)] == ACTIVATED
+    assert counts["same", ("add",), ("add",)] == RESIDUALS
+    assert {row.status for row in comparison.rows} == {"fused", "removed", "same"}
+    assert comparison.differences.params_by_status["fused"] == -CHANNELS
 
 
 def test_tflite_file_has_activations_inside_and_padding_apart(shared: Path) -> None:
-    found = sizeup.compare(from_torch(), from_tflite(shared))
-    check(found)
-    told = kinds(found)
-    assert told["fused", ("conv", "batch_norm", "relu6"), ("conv (relu6)",)] == ACTIVATED
-    assert told["fused", ("conv", "batch_norm"), ("conv",)] == CONVOLUTIONS - ACTIVATED
+    comparison = sizeup.compare(from_torch(), from_tflite(shared))
+    check(comparison)
+    counts = kinds(comparison)
+    assert counts["fused", ("conv", "batch_norm", "relu6"), ("conv (relu6)",)] == ACTIVATED
+    assert counts["fused", ("conv", "batch_norm"), ("conv",)] == CONVOLUTIONS - ACTIVATED
     # The stem and seventeen depthwise convolutions pad; the file's input has channels first.
-    assert told["added", (), ("pad",)] == 18
-    assert told["added", (), ("transpose",)] == 1
-    assert told["removed", ("identity",), ()] == 1
-    pads = [row for row in found.rows if row.kinds_b == ("pad",)]
-    assert all("the other model has within" in row.why for row in pads)
-    assert found.differences.params_by_status["fused"] == -CHANNELS
-    types = {(each.before, each.after) for row in found.rows for each in row.changes if each.column == "type"}
+    assert counts["added", (), ("pad",)] == 18
+    assert counts["added", (), ("transpose",)] == 1
+    assert counts["removed", ("identity",), ()] == 1
+    pads = [row for row in comparison.rows if row.b_op_kinds == ("pad",)]
+    assert all("the other model fuses into the next op" in row.reason for row in pads)
+    assert comparison.differences.params_by_status["fused"] == -CHANNELS
+    types = {
+        (each.before, each.after)
+        for row in comparison.rows
+        for each in row.changes
+        if each.column == "precision"
+    }
     assert types == {("fp32", "int8")}
 
 
 def test_onnx_against_tflite(shared: Path) -> None:
-    found = sizeup.compare(from_onnx(True), from_tflite(shared))
-    check(found)
-    told = kinds(found)
-    assert told["fused", ("conv", "clamp"), ("conv (relu6)",)] == ACTIVATED
-    assert told["added", (), ("pad",)] == 18
+    comparison = sizeup.compare(from_onnx(True), from_tflite(shared))
+    check(comparison)
+    counts = kinds(comparison)
+    assert counts["fused", ("conv", "clamp"), ("conv (relu6)",)] == ACTIVATED
+    assert counts["added", (), ("pad",)] == 18
 
 
 def test_every_format_equals_itself(shared: Path) -> None:
     for report in (from_torch(), from_onnx(True), from_tflite(shared)):
-        found = sizeup.compare(report, report)
-        assert set(found.counts) == {"same"}
-        assert all(row.a == row.b for row in found.rows)
-        assert found.headline.startswith("B does not differ from A")
+        comparison = sizeup.compare(report, report)
+        assert set(comparison.counts) == {"same"}
+        assert all(row.a == row.b for row in comparison.rows)
+        assert comparison.headline.startswith("B does not differ from A")
 
 
 def test_smaller_input_changes_sizes_alone() -> None:
     smaller = sizeup.analyze(module(), inputs=((1, 3, 192, 192),))
-    found = sizeup.compare(from_torch(), smaller)
-    assert found.unexplained_macs == 0
-    assert set(found.counts) == {"same", "changed"}
-    assert all(row.a == row.b for row in found.rows)
+    comparison = sizeup.compare(from_torch(), smaller)
+    assert comparison.unexplained_macs == 0
+    assert set(comparison.counts) == {"same", "changed"}
+    assert all(row.a == row.b for row in comparison.rows)
     # All but the last layer see a picture of (192 / 224)^2 = 36 / 49 of the places.
     assert smaller.totals.macs - 1_280_000 == (MACS - 1_280_000) * 36 // 49
-    assert found.differences.explained_macs["changed"] == smaller.totals.macs - MACS
+    assert comparison.differences.explained_macs["changed"] == smaller.totals.macs - MACS
 
 
 def test_attention_taken_apart_is_one_row_a_layer() -> None:
@@ -137,12 +142,12 @@ def test_attention_taken_apart_is_one_row_a_layer() -> None:
         layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
         network = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).eval()
     inputs = (torch.zeros(1, 10, 32),)
-    found = sizeup.compare(
+    comparison = sizeup.compare(
         sizeup.analyze(network, inputs=inputs), sizeup.analyze(by_export(network, inputs, optimize=False))
     )
-    assert found.a.totals.macs == found.b.totals.macs > 0
-    assert found.unexplained_macs == 0
-    assert all(row.macs == 0 for row in found.rows)
-    apart = [row for row in found.rows if "softmax" in row.kinds_b]
+    assert comparison.a.totals.macs == comparison.b.totals.macs > 0
+    assert comparison.unexplained_macs == 0
+    assert all(row.macs == 0 for row in comparison.rows)
+    apart = [row for row in comparison.rows if "softmax" in row.b_op_kinds]
     assert len(apart) == 3
     assert {row.status for row in apart} == {"split"}

@@ -45,10 +45,10 @@ def test_pieces_are_still_alignments(a: list[int], b: list[int], most_edits: int
 
 @given(st.permutations(range(9)))
 def test_longest_increasing_part_is_found(seconds: list[int]) -> None:
-    found = increasing(list(enumerate(seconds)))
-    assert all(one < other for one, other in pairwise(found))
-    assert all(one[1] < other[1] for one, other in pairwise(found))
-    assert len(found) == longest(seconds, sorted(seconds))
+    chain = increasing(list(enumerate(seconds)))
+    assert all(one < other for one, other in pairwise(chain))
+    assert all(one[1] < other[1] for one, other in pairwise(chain))
+    assert len(chain) == longest(seconds, sorted(seconds))
 
 
 class Watched(Sequence[int]):

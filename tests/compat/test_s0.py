@@ -108,7 +108,7 @@ def test_s0_2_size_of_a_tensor() -> None:
     assert len(found) == 54
     for graph, each in found:
         op = graph.ops[each.layer.op]
-        for tensor, taken in ((op.inputs[0], each.read_bytes), (op.outputs[0], each.made_bytes)):
+        for tensor, taken in ((op.inputs[0], each.read_bytes), (op.outputs[0], each.written_bytes)):
             elements = math.prod(graph.tensors[tensor].shape or ())
             assert taken == tuple(math.ceil(elements * bits / 8) for bits in BITS.values())
     assert found[-1][1].read_bytes == (588, 294, 147, 74, 37)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from formats.tflite.factory import File, options, quantised
+from formats.tflite.factory import File, options, quantized
 from old_texts import blocks, prompts, text
 from rewrite.test_branches import branches
 from sizeup.compat.tflite_tools import TFLiteModel, main
@@ -43,7 +43,7 @@ SCHEDULE = [
 
 def example() -> bytes:
     """The network of the text's example output, uint8, with its tensors under its numbers."""
-    file, scale = File(), quantised([0.05], [128])
+    file, scale = File(), quantized([0.05], [128])
     generator = np.random.default_rng(0)
     for number in range(11):
         if number in EXAMPLE:
@@ -51,7 +51,7 @@ def example() -> bytes:
             file.main.tensor(name, shape, "UINT8", quantization=scale)
         else:
             numbers = generator.integers(100, 156, WEIGHTS[number]).astype(np.uint8)
-            fine = quantised([0.002], [128])
+            fine = quantized([0.002], [128])
             file.main.tensor(f"weights {number}", WEIGHTS[number], "UINT8", numbers, quantization=fine)
     bias = {
         size: file.main.tensor(f"bias {size}", (size,), "INT32", np.arange(size, dtype=np.int32))
@@ -215,11 +215,11 @@ def test_s1_10_the_class() -> None:
 
 def test_s1_11_what_the_original_could_not_read(capsys: pytest.CaptureFixture[str]) -> None:
     file = File()
-    data = file.main.tensor(None, (1, 8), "INT8", quantization=quantised([0.1]))
+    data = file.main.tensor(None, (1, 8), "INT8", quantization=quantized([0.1]))
     axis = file.main.tensor("axis", (), "INT32", np.array(1, np.int32))
-    halves = [file.main.tensor(None, (1, 4), "INT8", quantization=quantised([0.1])) for _ in range(2)]
-    dead = file.main.tensor("dead", (1, 4), "INT8", quantization=quantised([0.1]))
-    out = file.main.tensor("out", (1, 4), "INT8", quantization=quantised([0.1]))
+    halves = [file.main.tensor(None, (1, 4), "INT8", quantization=quantized([0.1])) for _ in range(2)]
+    dead = file.main.tensor("dead", (1, 4), "INT8", quantization=quantized([0.1]))
+    out = file.main.tensor("out", (1, 4), "INT8", quantization=quantized([0.1]))
     file.main.op("SPLIT", [axis, data], halves, options("SplitOptions", numSplits=2))
     file.main.op("RELU", [halves[0]], [dead])
     file.main.op("RELU", [halves[1]], [out])

@@ -231,7 +231,7 @@ def test_s3_8_more_by_a_file_and_clear_errors(
     found = analyze_model(resnet, [IMAGE], "Abacus 9000", "fp32", gpu_specs="mine.json")
     assert {row.ratio for row in found.rows} == {15.625}
     for content, message in (
-        ('{"A": {"fp32": 3}}', "card A: its memory_bandwidth in GB/s is missing"),
+        ('{"A": {"fp32": 3}}', "card A: memory_bandwidth in GB/s is missing"),
         ('{"A": {"memory_bandwidth": 0}}', "memory_bandwidth is 0, not within"),
         ('{"A": {"memory_bandwidth": Infinity}}', "memory_bandwidth is inf, not a number"),
         ("[3]", "not a table of graphics cards by name"),

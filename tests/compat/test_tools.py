@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from sizeup.cli import verbs
+from sizeup.cli import commands
 from sizeup.compat.tools import TOOLS
 
 pytestmark = pytest.mark.extras
@@ -50,7 +50,7 @@ def test_a_tool_without_arguments_prints_its_usage(module: str, capsys: pytest.C
 
 
 def test_every_tool_is_named_wherever_its_users_look() -> None:
-    assert set(MODULES) == set(verbs._OLDER_TOOLS)
+    assert set(MODULES) == set(commands._OLDER_TOOLS)
     files = Path(ROOT, "src/sizeup/compat").glob("*.py")
     assert {path.stem for path in files if "__main__" in path.read_text("utf-8")} == {*MODULES, "__main__"}
     readme = Path(ROOT, "README.md").read_text("utf-8")

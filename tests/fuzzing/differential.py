@@ -20,7 +20,7 @@ from fuzzing.targets import TARGETS, mutant
 from micro_interpreter import measure
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
-from sizeup.memory import as_shipped
+from sizeup.memory import tflm_arena
 
 _BATCH = 250
 _MOST_BYTES = 8 << 20  # of an arena: the interpreter is given 16 MiB
@@ -67,8 +67,8 @@ def _arenas(paths: Sequence[Path], summary: Summary) -> Iterator[tuple[Path, str
     """Head and tail of every file whose arena we state, against the interpreter's report."""
     stated = {}
     for path, graph in _loaded(paths):
-        found = as_shipped(graph)
-        tail = None if found is None or found.refused else found.tail_bytes_64
+        found = tflm_arena(graph)
+        tail = None if found is None or found.unsupported_reason else found.tail_bytes_64
         if found is not None and tail is not None and found.head_bytes + tail < _MOST_BYTES:
             stated[path] = (found.head_bytes, tail)
     for path, real in zip(stated, measure(list(stated)), strict=True):

@@ -34,13 +34,13 @@ def plan(path: Path) -> Any:
     """A memory plan: no two tensors that are live at once may share bytes."""
     found = sizeup.plan(path, time_limit=_SECONDS)
     assert found.lower_bound_bytes <= found.peak_bytes <= found.plan_bytes, "the bounds contradict each other"
-    assert found.peak_bytes <= found.given_peak_bytes, "the schedule is worse than the model's own"
+    assert found.peak_bytes <= found.file_schedule_peak_bytes, "the schedule is worse than the model's own"
     _check_places(found)
     return found.to_dict()
 
 
 def _check_places(found: Plan) -> None:
-    places = [each for each in itertools.islice(found.places(), _MOST_PLACES) if each.bytes]
+    places = [each for each in itertools.islice(found.planned_tensors(), _MOST_PLACES) if each.bytes]
     for one, other in itertools.combinations(places, 2):
         if one.buffer == other.buffer:
             continue

@@ -16,8 +16,8 @@ from sizeup import cost
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError
 from sizeup.graph import Graph
-from sizeup.mixed_precision.mixing import as_wished
-from sizeup.render.data.devices import fit_to_dict, runtime_to_dict
+from sizeup.mixed_precision.precision_map import apply_precision
+from sizeup.render.data.devices import calibration_to_dict, runtime_to_dict
 from sizeup.render.data.devices import to_dict as device_to_dict
 from sizeup.render.data.report import to_dict
 from sizeup.results.report import report_of
@@ -41,14 +41,14 @@ def _cost() -> Cost:
 def devices(path: Path) -> Any:
     """Every device and runtime of a file; latency and fit verdict of a small network on each pair."""
     with _alone(path):
-        return _described(catalog.current())
+        return _described(catalog.current_catalog())
 
 
 def _described(found: Catalog) -> Any:
     data: dict[str, Any] = {"devices": [device_to_dict(each) for each in found.devices()]}
     data["runtimes"] = [runtime_to_dict(each) for each in found.runtimes()]
-    data["fits"] = [fit_to_dict(each) for each in found.fits()]
-    data["reaches"] = [(each.times, each.low, each.high) for each in found.reaches()]
+    data["fits"] = [calibration_to_dict(each) for each in found.calibrations()]
+    data["reaches"] = [(each.factor, each.low, each.high) for each in found.slowdowns()]
     pairs = [f"{each.name}/{name}" for each in found.devices() for name in each.runtimes]
     data["pairs"] = [_on_target(name) for name in pairs[:4]]
     return data
@@ -62,7 +62,7 @@ def _alone(path: Path) -> Iterator[None]:
     named, folders = os.environ.get(catalog.VARIABLE), (catalog.BUILT_IN, catalog.FITS)
     os.environ[catalog.VARIABLE] = str(path)
     catalog.BUILT_IN = catalog.FITS = empty
-    catalog.read_again()
+    catalog.clear_cache()
     try:
         yield
     finally:
@@ -70,7 +70,7 @@ def _alone(path: Path) -> Iterator[None]:
         if named is not None:
             os.environ[catalog.VARIABLE] = named
         catalog.BUILT_IN, catalog.FITS = folders
-        catalog.read_again()
+        catalog.clear_cache()
 
 
 def _on_target(name: str) -> Any:
@@ -102,7 +102,7 @@ def sweeps(path: Path) -> Any:
     """What a sweep asks, and the first models that it names."""
     _add_model(path.parent)
     spec = read_spec(path)
-    asked = [(each.batch, each.shapes) for each in spec.asked.points]
+    asked = [(each.batch, each.shapes) for each in spec.point_set.points]
     if not spec.generate and not any(":" in each for each in spec.models):
         asked += [(1, each.name) for each in itertools.islice(models_of(spec), _MOST_MODELS)]
     return [batch for batch, _ in asked if batch is not None]
@@ -116,5 +116,5 @@ def coefficients(path: Path) -> Any:
 
 def precisions(path: Path) -> Any:
     """A small network at the precisions of a map."""
-    graph, asked = as_wished(_graph(), path)
+    graph, asked = apply_precision(_graph(), path)
     return to_dict(report_of(graph, cost.count(graph), asked))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from formats.tflite.factory import File, flatbuffers, options, quantised, schema
+from formats.tflite.factory import File, flatbuffers, options, quantized, schema
 from fuzzing.flatbuffer_layout import Site, sites
 from fuzzing.values import INTEGERS, TEXTS, changed_bytes, integer, number
 
@@ -45,7 +45,7 @@ def rare_tables() -> bytes:
     main = file.main
     flag, data = (
         main.tensor("f", (1,), "BOOL"),
-        main.tensor("x", (1, 8), "INT8", quantization=quantised([0.5])),
+        main.tensor("x", (1, 8), "INT8", quantization=quantized([0.5])),
     )
     out = main.tensor("y", (1, 4), shapeSignature=[-1, 4])
     main.op("IF", [flag, data], [out], options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2))
@@ -61,7 +61,7 @@ def rare_tables() -> bytes:
     for name in ("then", "else"):
         graph = file.subgraph(name)
         source, result = graph.tensor("x", (1, 8), "INT8"), graph.tensor("net/y", (1, 4))
-        weights = graph.tensor("w", (4, 8), "INT4", bytes(16), quantization=quantised([1, 2, 3, 4], [0] * 4))
+        weights = graph.tensor("w", (4, 8), "INT4", bytes(16), quantization=quantized([1, 2, 3, 4], [0] * 4))
         graph.op("FULLY_CONNECTED", [source, weights, -1], [result], options("FullyConnectedOptions"))
         graph.ends([source], [result])
     _sign(file, [("flag", flag), ("data", data)], [("result", final)])
@@ -77,7 +77,7 @@ def chain() -> bytes:
     def tensor(
         name: str, shape: tuple[int, ...], kind: str = "INT8", data: Any = None, scales: int = 1
     ) -> int:
-        return main.tensor(name, shape, kind, data, quantization=quantised([0.05] * scales, [0] * scales))
+        return main.tensor(name, shape, kind, data, quantization=quantized([0.05] * scales, [0] * scales))
 
     image = tensor("image", (1, 8, 8, 3))
     weights = tensor("w", (4, 3, 3, 3), data=bytes(108), scales=4)

@@ -70,7 +70,7 @@ def wrong_numbers(data: Any) -> Iterator[str]:
 
 
 # Numbers that may be below zero: headroom, a rank correlation, the logarithms of a prediction interval.
-_SIGNED = ("headroom", "tau", "band.low", "band.high")
+_SIGNED = ("headroom", "tau", "interval.low", "interval.high")
 
 
 def _unknown(data: dict[str, Any]) -> Any:

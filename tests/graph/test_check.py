@@ -1,4 +1,4 @@
-"""Every way in which a graph can be wrong is refused, with a message that says where."""
+"""Every violated invariant is rejected, with a message that has the location."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRONG: dict[str, tuple[Callable[[], Graph], str]] = {
     "an input id beyond the tensors": (lambda: three(*CHAIN, inputs=(3,)), "net: no tensor has the id 3"),
     "a negative input id": (lambda: three(*CHAIN, inputs=(-1,)), "net: no tensor has the id -1"),
     "an output id beyond the tensors": (lambda: three(*CHAIN, outputs=(9,)), "net: no tensor has the id 9"),
-    "an output that nothing makes": (lambda: three(CHAIN[0]), "net: output tensor 2 is never made"),
+    "an output that nothing makes": (lambda: three(CHAIN[0]), "net: no operator produces output tensor 2"),
     "an operator that reads a tensor that does not exist": (
         lambda: three(relu((7,), (1,)), outputs=(1,)),
         r"net: operator 0 \(Relu\) reads tensor 7, which does not exist",
@@ -48,27 +48,27 @@ WRONG: dict[str, tuple[Callable[[], Graph], str]] = {
     ),
     "an order in which a value is read before it is made": (
         lambda: three(CHAIN[1], CHAIN[0]),
-        r"net: operator 0 \(Relu\) reads 'b' before anything makes it",
+        r"net: operator 0 \(Relu\) reads 'b' before it is produced",
     ),
     "an operator that reads its own output": (
         lambda: three(relu((1,), (1,)), outputs=(1,)),
-        r"net: operator 0 \(Relu\) reads 'b' before anything makes it",
+        r"net: operator 0 \(Relu\) reads 'b' before it is produced",
     ),
     "a value that is made twice": (
         lambda: three(*CHAIN, relu((0,), (1,))),
-        r"net: operator 2 \(Relu\) makes 'b' a second time",
+        r"net: operator 2 \(Relu\) produces 'b', which already exists",
     ),
     "an operator that makes an input": (
         lambda: three(relu((0,), (0,)), outputs=(0,)),
-        r"net: operator 0 \(Relu\) makes 'a' a second time",
+        r"net: operator 0 \(Relu\) produces 'a', which already exists",
     ),
     "an operator that makes a weight": (
         lambda: Graph((PLAIN, WEIGHT), (relu((0,), (1,)),), (0,), (1,), "net"),
-        r"net: operator 0 \(Relu\) makes 'w' a second time",
+        r"net: operator 0 \(Relu\) produces 'w', which already exists",
     ),
     "a derived constant that nothing derives": (
         lambda: Graph((DERIVED, PLAIN), (relu((0,), (1,)),), (), (1,), "net"),
-        r"net: operator 0 \(Relu\) reads 'd' before anything makes it",
+        r"net: operator 0 \(Relu\) reads 'd' before it is produced",
     ),
 }
 

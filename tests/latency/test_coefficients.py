@@ -1,4 +1,4 @@
-"""Milliseconds for two million MACs, against the arithmetic on paper."""
+"""Milliseconds per 2,000,000 MACs, against hand calculations."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from sizeup.latency.coefficients import DEFAULT
 )
 @pytest.mark.parametrize("name", ["fp32", "fp16", "int8", "int4", "int2"])
 def test_a_layer_takes_its_macs_times_its_coefficient(graph: Graph, layer: str, name: str) -> None:
-    found = layer_times(count(graph), precision(name))
-    assert found.layers[-1] == layer
+    times = layer_times(count(graph), precision(name))
+    assert times.layers[-1] == layer
     expected = count(graph).total_macs / 2_000_000 * (DEFAULT[layer][name] if layer else 0)
-    assert found.total == pytest.approx(expected)
+    assert times.total == pytest.approx(expected)
 
 
 def test_the_coefficients_are_those_of_the_table() -> None:
@@ -63,7 +63,7 @@ def test_every_operator_may_have_a_precision_of_its_own() -> None:
     cost = count(tied_embedding())
     mixed = layer_times(cost, [precision("fp32"), precision("int8")])
     assert mixed.total == pytest.approx(cost.total_macs / 2e6 * 14)
-    with pytest.raises(SizeupError, match="1 precisions do not fit 2 operators"):
+    with pytest.raises(SizeupError, match="1 precisions for 2 operators"):
         layer_times(cost, [precision("int8")])
 
 
@@ -81,20 +81,20 @@ def test_a_file_replaces_what_it_names(tmp_path: Path, name: str, text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ([], "one table per layer"),
         ({"conv": 3}, "one table per layer"),
         ({"lstm": {"fp32": 1}}, "unknown layer 'lstm'"),
         ({"Conv": {"fp32": 1}, "conv": {"int8": 1}}, "'Conv' and 'conv' are the same layer"),
         ({"conv": {"float7": 1}}, "unknown precision 'float7'"),
-        ({"conv": {"fp32": "fast"}}, "no number of milliseconds"),
-        ({"conv": {"fp32": -1}}, "no number of milliseconds"),
-        ({"conv": {"fp32": True}}, "no number of milliseconds"),
+        ({"conv": {"fp32": "fast"}}, "not a number of milliseconds"),
+        ({"conv": {"fp32": -1}}, "not a number of milliseconds"),
+        ({"conv": {"fp32": True}}, "not a number of milliseconds"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(content: object, told: str) -> None:
-    with pytest.raises(SizeupError, match=told):
+def test_a_table_that_cannot_be_is_refused(content: object, message: str) -> None:
+    with pytest.raises(SizeupError, match=message):
         table_from(content)
 
 
@@ -117,10 +117,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -
     path = tmp_path / "own.toml"
     if text is not None:
         path.write_text(text, "utf-8")
-    with pytest.raises(SizeupError, match=r"own\.toml: not a table of coefficients"):
+    with pytest.raises(SizeupError, match=r"own\.toml: not a coefficient table"):
         read_table(path)
 
 
-def test_a_precision_without_a_coefficient_is_told() -> None:
+def test_a_precision_without_a_coefficient_is_an_error() -> None:
     with pytest.raises(SizeupError, match="no coefficient for conv at fp64; the table has fp32"):
         layer_times(count(convolution(16, 32, 3)), precision("fp64"))

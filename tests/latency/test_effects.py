@@ -1,4 +1,4 @@
-"""Sums of effects: on tables whose law is known, and what one more measurement tells."""
+"""Sums of effects on synthetic tables, and updates by one measurement."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ def test_effects_add_up_for_combinations_that_were_never_measured() -> None:
     core = np.array(["a", "a", "a", "b", "b"])
     engine = np.array(["x", "y", "z", "x", "y"])
     logs = np.array([0.0, 1.0, 2.0, 3.0, 4.0])  # b is e^3 slower, y e, z e^2
-    asked = [Effect(np.array(["b"]), 1e-6), Effect(np.array(["z"]), 1e-6)]
-    found = from_effects([Effect(core, 1e-6), Effect(engine, 1e-6)], logs, asked)
-    assert found == pytest.approx([5.0], abs=1e-3)
+    query = [Effect(np.array(["b"]), 1e-6), Effect(np.array(["z"]), 1e-6)]
+    predicted = from_effects([Effect(core, 1e-6), Effect(engine, 1e-6)], logs, query)
+    assert predicted == pytest.approx([5.0], abs=1e-3)
 
 
 def test_a_slope_speaks_for_labels_that_were_never_measured() -> None:
     width = np.array([1.0, 2.0, 3.0])
     core = np.array(["a", "b", "c"])
     effects = [Effect(core, 10.0), Effect(width, 1e-6)]
-    found = from_effects(effects, -2 * width, [Effect(np.array(["d"]), 10.0), Effect(np.array([4.0]), 1e-6)])
-    assert found == pytest.approx([-8.0], abs=1e-2)
+    predicted = from_effects(
+        effects, -2 * width, [Effect(np.array(["d"]), 10.0), Effect(np.array([4.0]), 1e-6)]
+    )
+    assert predicted == pytest.approx([-8.0], abs=1e-2)
 
 
 def test_an_outlier_hardly_moves_an_effect() -> None:
     label = np.array(["a"] * 9 + ["b"] * 9)
     logs = np.array([0.0] * 9 + [1.0] * 8 + [8.0])
-    found = from_effects([Effect(label, 1e-3)], logs, [Effect(np.array(["b"]), 1e-3)])
-    assert found == pytest.approx([1.0], abs=0.1)
+    predicted = from_effects([Effect(label, 1e-3)], logs, [Effect(np.array(["b"]), 1e-3)])
+    assert predicted == pytest.approx([1.0], abs=0.1)
 
 
 def _boards(spread: float, own: float) -> tuple[list[Labels], Floats]:
@@ -78,8 +80,8 @@ def test_a_measurement_after_all_is_the_same_as_one_among_all() -> None:
 
 
 def test_the_closest_estimate_has_the_least_mean_relative_error() -> None:
-    told = Expected(np.array([1.0]), np.array([[3.0]]), 0.04)
+    expected_times = Expected(np.array([1.0]), np.array([[3.0]]), 0.04)
     times = np.exp(np.random.default_rng(0).normal(1.0, 0.4, 200_000))  # 0.4 squared is 0.04 x (3 + 1)
-    candidates = told.closest[0] * np.linspace(0.7, 1.4, 71)
+    candidates = expected_times.closest[0] * np.linspace(0.7, 1.4, 71)
     errors = [np.abs(each / times - 1).mean() for each in candidates]
-    assert candidates[int(np.argmin(errors))] == pytest.approx(told.closest[0], rel=0.03)
+    assert candidates[int(np.argmin(errors))] == pytest.approx(expected_times.closest[0], rel=0.03)

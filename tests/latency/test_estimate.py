@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped,unused-ignore] # its types are a package of their own
+import jsonschema  # type: ignore[import-untyped,unused-ignore] # its types are a separate package
 import pytest
 from rich.console import Console
 
@@ -18,7 +18,7 @@ from sizeup.cost import count
 from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError, TargetError
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.latency import by_data_sheet, energy, estimate, from_columns, hardware, hardware_of
+from sizeup.latency import energy, estimate, from_columns, roofline_kernels, throughput, throughput_of
 from sizeup.render.console.report import render
 from sizeup.targets import target
 
@@ -77,8 +77,8 @@ runtimes = ["plain"]
 units = [{ name = "unit", peak = { fp32 = "2 MFLOPS" } }]
 
 [[device]]
-name = "half-told"
-title = "Half told"
+name = "half-known"
+title = "Half known"
 kind = "npu"
 maker = "Nobody"
 source = "bench"
@@ -149,7 +149,7 @@ def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fitted(described: Path) -> Path:
-    # A folder of its own: what lies in a place is read once.
+    # A separate folder, because each is read once.
     folder = described.parent / "fits"
     folder.mkdir()
     (folder / "slate.toml").write_text(TARGETS + FIT, "utf-8")
@@ -163,17 +163,17 @@ def measured(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chain(*, unknown: bool = False) -> Graph:
     """A convolution of 8 to 8 channels, its ReLU, and the sum of its result with the input."""
-    made = GraphBuilder("by hand")
-    x = made.input("x", SHAPE, FLOAT)
-    w = made.tensor("w", (8, 8, 1, 1), FLOAT, Constant("parameter"))
-    a, b, c, d = (made.tensor(name, SHAPE, FLOAT) for name in "abcd")
-    made.op("conv", [x, w], [a], {"out_channels": 8, "kernel": (1, 1)})
-    made.op("relu", [a], [b])
-    made.op("add", [b, x], [c])
+    builder = GraphBuilder("by hand")
+    x = builder.input("x", SHAPE, FLOAT)
+    w = builder.tensor("w", (8, 8, 1, 1), FLOAT, Constant("parameter"))
+    a, b, c, d = (builder.tensor(name, SHAPE, FLOAT) for name in "abcd")
+    builder.op("conv", [x, w], [a], {"out_channels": 8, "kernel": (1, 1)})
+    builder.op("relu", [a], [b])
+    builder.op("add", [b, x], [c])
     if unknown:
-        made.op("riddle", [c], [d])
-    made.outputs.append(d if unknown else c)
-    return made.freeze()
+        builder.op("riddle", [c], [d])
+    builder.outputs.append(d if unknown else c)
+    return builder.freeze()
 
 
 CONV_BYTES, ADD_BYTES = 512 + 512 + 256, 3 * 512
@@ -182,7 +182,7 @@ CONV_BYTES, ADD_BYTES = 512 + 512 + 256, 3 * 512
 @pytest.mark.usefixtures("described")
 def test_each_kernel_takes_the_longer_of_arithmetic_and_traffic_after_its_launch() -> None:
     work = from_columns(["conv", "add", "tiny"], 1, [0] * 3, macs=[1e6, 0, 10], read=[4e3, 3e6, 10])
-    kernels, is_whole, _ = by_data_sheet(work, target("slate/started"))
+    kernels, is_whole, _ = roofline_kernels(work, target("slate/started"))
     assert kernels.compute.tolist() == pytest.approx([1, 0, 1e-5])
     assert kernels.traffic.tolist() == pytest.approx([4e-3, 3, 1e-5])
     assert kernels.seconds.tolist() == pytest.approx([1 + 1e-6, 3 + 1e-6, 1.1e-5], rel=1e-9)
@@ -191,31 +191,31 @@ def test_each_kernel_takes_the_longer_of_arithmetic_and_traffic_after_its_launch
 
 @pytest.mark.usefixtures("described")
 def test_a_data_sheet_times_what_such_devices_took() -> None:
-    found = estimate(count(chain()), target("slate"))
+    result = estimate(count(chain()), target("slate"))
     # 1 MMAC/s against 1 MB/s: 1,024 MACs take less than 1,280 bytes.
     fastest = CONV_BYTES * 1e-6 + ADD_BYTES * 1e-6
-    assert found.basis == "roofline"
-    assert (found.seconds, found.low, found.high) == pytest.approx((3 * fastest, 2 * fastest, 5 * fastest))
-    assert "40 networks on 4 such devices" in found.origin
-    seconds, bounds = found.by_op()
+    assert result.basis == "roofline"
+    assert (result.seconds, result.low, result.high) == pytest.approx((3 * fastest, 2 * fastest, 5 * fastest))
+    assert "40 networks, 4 comparable devices)" in result.provenance
+    seconds, bounds = result.by_op()
     assert seconds.tolist() == pytest.approx([3e-6 * CONV_BYTES, 0, 3e-6 * ADD_BYTES])
     assert bounds == ("traffic", None, "traffic")
 
 
 @pytest.mark.usefixtures("described")
 def test_a_kernel_starts_before_it_works_and_nothing_is_merged_where_that_is_not_known() -> None:
-    found = estimate(count(chain()), target("slate/started"))
-    assert found.kernels.launch.tolist() == pytest.approx([20e-6] * 3)
-    assert any("merges is not known" in note for note in found.notes)
-    attained = hardware_of(found)
-    assert attained is not None
-    assert attained.overhead_share == pytest.approx(3 * 20e-6 / found.seconds)
-    assert "9 networks on 1 such device with started" in found.origin
+    result = estimate(count(chain()), target("slate/started"))
+    assert result.kernels.launch.tolist() == pytest.approx([20e-6] * 3)
+    assert any("the fusions of started are unknown" in note for note in result.notes)
+    throughput = throughput_of(result)
+    assert throughput is not None
+    assert throughput.overhead_share == pytest.approx(3 * 20e-6 / result.seconds)
+    assert "9 networks, 1 comparable device with started)" in result.provenance
 
 
 @pytest.mark.usefixtures("described")
 def test_a_device_without_any_rate_cannot_be_estimated() -> None:
-    with pytest.raises(TargetError, match="neither its arithmetic nor its memory"):
+    with pytest.raises(TargetError, match="neither its arithmetic rates nor its memory"):
         estimate(count(chain()), target("silent"))
     report = sizeup.analyze(chain(), target="silent")
     assert report.latency is None
@@ -224,66 +224,66 @@ def test_a_device_without_any_rate_cannot_be_estimated() -> None:
 
 @pytest.mark.usefixtures("described")
 def test_without_measurements_of_its_kind_it_is_the_least_and_has_no_range() -> None:
-    found = estimate(count(chain()), target("board"))
-    assert found.seconds == pytest.approx(MACS * 1e-6)
-    assert (found.low, found.high) == (None, None)
-    assert {"bandwidth", "least"} <= {word for note in found.notes for word in note.split()}
-    assert hardware_of(found) is None
-    assert energy(found) is None
+    result = estimate(count(chain()), target("board"))
+    assert result.seconds == pytest.approx(MACS * 1e-6)
+    assert (result.low, result.high) == (None, None)
+    assert {"bandwidth", "lower"} <= {word for note in result.notes for word in note.split()}
+    assert throughput_of(result) is None
+    assert energy(result) is None
 
 
 @pytest.mark.usefixtures("described")
 def test_what_a_data_sheet_leaves_out_is_no_multiple_of_what_it_tells() -> None:
-    found = estimate(count(chain()), target("half-told"))
-    assert found.seconds == pytest.approx((CONV_BYTES + ADD_BYTES) * 1e-6)
-    assert (found.low, found.high) == (None, None)
-    assert any("no rate is known of half-told in fp32" in note for note in found.notes)
+    result = estimate(count(chain()), target("half-known"))
+    assert result.seconds == pytest.approx((CONV_BYTES + ADD_BYTES) * 1e-6)
+    assert (result.low, result.high) == (None, None)
+    assert any("the fp32 rate of half-known is unknown" in note for note in result.notes)
 
 
 @pytest.mark.usefixtures("measured")
 def test_measurements_go_before_the_data_sheet() -> None:
-    found = estimate(count(chain()), target("slate/plain"))
+    result = estimate(count(chain()), target("slate/plain"))
     conv, add = MACS * 2e-6 + 3e-5, ADD_BYTES * 1e-7 + 1e-5
     seconds = conv + add + 1e-3
     share = add / (conv + add)
-    assert found.basis == "calibrated"
-    assert found.seconds == pytest.approx(seconds)
-    assert found.low == pytest.approx(seconds * math.exp(-0.1 - share))
-    assert found.high == pytest.approx(seconds * math.exp(0.2 + share))
-    assert "25 measurements in version 1.2, 2 threads; 8.0 % off" in found.origin
-    assert any("elementwise" in note for note in found.notes)
-    assert any("on a cold day" in note for note in found.notes)
-    assert found.by_op()[0].tolist() == pytest.approx([conv, 0, add])
+    assert result.basis == "calibrated"
+    assert result.seconds == pytest.approx(seconds)
+    assert result.low == pytest.approx(seconds * math.exp(-0.1 - share))
+    assert result.high == pytest.approx(seconds * math.exp(0.2 + share))
+    assert "25 measurements, Plain 1.2, 2 threads; MAPE 8.0 %" in result.provenance
+    assert any("elementwise" in note for note in result.notes)
+    assert any("on a cold day" in note for note in result.notes)
+    assert result.by_op()[0].tolist() == pytest.approx([conv, 0, add])
 
 
 @pytest.mark.usefixtures("measured")
 def test_a_fit_to_busy_devices_does_not_speak_for_networks_that_wait_for_launches() -> None:
     cost = count(chain())
-    # Three kernels of 1 us each take longer than the nanoseconds that the fit says.
-    found = estimate(cost, target("slate/started"))
-    assert found.basis == "roofline"
-    assert any("keep it busy" in note for note in found.notes)
+    # Three launches of 1 us take longer than the nanoseconds of the calibration.
+    result = estimate(cost, target("slate/started"))
+    assert result.basis == "roofline"
+    assert any("kernel launches dominate" in note for note in result.notes)
     assert estimate(cost, target("slate/started"), basis="calibrated").seconds < 3e-6
 
 
 @pytest.mark.usefixtures("measured")
 def test_a_fit_speaks_for_its_number_types_alone() -> None:
     cost = count(chain())
-    found = sizeup.estimate(cost, "slate/plain", precision="int8")
-    assert found.basis == "roofline"
-    assert any("measured at fp32 only" in note for note in found.notes)
+    result = sizeup.estimate(cost, "slate/plain", precision="int8")
+    assert result.basis == "roofline"
+    assert any("covers only fp32" in note for note in result.notes)
     # 4 MMAC/s at int8, a quarter of the bytes; the bias-free filter too.
-    assert found.seconds == pytest.approx(3 * 1e-6 * (CONV_BYTES + ADD_BYTES) / 4)
+    assert result.seconds == pytest.approx(3 * 1e-6 * (CONV_BYTES + ADD_BYTES) / 4)
     with pytest.raises(TargetError, match="only fp32 was measured"):
         sizeup.estimate(cost, "slate/plain", precision="int8", basis="calibrated")
-    with pytest.raises(TargetError, match="nothing was measured"):
+    with pytest.raises(TargetError, match="it has no calibration"):
         sizeup.estimate(cost, "board", basis="calibrated")
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_basis_may_be_asked_for() -> None:
+def test_a_basis_may_be_requested() -> None:
     assert sizeup.estimate(chain(), "slate/plain", basis="roofline").basis == "roofline"
-    with pytest.raises(SizeupError, match="no basis is called 'hope'"):
+    with pytest.raises(SizeupError, match="unknown basis 'hope'"):
         sizeup.estimate(chain(), "slate/plain", basis="hope")  # type: ignore[call-overload]
     with pytest.raises(TargetError, match="needs a target"):
         sizeup.estimate(chain())
@@ -297,16 +297,16 @@ def test_a_runtime_without_such_kernels_is_not_estimated() -> None:
 
 @pytest.mark.usefixtures("described")
 def test_what_is_not_known_leaves_the_upper_end_open() -> None:
-    found = sizeup.estimate(chain(unknown=True), "slate")
-    assert found.low is not None
-    assert found.high is None
-    assert any("1 operators that are not known" in note for note in found.notes)
+    result = sizeup.estimate(chain(unknown=True), "slate")
+    assert result.low is not None
+    assert result.high is None
+    assert any("the time of 1 unknown operators is missing" in note for note in result.notes)
 
 
 def test_coefficients_need_no_target(tmp_path: Path) -> None:
-    found = sizeup.estimate(chain(), basis="coefficients", precision="int8")
-    assert found.ms == pytest.approx(28.0 * MACS / 2e6)
-    assert (found.low, found.high) == (None, None)
+    result = sizeup.estimate(chain(), basis="coefficients", precision="int8")
+    assert result.ms == pytest.approx(28.0 * MACS / 2e6)
+    assert (result.low, result.high) == (None, None)
     path = tmp_path / "table.toml"
     path.write_text("conv = { int8 = 7.0 }\n", "utf-8")
     for table in (path, str(path), {"conv": {"int8": 7.0}}):
@@ -319,35 +319,35 @@ def test_coefficients_follow_the_types_of_layers() -> None:
     assert sizeup.estimate(chain(), basis="coefficients").ms == pytest.approx(100.0 * MACS / 2e6)
     mixed = sizeup.estimate(chain(), basis="coefficients", precision={"conv": "int4"})
     assert mixed.ms == pytest.approx(17.4 * MACS / 2e6)
-    assert not any("priced at fp32" in note for note in mixed.notes)
+    assert not any("fp32 is assumed" in note for note in mixed.notes)
     strange = sizeup.estimate(chain(), basis="coefficients", precision={"conv": "bf16"})
     assert strange.ms == pytest.approx(100.0 * MACS / 2e6)
-    assert "no coefficient is known for bf16: priced at fp32" in strange.notes
+    assert "no coefficient for bf16: fp32 is assumed" in strange.notes
 
 
 @pytest.mark.usefixtures("described")
 def test_rates_that_are_attained() -> None:
-    found = estimate(count(chain()), target("slate"))
-    attained = hardware_of(found)
-    assert attained is not None
-    assert attained.macs == MACS
-    assert attained.bytes == CONV_BYTES + ADD_BYTES
-    assert attained.bandwidth_share == pytest.approx(1 / 3)
-    assert attained.compute_share == pytest.approx(MACS * 1e-6 / found.seconds)
-    assert attained.overhead_share is None
-    twice = hardware(found.work, 2.0, found.target, 0.5)
+    result = estimate(count(chain()), target("slate"))
+    achieved = throughput_of(result)
+    assert achieved is not None
+    assert achieved.macs == MACS
+    assert achieved.bytes == CONV_BYTES + ADD_BYTES
+    assert achieved.bandwidth_share == pytest.approx(1 / 3)
+    assert achieved.compute_share == pytest.approx(MACS * 1e-6 / result.seconds)
+    assert achieved.overhead_share is None
+    twice = throughput(result.work, 2.0, result.target, 0.5)
     assert (twice.macs_per_second, twice.overhead_share) == (MACS / 2, 0.25)
 
 
 @pytest.mark.usefixtures("described")
 def test_energy_is_power_times_time() -> None:
-    found = estimate(count(chain()), target("slate"))
-    spent = energy(found)
+    result = estimate(count(chain()), target("slate"))
+    spent = energy(result)
     assert spent is not None
     assert (spent.joules, spent.low, spent.high) == pytest.approx(
-        (2 * found.seconds, 2 * found.low, 2 * found.high)  # type: ignore[operator]
+        (2 * result.seconds, 2 * result.low, 2 * result.high)  # type: ignore[operator]
     )
-    assert (spent.basis, spent.at_most) == ("typical power", False)
+    assert (spent.basis, spent.is_upper_bound) == ("typical power", False)
 
 
 def test_energy_by_mac_and_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,12 +374,14 @@ def test_the_report_tells_the_time_everywhere() -> None:
     assert data["latency"]["kernels"] == 2
     assert data["latency"]["energy"]["joules"] == pytest.approx(2 * report.latency.seconds)
     assert [op["bound_by"] for op in data["ops"]] == ["compute", None, "traffic"]
-    whole = sum(op["ms"] for op in data["ops"]) + data["latency"]["run_ms"]
+    whole = sum(op["ms"] for op in data["ops"]) + data["latency"]["overhead_ms"]
     assert whole == pytest.approx(report.latency.ms)
-    assert sum(row.seconds or 0 for row in report.by_kind()) == pytest.approx(report.latency.seconds - 1e-3)
+    assert sum(row.seconds or 0 for row in report.by_op_kind()) == pytest.approx(
+        report.latency.seconds - 1e-3
+    )
     assert report.module_tree()[0].seconds == pytest.approx(report.latency.seconds - 1e-3)
     assert "calibrated" in repr(report)
-    assert "in nine of ten" in report._repr_html_()
+    assert "90 % interval" in report._repr_html_()
 
 
 @pytest.mark.usefixtures("measured")
@@ -387,7 +389,7 @@ def test_a_terminal_says_how_long_how_sure_and_why() -> None:
     console = Console(file=io.StringIO(), width=100)
     render(sizeup.analyze(chain(), target="slate/plain"), console)
     out = console.file.getvalue()  # type: ignore[attr-defined]
-    for words in ("latency", "in nine of ten", "calibrated: fitted to 25", "attained", "energy", "time"):
+    for words in ("latency", "90 % interval", "calibrated: 25 measurements", "throughput", "energy", "time"):
         assert words in out
 
 
@@ -396,20 +398,20 @@ def test_without_a_target_there_is_no_time() -> None:
     data = report.to_dict()
     assert data["latency"] == {"unavailable": "no target device was given"}
     assert data["ops"][0]["ms"] is None
-    assert report.by_kind()[0].seconds is None
+    assert report.by_op_kind()[0].seconds is None
 
 
 @pytest.mark.usefixtures("measured")
 def test_layers_in_types_that_were_not_measured_are_not_priced_by_the_fit() -> None:
-    made = GraphBuilder("two")
-    value = made.input("x", SHAPE, FLOAT)
+    builder = GraphBuilder("two")
+    value = builder.input("x", SHAPE, FLOAT)
     for name in "ab":
-        w = made.tensor(name, (8, 8, 1, 1), FLOAT, Constant("parameter"))
-        out = made.tensor(f"{name}.out", SHAPE, FLOAT)
-        made.op("conv", [value, w], [out], {"out_channels": 8, "kernel": (1, 1)}, name=name, scope=name)
+        w = builder.tensor(name, (8, 8, 1, 1), FLOAT, Constant("parameter"))
+        out = builder.tensor(f"{name}.out", SHAPE, FLOAT)
+        builder.op("conv", [value, w], [out], {"out_channels": 8, "kernel": (1, 1)}, name=name, scope=name)
         value = out
-    made.outputs.append(value)
-    graph = made.freeze()
+    builder.outputs.append(value)
+    graph = builder.freeze()
     assert sizeup.estimate(graph, "slate/plain").basis == "calibrated"
     assert sizeup.estimate(graph, "slate/plain", precision={"a": "int8"}).basis == "roofline"
 
@@ -417,7 +419,7 @@ def test_layers_in_types_that_were_not_measured_are_not_priced_by_the_fit() -> N
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("low = -0.1", "low = 0.5", "low lies above high"),
+        ("low = -0.1", "low = 0.5", "low is above high"),
         ("high = 0.2", "high = nan", "not a number"),
         ("mac = 1e-6", "mac = -1.0", "not within"),
         ("mac = 1e-6", 'mac = "fast"', "not a number"),
@@ -444,11 +446,11 @@ def test_the_times_of_operators_add_up_where_a_product_copies_its_operands_first
             parts = x.reshape(8, 64, 4, 32).transpose(1, 2)
             return parts @ parts.transpose(-1, -2)
 
-    found = sizeup.estimate(Heads(), "h100-sxm/torch-eager", inputs=((8, 64, 128),))
-    assert found.by_op()[0].sum() + found.run_seconds == pytest.approx(found.seconds)
+    result = sizeup.estimate(Heads(), "h100-sxm/torch-eager", inputs=((8, 64, 128),))
+    assert result.by_op()[0].sum() + result.overhead_seconds == pytest.approx(result.seconds)
 
 
-def test_what_is_too_large_for_a_microcontroller_is_told(
+def test_a_network_too_large_for_a_microcontroller_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = TARGETS.replace('kind = "npu"', 'kind = "microcontroller"', 1).replace(
@@ -459,4 +461,4 @@ def test_what_is_too_large_for_a_microcontroller_is_told(
     console = Console(file=io.StringIO(), width=100)
     render(sizeup.analyze(chain(), target="slate/plain"), console)
     # Three values of 512 B at the sum.
-    assert "it needs 1.50 KiB of RAM; Slate has 1.00 KiB" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "does not fit on Slate: needs 1.50 KiB RAM, has 1.00 KiB" in console.file.getvalue()  # type: ignore[attr-defined]

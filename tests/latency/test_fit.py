@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("scipy", reason="fits need scipy")
 
 from sizeup.errors import SizeupError
-from sizeup.latency import Form, Rate, Rates, Work, fit, from_columns, seconds
+from sizeup.latency import FitOptions, Rate, Rates, Work, fit_rates, from_columns, seconds
 from sizeup.latency.work import Floats
 
 NAMES = ("conv", "linear", "pool")
@@ -44,33 +44,33 @@ def off(rates: Rates, work: Work, measured: Floats) -> float:
 
 def test_known_rates_are_found_again() -> None:
     work = networks(400)
-    found = fit(work, seconds(TRUE, work), Form(shrink=1e-6))
+    rates = fit_rates(work, seconds(TRUE, work), FitOptions(shrink=1e-6))
     for name, rate in TRUE.classes.items():
-        assert found.classes[name].mac * (name != "pool") == pytest.approx(rate.mac, rel=0.02)
-        assert found.classes[name].byte == pytest.approx(rate.byte, rel=0.05)
+        assert rates.classes[name].mac * (name != "pool") == pytest.approx(rate.mac, rel=0.02)
+        assert rates.classes[name].byte == pytest.approx(rate.byte, rel=0.05)
     new = networks(100, seed=1)
-    assert off(found, new, seconds(TRUE, new)) < 0.01
+    assert off(rates, new, seconds(TRUE, new)) < 0.01
 
 
 @pytest.mark.parametrize(
     ("true", "form"),
     [
-        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, power=4), Form(power=4)),
-        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, 30, 10, 50), Form(saturating=True)),
-        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, tile=64), Form(tile=64)),
-        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, wave=1e6), Form(wave=1e6)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, power=4), FitOptions(power=4)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, 30, 10, 50), FitOptions(saturating=True)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, tile=64), FitOptions(tile=64)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, wave=1e6), FitOptions(wave=1e6)),
         (
             Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, 30, 10, 50, wave=1e5),
-            Form(saturating=True, wave=1e5),
+            FitOptions(saturating=True, wave=1e5),
         ),
-        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, cache=5e5, far=1e-9), Form(cache=5e5)),
+        (Rates(TRUE.pooled, TRUE.classes, TRUE.run, 1, cache=5e5, far=1e-9), FitOptions(cache=5e5)),
     ],
     ids=["overlap", "saturation", "tiles", "waves", "saturation and waves", "cache"],
 )
-def test_each_part_of_the_form_is_found_where_it_is_there(true: Rates, form: Form) -> None:
+def test_each_part_of_the_form_is_found_where_it_is_there(true: Rates, form: FitOptions) -> None:
     work, new = networks(400), networks(100, seed=1)
-    right = fit(work, seconds(true, work), form)
-    wrong = fit(work, seconds(true, work), Form())
+    right = fit_rates(work, seconds(true, work), form)
+    wrong = fit_rates(work, seconds(true, work), FitOptions())
     assert off(right, new, seconds(true, new)) < 0.02
     assert off(right, new, seconds(true, new)) < 0.5 * off(wrong, new, seconds(true, new))
 
@@ -79,21 +79,21 @@ def test_a_few_wild_measurements_do_not_move_the_fit() -> None:
     work, new = networks(300), networks(100, seed=1)
     measured = seconds(TRUE, work)
     measured[::20] *= 10
-    assert off(fit(work, measured), new, seconds(TRUE, new)) < 0.03
+    assert off(fit_rates(work, measured), new, seconds(TRUE, new)) < 0.03
 
 
 def test_rates_are_never_negative() -> None:
     work = networks(150)
     noise = np.exp(np.random.default_rng(2).normal(0, 0.5, work.networks))
-    found = fit(work, seconds(TRUE, work) * noise)
-    for rate in found.classes.values():
+    rates = fit_rates(work, seconds(TRUE, work) * noise)
+    for rate in rates.classes.values():
         assert min(rate.mac, rate.byte, rate.launch) >= 0
-    assert found.run >= 0
+    assert rates.run >= 0
 
 
 def test_a_class_with_few_samples_leans_on_the_whole() -> None:
     common, rare = networks(200, names=("conv",)), networks(1, seed=5, names=("conv", "linear"))
-    names = np.array([*("conv",) * len(common), *(rare.names[kind] for kind in rare.kind)])
+    names = np.array([*("conv",) * len(common), *(rare.names[kind] for kind in rare.class_index)])
     work = from_columns(
         names.tolist(),
         201,
@@ -104,43 +104,43 @@ def test_a_class_with_few_samples_leans_on_the_whole() -> None:
         },
     )
     same = Rates(Rate(1e-11, 2e-10, 5e-6))
-    found = fit(work, seconds(same, work), Form(shrink=1.0))
-    assert found.classes["linear"].mac == pytest.approx(1e-11, rel=0.2)
+    rates = fit_rates(work, seconds(same, work), FitOptions(shrink=1.0))
+    assert rates.classes["linear"].mac == pytest.approx(1e-11, rel=0.2)
 
 
 def test_few_networks_give_four_coefficients() -> None:
     work = networks(30)
-    found = fit(work, seconds(TRUE, work))
-    assert found.classes == {}
-    assert found.pooled.mac > 0
+    rates = fit_rates(work, seconds(TRUE, work))
+    assert rates.classes == {}
+    assert rates.pooled.mac > 0
 
 
 def test_a_fit_without_launches_has_none() -> None:
     work = networks(120)
-    found = fit(work, seconds(TRUE, work), Form(launching=False))
-    assert {rate.launch for rate in found.classes.values()} == {0.0}
+    rates = fit_rates(work, seconds(TRUE, work), FitOptions(launching=False))
+    assert {rate.launch for rate in rates.classes.values()} == {0.0}
 
 
 def test_a_prior_from_another_device_makes_up_for_few_measurements() -> None:
     learned = networks(400)
-    prior = fit(learned, seconds(TRUE, learned), Form(shrink=1e-6))
+    prior = fit_rates(learned, seconds(TRUE, learned), FitOptions(shrink=1e-6))
     few, new = networks(5, seed=3), networks(100, seed=1)
-    alone = fit(few, 3 * seconds(TRUE, few))
-    with_prior = fit(few, 3 * seconds(TRUE, few), prior=prior)
+    alone = fit_rates(few, 3 * seconds(TRUE, few))
+    with_prior = fit_rates(few, 3 * seconds(TRUE, few), prior=prior)
     assert off(with_prior, new, 3 * seconds(TRUE, new)) < 0.02
     assert off(with_prior, new, 3 * seconds(TRUE, new)) < 0.5 * off(alone, new, 3 * seconds(TRUE, new))
 
 
 def test_the_same_measurements_give_the_same_rates() -> None:
     work = networks(150)
-    form = Form(power=2, saturating=True)
-    assert fit(work, seconds(TRUE, work), form) == fit(work, seconds(TRUE, work), form)
+    form = FitOptions(power=2, saturating=True)
+    assert fit_rates(work, seconds(TRUE, work), form) == fit_rates(work, seconds(TRUE, work), form)
 
 
 @pytest.mark.parametrize("times", [[], [1.0], [1.0, 0.0], [1.0, float("nan")]])
 def test_times_that_cannot_be_are_refused(times: list[float]) -> None:
     with pytest.raises(SizeupError, match=r"time"):
-        fit(networks(2), np.array(times))
+        fit_rates(networks(2), np.array(times))
 
 
 @pytest.mark.alone
@@ -151,5 +151,5 @@ def test_seventeen_hundred_networks_of_thirty_classes_are_fitted_in_seconds() ->
     draw = networks(1700, names=names)
     measured = seconds(Rates(Rate(1e-11, 2e-10, 5e-6)), draw)
     started = time.process_time()
-    fit(draw, measured)
+    fit_rates(draw, measured)
     assert time.process_time() - started < 5

@@ -68,15 +68,15 @@ def test_the_cases_are_those_of_its_authors(folder: Path) -> None:
 
 def test_rebuilt_networks_have_the_authors_own_roofline(folder: Path) -> None:
     # Their roofline is computed from their own trace, so it judges MACs and traffic, not times.
-    found, told = measured(folder), cases(folder).numbers("roofline_all_e2e_latency") / 1e3
-    kernels = found.work
-    sheet = [sheets(folder)[each] for each in found.devices.tolist()]
+    results, roofline = measured(folder), cases(folder).numbers("roofline_all_e2e_latency") / 1e3
+    kernels = results.work
+    sheet = [sheets(folder)[each] for each in results.devices.tolist()]
     peak, bandwidth = np.array([s.peak for s in sheet]), np.array([s.bandwidth for s in sheet])
     taken = np.maximum(2 * kernels.macs / peak[kernels.network], kernels.traffic / bandwidth[kernels.network])
-    ratio = kernels.totals(taken) / told
+    ratio = kernels.totals(taken) / roofline
     # They list the H100 twice, with different peaks.
-    judged = ~np.isnan(told) & (found.devices != "NVIDIA H100 80GB HBM3")
-    plain = judged & ~np.isin(found.networks, ["opt_13", "switchxl4"])
+    judged = ~np.isnan(roofline) & (results.devices != "NVIDIA H100 80GB HBM3")
+    plain = judged & ~np.isin(results.networks, ["opt_13", "switchxl4"])
     assert plain.sum() == 31
     assert np.abs(ratio[plain] - 1).max() < 0.02
     # Their trace of OPT leaves out a pass over the scores; a switch transformer's experts are run by chance.
@@ -104,31 +104,31 @@ def test_a_card_that_is_held_out_is_estimated_without_its_operators(folder: Path
 
 @pytest.mark.slow
 def test_fits_of_cards_estimate_operators_whose_shapes_they_never_saw(folder: Path) -> None:
-    found = fits(folder)
-    assert set(found) == {
+    results = fits(folder)
+    assert set(results) == {
         "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA H100 80GB HBM3", "NVIDIA L4",
         "Tesla P100-PCIE-16GB", "Tesla P4", "Tesla T4", "Tesla V100-PCIE-32GB",
     }  # fmt: skip
-    for device, fitted in found.items():
+    for device, fitted in results.items():
         assert rates_from(fitted.rates.to_dict()) == fitted.rates
         assert fitted.error < (40 if device == "Tesla P4" else 20)
         table = operators(folder)
         table = table.where((table.words("device") == device) & like_networks(table))
         assert fitted.networks == len(table)
         off = np.log(table.numbers("latency_ms") / 1e3 / seconds(fitted.rates, work(table)))
-        inside = (off >= fitted.band.low) & (off <= fitted.band.high)
+        inside = (off >= fitted.interval.low) & (off <= fitted.interval.high)
         assert 0.85 < inside.mean() < 0.95
 
 
 def test_a_card_is_fitted_to_its_operators_and_as_fast_as_its_networks(folder: Path) -> None:
-    found = gpu_networks.fits(folder)
+    results = gpu_networks.fits(folder)
     kernels, times, _, devices = measured(folder)
-    assert set(found) == set(devices.tolist())
-    for device, fitted in found.items():
+    assert set(results) == set(devices.tolist())
+    for device, fitted in results.items():
         here = np.flatnonzero(devices == device)
         assert rates_from(fitted.rates.to_dict()) == fitted.rates
         assert fitted.networks == len(here)
-        ratio = seconds(fitted.rates, kernels.of(here)) / times[here]
+        ratio = seconds(fitted.rates, kernels.select(here)) / times[here]
         # Neither fast nor slow on the whole, and seen networks are no further off than unseen ones.
         assert abs(np.log(ratio).mean()) < 0.1
         assert 100 * np.abs(ratio - 1).mean() < fitted.error + 0.5

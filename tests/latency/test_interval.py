@@ -11,14 +11,14 @@ pytest.importorskip("scipy", reason="fits need scipy")
 
 from sizeup.errors import SizeupError
 from sizeup.latency import (
-    Band,
-    Form,
+    FitOptions,
+    PredictionInterval,
     Rate,
     Rates,
-    band,
     drift,
     from_columns,
-    held_out,
+    held_out_estimates,
+    prediction_interval,
     unseen_share,
     unseen_spread,
 )
@@ -30,21 +30,21 @@ def test_nine_of_ten_fresh_errors_lie_within(count: int) -> None:
     held = []
     for _ in range(200):
         off = np.exp(draw.gumbel(0, 0.2, count + 1))  # a skewed error
-        stated = band(np.ones(count), off[:-1])
-        low, high = stated.around(np.ones(1))
+        stated = prediction_interval(np.ones(count), off[:-1])
+        low, high = stated.bounds(np.ones(1))
         held.append(bool(low[0] <= off[-1] <= high[0]))
     assert 0.85 <= np.mean(held) <= 0.96
 
 
 def test_few_errors_give_their_whole_range() -> None:
-    stated = band(np.ones(3), np.exp(np.array([-0.1, 0.0, 0.3])))
+    stated = prediction_interval(np.ones(3), np.exp(np.array([-0.1, 0.0, 0.3])))
     assert (stated.low, stated.high) == pytest.approx((-0.1, 0.3))
 
 
 def test_a_group_counts_once_however_large_and_in_both_directions() -> None:
     groups = np.array([0] * 97 + [1, 2, 3])
     off = np.array([0.01] * 97 + [-0.5, 0.2, 0.3])
-    stated = band(np.ones(100), np.exp(off), groups)
+    stated = prediction_interval(np.ones(100), np.exp(off), groups)
     assert stated.high == pytest.approx(0.5)
     assert stated.low == -stated.high
 
@@ -56,14 +56,14 @@ def test_nine_of_ten_fresh_errors_of_a_new_group_lie_within(between: float, with
     held = []
     for _ in range(300):
         off = np.repeat(draw.normal(0, between, 9), 10) + draw.normal(0, within, 90)
-        stated = band(np.ones(80), np.exp(off[:-10]), groups)
+        stated = prediction_interval(np.ones(80), np.exp(off[:-10]), groups)
         held.append(np.mean((stated.low <= off[-10:]) & (off[-10:] <= stated.high)))
     assert 0.87 <= np.mean(held) <= 0.96
 
 
 def test_no_held_out_errors_give_no_interval() -> None:
-    with pytest.raises(SizeupError, match="had not seen"):
-        band(np.zeros(0), np.zeros(0))
+    with pytest.raises(SizeupError, match="held-out networks"):
+        prediction_interval(np.zeros(0), np.zeros(0))
 
 
 def test_time_in_classes_that_were_not_seen_widens_the_interval() -> None:
@@ -71,7 +71,7 @@ def test_time_in_classes_that_were_not_seen_widens_the_interval() -> None:
     work = from_columns(["conv", "conv", "new", "new"], 3, [0, 1, 1, 2], macs=[4, 1, 3, 2])
     share = unseen_share(rates, work)
     assert share.tolist() == [0.0, 0.75, 1.0]
-    low, high = Band(-0.1, 0.1, unseen=1.0).around(np.ones(3), share)
+    low, high = PredictionInterval(-0.1, 0.1, unseen=1.0).bounds(np.ones(3), share)
     assert (np.diff(high - low) > 0).all()
 
 
@@ -84,7 +84,7 @@ def test_classes_far_from_the_rate_of_all_say_how_far_a_new_one_may_be() -> None
 def test_held_out_estimates_never_come_from_their_own_fold() -> None:
     work = from_columns(["conv"] * 4, 4, [0, 1, 2, 3], macs=[1, 2, 3, 4])
     measured = np.array([1.0, 2.0, 30.0, 40.0])  # the second fold is ten times slower
-    estimated = held_out(work, measured, np.array([0, 0, 1, 1]), Form(by_class=False))
+    estimated = held_out_estimates(work, measured, np.array([0, 0, 1, 1]), FitOptions(by_class=False))
     assert estimated == pytest.approx([10, 20, 3, 4], rel=0.05)
 
 
@@ -92,14 +92,14 @@ def test_errors_that_wander_off_with_size_stay_within_at_any_distance() -> None:
     draw = np.random.default_rng(0)
     within, walk = 0.05, 0.2
     near = drift(np.ones(4000), np.exp(draw.normal(0, walk * np.sqrt(0.5), 4000)), np.full(4000, 0.5))
-    stated = replace(band(np.ones(4000), np.exp(draw.normal(0, within, 4000))), drift=near)
+    stated = replace(prediction_interval(np.ones(4000), np.exp(draw.normal(0, within, 4000))), drift=near)
     for distance in (0.0, 0.5, 2.0, 8.0):
         off = draw.normal(0, within, 4000) + draw.normal(0, walk * np.sqrt(distance), 4000)
-        low, high = stated.around(np.ones(4000), 0.0, distance)
+        low, high = stated.bounds(np.ones(4000), 0.0, distance)
         assert np.mean((low <= np.exp(off)) & (np.exp(off) <= high)) == pytest.approx(0.9, abs=0.02)
 
 
 def test_a_band_on_one_side_widens_on_both() -> None:
-    low, high = Band(0.1, 0.3, drift=0.2).around(np.ones(1), 0.0, 1.0)
+    low, high = PredictionInterval(0.1, 0.3, drift=0.2).bounds(np.ones(1), 0.0, 1.0)
     assert low[0] < np.exp(0.1)
     assert high[0] > np.exp(0.3)

@@ -36,10 +36,10 @@ def test_a_kernel_takes_the_norm_of_compute_and_traffic_and_its_launch() -> None
     slow += 256 / (32 * 64)  # half of a wave of 512 results, on 64 rows of 32
     compute = 2e-12 * 1e9 * slow
     traffic = 1e-11 * 6000 + 5e-11 * 6000  # 6,000 bytes are more than the cache holds
-    found = kernels(RATES, work)
-    assert found.compute[0] == pytest.approx(compute)
-    assert found.traffic[0] == pytest.approx(traffic)
-    assert found.seconds[0] == pytest.approx(math.hypot(compute, traffic) + 1e-5)
+    times = kernels(RATES, work)
+    assert times.compute[0] == pytest.approx(compute)
+    assert times.traffic[0] == pytest.approx(traffic)
+    assert times.seconds[0] == pytest.approx(math.hypot(compute, traffic) + 1e-5)
 
 
 def test_what_fits_the_cache_is_not_far() -> None:
@@ -47,9 +47,9 @@ def test_what_fits_the_cache_is_not_far() -> None:
 
 
 def test_a_class_that_was_not_seen_has_the_rate_of_all() -> None:
-    found = kernels(RATES, kernel("softmax", macs=10, read=5))
-    assert found.compute[0] == pytest.approx(1e-8)
-    assert found.launch[0] == 3e-6
+    times = kernels(RATES, kernel("softmax", macs=10, read=5))
+    assert times.compute[0] == pytest.approx(1e-8)
+    assert times.launch[0] == 3e-6
 
 
 def test_a_network_is_the_sum_of_its_kernels_as_often_as_they_run_and_what_a_run_adds() -> None:
@@ -66,8 +66,8 @@ def test_rates_survive_as_plain_text() -> None:
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from([1.0, 2.0, 4.0, 16.0]))
 def test_overlap_lies_between_the_longer_part_and_the_sum(macs: float, read: float, power: float) -> None:
     rates = Rates(Rate(1.0, 1.0, 0.0), power=power)
-    found = float(seconds(rates, kernel("any", macs=macs, read=read))[0])
-    assert max(macs, read) * (1 - 1e-9) <= found <= (macs + read) * (1 + 1e-9)
+    times = float(seconds(rates, kernel("any", macs=macs, read=read))[0])
+    assert max(macs, read) * (1 - 1e-9) <= times <= (macs + read) * (1 + 1e-9)
 
 
 def test_more_work_never_takes_less_time() -> None:
@@ -84,7 +84,7 @@ def test_a_rate_may_stand_for_all_classes_of_a_number_type() -> None:
     assert rates.of("conv") == rates.of("linear") == slow
     assert rates.of("conv.int8") == quick
     assert rates.of("linear.int8") == rates.of("conv.fp16") == other
-    assert [rates.knows(name) for name in ("conv", "conv.int8", "conv.fp16")] == [True, True, False]
-    assert Rates(other).knows("conv.fp16")
+    assert [rates.covers(name) for name in ("conv", "conv.int8", "conv.fp16")] == [True, True, False]
+    assert Rates(other).covers("conv.fp16")
     work = from_columns(["conv", "conv.fp16"], 1, [0, 0], macs=[1.0, 1.0])
     assert unseen_share(rates, work).tolist() == pytest.approx([9 / 13])

@@ -74,9 +74,9 @@ def both(shared: Path, model: str, size: int) -> Traced:
     theirs = table.where((table.words("model") == model) & (table.numbers("img") == size))
     products = np.isin(theirs.words("cls"), ["conv1x1", "convdw", "convgrp", "convkxk", "linear"])
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    for place, (rows, found) in enumerate(zip((mine, theirs), counts, strict=True)):
+    for place, (rows, result) in enumerate(zip((mine, theirs), counts, strict=True)):
         for name, classes in SAME.items():
-            found[name] = int(rows.numbers("count")[np.isin(rows.words("cls"), [*classes[place]])].sum())
+            result[name] = int(rows.numbers("count")[np.isin(rows.words("cls"), [*classes[place]])].sum())
     macs = [float((rows.numbers("macs") * rows.numbers("count")).sum()) for rows in (mine, theirs)]
     held = float((theirs.numbers("w_e") * theirs.numbers("count"))[products].sum())
     return Traced((macs[0], macs[1]), (float(as_work(mine, "eager", 4).matrix_weights[0]), held), counts)
@@ -88,10 +88,10 @@ def both(shared: Path, model: str, size: int) -> Traced:
 def test_macs_weights_and_kernels_are_those_of_an_independent_trace(
     model: str, size: int, shared: Path
 ) -> None:
-    found = both(shared, model, size)
-    assert found.macs[0] == pytest.approx(found.macs[1], rel=0.005)
-    assert found.weights[0] == pytest.approx(found.weights[1], rel=0.01)
-    assert +found.kernels[0] == +found.kernels[1]
+    result = both(shared, model, size)
+    assert result.macs[0] == pytest.approx(result.macs[1], rel=0.005)
+    assert result.weights[0] == pytest.approx(result.weights[1], rel=0.01)
+    assert +result.kernels[0] == +result.kernels[1]
 
 
 @pytest.mark.slow
@@ -106,12 +106,12 @@ def test_a_compiler_runs_the_same_products_in_fewer_kernels_that_move_less(model
 @pytest.mark.slow
 @pytest.mark.skipif(not PATH.exists(), reason="benchmarks/trace_timm.py has not been run")
 def test_a_fit_that_may_ship_knows_its_classes_by_their_number_type(shared: Path) -> None:
-    found = fitted("4090 eager", PATH, shared / "truth")
+    result = fitted("4090 eager", PATH, shared / "truth")
     assert {"conv.fp16", "linear.fp16", "attention.fp16", "layer_norm_strided.fp16"} <= set(
-        found.rates.classes
+        result.rates.classes
     )
-    assert found.error < 9.5
-    assert found.band.low < 0 < found.band.high
+    assert result.error < 9.5
+    assert result.interval.low < 0 < result.interval.high
     assert all(
-        rate.launch == 0 for rate in found.rates.classes.values()
-    )  # a thousand pictures cannot tell it
+        rate.launch == 0 for rate in result.rates.classes.values()
+    )  # not separable from work at batch 1,000

@@ -1,4 +1,4 @@
-"""Networks of search spaces as the fits take them, against the same network built and recorded in torch."""
+"""Networks of search spaces in the calibrations, against the same networks recorded in torch."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from torch import nn
 
 import sizeup
 from fitting.spaces import cells, fbnet, once_for_all, work_of_networks
-from sizeup.latency import Work, executed
+from sizeup.latency import Work, execution_of
 
 pytestmark = pytest.mark.extras
 
 ARCH = "|nor_conv_3x3~0|+|none~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_1x1~1|nor_conv_3x3~2|"
 
 
-def block(channels: int, made: int, taps: int, stride: int = 1) -> nn.Module:
-    conv = nn.Conv2d(channels, made, taps, stride, taps // 2, bias=False)
-    return nn.Sequential(nn.ReLU(), conv, nn.BatchNorm2d(made))
+def block(channels: int, channels_out: int, taps: int, stride: int = 1) -> nn.Module:
+    conv = nn.Conv2d(channels, channels_out, taps, stride, taps // 2, bias=False)
+    return nn.Sequential(nn.ReLU(), conv, nn.BatchNorm2d(channels_out))
 
 
 class Zero(nn.Module):
@@ -33,14 +33,14 @@ class Zero(nn.Module):
 
 
 def operator(name: str, channels: int) -> nn.Module:
-    made: dict[str, nn.Module] = {
+    modules: dict[str, nn.Module] = {
         "none": Zero(),
         "skip_connect": nn.Identity(),
         "avg_pool_3x3": nn.AvgPool2d(3, 1, 1, count_include_pad=False),
         "nor_conv_3x3": block(channels, channels, 3),
         "nor_conv_1x1": block(channels, channels, 1),
     }
-    return made[name]
+    return modules[name]
 
 
 class Cell(nn.Module):
@@ -48,8 +48,8 @@ class Cell(nn.Module):
         super().__init__()
         nodes = [[each.split("~") for each in part.strip("|").split("|")] for part in arch.split("+")]
         self.sources = [[int(source) for _, source in node] for node in nodes]
-        made = ([operator(name, channels) for name, _ in node] for node in nodes)
-        self.edges: Any = nn.ModuleList(nn.ModuleList(each) for each in made)
+        edges = ([operator(name, channels) for name, _ in node] for node in nodes)
+        self.edges: Any = nn.ModuleList(nn.ModuleList(node) for node in edges)
 
     def forward(self, x: Any) -> Any:
         values = [x]
@@ -63,10 +63,10 @@ class Cell(nn.Module):
 
 
 class Reduction(nn.Module):
-    def __init__(self, channels: int, made: int) -> None:
+    def __init__(self, channels: int, channels_out: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(block(channels, made, 3, 2), block(made, made, 3))
-        self.shortcut = nn.Sequential(nn.AvgPool2d(2, 2), nn.Conv2d(channels, made, 1, bias=False))
+        self.body = nn.Sequential(block(channels, channels_out, 3, 2), block(channels_out, channels_out, 3))
+        self.shortcut = nn.Sequential(nn.AvgPool2d(2, 2), nn.Conv2d(channels, channels_out, 1, bias=False))
 
     def forward(self, x: Any) -> Any:
         return self.shortcut(x) + self.body(x)
@@ -83,22 +83,22 @@ def network(arch: str) -> nn.Module:
 
 
 def kernels(work: Work) -> Counter[tuple[object, ...]]:
-    found: Counter[tuple[object, ...]] = Counter()
+    result: Counter[tuple[object, ...]] = Counter()
     columns = (work.macs, work.read, work.written, work.weights, work.length, work.columns, work.rows)
     for index, count in enumerate(work.count.tolist()):
         if count:
             numbers = tuple(float(column[index]) for column in columns)
-            found[(work.names[work.kind[index]], *numbers)] += int(count)
-    return found
+            result[(work.names[work.class_index[index]], *numbers)] += int(count)
+    return result
 
 
 def test_a_cell_runs_the_kernels_that_eager_torch_runs() -> None:
-    recorded = executed(sizeup.count(network(ARCH), inputs=[torch.zeros(1, 3, 32, 32)])).work
+    recorded = execution_of(sizeup.count(network(ARCH), inputs=[torch.zeros(1, 3, 32, 32)])).work
     assert recorded.names
     assert kernels(work_of_networks([cells(ARCH)])) == kernels(recorded)
 
 
-# What HELP's tables tell of these networks: MACs and parameters.
+# MACs and parameters of these networks in HELP's tables.
 FBNET = (
     "k5_e6,skip,k3_e1_g2,skip,k5_e1,skip,skip,skip,k5_e6,k5_e1,k3_e1_g2,k5_e1,k5_e6,k3_e6,k3_e3,k5_e6,k3_e6,"
 )
@@ -108,10 +108,10 @@ OFA += '"d":[2,2,2,2,3],"r":204}'
 
 
 def test_blocks_cost_what_their_table_tells() -> None:
-    found = fbnet(FBNET)
-    assert (found.macs, found.parameters) == (67_605_376, 1_790_500)
-    found = once_for_all(OFA)
-    assert (found.macs, found.parameters) == (305_047_776, 6_132_040)
+    result = fbnet(FBNET)
+    assert (result.macs, result.parameters) == (67_605_376, 1_790_500)
+    result = once_for_all(OFA)
+    assert (result.macs, result.parameters) == (305_047_776, 6_132_040)
 
 
 def test_a_file_has_folded_norms_away_and_runs_what_leads_to_the_result() -> None:

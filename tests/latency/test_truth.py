@@ -23,7 +23,7 @@ def folder(shared: Path) -> Path:
 
 def cases(what: str) -> list[ParameterSet]:
     """The cases that have such a bar; those that miss it are expected to."""
-    found = []
+    result = []
     for case in CASES:
         if not case.tested or (what in ("error", "within", "tau") and getattr(case, what) is None):
             continue
@@ -31,8 +31,8 @@ def cases(what: str) -> list[ParameterSet]:
             continue
         why = case.misses(what)
         marks = [pytest.mark.xfail(reason=why, strict=True)] if why else []
-        found.append(pytest.param(case, id=case.name, marks=marks))
-    return found
+        result.append(pytest.param(case, id=case.name, marks=marks))
+    return result
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_the_stated_interval_holds_nine_of_ten(case: Case, folder: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("case", cases("baseline"))
 def test_it_beats_the_plain_sum_of_macs_bytes_operators_and_a_constant(case: Case, folder: Path) -> None:
-    found = outcome(case, folder)
-    if found.baseline is None:
+    result = outcome(case, folder)
+    if result.baseline is None:
         pytest.skip("the plain sum needs networks on one device")
-    assert found.error < found.baseline_error
+    assert result.error < result.baseline_error

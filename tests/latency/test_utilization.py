@@ -69,7 +69,7 @@ def test_unknown_operators_leave_rates_unknown_and_not_zero() -> None:
 
 @pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), True, "12", None, 1e-320])
 def test_latency_has_to_be_positive_and_finite(value: float) -> None:
-    with pytest.raises(SizeupError, match=r"latency_ms is .*; it has to be a positive, finite number"):
+    with pytest.raises(SizeupError, match=r"latency_ms is .*; it must be a positive, finite number"):
         sizeup.utilization(three_convolutions(), "rpi5", latency_ms=value)
 
 
@@ -100,11 +100,11 @@ def test_measurements_are_parsed(text: str, latency_ms: float, bandwidth: float 
         ("latency_ms=1_0", "not a number of milliseconds"),
         ("latency_ms=-1", "not a number of milliseconds"),
         ("latency_ms=nan", "not a number of milliseconds"),
-        ("latency_ms=1e999", "latency_ms is inf; it has to be a positive, finite number"),
-        ("latency_ms=0", "latency_ms is 0.0; it has to be"),
+        ("latency_ms=1e999", "latency_ms is inf; it must be a positive, finite number"),
+        ("latency_ms=0", "latency_ms is 0.0; it must be"),
         ("latency_ms=1,bandwidth=8", "bandwidth: '8' is not a bandwidth"),
         ("latency_ms=1,bandwidth=8GiB/s", "is not a bandwidth"),
-        ("latency_ms=1,bandwidth=0GB/s", "bandwidth: '0GB/s' cannot be a bandwidth"),
+        ("latency_ms=1,bandwidth=0GB/s", "bandwidth: '0GB/s' is out of range for a bandwidth"),
     ],
 )
 def test_other_texts_are_refused(text: str, message: str) -> None:

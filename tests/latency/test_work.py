@@ -14,13 +14,13 @@ from sizeup.latency import CLASSES, Work, from_columns, stack, work_of
 FLOAT = dtype("float32")
 
 
-def convolution(channels: int, made: int, kernel: int, groups: int = 1, pixels: int = 8) -> Graph:
+def convolution(channels: int, result: int, kernel: int, groups: int = 1, pixels: int = 8) -> Graph:
     builder = GraphBuilder("convolution")
     x = builder.input("x", (1, channels, pixels, pixels), FLOAT)
-    shape = (made, channels // groups, kernel, kernel)
+    shape = (result, channels // groups, kernel, kernel)
     weight = builder.tensor("w", shape, FLOAT, Constant("parameter"))
-    y = builder.tensor("y", (1, made, pixels, pixels), FLOAT)
-    attrs = {"out_channels": made, "groups": groups, "kernel": (kernel, kernel)}
+    y = builder.tensor("y", (1, result, pixels, pixels), FLOAT)
+    attrs = {"out_channels": result, "groups": groups, "kernel": (kernel, kernel)}
     builder.op("conv", [x, weight], [y], attrs, source="Conv")
     builder.outputs.append(y)
     return builder.freeze()
@@ -37,7 +37,7 @@ def plain(kind: str, source: str, shape: Shape = (2, 6), **attrs: object) -> Gra
 
 def only(graph: Graph) -> str:
     work = work_of(count(graph))
-    return work.names[int(work.kind[0])]
+    return work.names[int(work.class_index[0])]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_operator_belongs_to_a_class(graph: Graph, name: str) -> None:
     assert name in CLASSES
 
 
-def test_every_class_of_the_vocabulary_is_told_once() -> None:
+def test_every_class_of_the_vocabulary_is_listed_once() -> None:
     assert len(set(CLASSES)) == len(CLASSES)
 
 
@@ -92,30 +92,30 @@ def test_a_precision_changes_bytes_and_nothing_else() -> None:
 
 
 def test_a_product_with_a_constant_is_a_linear_layer_and_one_of_two_activations_is_not() -> None:
-    embedding, head = work_of(count(tied_embedding())).kind.tolist()
+    embedding, head = work_of(count(tied_embedding())).class_index.tolist()
     work = work_of(count(tied_embedding()))
     assert (work.names[embedding], work.names[head]) == ("index", "linear")
     assert (work.length[1], work.columns[1], work.rows[1]) == (256, 1000, 128)
     builder = GraphBuilder("product")
     left = builder.input("left", (2, 4, 8), FLOAT)
     right = builder.input("right", (2, 8, 3), FLOAT)
-    made = builder.tensor("made", (2, 4, 3), FLOAT)
-    builder.op("matmul", [left, right], [made], {"contracted": (2,)}, source="MatMul")
-    builder.outputs.append(made)
+    result = builder.tensor("made", (2, 4, 3), FLOAT)
+    builder.op("matmul", [left, right], [result], {"contracted": (2,)}, source="MatMul")
+    builder.outputs.append(result)
     assert only(builder.freeze()) == "matmul"
 
 
 def test_a_mask_makes_attention_a_class_of_its_own() -> None:
-    found = []
+    classes = []
     for masked in (False, True):
         builder = GraphBuilder("attention")
         inputs = [builder.input(name, (1, 4, 10, 16), FLOAT) for name in "qkv"]
         inputs += [builder.input("mask", (1, 1, 10, 10), FLOAT)] * masked
-        made = builder.tensor("made", (1, 4, 10, 16), FLOAT)
-        builder.op("attention", inputs, [made], source="Attention")
-        builder.outputs.append(made)
-        found.append(only(builder.freeze()))
-    assert found == ["attention", "attention_masked"]
+        result = builder.tensor("made", (1, 4, 10, 16), FLOAT)
+        builder.op("attention", inputs, [result], source="Attention")
+        builder.outputs.append(result)
+        classes.append(only(builder.freeze()))
+    assert classes == ["attention", "attention_masked"]
 
 
 def test_what_moves_and_computes_nothing_runs_no_kernel() -> None:
@@ -139,7 +139,7 @@ def test_sums_go_by_network_and_by_class() -> None:
 
 
 def test_networks_can_be_picked_in_any_order_and_more_than_once() -> None:
-    picked = three().of([1, 0, 1])
+    picked = three().select([1, 0, 1])
     assert picked.totals(picked.macs).tolist() == [4, 7, 4]
     assert picked.networks == 3
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sizeup.dtypes import dtype
 from sizeup.graph import Graph, GraphBuilder
 from sizeup.memory import Buffers
-from sizeup.memory.schedule_problem import Problem
+from sizeup.memory.schedule_problem import ScheduleProblem
 
 BYTE = dtype("int8")
 
@@ -32,21 +32,21 @@ def branches() -> Graph:
 
 
 @st.composite
-def random_problem(draw: st.DrawFn, most_ops: int) -> Problem:
+def random_problem(draw: st.DrawFn, most_ops: int) -> ScheduleProblem:
     """Operators with one or two outputs that read any earlier ones, one of them an input of the graph."""
     count = draw(st.integers(1, most_ops))
-    sizes, makes, reads = [draw(st.integers(0, 50))], [], []
+    sizes, outputs, inputs = [draw(st.integers(0, 50))], [], []
     for _ in range(count):
         readable = range(len(sizes))
-        reads.append(tuple(sorted(draw(st.sets(st.sampled_from(readable), max_size=3)))))
-        made = draw(st.integers(1, 2))
-        makes.append(tuple(range(len(sizes), len(sizes) + made)))
-        sizes += [draw(st.integers(0, 50)) for _ in range(made)]
-    # A given input that nobody reads is no part of the problem.
-    if not any(0 in each for each in reads):
-        reads[0] = (0,)
-    stays = tuple(draw(st.booleans()) if buffer else False for buffer in range(len(sizes)))
-    return Problem(tuple(sizes), tuple(makes), tuple(reads), stays, given=(0,))
+        inputs.append(tuple(sorted(draw(st.sets(st.sampled_from(readable), max_size=3)))))
+        number = draw(st.integers(1, 2))
+        outputs.append(tuple(range(len(sizes), len(sizes) + number)))
+        sizes += [draw(st.integers(0, 50)) for _ in range(number)]
+    # An input that is never read is not part of the problem.
+    if not any(0 in each for each in inputs):
+        inputs[0] = (0,)
+    is_output = tuple(draw(st.booleans()) if buffer else False for buffer in range(len(sizes)))
+    return ScheduleProblem(tuple(sizes), tuple(outputs), tuple(inputs), is_output, initial=(0,))
 
 
 def buffers_of(spans: list[tuple[int, int, int]]) -> Buffers:
@@ -58,7 +58,7 @@ def buffers_of(spans: list[tuple[int, int, int]]) -> Buffers:
 
 
 def packing_instance(shared: Path, name: str) -> tuple[Buffers, int]:
-    """One of the hard instances beside the project, and the capacity that it is known to fit."""
+    """One of the hard shared instances, and a capacity that it is known to fit."""
     capacity = 1_048_576
     with (shared / "planner" / "packing" / f"{name}.{capacity}.csv").open(newline="") as file:
         rows = [{key: int(value) for key, value in row.items()} for row in csv.DictReader(file)]

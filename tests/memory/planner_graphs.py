@@ -1,4 +1,4 @@
-"""The ordering instances with known answers that are kept beside the project."""
+"""Shared scheduling instances with known answers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from sizeup.memory.schedule_problem import Problem
+from sizeup.memory.schedule_problem import ScheduleProblem
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of one instance; `proven` and `best` are equal where it is solved."""
+    """The known results of one instance; `proven` and `best` are equal if it is solved."""
 
     name: str
-    given: int
+    file_order_peak: int
     static: int
     best: int
     proven: int
@@ -38,14 +38,16 @@ def known_answers(folder: Path) -> list[Known]:
         ]
 
 
-def read(path: Path) -> Problem:
+def read(path: Path) -> ScheduleProblem:
     """One line an operator: output bytes, in-place input, is a graph output, inputs."""
     count, *lines = path.read_text().splitlines()
-    sizes, reads, stays = [], [], []
+    sizes: list[int] = []
+    inputs: list[tuple[int, ...]] = []
+    is_output: list[bool] = []
     for line in lines[: int(count)]:
-        size, _in_place, is_output, inputs, *readers = map(int, line.split())
+        size, _in_place, is_graph_output, input_count, *read = map(int, line.split())
         sizes.append(size)
-        stays.append(bool(is_output))
-        reads.append(tuple(dict.fromkeys(readers[:inputs])))
-    makes = tuple((op,) for op in range(int(count)))
-    return Problem(tuple(sizes), makes, tuple(reads), tuple(stays))
+        is_output.append(bool(is_graph_output))
+        inputs.append(tuple(dict.fromkeys(read[:input_count])))
+    outputs = tuple((op,) for op in range(int(count)))
+    return ScheduleProblem(tuple(sizes), outputs, tuple(inputs), tuple(is_output))

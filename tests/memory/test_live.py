@@ -9,12 +9,12 @@ import pytest
 from memory.memory_graphs import BYTE, branches
 from networks import with_unknown
 from sizeup.graph import Graph, GraphBuilder
-from sizeup.memory import Live, LiveTensor, lifetimes
-from sizeup.memory.usage import MOST_LISTED
+from sizeup.memory import LiveTensor, LiveTensors, buffer_liveness
+from sizeup.memory.usage import MAX_LISTED
 
 
 def listed(graph: Graph) -> list[list[LiveTensor]]:
-    live = Live(graph, lifetimes(graph))
+    live = LiveTensors(graph, buffer_liveness(graph))
     return [[*live.largest(step)] for step in range(len(graph.ops))]
 
 
@@ -34,19 +34,19 @@ def _random_graph(seed: int) -> Graph:
     """Forty operators that read any earlier tensors: often more are live than are listed."""
     draw = random.Random(seed)
     builder = GraphBuilder("random")
-    made = [builder.input("x", (5,), BYTE)]
+    tensors = [builder.input("x", (5,), BYTE)]
     for index in range(40):
-        inputs = draw.sample(made, min(len(made), 2))
-        made.append(builder.tensor(f"t{index}", (draw.randrange(4),), BYTE))
-        builder.op("concat", inputs, [made[-1]])
-    builder.outputs.extend(draw.sample(made, 12))
+        inputs = draw.sample(tensors, min(len(tensors), 2))
+        tensors.append(builder.tensor(f"t{index}", (draw.randrange(4),), BYTE))
+        builder.op("concat", inputs, [tensors[-1]])
+    builder.outputs.extend(draw.sample(tensors, 12))
     return builder.freeze()
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_listed_tensors_are_the_largest_of_a_naive_walk(seed: int) -> None:
     graph = _random_graph(seed)
-    live = Live(graph, lifetimes(graph))
+    live = LiveTensors(graph, buffer_liveness(graph))
     for step in range(len(graph.ops)):
         sizes = []
         for identity, tensor in enumerate(graph.tensors):
@@ -58,7 +58,7 @@ def test_listed_tensors_are_the_largest_of_a_naive_walk(seed: int) -> None:
                 sizes.append((tensor.elements, tensor.name))
         shown = live.largest(step)
         assert live.count[step] == len(sizes)
-        assert [each.bytes for each in shown] == sorted((n for n, _ in sizes), reverse=True)[:MOST_LISTED]
+        assert [each.bytes for each in shown] == sorted((n for n, _ in sizes), reverse=True)[:MAX_LISTED]
         assert {(each.bytes, each.name) for each in shown} <= set(sizes)
 
 
@@ -71,15 +71,15 @@ def test_a_list_is_bounded_however_many_tensors_are_live() -> None:
         builder.op("relu", [x], [y])
         builder.outputs.append(y)
     graph = builder.freeze()
-    live = Live(graph, lifetimes(graph))
+    live = LiveTensors(graph, buffer_liveness(graph))
     assert live.count.tolist() == list(range(2, 10_002))
-    assert [each.bytes for each in live.largest(9_999)] == list(range(10_000, 10_000 - MOST_LISTED, -1))
-    assert sum(len(live.largest(step)) for step in range(10_000)) <= MOST_LISTED * 10_000
+    assert [each.bytes for each in live.largest(9_999)] == list(range(10_000, 10_000 - MAX_LISTED, -1))
+    assert sum(len(live.largest(step)) for step in range(10_000)) <= MAX_LISTED * 10_000
 
 
 def test_a_tensor_of_unknown_size_is_counted_and_makes_the_bytes_unknown() -> None:
     graph = with_unknown()
-    live = Live(graph, lifetimes(graph))
+    live = LiveTensors(graph, buffer_liveness(graph))
     assert live.is_known.tolist() == [True, True, False]
     assert [each.name for each in live.largest(2)] == ["y"]
     assert live.count[2] == 2

@@ -13,7 +13,7 @@ from memory.memory_graphs import BYTE, branches
 from sizeup.dtypes import precision
 from sizeup.errors import InvalidPlan
 from sizeup.graph import Constant, Graph, GraphBuilder
-from sizeup.memory import check_offsets, lifetimes, usage
+from sizeup.memory import buffer_liveness, check_offsets, usage
 
 # `live` of the real files: the sum of live tensors at the worst operator in file order, weights excluded.
 LIVE = {
@@ -45,18 +45,18 @@ LIVE = {
 def test_the_peak_of_real_files_is_what_was_measured(name: str, shared: Path) -> None:
     graph = sizeup.load(shared / "models" / f"{name}.tflite")
     assert usage(graph).peak_bytes == LIVE[name]
-    assert int(lifetimes(graph, views=False).live_bytes().max()) == LIVE[name]
+    assert int(buffer_liveness(graph, aliases=False).live_bytes().max()) == LIVE[name]
 
 
 @st.composite
 def _graphs(draw: st.DrawFn) -> Graph:
     builder = GraphBuilder("drawn")
-    made = [builder.input("x", (draw(st.integers(1, 9)),), BYTE)]
+    tensors = [builder.input("x", (draw(st.integers(1, 9)),), BYTE)]
     for index in range(draw(st.integers(1, 12))):
-        inputs = draw(st.lists(st.sampled_from(made), min_size=1, max_size=3))
-        made.append(builder.tensor(f"t{index}", (draw(st.integers(1, 9)),), BYTE))
-        builder.op("concat", inputs, [made[-1]])
-    builder.outputs.extend(draw(st.sets(st.sampled_from(made), max_size=2)))
+        inputs = draw(st.lists(st.sampled_from(tensors), min_size=1, max_size=3))
+        tensors.append(builder.tensor(f"t{index}", (draw(st.integers(1, 9)),), BYTE))
+        builder.op("concat", inputs, [tensors[-1]])
+    builder.outputs.extend(draw(st.sets(st.sampled_from(tensors), max_size=2)))
     return builder.freeze()
 
 
@@ -74,7 +74,7 @@ def test_live_bytes_are_those_of_a_naive_walk(graph: Graph) -> None:
             last = len(graph.ops) - 1 if identity in graph.outputs else max([first, *users])
             held += (tensor.elements or 0) * (first <= step <= last)
         expected.append(held)
-    assert lifetimes(graph).live_bytes().tolist() == expected
+    assert buffer_liveness(graph).live_bytes().tolist() == expected
 
 
 def test_views_share_the_bytes_that_they_show() -> None:
@@ -86,10 +86,10 @@ def test_views_share_the_bytes_that_they_show() -> None:
     builder.op("neg", [flat], [out])
     builder.outputs.append(out)
     graph = builder.freeze()
-    assert lifetimes(graph).live_bytes().tolist() == [12, 6, 12]
-    assert lifetimes(graph, views=False).live_bytes().tolist() == [12, 12, 12]
+    assert buffer_liveness(graph).live_bytes().tolist() == [12, 6, 12]
+    assert buffer_liveness(graph, aliases=False).live_bytes().tolist() == [12, 12, 12]
     # Written over: the input dies as the output is made, and has the same size.
-    assert lifetimes(graph, overwrites=True).live_bytes().tolist() == [6, 6, 6]
+    assert buffer_liveness(graph, in_place=True).live_bytes().tolist() == [6, 6, 6]
 
 
 def test_weights_take_no_part_and_precision_changes_what_follows_it() -> None:
@@ -106,35 +106,35 @@ def test_weights_take_no_part_and_precision_changes_what_follows_it() -> None:
 
 
 def test_the_tensors_at_the_peak_are_named_largest_first() -> None:
-    found = usage(branches())
-    assert (found.peak_bytes, found.peak_op) == (2100, 1)
-    assert [(each.name, each.bytes) for each in found.held] == [("a", 1000), ("b", 1000), ("x", 100)]
+    memory = usage(branches())
+    assert (memory.peak_bytes, memory.peak_op) == (2100, 1)
+    assert [(each.name, each.bytes) for each in memory.peak_tensors] == [("a", 1000), ("b", 1000), ("x", 100)]
 
 
 def test_a_graph_without_operators_holds_its_inputs() -> None:
     builder = GraphBuilder()
     builder.input("x", (6,), BYTE)
-    found = usage(builder.freeze())
-    assert (found.peak_bytes, found.peak_op) == (6, None)
-    assert [(each.name, each.bytes) for each in found.held] == [("x", 6)]
+    memory = usage(builder.freeze())
+    assert (memory.peak_bytes, memory.peak_op) == (6, None)
+    assert [(each.name, each.bytes) for each in memory.peak_tensors] == [("x", 6)]
 
 
-def test_a_shape_that_data_decides_is_told() -> None:
+def test_a_shape_that_depends_on_data_is_reported() -> None:
     builder = GraphBuilder()
     x = builder.input("x", (6,), BYTE)
     builder.op("gather", [x], [builder.tensor("y", None, BYTE)])
-    assert usage(builder.freeze()).unknown == 1
+    assert usage(builder.freeze()).unknown_sizes == 1
 
 
 def test_two_buffers_in_one_place_are_caught() -> None:
-    buffers = lifetimes(branches())
+    buffers = buffer_liveness(branches())
     apart = [0, 1000, 2000, 3000, 4000, 5000]
     check_offsets(buffers, apart, capacity=6000)
     with pytest.raises(InvalidPlan, match="share bytes"):
         check_offsets(buffers, [0, 50, 2000, 3000, 4000, 5000])
     with pytest.raises(InvalidPlan, match="multiple of 16"):
         check_offsets(buffers, [0, 1001, 2008, 3000, 4000, 5000], alignment=16)
-    with pytest.raises(InvalidPlan, match="beyond the capacity"):
+    with pytest.raises(InvalidPlan, match="capacity is"):
         check_offsets(buffers, apart, capacity=5000)
     with pytest.raises(InvalidPlan, match="5 offsets for 6 buffers"):
         check_offsets(buffers, apart[:5])

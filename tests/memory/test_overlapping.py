@@ -1,4 +1,4 @@
-"""Packing buffers of which some may overlap, against every packing there is and a judge of its own."""
+"""Packing with overlaps, compared with all possible packings and an independent check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sizeup.errors import InvalidPlan
 from sizeup.memory.check import Overlap, check_offsets, check_overlapping
 from sizeup.memory.liveness import Buffers
-from sizeup.memory.overlapping import lowest, pack_overlapping, shared_results
+from sizeup.memory.overlap_packing import overlap_lower_bound, overlapped_outputs, pack_overlapping
 
 
 def buffers_of(*rows: tuple[int, int, int]) -> Buffers:
@@ -30,9 +30,9 @@ LEAVES = [Overlap(0, 1, 48), Overlap(1, 2, 16)]
 @pytest.mark.extras
 def test_outputs_follow_their_inputs_through_memory() -> None:
     """The last 64 at the bottom, the 96 before them from 16 on, the first 64 from 16 + 48 on."""
-    found = pack_overlapping(CHAIN, LEAVES, alignment=16)
-    assert (found.height, found.lower_bound, found.status) == (128, 128, "optimal")
-    assert shared_results(CHAIN, found.offsets, LEAVES) == {1, 2}
+    packing = pack_overlapping(CHAIN, LEAVES, alignment=16)
+    assert (packing.height, packing.lower_bound, packing.status) == (128, 128, "optimal")
+    assert overlapped_outputs(CHAIN, packing.offsets, LEAVES) == {1, 2}
     assert pack_overlapping(CHAIN, [], alignment=16).height == 160
 
 
@@ -48,8 +48,8 @@ def test_a_distance_is_rounded_up_to_the_alignment() -> None:
 def test_in_place_is_at_one_address_or_apart() -> None:
     pair = buffers_of((64, 0, 0), (64, 0, 0))
     leave = Overlap(0, 1, 0, in_place=True)
-    found = pack_overlapping(pair, [leave])
-    assert (found.height, found.offsets) == (64, (0, 0))
+    packing = pack_overlapping(pair, [leave])
+    assert (packing.height, packing.offsets) == (64, (0, 0))
     check_overlapping(pair, [0, 64], [leave])
     for near in ([16, 0], [0, 16]):
         with pytest.raises(InvalidPlan, match="share bytes"):
@@ -63,9 +63,14 @@ def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.Monk
     leaves = [Overlap(0, 1, 1), Overlap(1, 2, 2)]
     assert pack_overlapping(rows, leaves).height == least_height(rows, leaves) == 8
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
-    found = pack_overlapping(rows, leaves)
-    assert (found.height, found.lower_bound, found.status, found.method) == (9, 7, "feasible", "first fit")
-    assert "sizeup[solve]" in found.note
+    packing = pack_overlapping(rows, leaves)
+    assert (packing.height, packing.lower_bound, packing.status, packing.method) == (
+        9,
+        7,
+        "feasible",
+        "first fit",
+    )
+    assert "sizeup[solve]" in packing.note
 
 
 # The judge
@@ -73,11 +78,11 @@ def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.Monk
 
 def test_what_is_not_allowed_is_caught() -> None:
     check_overlapping(CHAIN, [64, 16, 0], LEAVES, alignment=16)
-    with pytest.raises(InvalidPlan, match="begins 32 behind 1, not 48"):
+    with pytest.raises(InvalidPlan, match="buffer 0 starts 32 B after buffer 1, 48 B required"):
         check_overlapping(CHAIN, [48, 16, 0], LEAVES)
-    with pytest.raises(InvalidPlan, match="begins 0 behind 2, not 16"):
+    with pytest.raises(InvalidPlan, match="starts 0 B after buffer 2, 16 B required"):
         check_overlapping(CHAIN, [96, 0, 0], LEAVES)
-    with pytest.raises(InvalidPlan, match="share bytes while both are in use"):
+    with pytest.raises(InvalidPlan, match="share bytes while both are live"):
         check_overlapping(CHAIN, [64, 16, 0], LEAVES[:1])
     with pytest.raises(InvalidPlan, match="not a multiple of 16"):
         check_overlapping(CHAIN, [72, 16, 0], LEAVES, alignment=16)
@@ -87,7 +92,7 @@ def test_what_is_not_allowed_is_caught() -> None:
 
 def test_an_input_that_is_needed_later_is_never_shared() -> None:
     longer = buffers_of((64, 0, 1), (96, 0, 1), (64, 1, 1))
-    with pytest.raises(InvalidPlan, match="0 is needed after 1 is made"):
+    with pytest.raises(InvalidPlan, match="buffer 0 is used after buffer 1 is written"):
         check_overlapping(longer, [64, 16, 200], LEAVES)
 
 
@@ -125,7 +130,7 @@ def problems(draw: st.DrawFn) -> tuple[Buffers, list[Overlap]]:
 
 
 def least_height(buffers: Buffers, leaves: list[Overlap]) -> int:
-    """By trying all offsets: two buffers in use at once share bytes only as a leave says."""
+    """By trying all offsets: two live buffers share bytes only as permitted."""
     sizes, count = buffers.size.tolist(), len(buffers)
     leave_of = {(leave.source, leave.result): leave for leave in leaves}
     for height in range(max(sizes), sum(sizes) + 1):
@@ -158,11 +163,11 @@ def _is_fine(
 @settings(max_examples=120, deadline=None)
 def test_small_packings_are_the_lowest_of_all(problem: tuple[Buffers, list[Overlap]]) -> None:
     buffers, leaves = problem
-    found = pack_overlapping(buffers, leaves, time_limit=5.0)
-    check_overlapping(buffers, found.offsets, leaves)
-    assert found.height == least_height(buffers, leaves)
-    assert found.status == "optimal"
-    assert lowest(buffers, leaves) <= found.height
+    packing = pack_overlapping(buffers, leaves, time_limit=5.0)
+    check_overlapping(buffers, packing.offsets, leaves)
+    assert packing.height == least_height(buffers, leaves)
+    assert packing.status == "optimal"
+    assert overlap_lower_bound(buffers, leaves) <= packing.height
 
 
 @given(problems(), st.integers(0, 4), st.integers(1, 3))

@@ -10,11 +10,11 @@ import pytest
 from memory.memory_graphs import BYTE
 from sizeup.dtypes import dtype, precision
 from sizeup.errors import InvalidGraph
-from sizeup.graph import Constant, Graph, GraphBuilder, Run, check
-from sizeup.memory import overview, shares, usage
+from sizeup.graph import Constant, Graph, GraphBuilder, RecordedRun, check
+from sizeup.memory import live_breakdown, overview, usage
 
 
-def _written_over(run: Run | None) -> Graph:
+def _written_over(run: RecordedRun | None) -> Graph:
     """y = abs(x); y = neg(y) in place; a = y[:2]; out = a + y."""
     builder = GraphBuilder("written", "torch")
     x = builder.input("x", (10,), BYTE)
@@ -32,27 +32,27 @@ def _written_over(run: Run | None) -> Graph:
 
 
 def test_one_storage_is_one_buffer_for_as_long_as_it_was_held() -> None:
-    found = usage(_written_over(Run((0, 1, 1, 1, 2), (3, 3, 3))), as_run=True)
-    assert found.live_bytes.tolist() == [20, 20, 20, 23]
-    assert [(each.name, each.bytes) for each in found.held] == [("x", 10), ("y", 10), ("out", 3)]
-    assert found.buffers.of_tensor == (0, 1, 1, 1, 2)
+    memory = usage(_written_over(RecordedRun((0, 1, 1, 1, 2), (3, 3, 3))), use_recorded_run=True)
+    assert memory.live_bytes.tolist() == [20, 20, 20, 23]
+    assert [(each.name, each.bytes) for each in memory.peak_tensors] == [("x", 10), ("y", 10), ("out", 3)]
+    assert memory.buffers.buffer_of_tensor == (0, 1, 1, 1, 2)
 
 
 def test_where_nothing_is_known_of_deaths_the_last_use_counts() -> None:
-    graph = _written_over(Run((0, 1, 1, 2, 3), ()))
-    # What was given stays with the caller; the copy of a few numbers is a storage of its own.
-    assert usage(graph, as_run=True).live_bytes.tolist() == [20, 20, 22, 15]
+    graph = _written_over(RecordedRun((0, 1, 1, 2, 3), ()))
+    # The caller keeps the inputs; the copy of a few numbers is a separate storage.
+    assert usage(graph, use_recorded_run=True).live_bytes.tolist() == [20, 20, 22, 15]
 
 
 def test_a_storage_is_there_for_every_operator_that_uses_it() -> None:
-    told_too_early = _written_over(Run((0, 1, 1, 1, 2), (0, 0, 0)))
-    assert usage(told_too_early, as_run=True).live_bytes.tolist() == [20, 20, 20, 23]
+    freed_too_early = _written_over(RecordedRun((0, 1, 1, 1, 2), (0, 0, 0)))
+    assert usage(freed_too_early, use_recorded_run=True).live_bytes.tolist() == [20, 20, 20, 23]
 
 
 def test_only_the_report_speaks_of_the_run() -> None:
-    graph = _written_over(Run((0, 1, 1, 1, 2), (3, 3, 3)))
+    graph = _written_over(RecordedRun((0, 1, 1, 1, 2), (3, 3, 3)))
     assert overview(graph).usage.peak_bytes == 23
-    assert usage(graph).live_bytes.tolist() == usage(replace(graph, run=None)).live_bytes.tolist()
+    assert usage(graph).live_bytes.tolist() == usage(replace(graph, recorded_run=None)).live_bytes.tolist()
 
 
 def test_what_lies_in_a_constant_is_no_memory_of_the_run() -> None:
@@ -63,8 +63,8 @@ def test_what_lies_in_a_constant_is_no_memory_of_the_run() -> None:
     builder.op("add", [counter], [one_more])
     builder.op("abs", [x], [out])
     builder.outputs.append(out)
-    builder.run = Run((0, 1, 1, 2), (1, 1, 1))
-    assert usage(builder.freeze(), as_run=True).live_bytes.tolist() == [10, 20]
+    builder.run = RecordedRun((0, 1, 1, 2), (1, 1, 1))
+    assert usage(builder.freeze(), use_recorded_run=True).live_bytes.tolist() == [10, 20]
 
 
 def test_a_workspace_is_named_after_its_operator_and_follows_the_precision() -> None:
@@ -76,19 +76,24 @@ def test_a_workspace_is_named_after_its_operator_and_follows_the_precision() -> 
     attrs = {"groups": 1, "kernel": (3, 3), "out_channels": 32}
     builder.op("conv", [x, w], [y], attrs, source="aten.conv2d", name="conv2d")
     builder.outputs.append(y)
-    builder.run = Run((0, -1, 1), (0, 0), threads=2)
+    builder.run = RecordedRun((0, -1, 1), (0, 0), threads=2)
     graph = builder.freeze()
     # Copies of input, filter and result in oneDNN's layout, before there is an output.
-    given, weight, made = 64 * 56 * 56 * 4, 32 * 64 * 9 * 4, 32 * 54 * 54 * 4
-    found = usage(graph, as_run=True)
-    assert found.peak_bytes == given + (given + weight + made)
-    assert found.held[1].name == "x"
-    assert (found.held[0].name, found.held[0].bytes) == ("workspace of conv2d", given + weight)
-    assert usage(graph, as_run=True, precision=precision("fp16")).peak_bytes == found.peak_bytes // 2
+    data, weight, output = 64 * 56 * 56 * 4, 32 * 64 * 9 * 4, 32 * 54 * 54 * 4
+    memory = usage(graph, use_recorded_run=True)
+    assert memory.peak_bytes == data + (data + weight + output)
+    assert memory.peak_tensors[1].name == "x"
+    assert (memory.peak_tensors[0].name, memory.peak_tensors[0].bytes) == (
+        "workspace of conv2d",
+        data + weight,
+    )
+    assert (
+        usage(graph, use_recorded_run=True, precision=precision("fp16")).peak_bytes == memory.peak_bytes // 2
+    )
 
 
 def _one_operator(
-    kind: str, source: str, number: str = "float32", run: Run | None = None, **attrs: Any
+    kind: str, source: str, number: str = "float32", run: RecordedRun | None = None, **attrs: Any
 ) -> Graph:
     builder = GraphBuilder("one", "torch")
     numbers = dtype(number)
@@ -97,7 +102,7 @@ def _one_operator(
     y = builder.tensor("y", (2, 4, 6, 6), numbers)
     builder.op(kind, [x, w], [y], attrs, source=source, name=kind)
     builder.outputs.append(y)
-    builder.run = run or Run((0, -1, 1), (0, 0))
+    builder.run = run or RecordedRun((0, -1, 1), (0, 0))
     return builder.freeze()
 
 
@@ -114,35 +119,43 @@ CONVOLUTION: dict[str, Any] = {"groups": 1, "kernel": (3, 3), "out_channels": 4}
         (_one_operator("matmul", "aten.linear", "bfloat16"), ("aten.linear",)),
         (_one_operator("foreign.op", "foreign.op"), ("foreign.op",)),
         (
-            _one_operator("conv", "aten.conv2d", run=Run((0, -1, 1), (0, 0), device="cuda"), **CONVOLUTION),
+            _one_operator(
+                "conv", "aten.conv2d", run=RecordedRun((0, -1, 1), (0, 0), device="mps"), **CONVOLUTION
+            ),
             ("aten.conv2d",),
+        ),
+        (
+            _one_operator(
+                "conv", "aten.conv2d", run=RecordedRun((0, -1, 1), (0, 0), device="cuda"), **CONVOLUTION
+            ),
+            (),  # workspaces of cuDNN are left out, see cuda_workspaces
         ),
     ],
 )
 def test_kernels_that_take_what_is_not_known_are_named(graph: Graph, named: tuple[str, ...]) -> None:
-    assert usage(graph, as_run=True).unmodelled == named
-    assert usage(graph).unmodelled == ()  # a plan is of no run
+    assert usage(graph, use_recorded_run=True).unmodeled == named
+    assert usage(graph).unmodeled == ()  # a plan is of no run
 
 
 def test_a_convolution_of_channels_last_copies_its_filter_alone() -> None:
-    run = Run((0, -1, 1), (0, 0), layouts={0: "channels_last"})
-    found = usage(_one_operator("conv", "aten.conv2d", run=run, **CONVOLUTION), as_run=True)
+    run = RecordedRun((0, -1, 1), (0, 0), layouts={0: "channels_last"})
+    memory = usage(_one_operator("conv", "aten.conv2d", run=run, **CONVOLUTION), use_recorded_run=True)
     # The filter as channels last, and again in oneDNN's blocks: 4 read channels stay 4, 4 made ones are 16.
-    assert found.held[0].name == "workspace of conv"
-    assert found.held[0].bytes == (4 * 4 * 9 + 16 * 4 * 9) * 4
+    assert memory.peak_tensors[0].name == "workspace of conv"
+    assert memory.peak_tensors[0].bytes == (4 * 4 * 9 + 16 * 4 * 9) * 4
 
 
 def test_a_workspace_is_a_share_of_its_own() -> None:
     graph = _one_operator("conv", "aten.conv2d", **CONVOLUTION)
-    found = usage(graph, as_run=True)
-    parts = shares(graph, found.buffers)
-    taken = next(each.bytes for each in found.held if each.name.startswith("workspace of "))
+    memory = usage(graph, use_recorded_run=True)
+    parts = live_breakdown(graph, memory.buffers)
+    taken = next(each.bytes for each in memory.peak_tensors if each.name.startswith("workspace of "))
     assert (parts.inputs.tolist(), parts.outputs.tolist()) == ([2 * 4 * 64 * 4], [2 * 4 * 36 * 4])
     assert (parts.workspaces.tolist(), parts.others.tolist()) == ([taken], [0])
 
 
 def test_a_run_of_other_tensors_is_refused() -> None:
     graph = _written_over(None)
-    for run in (Run((0, 1), (1, 1)), Run((0, 1, 1, 1, 2), (3,))):
-        with pytest.raises(InvalidGraph, match="the run that is told of"):
-            check(replace(graph, run=run))
+    for run in (RecordedRun((0, 1), (1, 1)), RecordedRun((0, 1, 1, 1, 2), (3,))):
+        with pytest.raises(InvalidGraph, match="the recorded run does not match"):
+            check(replace(graph, recorded_run=run))

@@ -1,4 +1,4 @@
-"""Tensors that an operator reads and nobody makes or fills: the memory that it works in."""
+"""Tensors that an operator reads without producer or content: its scratch memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import sizeup
 from formats.tflite.factory import File, options
 from micro_interpreter import measure
-from sizeup.memory import lifetimes, problem_of
+from sizeup.memory import buffer_liveness, problem_of
 
 VELA = "models/tflm_person_detect_vela.tflite"
 
@@ -33,19 +33,19 @@ def network() -> bytes:
     """Two operators; the second also reads a tensor without content, 400 bytes."""
     file = File()
     graph = file.main
-    given, between, made = (graph.tensor(name, (1, 8)) for name in ("given", "between", "made"))
+    data, between, output = (graph.tensor(name, (1, 8)) for name in ("given", "between", "made"))
     scratch = graph.tensor("scratch", (100,))
-    graph.op("RELU", [given], [between])
-    graph.op("ADD", [between, scratch], [made], options("AddOptions"))
-    graph.ends([given], [made])
+    graph.op("RELU", [data], [between])
+    graph.op("ADD", [between, scratch], [output], options("AddOptions"))
+    graph.ends([data], [output])
     return file.pack()
 
 
 def test_it_is_there_from_the_start_to_the_last_operator_that_reads_it() -> None:
     graph = sizeup.load(network())
-    assert lifetimes(graph).live_bytes().tolist() == [32 + 32 + 400, 32 + 400 + 32]
+    assert buffer_liveness(graph).live_bytes().tolist() == [32 + 32 + 400, 32 + 400 + 32]
     problem = problem_of(graph)
-    assert problem.start_bytes == 32 + 400
+    assert problem.initial_bytes == 32 + 400
     assert problem.peak([0, 1]) == 464
 
 
@@ -54,14 +54,14 @@ def test_tflite_micro_plans_it_with_the_tensors() -> None:
     """Not as a state, which would be in the tail."""
     file = File()
     graph = file.main
-    given, made, lost = (graph.tensor(name, (1, 8)) for name in ("given", "made", "lost"))
-    graph.op("ADD", [given, lost], [made], options("AddOptions"))
-    graph.ends([given], [made])
+    data, output, lost = (graph.tensor(name, (1, 8)) for name in ("given", "made", "lost"))
+    graph.op("ADD", [data, lost], [output], options("AddOptions"))
+    graph.ends([data], [output])
     content = file.pack()
-    found, arena = measure([content])[0], sizeup.analyze(sizeup.load(content)).memory.arena
-    assert found.failure == ""
+    measured, arena = measure([content])[0], sizeup.analyze(sizeup.load(content)).memory.arena
+    assert measured.failure == ""
     assert arena is not None
-    assert (arena.head_bytes, arena.tail_bytes_64) == (found.head, found.tail) == (96, found.tail)
+    assert (arena.head_bytes, arena.tail_bytes_64) == (measured.head, measured.tail) == (96, measured.tail)
 
 
 def test_a_state_stays_in_the_tail(shared: Path) -> None:

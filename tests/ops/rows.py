@@ -1,7 +1,7 @@
 """Every kind of operator in small, with numbers worked out by hand.
 
 Shapes are written as people write them, inputs apart by commas: "1x3x8x8, 4x3x3x3, -" has a third
-input that is absent; "()" is a scalar. `reads` and `writes` are elements, one number a tensor that is
+input that is absent; "()" is a scalar. `reads` and `writes` are elements, one number per tensor that is
 touched at all.
 """
 
@@ -114,7 +114,11 @@ PRODUCTS = [
     row("matmul", "5x4x3, 5x4x2", "5x3x2", contracted=(1,), macs=120, reads=[60, 40], writes=[30]),
     # A sum over the batch too (addbmm): 3x2 numbers of 5 x 4 products.
     row("matmul", "5x3x4, 5x4x2", "3x2", contracted=(0, -1), macs=120, reads=[60, 40], writes=[6]),
-    row("outer", "3, 4", "3x4", macs=12, reads=[3, 4], writes=[12]),
+    # 7 stored elements of a sparse 5x6 matrix, each times a row of 4; and an addend.
+    row(
+        "sparse_matmul", "5x6, 6x4, 5x4", "5x4", stored=7, columns=4,
+        macs=28, elementwise=20, reads=[7, 24, 20], writes=[20],
+    ),
     # 10 rows of 4 meet one of 3 matrices 4x5 each.
     row("grouped_matmul", "10x4, 3x4x5, 3", "10x5", macs=200, reads=[40, 60, 3], writes=[50]),
     # Three groups share out an inner dimension of 10: 2x5 numbers sum over all 10 together.
@@ -170,6 +174,11 @@ PRODUCTS = [
     row(
         "attention", "2x3x4x3x5", "2x3x20", sizes=(24, 3, 5, 5),
         macs=24 * 3 * 10, elementwise=24 * 3 * 6, reads=[360], writes=[120],
+    ),
+    # Sequences of 2 and 3 tokens, one after another, 2 heads of 4: 2 x (4 + 9) scores, each with a function.
+    row(
+        "attention", "5x2x4, 5x2x4, 5x2x4", "5x2x4", sizes=(26, 1, 4, 4), score_functions=1,
+        macs=26 * 8, elementwise=26 * 7, reads=[40, 40, 40], writes=[40],
     ),
     # 2 sequences of 3 tokens: 6 x 4 x 12 for the projection, 6 x 3 x (4 + 4) for attention;
     # 2 heads x 2 x 3 x 3 scores of 6 steps, and 6 x 12 biases.
@@ -237,6 +246,9 @@ PLAIN = [
     *one_for_each("fake_quantize dynamic_quantize", operations=4),
     # Broadcast: the output decides.
     row("add", "4x1, 1x5", "4x5", elementwise=20, reads=[4, 5], writes=[20]),
+    # An outer product, and one that is added to a matrix.
+    row("outer", "3, 4", "3x4", elementwise=12, reads=[3, 4], writes=[12]),
+    row("outer", "3x4, 3, 4", "3x4", elementwise=24, reads=[12, 3, 4], writes=[12]),
     # Cast like another tensor, of which only the type is asked.
     row("cast", "2x3, 100", "2x3", elementwise=6, reads=[6], writes=[6]),
     row("gelu", "2x3, 3", "2x3", elementwise=12, reads=[6, 3], writes=[6]),
@@ -262,6 +274,15 @@ REDUCTIONS = [
     row("pool", "1x2x8x8", "1x2x4x4", taps=9, elementwise=288, reads=[128], writes=[32]),
     row("pool", "1x2x8x8", "1x2x1x1", elementwise=128, reads=[128], writes=[2]),
     row("batch_norm", "1x3x4x4, 3, 3, 3, 3", "1x3x4x4", elementwise=96, reads=[48, 3, 3, 3, 3], writes=[48]),
+    # Five operations for each of 48 numbers, a scale and a shift.
+    row(
+        "batch_norm_training",
+        "1x3x4x4, 3, 3, 3, 3",
+        "1x3x4x4",
+        elementwise=336,
+        reads=[48, 3, 3, 3, 3],
+        writes=[48],
+    ),
     row("layer_norm", "2x8, 8, 8", "2x8", elementwise=112, reads=[16, 8, 8], writes=[16]),
     row("layer_norm", "2x8", "2x8", elementwise=80, reads=[16], writes=[16]),
     row("skip_layer_norm", "2x8, 2x8, 8, 8", "2x8", elementwise=128, reads=[16, 16, 8, 8], writes=[16]),
@@ -290,7 +311,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 SAMPLING = [
-    # Four weighted taps are four products and three sums; the nearest neighbour is a copy.
+    # Four weighted taps are four products and three sums; the nearest neighbor is a copy.
     row("resize", "1x2x4x4", "1x2x8x8", taps=4, elementwise=896, reads=[32], writes=[128]),
     row("resize", "1x2x4x4", "1x2x8x8", taps=1, reads=[32], writes=[128]),
     row("grid_sample", "1x2x4x4, 1x3x3x2", "1x2x3x3", taps=4, elementwise=126, reads=[32, 18], writes=[18]),

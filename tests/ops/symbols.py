@@ -60,7 +60,7 @@ class Symbol:
         return Symbol(lambda sizes: self.at(sizes) ** exponent)
 
     def __eq__(self, other: object) -> bool:
-        # "Is it one?" is how broadcasting asks; a free dimension is not.
+        # Broadcasting compares with 1; a symbolic dimension is not 1.
         if type(other) is int and other == 1:
             return False
         return self._refuse()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sizeup.ops.trace import Traced
+from sizeup.ops.traced_formulas import TracedInt
 
 _SIGNS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
@@ -18,7 +18,7 @@ _SIGNS: dict[str, Callable[[int, int], int]] = {
 }
 
 numbers = st.integers(1, 99)
-leaves = numbers | numbers.map(lambda value: Traced.named("size", value))
+leaves = numbers | numbers.map(lambda value: TracedInt.named("size", value))
 
 
 def joined(parts: tuple[int, str, int]) -> int:
@@ -40,31 +40,31 @@ def evaluated(text: str) -> int:
 
 @given(expressions)
 def test_text_of_any_formula_computes_its_value(value: int) -> None:
-    if isinstance(value, Traced):
+    if isinstance(value, TracedInt):
         assert evaluated(value.text) == int(value)
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (Traced.named("a", 2000) * 3, "a 2,000 x 3"),
-        (3 * (Traced.named("a", 2) * Traced.named("b", 4)), "3 x a 2 x b 4"),
-        (3 * (Traced.named("a", 9) // 2), "3 x (a 9 // 2)"),
-        (Traced.named("a", 9) * 2 // 3, "(a 9 x 2) // 3"),
-        (5 - (Traced.named("a", 2) - 1), "5 - (a 2 - 1)"),
-        ((1 + Traced.named("a", 2)) ** 2, "(1 + a 2) ^ 2"),
-        (math.prod([Traced.named("a", 2), Traced.named("b", 3)]), "a 2 x b 3"),
-        (sum([Traced.named("a", 2), Traced.named("b", 3)]), "a 2 + b 3"),
+        (TracedInt.named("a", 2000) * 3, "a 2,000 x 3"),
+        (3 * (TracedInt.named("a", 2) * TracedInt.named("b", 4)), "3 x a 2 x b 4"),
+        (3 * (TracedInt.named("a", 9) // 2), "3 x (a 9 // 2)"),
+        (TracedInt.named("a", 9) * 2 // 3, "(a 9 x 2) // 3"),
+        (5 - (TracedInt.named("a", 2) - 1), "5 - (a 2 - 1)"),
+        ((1 + TracedInt.named("a", 2)) ** 2, "(1 + a 2) ^ 2"),
+        (math.prod([TracedInt.named("a", 2), TracedInt.named("b", 3)]), "a 2 x b 3"),
+        (sum([TracedInt.named("a", 2), TracedInt.named("b", 3)]), "a 2 + b 3"),
     ],
 )
-def test_formula_reads_as_one_would_write_it(value: Traced, text: str) -> None:
+def test_formula_reads_as_one_would_write_it(value: TracedInt, text: str) -> None:
     assert value.text == text
 
 
 def test_what_cannot_be_followed_is_a_plain_number() -> None:
-    size = Traced.named("a", 9)
-    assert not isinstance(size / 3, Traced)
-    assert not isinstance(size * 0.5, Traced)
-    assert not isinstance(int(size), Traced)
-    assert not isinstance(size % 2, Traced)
+    size = TracedInt.named("a", 9)
+    assert not isinstance(size / 3, TracedInt)
+    assert not isinstance(size * 0.5, TracedInt)
+    assert not isinstance(int(size), TracedInt)
+    assert not isinstance(size % 2, TracedInt)
     assert size**-1 == 1 / 9

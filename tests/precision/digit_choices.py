@@ -10,11 +10,11 @@ import numpy as np
 from precision.digits import split, trained
 from sizeup.dtypes import DType, precision
 from sizeup.mixed_precision import bench
-from sizeup.mixed_precision.choose import choose
+from sizeup.mixed_precision.choose import find_assignment
 from sizeup.mixed_precision.figures import Budgets, figures_of
-from sizeup.mixed_precision.network import Floats
-from sizeup.mixed_precision.options import Options, options_of
-from sizeup.mixed_precision.refine import choose_by_measuring, losses_by_layer
+from sizeup.mixed_precision.options import OptionTable, options_of
+from sizeup.mixed_precision.refine import find_measured_assignment, losses_by_layer
+from sizeup.mixed_precision.trellis import Floats
 
 NAMES = ("fp32", "fp16", "int8", "int4", "int2")
 KINDS = [precision(each) for each in NAMES]
@@ -43,7 +43,7 @@ class Judged:
 
 @cache
 def judged(seed: int) -> tuple[Judged, ...]:
-    """Every budget for the network of a seed: losses from the training images, judgement from the others."""
+    """Every budget for the network of a seed: losses from the training images, judgment from the others."""
     train, test = split()
     module = trained("convolutional", seed)
     with (
@@ -55,43 +55,43 @@ def judged(seed: int) -> tuple[Judged, ...]:
         whole = figures_of(options, uniform(options, KINDS[0])).weight_bytes
 
         def right(chosen: dict[int, DType]) -> float:
-            found = kept.measure(chosen).accuracy
-            assert found is not None
-            return found
+            accuracy = kept.measure(chosen).accuracy
+            assert accuracy is not None
+            return accuracy
 
-        made = []
+        results = []
         for share in SHARES:
             budgets = Budgets(weight_bytes=int(share * whole))
-            exact = choose(options, loss, budgets)
-            refined = choose_by_measuring(known, options, budgets, KINDS).choice
+            exact = find_assignment(options, loss, budgets)
+            refined = find_measured_assignment(known, options, budgets, KINDS).assignment
             fitting = {
                 name: right(uniform(options, kind))
                 for name, kind in zip(NAMES, KINDS, strict=True)
-                if budgets.kept_by(figures_of(options, uniform(options, kind)))
+                if budgets.met_by(figures_of(options, uniform(options, kind)))
             }
-            made.append(
+            results.append(
                 Judged(
                     share,
-                    right(exact.chosen),
-                    right(refined.chosen),
+                    right(exact.dtypes),
+                    right(refined.dtypes),
                     fitting,
                     right(greedy(options, loss, budgets)),
-                    budgets.kept_by(exact.figures) and budgets.kept_by(refined.figures),
+                    budgets.met_by(exact.figures) and budgets.met_by(refined.figures),
                 )
             )
-        return tuple(made)
+        return tuple(results)
 
 
-def uniform(options: Options, kind: DType) -> dict[int, DType]:
+def uniform(options: OptionTable, kind: DType) -> dict[int, DType]:
     """All layers at one type."""
     return {layer.op: kind for layer in options.layers}
 
 
-def greedy(options: Options, loss: Floats, budgets: Budgets) -> dict[int, DType]:
+def greedy(options: OptionTable, loss: Floats, budgets: Budgets) -> dict[int, DType]:
     """Narrow the layer that loses least for each byte, again and again, until it fits."""
     count = len(KINDS)
     picked = np.arange(0, len(loss), count)
-    while not budgets.kept_by(figures_of(options, options.chosen(picked))):
+    while not budgets.met_by(figures_of(options, options.assignment_of(picked))):
         narrower = [
             (loss[each + 1] - loss[each]) / max(options.weights[each] - options.weights[each + 1], 1e-9)
             if each % count < count - 1
@@ -99,4 +99,4 @@ def greedy(options: Options, loss: Floats, budgets: Budgets) -> dict[int, DType]
             for each in picked
         ]
         picked[int(np.argmin(narrower))] += 1
-    return options.chosen(picked)
+    return options.assignment_of(picked)

@@ -59,7 +59,7 @@ class Convolutional(nn.Module):
 
 
 class _Separable(nn.Module):
-    """A depthwise and a pointwise convolution, with the input added to what they make."""
+    """A depthwise and a pointwise convolution, with the input added to their output."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -113,14 +113,14 @@ def trained(name: str = "convolutional", seed: int = 0) -> nn.Module:
 
 def _train(module: nn.Module, images: Tensor, labels: Tensor) -> nn.Module:
     steps = -(-len(labels) // _BATCH) * _EPOCHS
-    optimiser = torch.optim.AdamW(module.parameters(), _RATE, weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=steps)
+    optimizer = torch.optim.AdamW(module.parameters(), _RATE, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps)
     module.train()
     for _ in range(_EPOCHS):
         for picked in torch.split(torch.randperm(len(labels)), _BATCH):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             torch.autograd.backward(functional.cross_entropy(module(images[picked]), labels[picked]))
-            optimiser.step()
+            optimizer.step()
             schedule.step()
     return module
 
@@ -141,5 +141,5 @@ def accuracy(module: nn.Module) -> float:
     """The share of test images that a network gets right."""
     _, test = split()
     with torch.inference_mode():
-        found = module(torch.from_numpy(test.images)).argmax(1).numpy()
-    return float((found == test.labels).mean())
+        classes = module(torch.from_numpy(test.images)).argmax(1).numpy()
+    return float((classes == test.labels).mean())

@@ -17,8 +17,8 @@ def test_a_file_gives_accuracy_by_precision_and_size(tmp_path: Path) -> None:
     path.write_text(
         "\ufeffsize, precision ,accuracy,note\r\n,fp32,0.9,\r\n8,int8,0.7,x\r\n,int8,,\r\n\r\n", "utf-8"
     )
-    found = read_accuracy(path)
-    assert found.shares == {("fp32", None): 0.9, ("int8", 8): 0.7}
+    accuracy = read_accuracy(path)
+    assert accuracy.shares == {("fp32", None): 0.9, ("int8", 8): 0.7}
     points = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), accuracy=path)
     assert [each.accuracy for each in points.points] == [0.9, None]
     assert ("caveat", "accuracy is unknown for int8") in list(points.provenance())
@@ -56,16 +56,16 @@ def test_tables_of_the_older_hardware_module_give_accuracy(tmp_path: Path, conte
         (b"", "no column 'precision'"),
         (b"precision,acc\nfp32,1\n", "no column 'accuracy'"),
         (b"precision,precision,accuracy\na,b,1\n", "more than one column 'precision'"),
-        (b"precision,accuracy\n", "no line has an accuracy"),
-        (b"precision,accuracy\nfp32,\n", "no line has an accuracy"),
-        (b"precision,accuracy\nfp32,98.5\n", "line 2: accuracy is '98.5', not a share"),
-        (b"precision,accuracy\nfp32,nan\n", "not a share"),
-        (b"precision,accuracy\nfp32,-0.1\n", "not a share"),
+        (b"precision,accuracy\n", "no accuracy in any row"),
+        (b"precision,accuracy\nfp32,\n", "no accuracy in any row"),
+        (b"precision,accuracy\nfp32,98.5\n", "line 2: accuracy '98.5' is not a number from 0 to 1"),
+        (b"precision,accuracy\nfp32,nan\n", "is not a number from 0 to 1"),
+        (b"precision,accuracy\nfp32,-0.1\n", "is not a number from 0 to 1"),
         (b"precision,accuracy\nfp33,0.5\n", "line 2: unknown precision 'fp33'"),
-        (b"precision,accuracy\nfp32,0.5\nfp32,0.6\n", "line 3: fp32 has another accuracy"),
-        (b"precision,accuracy\nfp32\n", "line 2: 1 cells for 2 columns"),
-        (b"precision,accuracy,size\nfp32,0.5,big\n", "size is 'big'"),
-        (b"precision,accuracy,size\nfp32,0.5," + b"9" * 5000 + b"\n", "size is '9999"),
+        (b"precision,accuracy\nfp32,0.5\nfp32,0.6\n", "line 3: fp32 already has the accuracy 0.5"),
+        (b"precision,accuracy\nfp32\n", "line 2: 1 cells, but 2 columns"),
+        (b"precision,accuracy,size\nfp32,0.5,big\n", "size 'big' is not an input size"),
+        (b"precision,accuracy,size\nfp32,0.5," + b"9" * 5000 + b"\n", "size '9999"),
         (b'precision,accuracy\n"fp32,0.5\n', "not a CSV file"),
         (b"precision,accuracy\n" + b"x" * 200_000 + b",1\n", "not a CSV file: field larger"),
         (b"\xff\xfe\x00", "not UTF-8"),
@@ -83,13 +83,14 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, content: bytes, mes
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing.csv"):
-        with pytest.raises(SizeupError, match="cannot be read"):
-            read_accuracy(path)
+    with pytest.raises(SizeupError, match="cannot be read"):
+        read_accuracy(tmp_path)
+    with pytest.raises(SizeupError, match=r"missing.csv: no such file"):
+        read_accuracy(tmp_path / "missing.csv")
 
 
 def test_accuracy_is_measured_or_given() -> None:
-    with pytest.raises(SizeupError, match="either measured on data or given"):
+    with pytest.raises(SizeupError, match="give either data or accuracy, not both"):
         sizeup.precision.tradeoff(block(), data=[1], accuracy={"fp32": 1.0})
     with pytest.raises(SizeupError, match="needs a target"):
         sizeup.precision.tradeoff(block(), latency="1 ms")

@@ -34,18 +34,18 @@ def test_the_networks_are_right_on_97_percent(seed: int) -> None:
 
 @pytest.mark.parametrize("share", SHARES)
 def test_the_exact_choice_is_never_worse_than_uniform_or_greedy_ones(share: float) -> None:
-    for found in of(share):
-        others = [*found.uniform.values(), found.greedy]
-        assert found.exact >= max(others) - found.error
-        assert found.fits
+    for result in of(share):
+        others = [*result.uniform.values(), result.greedy]
+        assert result.exact >= max(others) - result.error
+        assert result.fits
 
 
 @pytest.mark.parametrize("share", TIGHT)
 def test_on_average_it_is_better(share: float) -> None:
-    found = of(share)
-    exact = np.mean([each.exact for each in found])
-    assert exact > np.mean([max(each.uniform.values()) for each in found])
-    assert exact > np.mean([each.greedy for each in found])
+    results = of(share)
+    exact = np.mean([each.exact for each in results])
+    assert exact > np.mean([max(each.uniform.values()) for each in results])
+    assert exact > np.mean([each.greedy for each in results])
 
 
 def test_measuring_the_best_few_helps_where_losses_do_not_add_up() -> None:
@@ -55,7 +55,7 @@ def test_measuring_the_best_few_helps_where_losses_do_not_add_up() -> None:
 
 def test_choosing_with_data_tells_what_was_measured(tmp_path: Path) -> None:
     train, _ = split()
-    found = sizeup.precision.choose(
+    assignment = sizeup.precision.choose(
         trained("convolutional", 0),
         ((1, 1, 8, 8),),
         data=train.images[:200],
@@ -63,9 +63,9 @@ def test_choosing_with_data_tells_what_was_measured(tmp_path: Path) -> None:
         weights=6000,
         cache=tmp_path,
     )
-    assert found.choice.figures.weight_bytes <= 6000
-    assert found.refined is not None
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["measured"]["accuracy"] >= 0.9
-    assert told["float_accuracy"] >= 0.97
+    assert assignment.assignment.figures.weight_bytes <= 6000
+    assert assignment.measured is not None
+    content = json.loads(json.dumps(assignment.to_dict()))
+    assert content["measured"]["accuracy"] >= 0.9
+    assert content["float_accuracy"] >= 0.97
     assert any(tmp_path.rglob("*.jsonl"))

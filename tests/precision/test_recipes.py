@@ -30,7 +30,7 @@ from sizeup.runtimes import random_samples, run
 
 pytestmark = [
     pytest.mark.extras,
-    # The quantiser calibrates with an interpreter that keeps all tensors.
+    # The quantizer calibrates with an interpreter that keeps all tensors.
     pytest.mark.filterwarnings("ignore:Warning. Enabling `experimental_preserve_all_tensors`:UserWarning"),
     # And saturates the biases of channels whose weights are all nought, in mlperf_vww96.
     pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning"),
@@ -46,7 +46,7 @@ IN_THE_FILE = {
 
 
 @dataclass(frozen=True)
-class Quantised:
+class Quantized:
     path: Path
     graph: Graph
     recipe: Recipe
@@ -54,7 +54,7 @@ class Quantised:
     read: Graph
 
     def outputs(self, float_model: Path) -> tuple[Array, Array]:
-        """A float model's results and the quantised one's, on half of the inputs that ranges were found with.
+        """A float model's results and the quantized one's, on half of the inputs that ranges were found with.
 
         On others activations leave their ranges: a matter of the data, and not of the recipe.
         """
@@ -62,11 +62,11 @@ class Quantised:
         (end,) = self.read.inputs
         narrow = [[_stored(self.read, end, sample[0])] for sample in samples]
         exact = [each[0] for each in run("litert", float_model, samples).outputs]
-        found = [each[0] for each in run("litert", self.written, narrow).outputs]
-        return np.array(exact), np.array([_real(self.read, self.read.outputs[0], each) for each in found])
+        outputs = [each[0] for each in run("litert", self.written, narrow).outputs]
+        return np.array(exact), np.array([_real(self.read, self.read.outputs[0], each) for each in outputs])
 
     def with_rounded_weights(self, path: Path) -> Path:
-        """The float model with the weights of the quantised one: what remains is what activations lose."""
+        """The float model with the weights of the quantized one: what remains is what activations lose."""
         from ai_edge_litert.tools import flatbuffer_utils as files
 
         model = files.read_model(str(self.path))
@@ -96,15 +96,15 @@ def _real(graph: Graph, identity: int, numbers: Array) -> Array:
     return np.asarray((numbers - quant.zero_point.reshape(along).astype(float)) * quant.scale.reshape(along))
 
 
-def quantised(path: Path, folder: Path, choose: Any) -> Quantised:
-    page = from_the_page("quantise")
-    ready, written = folder / "ready.tflite", folder / "quantised.tflite"
+def quantized(path: Path, folder: Path, choose: Any) -> Quantized:
+    page = from_the_page("quantize")
+    ready, written = folder / "ready.tflite", folder / "quantized.tflite"
     page["prepare"](str(path), str(ready))
     graph = load(ready)
     recipe = write_recipe(graph, choose(graph), folder / "recipe.json", "ai-edge-quantizer")
     data = [{"in_0": sample[0]} for sample in random_samples(graph, 16)]
-    page["quantise"](str(ready), str(folder / "recipe.json"), str(written), data)
-    return Quantised(ready, graph, recipe, written, load(written))
+    page["quantize"](str(ready), str(folder / "recipe.json"), str(written), data)
+    return Quantized(ready, graph, recipe, written, load(written))
 
 
 def conversions(graph: Graph) -> Counter[str]:
@@ -138,18 +138,20 @@ def bytes_in_buffers(path: Path) -> int:
 def test_ai_edge_quantizer_writes_what_was_chosen_and_predicted(
     shared: Path, tmp_path: Path, name: str, seed: int, names: Sequence[str]
 ) -> None:
-    found = quantised(shared / f"models/{name}.tflite", tmp_path, lambda each: mixture(each, seed, names))
-    graph, read = found.graph, found.read
+    quantization = quantized(
+        shared / f"models/{name}.tflite", tmp_path, lambda each: mixture(each, seed, names)
+    )
+    graph, read = quantization.graph, quantization.read
     chosen = mixture(graph, seed, names)
     assert {precision_name(each) for each in chosen.values()} == set(names)
     by_name = {op.name: op for op in read.ops}
     types = {each.name: each.dtype.name for each in read.tensors}
     for index, dtype in chosen.items():
         weights = graph.tensors[graph.ops[index].inputs[1]].name
-        made = read.tensors[by_name[graph.ops[index].name].outputs[0]].dtype.name
-        assert (types[weights], made) == IN_THE_FILE[precision_name(dtype)]
+        dtype_name = read.tensors[by_name[graph.ops[index].name].outputs[0]].dtype.name
+        assert (types[weights], dtype_name) == IN_THE_FILE[precision_name(dtype)]
     # All else follows as predicted: every value's type, the conversions, the bytes.
-    predicted = found.recipe.applied(graph)
+    predicted = quantization.recipe.applied(graph)
     for op in graph.ops:
         dtype = predicted.tensors[op.outputs[0]].dtype
         assert read.tensors[by_name[op.name].outputs[0]].dtype is dtype, op.name
@@ -157,28 +159,28 @@ def test_ai_edge_quantizer_writes_what_was_chosen_and_predicted(
     assert count(predicted).stored_bytes == count(read).stored_bytes
     assert usage(predicted).peak_bytes == usage(read).peak_bytes
     # The constants of the file hold two or three numbers more: the shape that a reshape makes.
-    assert 0 <= bytes_in_buffers(found.written) - count(predicted).stored_bytes <= 16
-    exact, rounded = found.outputs(found.with_rounded_weights(tmp_path / "rounded.tflite"))
+    assert 0 <= bytes_in_buffers(quantization.written) - count(predicted).stored_bytes <= 16
+    exact, rounded = quantization.outputs(quantization.with_rounded_weights(tmp_path / "rounded.tflite"))
     # The two numbers of a small network at 8 bits may be equal by chance.
     assert len({each.tobytes() for each in rounded}) > len(rounded) / 2
     assert relative_error(exact, rounded) <= 0.1
     if "int4" not in names:
-        assert relative_error(*found.outputs(found.path)) <= 0.1
+        assert relative_error(*quantization.outputs(quantization.path)) <= 0.1
 
 
 def test_one_precision_for_all_makes_a_file_of_integers(shared: Path, tmp_path: Path) -> None:
-    found = quantised(
+    quantization = quantized(
         shared / "models/mlperf_resnet8_fp32.tflite",
         tmp_path,
         lambda graph: {layer.op: precision("int8") for layer in layers(graph)},
     )
-    assert found.recipe.notes == ()
-    assert not conversions(found.read)
-    ends = (*found.read.inputs, *found.read.outputs)
-    assert {found.read.tensors[each].dtype.name for each in ends} == {"int8"}
-    # The same network as its authors quantised it: all constants, but for scales that round otherwise.
+    assert quantization.recipe.notes == ()
+    assert not conversions(quantization.read)
+    ends = (*quantization.read.inputs, *quantization.read.outputs)
+    assert {quantization.read.tensors[each].dtype.name for each in ends} == {"int8"}
+    # The same network as its authors quantized it: all constants, except scales that round otherwise.
     theirs = load(shared / "models/mlperf_resnet8_int8.tflite")
-    assert count(found.read).stored_bytes == count(theirs).stored_bytes
+    assert count(quantization.read).stored_bytes == count(theirs).stored_bytes
 
 
 def test_a_rule_matches_one_operator_whatever_its_name(tmp_path: Path) -> None:
@@ -189,9 +191,9 @@ def test_a_rule_matches_one_operator_whatever_its_name(tmp_path: Path) -> None:
     last = first = file.main.tensor("x", (1, 4))
     for place, name in enumerate(names):
         weights = file.main.tensor(f"w{place}", (4, 4), data=np.eye(4, dtype=np.float32))
-        made = file.main.tensor(name, (1, 4))
-        file.main.op("FULLY_CONNECTED", [last, weights, -1], [made])
-        last = made
+        output = file.main.tensor(name, (1, 4))
+        file.main.op("FULLY_CONNECTED", [last, weights, -1], [output])
+        last = output
     file.main.ends([first], [last])
     graph = file.load()
     recipe = recipe_for_ai_edge_quantizer(graph, {each: precision("int8") for each in range(len(names))})
@@ -228,26 +230,26 @@ def test_what_has_no_kernel_for_integers_stays_float_with_all_that_follows(tmp_p
     file.main.ends([x], [last])
     (tmp_path / "leaky.tflite").write_bytes(file.pack())
     int8 = precision("int8")
-    found = quantised(tmp_path / "leaky.tflite", tmp_path, lambda _: {0: int8, 3: int8})
-    assert found.recipe.notes == ("stays float, for there is no kernel for int8: 'leaky', 'more'",)
-    predicted = found.recipe.applied(found.graph)
+    quantization = quantized(tmp_path / "leaky.tflite", tmp_path, lambda _: {0: int8, 3: int8})
+    assert quantization.recipe.notes == ("stays float: no int8 kernel: 'leaky', 'more'",)
+    predicted = quantization.recipe.applied(quantization.graph)
     sources = ["FULLY_CONNECTED", "DEQUANTIZE", "LEAKY_RELU", "EXPAND_DIMS", "QUANTIZE", "FULLY_CONNECTED"]
-    assert [op.source for op in found.read.ops] == sources
-    assert [op.kind for op in predicted.ops] == [op.kind for op in found.read.ops]
+    assert [op.source for op in quantization.read.ops] == sources
+    assert [op.kind for op in predicted.ops] == [op.kind for op in quantization.read.ops]
 
 
 @pytest.mark.parametrize(
     ("model", "kind", "asked", "words"),
     [
-        ("mlperf_vww96_fp32", "DEPTHWISE_CONV_2D", "int4", "at int4; choose fp32, fp16 or int8 for it"),
-        ("mlperf_vww96_fp32", "CONV_2D", "int2", "at int2; choose fp32, fp16, int8 or int4 for it"),
+        ("mlperf_vww96_fp32", "DEPTHWISE_CONV_2D", "int4", "at int4; choose fp32, fp16 or int8"),
+        ("mlperf_vww96_fp32", "CONV_2D", "int2", "at int2; choose fp32, fp16, int8 or int4"),
         ("mlperf_vww96_fp32", "CONV_2D", "int16", "at int16; choose fp32"),
         ("mlperf_vww96_fp32", "CONV_2D", "bf16", "at bf16; choose fp32"),
         # A file with weights of 8 bits, for all its name.
-        ("mlperf_kws_fp32", "CONV_2D", "int8", "at int8; the file holds it at another type already"),
-        ("mlperf_kws_int8", "CONV_2D", "int4", "at int4; the file holds it at another type already"),
+        ("mlperf_kws_fp32", "CONV_2D", "int8", "at int8; the file stores it at another dtype already"),
+        ("mlperf_kws_int8", "CONV_2D", "int4", "at int4; the file stores it at another dtype already"),
         # Weights of 16 bits, unpacked before the first run.
-        ("mp_selfie_segmentation", "CONV_2D", "int8", "at int8; the file holds it at another type already"),
+        ("mp_selfie_segmentation", "CONV_2D", "int8", "at int8; the file stores it at another dtype already"),
     ],
 )
 def test_what_cannot_be_written_is_refused_by_name(
@@ -262,9 +264,9 @@ def test_what_cannot_be_written_is_refused_by_name(
 
 def test_a_recipe_is_for_one_format_and_one_of_three(shared: Path, tmp_path: Path) -> None:
     graph = load(shared / "models/mlperf_ad01_fp32.tflite")
-    with pytest.raises(SizeupError, match="onnxruntime quantises onnx models; this one is tflite"):
+    with pytest.raises(SizeupError, match="onnxruntime quantizes onnx models; this one is tflite"):
         nodes_for_onnxruntime(graph, {})
-    with pytest.raises(SizeupError, match="there are ai-edge-quantizer, onnxruntime, torchao"):
+    with pytest.raises(SizeupError, match="known: ai-edge-quantizer, onnxruntime, torchao"):
         write_recipe(graph, {}, tmp_path / "x.json", "tensorrt")
     with pytest.raises(SizeupError, match="cannot be written"):
         write_recipe(graph, {}, tmp_path / "nowhere" / "x.json", "ai-edge-quantizer")

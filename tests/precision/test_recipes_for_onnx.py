@@ -51,7 +51,7 @@ def listed(path: Path, folder: Path, chosen: dict[int, DType]) -> tuple[Recipe, 
 
     graph = load(path)
     recipe = write_recipe(graph, chosen, folder / "nodes.json", "onnxruntime")
-    written = folder / "quantised.onnx"
+    written = folder / "quantized.onnx"
     arguments = from_the_page("arguments")["arguments"](folder / "nodes.json")
     quantize_static(str(path), str(written), Reader(graph), **arguments)
     return recipe, written
@@ -73,7 +73,7 @@ def types_around(path: Path) -> dict[str, Around]:
     zero_points = {
         node.input[0]: kinds[node.input[2]] for node in model.graph.node if node.op_type == "QuantizeLinear"
     }
-    found = {}
+    types = {}
     for node in model.graph.node:
         weights = ""
         if node.op_type in ("Conv", "Gemm"):
@@ -81,8 +81,8 @@ def types_around(path: Path) -> dict[str, Around]:
             weights = kinds[node.input[1] if unpacking is None else unpacking.input[0]]
         fed = made_by.get(node.input[0])
         read = kinds[fed.input[2]] if fed is not None and fed.op_type == "DequantizeLinear" else "FLOAT"
-        found[node.name] = Around(weights, read, zero_points.get(node.output[0], "FLOAT"))
-    return found
+        types[node.name] = Around(weights, read, zero_points.get(node.output[0], "FLOAT"))
+    return types
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_onnx_runtime_writes_what_was_chosen(
     chosen = mixture(graph, seed, names)
     assert {precision_name(each) for each in chosen.values()} == set(names)
     recipe, written = listed(exported, tmp_path, chosen)
-    predicted, found = recipe.applied(graph), types_around(written)
+    predicted, types = recipe.applied(graph), types_around(written)
     words = {"fp32": "FLOAT", "int16": "INT16", "int8": "INT8", "int4": "INT4"}
     for index, dtype in chosen.items():
-        assert found[graph.ops[index].name].weights == words[precision_name(dtype)]
+        assert types[graph.ops[index].name].weights == words[precision_name(dtype)]
     readers = {identity for op in graph.ops for identity in op.inputs}
     for op in graph.ops:
-        made = predicted.tensors[op.outputs[0]].dtype
-        if made.family == "int" or op.outputs[0] not in readers:
-            assert found[op.name].made == words[precision_name(made)], op.name
-        if made.family == "int":
-            assert found[op.name].read == words[precision_name(made)], op.name
-    # What sizeup reads: weights and biases as predicted, and beside them a scale and zero point for each.
+        written_dtype = predicted.tensors[op.outputs[0]].dtype
+        if written_dtype.family == "int" or op.outputs[0] not in readers:
+            assert types[op.name].made == words[precision_name(written_dtype)], op.name
+        if written_dtype.family == "int":
+            assert types[op.name].read == words[precision_name(written_dtype)], op.name
+    # What sizeup reads: weights and biases as predicted, and a scale and zero point for each.
     stored = {each.name.removesuffix("_quantized"): each for each in load(written).tensors}
     for tensor in predicted.tensors:
         if tensor.is_parameter:
@@ -124,14 +124,14 @@ def test_onnx_runtime_writes_what_was_chosen(
     assert relative_error(exact, rounded) <= 0.02
 
 
-def test_without_a_layer_to_quantise_onnx_runtime_quantises_none(exported: Path, tmp_path: Path) -> None:
+def test_without_a_layer_to_quantize_onnx_runtime_quantizes_none(exported: Path, tmp_path: Path) -> None:
     chosen = {layer.op: precision("fp32") for layer in layers(load(exported))}
     _, written = listed(exported, tmp_path, chosen)
     assert {kind for types in types_around(written).values() for kind in types} == {"", "FLOAT"}
 
 
 @pytest.mark.parametrize("asked", ["fp16", "int2", "fp8"])
-def test_what_onnx_runtime_cannot_quantise_to_is_refused(exported: Path, asked: str) -> None:
+def test_what_onnx_runtime_cannot_quantize_to_is_refused(exported: Path, asked: str) -> None:
     graph = load(exported)
     with pytest.raises(
         SizeupError, match=f"layer 'node_conv2d' .* at {asked}; choose fp32, int16, int8 or int4"
@@ -139,7 +139,7 @@ def test_what_onnx_runtime_cannot_quantise_to_is_refused(exported: Path, asked: 
         nodes_for_onnxruntime(graph, {0: precision(asked)})
 
 
-def test_float_layers_between_quantised_values_stay_float_only_without_an_optimizer(tmp_path: Path) -> None:
+def test_float_layers_between_quantized_values_stay_float_only_without_an_optimizer(tmp_path: Path) -> None:
     import onnx
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper

@@ -1,4 +1,4 @@
-"""Configurations for torchao: modules by name, and what it makes of them where it is installed."""
+"""Configurations for torchao: modules by name, and its results if it is installed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def test_torchao_is_told_of_modules() -> None:
 
     module = network()
     graph = load(module, inputs=(torch.zeros(1, 3, 16, 16),))
-    wanted = ["int8", "fp32", "int4", "int2", "int8"]
-    found = layers(graph)
-    chosen = {layer.op: precision(each) for layer, each in zip(found, wanted, strict=True)}
+    precisions = ["int8", "fp32", "int4", "int2", "int8"]
+    model_layers = layers(graph)
+    chosen = {layer.op: precision(each) for layer, each in zip(model_layers, precisions, strict=True)}
     recipe = config_for_torchao(graph, chosen)
     assert recipe.content == {
         "one": {"weights": "int8", "activations": "float32"},
@@ -40,7 +40,7 @@ def test_torchao_is_told_of_modules() -> None:
     assert count(recipe.applied(graph)).stored_bytes == weights + biases
     assert usage(recipe.applied(graph)).peak_bytes == usage(graph).peak_bytes
     with pytest.raises(SizeupError, match="torchao cannot write it at fp16; choose fp32, int8, int4 or int2"):
-        config_for_torchao(graph, {found[0].op: precision("fp16")})
+        config_for_torchao(graph, {model_layers[0].op: precision("fp16")})
 
 
 def test_a_product_without_weights_is_noted_for_torchao() -> None:
@@ -52,10 +52,10 @@ def test_a_product_without_weights_is_noted_for_torchao() -> None:
 
     recipe = config_for_torchao(load(Product(), inputs=(torch.zeros(4, 4),)), {0: precision("int8")})
     assert recipe.content == {}
-    assert recipe.notes == ("multiplies no weights of its own and stays as it is: 'matmul'",)
+    assert recipe.notes == ("has no weights and stays unchanged: 'matmul'",)
 
 
-def test_what_torchao_does_not_quantise_is_refused() -> None:
+def test_what_torchao_does_not_quantize_is_refused() -> None:
     import torch
 
     class Tied(torch.nn.Module):
@@ -68,11 +68,13 @@ def test_what_torchao_does_not_quantise_is_refused() -> None:
             return made
 
     graph = load(Tied(), inputs=(torch.zeros(1, 8, dtype=torch.int64),))
-    found = {layer.kind: layer.op for layer in layers(graph)}
-    with pytest.raises(SizeupError, match="of Linear, Conv2d and Embedding alone"):
-        config_for_torchao(graph, {found["conv"]: precision("int8")})
+    op_by_kind = {layer.kind: layer.op for layer in layers(graph)}
+    with pytest.raises(
+        SizeupError, match="torchao quantizes only the `weight` of Linear, Conv2d and Embedding"
+    ):
+        config_for_torchao(graph, {op_by_kind["conv"]: precision("int8")})
     with pytest.raises(SizeupError, match="the weights of module 'table' are read by layers with different"):
-        config_for_torchao(graph, {found["embedding"]: precision("int8")})
+        config_for_torchao(graph, {op_by_kind["embedding"]: precision("int8")})
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -83,17 +85,19 @@ def test_torchao_carries_it_out(tmp_path: Path) -> None:
     sample = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     module = network()
     graph = load(module, inputs=(sample,))
-    wanted = ["int8", "fp32", "int4", "int2", "int8"]
-    chosen = {layer.op: precision(each) for layer, each in zip(layers(graph), wanted, strict=True)}
+    precisions = ["int8", "fp32", "int4", "int2", "int8"]
+    chosen = {layer.op: precision(each) for layer, each in zip(layers(graph), precisions, strict=True)}
     write_recipe(graph, chosen, tmp_path / "modules.json", "torchao")
     made, alike = copy.deepcopy(module), copy.deepcopy(module)
     from_the_page("apply")["apply"](made, tmp_path / "modules.json")
-    for name, asked in zip(("one", "two", "three", "head", "last"), wanted, strict=True):
+    for name, name_of_precision in zip(("one", "two", "three", "head", "last"), precisions, strict=True):
         weight = made.get_submodule(name).weight
-        assert str(getattr(weight, "target_dtype", torch.float32)).endswith(asked.replace("fp", "float"))
-        rounded = weight.dequantize() if asked != "fp32" else weight
-        if asked != "fp32":
-            assert len(weight.qdata.unique()) <= 2 ** precision(asked).bits
+        assert str(getattr(weight, "target_dtype", torch.float32)).endswith(
+            name_of_precision.replace("fp", "float")
+        )
+        rounded = weight.dequantize() if name_of_precision != "fp32" else weight
+        if name_of_precision != "fp32":
+            assert len(weight.qdata.unique()) <= 2 ** precision(name_of_precision).bits
         alike.get_submodule(name).weight = torch.nn.Parameter(rounded.detach())
     with torch.no_grad():
         assert relative_error(alike(sample).numpy(), made(sample).numpy()) <= 0.1

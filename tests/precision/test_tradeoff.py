@@ -19,8 +19,8 @@ from sizeup.mixed_precision.tradeoff import Point, shape_at, table
 
 
 def test_a_model_as_it_is_has_one_point_a_precision() -> None:
-    found = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
-    first, second = found.points
+    tradeoff = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
+    first, second = tradeoff.points
     assert (first.precision, first.batch, first.size) == ("fp32", None, None)
     assert first.figures is not None
     assert second.figures is not None
@@ -47,18 +47,18 @@ def test_rows_are_means_and_the_fastest_comes_first() -> None:
 
 
 def test_what_a_runtime_cannot_run_is_listed_with_the_reason_and_has_no_row() -> None:
-    found = sizeup.precision.tradeoff(block(), precisions=("fp32", "int2"), target="rpi5/litert")
-    assert [each.precision for each in found.points] == ["fp32"]
-    assert [each.precision for each in found.rows] == ["fp32"]
-    assert [each.unsupported for each in found.unsupported] == ["litert has no kernels for int2"]
-    with pytest.raises(SizeupError, match="nothing to compare: litert has no kernels for int2"):
+    tradeoff = sizeup.precision.tradeoff(block(), precisions=("fp32", "int2"), target="rpi5/litert")
+    assert [each.precision for each in tradeoff.points] == ["fp32"]
+    assert [each.precision for each in tradeoff.rows] == ["fp32"]
+    assert [each.unsupported for each in tradeoff.unsupported] == ["litert has no kernels for int2"]
+    with pytest.raises(SizeupError, match="no supported point to compare: litert has no kernels for int2"):
         sizeup.precision.tradeoff(block(), precisions=("int2",), target="rpi5/litert")
 
 
 def test_int4_needs_kernels_for_every_op_kind_with_weights() -> None:
     reason = "ort has no int4 kernels for 2 conv layers"
-    found = sizeup.precision.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/ort")
-    assert [(each.precision, each.unsupported) for each in found.unsupported] == [("int4", reason)]
+    tradeoff = sizeup.precision.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/ort")
+    assert [(each.precision, each.unsupported) for each in tradeoff.unsupported] == [("int4", reason)]
     # LiteRT takes int4 filters and computes in int8: the same arena and latency, half the filters.
     int8, int4 = sizeup.precision.tradeoff(block(), precisions=("int8", "int4"), target="rpi5/litert").points
     assert int8.figures is not None
@@ -94,10 +94,10 @@ def test_columns_fit_the_older_table_of_means() -> None:
     pytest.importorskip("pandas", reason="data frames need pandas")
     from sizeup.compat.hardware import precision_tradeoff_table
 
-    found = sizeup.precision.tradeoff(
+    tradeoff = sizeup.precision.tradeoff(
         block(), precisions=("fp32", "int8"), weights=300, accuracy={"int8": 0.5}
     )
-    frame = found.to_pandas()
+    frame = tradeoff.to_pandas()
     assert list(frame.columns) == [
         *("precision", "batch", "size", "accuracy", "agreement", "latency_ms", "latency_low_ms"),
         *("latency_high_ms", "latency_basis", "energy_j", "energy_proxy_j", "energy_basis", "memory_mb"),
@@ -120,22 +120,22 @@ def test_the_first_input_changes_its_batch_and_size() -> None:
 
 @pytest.mark.extras
 def test_batches_and_sizes_are_those_of_single_counts(tmp_path: Path) -> None:
-    found = sizeup.precision.tradeoff(
+    tradeoff = sizeup.precision.tradeoff(
         "torchvision:squeezenet1_1",
         precisions=("fp32", "int8"),
         batches=(1, 2),
         sizes=(64, 96),
         target="rpi5/ort",
     )
-    assert len(found.points) == 8
-    last = found.points[-1]
+    assert len(tradeoff.points) == 8
+    last = tradeoff.points[-1]
     assert (last.batch, last.size, last.precision) == (2, 96, "int8")
     assert last.figures is not None
     alone = sizeup.estimate(
         "torchvision:squeezenet1_1", "rpi5/ort", inputs=((2, 3, 96, 96),), precision={"*": "int8"}
     )
     assert last.figures.seconds == pytest.approx(alone.seconds)
-    found.save(tmp_path / "points.csv")
+    tradeoff.save(tmp_path / "points.csv")
     with (tmp_path / "points.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["batch"] for row in rows] == ["1"] * 4 + ["2"] * 4
@@ -144,8 +144,8 @@ def test_batches_and_sizes_are_those_of_single_counts(tmp_path: Path) -> None:
 @pytest.mark.extras
 def test_the_command_prints_means_writes_points_and_draws_them(tmp_path: Path) -> None:
     picture, points = tmp_path / "points.png", tmp_path / "points.json"
-    asked = ("tradeoff", "torch.nn:ReLU", "--input", "1x8", "--precisions", "fp32,fp16")
-    done = run(*asked, "-o", points, "--plot", picture)
+    arguments = ("tradeoff", "torch.nn:ReLU", "--input", "1x8", "--precisions", "fp32,fp16")
+    done = run(*arguments, "-o", points, "--plot", picture)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "ReLU")
     assert re.findall(r"(\S+) written, [\d.]+ KiB\n", done.stderr) == [str(points), str(picture)]
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -160,8 +160,8 @@ def test_marks_in_the_picture_stand_where_the_points_are() -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     from sizeup.render.plots.scatter import tradeoff_picture
 
-    found = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
-    axes = tradeoff_picture(found).axes[0]
+    tradeoff = sizeup.precision.tradeoff(block(), precisions=("fp32", "int8"), weights=300)
+    axes = tradeoff_picture(tradeoff).axes[0]
     drawn = {each.get_gid(): each for each in axes.collections}
     assert np.asarray(drawn["points fp32"].get_offsets()).tolist() == [[1536.0, 576.0]]
     assert np.asarray(drawn["points int8"].get_offsets()).tolist() == [[384.0, 192.0]]

@@ -79,14 +79,14 @@ def test_nodes_and_model_carry_what_the_report_says(tmp_path: Path) -> None:
     report.save(tmp_path / "out.onnx")
     model = onnx.load(tmp_path / "out.onnx")
     rows = {report.graph.tensors[op.outputs[0]].name: report.ops[i] for i, op in enumerate(report.graph.ops)}
-    told = {each.output[0]: properties(each.metadata_props) for each in model.graph.node}
-    assert rows.keys() == {name for name, found in told.items() if found}
+    properties_by_node = {each.output[0]: properties(each.metadata_props) for each in model.graph.node}
+    assert rows.keys() == {name for name, node_properties in properties_by_node.items() if node_properties}
     for name, row in rows.items():
-        found = told[name]
+        node_properties = properties_by_node[name]
         for key in ("macs", "elementwise_ops", "params", "read_bytes", "written_bytes", "live_bytes"):
-            assert int(found[key]) == getattr(row, key)
-        assert float(found["ms"]) == pytest.approx(row.ms, rel=1e-5)
-        assert found.get("bound_by") == row.bound_by
+            assert int(node_properties[key]) == getattr(row, key)
+        assert float(node_properties["ms"]) == pytest.approx(row.ms, rel=1e-5)
+        assert node_properties.get("bound_by") == row.bound_by
     # By hand: 8 filters of 3x3x3 at 6x6 places, and 288 x 5.
     whole = properties(model.metadata_props)
     assert int(whole["macs"]) == 8 * 27 * 36 + 288 * 5
@@ -108,13 +108,13 @@ def test_what_is_not_known_has_a_reason_and_no_figure(tmp_path: Path) -> None:
     )
     onnx.save(odd, tmp_path / "in.onnx")
     sizeup.analyze(tmp_path / "in.onnx").save(tmp_path / "out.onnx")
-    found = onnx.load(tmp_path / "out.onnx")
-    relu, unknown = (properties(each.metadata_props) for each in found.graph.node)
+    node_properties = onnx.load(tmp_path / "out.onnx")
+    relu, unknown = (properties(each.metadata_props) for each in node_properties.graph.node)
     assert relu["macs"] == "0"
     assert "unknown" not in relu
     assert "macs" not in unknown
-    assert "no rule for com.example::Odd" in unknown["unknown"]
-    assert "macs" not in properties(found.metadata_props)
+    assert "no cost rule for com.example::Odd" in unknown["unknown"]
+    assert "macs" not in properties(node_properties.metadata_props)
 
 
 def test_a_second_count_replaces_the_first(tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_a_second_count_replaces_the_first(tmp_path: Path) -> None:
     again = sizeup.analyze(tmp_path / "first.onnx", precision="fp16")
     again.save(tmp_path / "second.onnx")
     second = onnx.load(tmp_path / "second.onnx")
-    told = properties(second.metadata_props)
-    assert told["precision"] == "fp16"
-    assert "ms" not in told
-    assert int(told["read_bytes"]) == again.totals.read_bytes
+    properties_by_node = properties(second.metadata_props)
+    assert properties_by_node["precision"] == "fp16"
+    assert "ms" not in properties_by_node
+    assert int(properties_by_node["read_bytes"]) == again.totals.read_bytes
     assert not any("ms" in properties(each.metadata_props) for each in second.graph.node)
     assert stripped(second) == onnx.load(source)
 
@@ -183,15 +183,15 @@ def test_a_copy_is_refused_where_it_would_destroy_or_mean_nothing(shared: Path, 
     source = onnx_files(tmp_path)[2]
     before = source.read_bytes()
     report = sizeup.analyze(source)
-    with pytest.raises(WriteError, match="this is the model itself"):
+    with pytest.raises(WriteError, match="is the input model, which is not overwritten"):
         report.save(source)
     assert source.read_bytes() == before
-    with pytest.raises(SizeupError, match="there is no such folder"):
+    with pytest.raises(SizeupError, match=": no such folder"):
         report.save(tmp_path / "nowhere" / "out.onnx")
-    with pytest.raises(SizeupError, match=r"a copy of an \.onnx file, which the model is not"):
+    with pytest.raises(SizeupError, match=r"metadata needs an \.onnx model"):
         sizeup.analyze(shared / "models" / "mlperf_kws_int8.tflite").save(tmp_path / "out.onnx")
     source.write_bytes(before + b"\0")
-    with pytest.raises(SizeupError, match="not the one that was sized up"):
+    with pytest.raises(SizeupError, match="the file has changed since it was analyzed"):
         report.save(tmp_path / "out.onnx")
     assert not (tmp_path / "out.onnx").exists()
 

@@ -28,18 +28,18 @@ BYTES = [
 
 
 def figure_of(report: sizeup.Report, kind: str) -> Figure:
-    from sizeup.render.plots import canvas, modules, roofs
+    from sizeup.render.plots import canvas, modules, roofline
 
     with canvas.house_style():
-        draw = {"roofline": roofs.roofline_picture, "modules": modules.modules_picture}
+        draw = {"roofline": roofline.roofline_picture, "modules": modules.modules_picture}
         return draw[kind](report)
 
 
-def said(figure: Figure) -> list[str]:
+def text_of(figure: Figure) -> list[str]:
     from matplotlib.text import Text
 
-    found = [each for each in figure.findobj(Text) if each.get_visible() and each.get_text().strip()]
-    return [each.get_text() for each in found]
+    visible = [each for each in figure.findobj(Text) if each.get_visible() and each.get_text().strip()]
+    return [each.get_text() for each in visible]
 
 
 def test_points_are_where_macs_bytes_and_seconds_put_them() -> None:
@@ -52,9 +52,9 @@ def test_points_are_where_macs_bytes_and_seconds_put_them() -> None:
         assert row.ms is not None
         expected.append((2 * macs / moved, macs / (row.ms / 1e3)))
     assert drawn == [pytest.approx(each) for each in sorted(expected)]
-    colours = {str(each.get_gid()): len(each.get_offsets()) for each in axes.collections}
+    colors = {str(each.get_gid()): len(each.get_offsets()) for each in axes.collections}
     bounds = [row.bound_by for row in report.ops]
-    assert colours == {f"points {each}": bounds.count(each) for each in bounds}
+    assert colors == {f"points {each}": bounds.count(each) for each in bounds}
 
 
 def test_roofs_are_those_of_the_data_sheet() -> None:
@@ -91,7 +91,7 @@ def test_bars_of_modules_are_the_sums_of_their_operators() -> None:
         "parameters": [864, 288, 2048],
         "bytes moved": BYTES,
     }
-    words = said(figure)
+    words = text_of(figure)
     assert [each for each in words if each in ("stem.conv", "body.depthwise", "body.pointwise")] == [
         "stem.conv",
         "body.depthwise",
@@ -103,12 +103,12 @@ def test_bars_of_modules_are_the_sums_of_their_operators() -> None:
 
 def test_what_is_not_known_is_a_question_mark_and_not_nothing() -> None:
     report = sizeup.analyze(with_unknown(), target="rpi4/litert")
-    words = said(figure_of(report, "modules"))
+    words = text_of(figure_of(report, "modules"))
     assert "?: 2 operators are not counted" in words
     assert "MACs: 885 k + ?" in words
     assert "?" in words
-    words = said(figure_of(report, "roofline"))
-    assert "2 operators are not known: their time is missing, at least in part" in words
+    words = text_of(figure_of(report, "roofline"))
+    assert "2 operators are unknown: their time is missing, at least in part" in words
 
 
 def cases() -> list[tuple[Graph | str, str]]:
@@ -159,6 +159,8 @@ def test_the_name_of_the_file_says_what_is_drawn(tmp_path: Path) -> None:
 
 def test_a_roofline_without_a_target_is_refused(tmp_path: Path) -> None:
     report = sizeup.analyze(three_convolutions())
-    with pytest.raises(SizeupError, match=r"needs times on a target \(no target device was given\)"):
+    with pytest.raises(
+        SizeupError, match=r"needs a latency estimate on a target \(no target device was given\)"
+    ):
         report.plot(tmp_path / "a.roofline.png")
     assert not (tmp_path / "a.roofline.png").exists()

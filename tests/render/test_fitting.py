@@ -14,32 +14,32 @@ from sizeup.render.console.precision import render_fits
 from sizeup.results.precision import PrecisionFits
 
 
-def printed(found: PrecisionFits) -> list[str]:
+def printed(result: PrecisionFits) -> list[str]:
     buffer = io.StringIO()
-    render_fits(found, Console(file=buffer, width=80, color_system=None))
+    render_fits(result, Console(file=buffer, width=80, color_system=None))
     return [line.rstrip() for line in buffer.getvalue().splitlines()]
 
 
 def test_shapes_and_bytes_of_both_tensors_are_in_the_data() -> None:
-    found = json.loads(json.dumps(sizeup.precision.fits(three_convolutions(), "64 KiB").to_dict()))
-    first = found["layers"][0]
+    result = json.loads(json.dumps(sizeup.precision.fits(three_convolutions(), "64 KiB").to_dict()))
+    first = result["layers"][0]
     assert first["input_shapes"] == [[1, 3, 64, 64]]
     assert first["output_shapes"] == [[1, 32, 32, 32]]
     # 12,288 and 32,768 numbers.
     sizes = {"fp32": 49_152, "fp16": 24_576, "int8": 12_288, "int4": 6_144, "int2": 3_072}
     assert first["read_bytes"] == sizes
-    assert first["made_bytes"]["fp32"] == 131_072
+    assert first["written_bytes"]["fp32"] == 131_072
     assert first["fits"] == ["fp16", "int8", "int4", "int2"]
-    assert found == sizeup.precision.fits(three_convolutions(), "64 KiB").to_dict()
+    assert result == sizeup.precision.fits(three_convolutions(), "64 KiB").to_dict()
 
 
 def test_the_table_has_a_line_for_the_layer_and_one_for_each_tensor() -> None:
     lines = printed(sizeup.precision.fits(three_convolutions(), "64 KiB", precisions=["fp32", "int8"]))
     place = next(index for index, line in enumerate(lines) if line.endswith("conv stem.conv"))
-    layer, read, made = (line.split() for line in lines[place : place + 3])
+    layer, read, written = (line.split() for line in lines[place : place + 3])
     assert layer == ["128", "KiB", "32.0", "KiB*", "conv", "stem.conv"]
     assert read == ["48.0", "KiB", "12.0", "KiB", "input", "1x3x64x64"]
-    assert made == ["128", "KiB", "32.0", "KiB", "output", "1x32x32x32"]
+    assert written == ["128", "KiB", "32.0", "KiB", "output", "1x32x32x32"]
 
 
 def _conv_of_unknown_size() -> Graph:
@@ -51,11 +51,13 @@ def _conv_of_unknown_size() -> Graph:
 
 
 def test_a_layer_of_unknown_size_is_undetermined_and_not_zero_bytes() -> None:
-    found = sizeup.precision.fits(_conv_of_unknown_size(), 64, precisions=["fp32"])
-    (layer,) = found.to_dict()["layers"]
+    result = sizeup.precision.fits(_conv_of_unknown_size(), 64, precisions=["fp32"])
+    (layer,) = result.to_dict()["layers"]
     assert (layer["fits"], layer["bytes"]) == (None, {"fp32": None})
     assert layer["input_shapes"] == [None]
-    assert not found.without
-    lines = printed(found)
-    assert any("1 undetermined, with a size that depends on data" in line for line in lines)
-    assert not any("*" in line or "at no type" in line for line in lines)
+    assert not result.not_fitting
+    lines = printed(result)
+    assert any("1 undetermined: size depends on data" in line for line in lines)
+    rows = [line for line in lines if "* marks a fit" not in line]
+    assert len(rows) == len(lines) - 1
+    assert not any("*" in line or "at no precision" in line for line in rows)

@@ -18,7 +18,7 @@ import sizeup
 from networks import FLOAT
 from sizeup.checks import Limit, Remedy
 from sizeup.graph import Graph
-from sizeup.render.console.comparison_page import markdown as of_comparison
+from sizeup.render.console.comparison_output import markdown as of_comparison
 from sizeup.render.markdown import cell, code, lines, prose
 from sizeup.render.markdown import markdown as of_checks
 from sizeup.results.check import Check
@@ -119,8 +119,8 @@ def test_what_is_shown_is_the_name(name: str) -> None:
 def test_a_command_is_shown_letter_by_letter(command: str, more: str) -> None:
     """A backtick that became a quote would end the quoting that a shell needs."""
     text = f"sizeup {command}{''.join(each for each in more if each.isprintable())}x"
-    (found,) = [token for token in inlines(f"- a\n  {code(text)}\n") if token.type == "code_inline"]
-    assert found.content == text
+    (inline,) = [token for token in inlines(f"- a\n  {code(text)}\n") if token.type == "code_inline"]
+    assert inline.content == text
 
 
 def test_long_names_are_cut_in_their_middle() -> None:
@@ -135,20 +135,27 @@ def network(name: str) -> Graph:
     builder = sizeup.GraphBuilder(name, "onnx")
     x = builder.input(f"x{name}", (1, 8), FLOAT)
     for number in range(2):
-        made = builder.tensor(f"{name}{number}", (1, 8), FLOAT)
+        output = builder.tensor(f"{name}{number}", (1, 8), FLOAT)
         kind = "relu" if number else f"{name}.kind"
-        builder.op(kind, [x], [made], name=name, source=name, scope=name)
-        x = made
+        builder.op(kind, [x], [output], name=name, source=name, scope=name)
+        x = output
     builder.outputs.append(x)
     builder.note(name)
     return builder.freeze()
 
 
 def check(name: str) -> Check:
-    limits = (Limit("macs", "count", 10, 20, 20, of=name, unknown=(name,)),)
+    limits = (Limit("macs", "count", 10, 20, 20, source=name, unknown=(name,)),)
     remedy = Remedy(f"use {name}", f"sizeup optimize {shlex.quote(name[:200])}", (), False, (name,))
     return Check(
-        f"m/{name}", name, "onnx", limits=limits, remedies=(remedy,), is_file=True, error="", new=name
+        f"m/{name}",
+        name,
+        "onnx",
+        limits=limits,
+        remedies=(remedy,),
+        is_file=True,
+        error="",
+        no_baseline_reason=name,
     )
 
 

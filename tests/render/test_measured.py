@@ -38,7 +38,7 @@ def shown(device: str | None, by: str, top: int = 10) -> list[str]:
 
 def test_kernels_that_match_no_module_are_listed_as_such() -> None:
     assert shown(None, "kernel") == [
-        "time share MACs module kernel of the profile",
+        "time share MACs module kernel",
         "4 ms 50.0 % 2.10 M body.pointwise aten.conv2d conv2d_2",
         "2 ms 25.0 % 885 k stem.conv aten.conv2d conv2d_0",
         "1 ms 12.5 % 295 k body.depthwise aten.conv2d conv2d_1",
@@ -60,10 +60,10 @@ def test_modules_have_rates_and_with_a_device_shares_of_its_peak() -> None:
 
 
 def test_rows_of_the_data_add_up() -> None:
-    found = measured("rpi5").to_dict()
-    assert sum(each["seconds"] for each in found["modules"]) == pytest.approx(8e-3)
-    assert sum(each["macs"] for each in found["modules"]) == 3_276_800
-    assert found["modules"][-1]["module"] is None
-    assert found["kernels"][3] == {
-        "name": "conv2d_3", "kind": "aten.conv2d", "seconds": 1e-3, "module": None, "macs": None
+    data = measured("rpi5").to_dict()
+    assert sum(each["seconds"] for each in data["modules"]) == pytest.approx(8e-3)
+    assert sum(each["macs"] for each in data["modules"]) == 3_276_800
+    assert data["modules"][-1]["module"] is None
+    assert data["kernels"][3] == {
+        "name": "conv2d_3", "op_type": "aten.conv2d", "seconds": 1e-3, "module": None, "macs": None
     }  # fmt: skip

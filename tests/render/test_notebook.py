@@ -57,10 +57,10 @@ def test_the_curve_of_memory_is_as_high_as_what_is_in_use_at_every_operator() ->
     memory = pictures(sizeup.analyze(graph))[0]
     path = next(each for each in memory.iter(f"{SPACE}path") if each.get("fill", "").startswith("#"))
     expected = in_use(graph)
-    found = re.fullmatch(r"M([\d.]+),([\d.]+)((?:V[\d.]+H[\d.]+)+)V([\d.]+)Z", path.get("d", ""))
-    assert found is not None
-    floor = float(found[2])
-    tops = [floor - float(each) for each in re.findall(r"V([\d.]+)H", found[3])]
+    match = re.fullmatch(r"M([\d.]+),([\d.]+)((?:V[\d.]+H[\d.]+)+)V([\d.]+)Z", path.get("d", ""))
+    assert match is not None
+    floor = float(match[2])
+    tops = [floor - float(each) for each in re.findall(r"V([\d.]+)H", match[3])]
     assert [each / max(tops) for each in tops] == pytest.approx(
         [each / max(expected) for each in expected], abs=2e-3
     )
@@ -79,7 +79,7 @@ def test_bars_of_modules_are_as_long_as_their_macs() -> None:
     ]  # fmt: skip
 
 
-def test_with_a_target_modules_are_told_by_time() -> None:
+def test_with_a_target_modules_are_ranked_by_time() -> None:
     report = sizeup.analyze(three_convolutions(), target="rpi4/litert")
     modules = pictures(report)[1]
     assert words(modules)[0] == "time by module"
@@ -160,13 +160,13 @@ def test_three_lines_of_a_notebook_give_a_picture(shared: Path, tmp_path: Path) 
 MEASURE = """() => Array.from(document.querySelectorAll('svg')).map(svg => {
   const box = each => { const r = each.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
   return {frame: box(svg), texts: Array.from(svg.querySelectorAll('text')).map(each =>
-    ({words: each.textContent, box: box(each), colour: getComputedStyle(each).fill}))};
+    ({words: each.textContent, box: box(each), color: getComputedStyle(each).fill}))};
 })"""
 
 
 @pytest.mark.extras
 @pytest.mark.parametrize("theme", [("#ffffff", "rgb(17, 17, 17)"), ("#111111", "rgb(232, 232, 232)")])
-def test_a_browser_shows_all_words_apart_and_in_the_colour_of_the_page(
+def test_a_browser_shows_all_words_apart_and_in_the_color_of_the_page(
     theme: tuple[str, str], tmp_path: Path
 ) -> None:
     reports = [
@@ -180,15 +180,15 @@ def test_a_browser_shows_all_words_apart_and_in_the_colour_of_the_page(
     )
     with chromium() as browser:
         shown = opened(browser, path, width=900)
-        found: list[dict[str, Any]] = shown.page.evaluate(MEASURE)
+        match: list[dict[str, Any]] = shown.page.evaluate(MEASURE)
         shown.picture(f"notebook {background[1:]}")
     assert shown.complaints == []
     assert shown.requests == []
-    assert len(found) == 6
-    for picture in found:
+    assert len(match) == 6
+    for picture in match:
         left, top, right, bottom = picture["frame"]
         for text in picture["texts"]:
-            assert text["colour"] == ink
+            assert text["color"] == ink
             assert left <= text["box"][0] < text["box"][2] <= right, text
             assert top <= text["box"][1] < text["box"][3] <= bottom, text
         boxes = [each["box"] for each in picture["texts"]]

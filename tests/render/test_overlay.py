@@ -46,7 +46,7 @@ def test_every_operator_of_a_tflite_file_has_its_figures_at_the_node_that_makes_
     assert len(models) > 30
     for model in models:
         report = sizeup.analyze(model, target="rpi4/litert")
-        made = sizeup.load(model).tensors
+        tensors = sizeup.load(model).tensors
         for quantity in QUANTITIES:
             graph, values = overlay(report, quantity, tmp_path)
             nodes = graphs[str(model)][graph]
@@ -57,7 +57,7 @@ def test_every_operator_of_a_tflite_file_has_its_figures_at_the_node_that_makes_
                     assert node["label"].replace("_", "").upper() == row.source.replace("_", ""), model
                 assert [int(each["tensor_index"]) for each in node["outputs"]] == list(op.outputs), model
                 assert values[str(row.index)] == expected(row, quantity), (model, row.index, quantity)
-        assert len(made) == len(report.graph.tensors)
+        assert len(tensors) == len(report.graph.tensors)
 
 
 def test_model_explorers_own_types_hold_all_of_an_overlay(shared: Path, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_every_operator_of_an_onnx_file_has_its_figures_at_its_node(tmp_path: Pa
     graphs = explored(*files)
     for file in files:
         report = sizeup.analyze(file, target="rpi4/ort")
-        made = {
+        tensors = {
             report.graph.tensors[op.outputs[0]].name: row
             for op, row in zip(report.graph.ops, report.ops, strict=True)
         }
@@ -91,7 +91,7 @@ def test_every_operator_of_an_onnx_file_has_its_figures_at_its_node(tmp_path: Pa
             assert values.keys() <= nodes.keys()
             called = 0
             for key, shown in values.items():
-                row = made[nodes[key]["outputs"][0]["__tensor_tag"]]
+                row = tensors[nodes[key]["outputs"][0]["__tensor_tag"]]
                 if nodes[key]["label"] == "own::Twice":
                     called += 1
                     continue
@@ -106,7 +106,7 @@ def test_every_operator_of_an_onnx_file_has_its_figures_at_its_node(tmp_path: Pa
             assert len(values) + called == len(report.ops), file
 
 
-def test_conversions_of_a_mixture_count_at_the_node_that_needs_them(shared: Path, tmp_path: Path) -> None:
+def test_conversions_count_at_the_node_that_needs_them(shared: Path, tmp_path: Path) -> None:
     model = shared / "models" / "mlperf_resnet8_fp32.tflite"
     plain = sizeup.analyze(model)
     mixed = sizeup.analyze(model, precision={"*conv2d_1*": "int8"})
@@ -119,7 +119,7 @@ def test_conversions_of_a_mixture_count_at_the_node_that_needs_them(shared: Path
 def test_an_overlay_needs_the_file_that_was_read(shared: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.overlay.json"
     by_hand = sizeup.analyze(three_convolutions())
-    with pytest.raises(SizeupError, match=r"needs a model that was read from a \.tflite or \.onnx file"):
+    with pytest.raises(SizeupError, match=r"needs a model loaded from a \.tflite or \.onnx file"):
         by_hand.save(path)
     model = tmp_path / "model.tflite"
     model.write_bytes((shared / "models" / "mlperf_kws_int8.tflite").read_bytes())
@@ -127,12 +127,12 @@ def test_an_overlay_needs_the_file_that_was_read(shared: Path, tmp_path: Path) -
     with pytest.raises(SizeupError, match="no target device was given"):
         report.save(tmp_path / "x.ms.overlay.json")
     model.write_bytes((shared / "models" / "mlperf_ad01_int8.tflite").read_bytes())
-    with pytest.raises(SizeupError, match="not the one that was sized up"):
+    with pytest.raises(SizeupError, match="the file has changed since it was analyzed"):
         report.save(path)
     assert not path.exists()
 
 
-def test_without_a_wish_times_are_shown_where_there_are_any(shared: Path, tmp_path: Path) -> None:
+def test_by_default_times_are_shown_if_estimated(shared: Path, tmp_path: Path) -> None:
     model = shared / "models" / "mlperf_kws_int8.tflite"
     for target, name in ((None, "MACs (sizeup)"), ("rpi4/litert", "ms on rpi4/litert (sizeup)")):
         path = tmp_path / "kws.overlay.json"

@@ -19,7 +19,7 @@ from memory.memory_graphs import branches
 from networks import with_unknown
 from sizeup.dtypes import dtype
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.graph import Constant, Graph, GraphBuilder, Run
+from sizeup.graph import Constant, Graph, GraphBuilder, RecordedRun
 
 # A figure of matplotlib, looked into by attributes of which its types know little.
 Figure: TypeAlias = Any
@@ -57,12 +57,12 @@ def many(count: int) -> Graph:
     """A chain with links back, its sizes random."""
     chance = random.Random(7)
     builder = GraphBuilder(f"{count} operators")
-    made = [builder.input("x", (4096,), dtype("int8"))]
+    tensors = [builder.input("x", (4096,), dtype("int8"))]
     for number in range(count):
         new = builder.tensor(f"block_{number // 10}/out_{number}", (chance.randint(1, 4096),), dtype("int8"))
-        builder.op("add", {made[-1], chance.choice(made[-30:])}, [new])
-        made.append(new)
-    builder.outputs.append(made[-1])
+        builder.op("add", {tensors[-1], chance.choice(tensors[-30:])}, [new])
+        tensors.append(new)
+    builder.outputs.append(tensors[-1])
     return builder.freeze()
 
 
@@ -81,7 +81,7 @@ def plan_figure(plan: sizeup.Plan) -> Figure:
 
 
 def bars(figure: Figure) -> dict[str, list[float]]:
-    """The height of each part at every operator, told from where its patch begins and ends."""
+    """The height of each part at every operator, from the extent of its patch."""
     from matplotlib.patches import StepPatch
 
     tops: dict[str, list[float]] = {}
@@ -104,12 +104,12 @@ def bars(figure: Figure) -> dict[str, list[float]]:
 
 def boxes(figure: Figure) -> list[tuple[float, float, float, float]]:
     """(left, bottom, right, top) of every box of the map."""
-    found = []
+    live_spans = []
     for collection in figure.axes[0].collections:
         for path in collection.get_paths():
             across, up = path.vertices[:, 0], path.vertices[:, 1]
-            found.append((across.min(), up.min(), across.max(), up.max()))
-    return found
+            live_spans.append((across.min(), up.min(), across.max(), up.max()))
+    return live_spans
 
 
 def marked(figure: Figure, name: str) -> list[tuple[float, float]]:
@@ -129,13 +129,13 @@ def texts(figure: Figure) -> list[Any]:
 )
 def test_bars_add_up_to_what_is_in_use(graph: Graph) -> None:
     figure = memory_figure(graph)
-    parts, found = bars(figure), spans(graph)
+    parts, live_spans = bars(figure), spans(graph)
     expected = in_use(graph)
     for step, op in enumerate(graph.ops):
-        read = sum(found[identity].bytes for identity in set(op.inputs))
-        made = sum(found[identity].bytes for identity in op.outputs)
+        read = sum(live_spans[identity].bytes for identity in set(op.inputs))
+        tensors = sum(live_spans[identity].bytes for identity in op.outputs)
         assert [parts[name][step] for name in ("inputs", "outputs", "others")] == pytest.approx(
-            [read, made, expected[step] - read - made]
+            [read, tensors, expected[step] - read - tensors]
         )
     [(peak, _)] = marked(figure, "peak")
     assert expected[int(peak)] == max(expected)
@@ -166,7 +166,7 @@ def test_beyond_the_pixels_the_highest_of_several_is_drawn() -> None:
     width = int(edges[1] - edges[0])
     assert 1 < width < 10
     assert values.tolist() == [max(expected[at : at + width]) for at in range(0, 5000, width)]
-    assert any(f"highest of every {width}" in text.get_text() for text in texts(figure))
+    assert any(f"maximum of every {width}" in text.get_text() for text in texts(figure))
 
 
 def in_use_at_scale(graph: Graph) -> list[int]:
@@ -174,12 +174,12 @@ def in_use_at_scale(graph: Graph) -> list[int]:
     last = {identity: step for step, op in enumerate(graph.ops) for identity in (*op.inputs, *op.outputs)}
     last |= dict.fromkeys(graph.outputs, len(graph.ops) - 1)
     sizes = [(tensor.shape or (0,))[0] for tensor in graph.tensors]
-    live, found = sum(sizes[identity] for identity in graph.inputs), []
+    live, live_spans = sum(sizes[identity] for identity in graph.inputs), []
     for step, op in enumerate(graph.ops):
         live += sum(sizes[identity] for identity in op.outputs)
-        found.append(live)
+        live_spans.append(live)
         live -= sum(sizes[identity] for identity in {*op.inputs, *op.outputs} if last[identity] == step)
-    return found
+    return live_spans
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ def in_use_at_scale(graph: Graph) -> list[int]:
 def test_boxes_are_where_the_plan_puts_tensors(graph: Graph) -> None:
     plan = sizeup.plan(graph, time_limit=2)
     figure = plan_figure(plan)
-    found = spans(graph, plan.order) if len(graph.ops) < 100 else None
+    live_spans = spans(graph, plan.schedule) if len(graph.ops) < 100 else None
     drawn = boxes(figure)
-    if found is not None:
+    if live_spans is not None:
         expected = [
             (span.first - 0.5, plan.offsets[identity], span.last + 0.5, plan.offsets[identity] + span.bytes)
-            for identity, span in found.items()
+            for identity, span in live_spans.items()
             if span.bytes
         ]
         assert sorted(drawn) == sorted(expected)
@@ -207,7 +207,7 @@ def test_boxes_are_where_the_plan_puts_tensors(graph: Graph) -> None:
     assert [up for _, up in marked(figure, "arena")] == [plan.plan_bytes]
     above, below = marked(figure, "peak")
     assert above[0] == below[0] == plan.peak_step
-    live = in_use_at_scale(graph) if found is None else in_use(graph, plan.order)
+    live = in_use_at_scale(graph) if live_spans is None else in_use(graph, plan.schedule)
     if not plan.moved_ops:
         assert live[int(above[0])] == max(live)
     assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
@@ -219,9 +219,11 @@ def test_the_peak_of_swiftnet_is_marked_where_the_plan_has_it(shared: Path) -> N
     sums = [sum(each) for each in zip(*bars(figure).values(), strict=True)]
     assert max(sums) == sums[int(marked(figure, "peak")[0][0])] == 301_056
     assert marked(figure, "arena")[0][1] == 301_056
-    said = " ".join(text.get_text() for text in texts(figure))
-    assert "301,056 B instead of at least 351,232 B as given (-14.3 %); proven: no plan needs less" in said
-    assert "peak of the order as given 351,232 B" in said
+    words = " ".join(text.get_text() for text in texts(figure))
+    assert (
+        "301,056 B, -14.3 % from at least 351,232 B in the original order; proven optimal: no plan" in words
+    )
+    assert "peak of the original order 351,232 B" in words
 
 
 @pytest.mark.parametrize(
@@ -242,11 +244,11 @@ def test_no_text_is_cut_off_or_covers_another(make: Any) -> None:
     extents = [(text.get_text(), text.get_window_extent(renderer)) for text in texts(figure)]
     assert len(extents) > 10
     page = figure.bbox
-    for said, box in extents:
-        assert box.x0 >= 0, said
-        assert box.x1 <= page.width, said
-        assert box.y0 >= 0, said
-        assert box.y1 <= page.height, said
+    for words, box in extents:
+        assert box.x0 >= 0, words
+        assert box.x1 <= page.width, words
+        assert box.y0 >= 0, words
+        assert box.y1 <= page.height, words
     for (one, here), (other, there) in combinations(extents, 2):
         across = min(here.x1, there.x1) - max(here.x0, there.x0)
         up = min(here.y1, there.y1) - max(here.y0, there.y0)
@@ -255,8 +257,8 @@ def test_no_text_is_cut_off_or_covers_another(make: Any) -> None:
 
 
 def test_missing_sizes_are_said_in_the_picture() -> None:
-    said = [text.get_text() for text in texts(memory_figure(with_unknown()))]
-    assert any("1 tensor is missing, because its size depends on data" in text for text in said)
+    words = [text.get_text() for text in texts(memory_figure(with_unknown()))]
+    assert any("the peak is a lower bound: the size of 1 tensor depends on data" in text for text in words)
 
 
 def convolution() -> Graph:
@@ -269,11 +271,11 @@ def convolution() -> Graph:
     attrs = {"groups": 1, "kernel": (3, 3), "out_channels": 64}
     builder.op("conv", [x, w], [y], attrs, source="aten.conv2d", name="conv2d")
     builder.outputs.append(y)
-    builder.run = Run((0, 1, -1), (0, 0))
+    builder.run = RecordedRun((0, 1, -1), (0, 0))
     return builder.freeze()
 
 
-def test_what_a_kernel_takes_has_a_colour_of_its_own_where_there_is_any() -> None:
+def test_what_a_kernel_takes_has_a_color_of_its_own_where_there_is_any() -> None:
     from matplotlib.patches import StepPatch
 
     for graph, is_there in ((convolution(), True), (branches(), False)):
@@ -281,8 +283,8 @@ def test_what_a_kernel_takes_has_a_colour_of_its_own_where_there_is_any() -> Non
         patches = [each for each in figure.axes[0].patches if isinstance(each, StepPatch)]
         heights = {str(each.get_gid()): each.get_data()[0][0] for each in patches}
         assert ("workspace" in heights) is is_there
-        said = [text.get_text() for text in texts(figure)]
-        assert ("workspace of its kernel" in said) is is_there
+        words = [text.get_text() for text in texts(figure)]
+        assert ("kernel workspace" in words) is is_there
         if is_there:
             # Copies of 64 x 28 x 28 numbers in and out and of 64 x 64 x 9 weights, before there is an output.
             assert heights["workspace"] - heights["outputs"] == (64 * 784 + 64 * 64 * 9) * 4
@@ -300,25 +302,24 @@ def test_a_box_is_called_what_the_list_calls_it_or_a_part_of_that() -> None:
 
 
 def test_no_box_has_a_letter_for_a_name() -> None:
-    from sizeup.render.plots.canvas import Canvas
-    from sizeup.render.plots.side import Names
+    from sizeup.render.plots.canvas import Canvas, Names
 
     names = Names(Canvas(1), ["layers/1/c", "layers/2/c", "layers/3/d", "x"])
-    shown = [names.fitted("layers/2/c", room, 7.0) for room in range(0, 400, 5)]
+    shown = [names.fitted("layers/2/c", width, 7.0) for width in range(0, 400, 5)]
     assert {each for each in shown if 0 < len(each) < 4} == set()
     assert shown[-1] == "layers/2/c"
     assert names.fitted("x", 100, 7.0) == "x"
 
 
 def pixels(path: Path) -> tuple[int, int]:
-    """Width and height as the header of a PNG file says."""
+    """Width and height in the header of a PNG file."""
     head = path.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", head[16:24])
     return width, height
 
 
-def colours(path: Path) -> set[tuple[int, ...]]:
+def colors(path: Path) -> set[tuple[int, ...]]:
     from matplotlib.image import imread
 
     image = (imread(path)[::4, ::4, :3] * 255).astype(int)
@@ -344,9 +345,9 @@ def test_png_and_svg_are_written_in_the_promised_size(graph: Graph, tmp_path: Pa
         width, height = pixels(tmp_path / name)
         assert width == 1980
         assert least < height < 2.4 * least
-        found = colours(tmp_path / name)
-        assert (255, 255, 255) in found
-        assert {(0x44, 0x77, 0xAA), (0xEE, 0x88, 0x66)} <= found or graph.name == "one"
+        live_spans = colors(tmp_path / name)
+        assert (255, 255, 255) in live_spans
+        assert {(0x44, 0x77, 0xAA), (0xEE, 0x88, 0x66)} <= live_spans or graph.name == "one"
     plan.plot(tmp_path / "plan.svg")
     root = ElementTree.parse(tmp_path / "plan.svg").getroot()
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
@@ -398,9 +399,9 @@ def test_drawing_needs_no_display_and_no_global_figure(tmp_path: Path) -> None:
 
 def test_other_endings_and_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     plan = sizeup.plan(branches())
-    with pytest.raises(SizeupError, match=r"drawn as \.png, \.svg"):
+    with pytest.raises(SizeupError, match=r"written as \.png, \.svg"):
         plan.plot(tmp_path / "plan.jpg")
-    with pytest.raises(SizeupError, match="there is no such folder"):
+    with pytest.raises(SizeupError, match=": no such folder"):
         plan.plot(tmp_path / "nowhere" / "plan.png")
 
 

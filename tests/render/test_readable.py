@@ -13,11 +13,11 @@ import sizeup
 from blessed import assert_golden
 from networks import FLOAT, chain, looping, three_convolutions, tied_embedding, with_unknown
 from sizeup.errors import SizeupError
-from sizeup.graph import Graph, GraphBuilder, Run
+from sizeup.graph import Graph, GraphBuilder, RecordedRun
 from sizeup.render.console.columns import shortened
 from sizeup.render.console.report import render
 from sizeup.render.markdown import lines
-from sizeup.results.table import view
+from sizeup.results.table import build_table
 
 
 def printed(graph: Graph, width: int, precision: str | None = None, **view_options: Any) -> str:
@@ -52,14 +52,14 @@ def test_no_line_is_wider_than_the_terminal(graph: Graph, by: str, width: int) -
 def test_macs_and_flops_stand_side_by_side_and_exact() -> None:
     text = printed(three_convolutions(), 80)
     assert "3.28 M (3,276,800) multiply-accumulates" in text
-    assert "6.55 M (6,553,600) at 2 for each MAC" in text
+    assert "6.55 M (6,553,600) at 2 per MAC" in text
 
 
 def test_receipt_says_all_or_names_what_is_missing() -> None:
     assert "3 of 3 operators counted\n" in printed(three_convolutions(), 80)
     text = printed(with_unknown(), 80)
     assert "1 of 3 operators counted; the totals are incomplete" in text
-    assert "1 x mylib.fancy: no rule for mylib.fancy" in text
+    assert "1 x mylib.fancy: no cost rule for mylib.fancy" in text
     assert "--rules" in text
     assert "884,736) multiply-accumulates, incomplete" in text
 
@@ -69,8 +69,8 @@ def test_total_of_nothing_known_is_unknown_not_zero() -> None:
     x = builder.input("x", (1,), FLOAT)
     builder.op("mylib.fancy", [x], [builder.tensor("y", (1,), FLOAT)])
     text = printed(builder.freeze(), 80)
-    assert "MACs        unknown\n" in text
-    assert "FLOPs       unknown\n" in text
+    assert "MACs         unknown\n" in text
+    assert "FLOPs        unknown\n" in text
 
 
 def test_unknown_row_shows_a_question_mark_not_a_zero() -> None:
@@ -78,7 +78,7 @@ def test_unknown_row_shows_a_question_mark_not_a_zero() -> None:
     assert "?" in row.split()
 
 
-def test_asked_precision_is_stated() -> None:
+def test_precision_is_stated() -> None:
     assert "int8" in printed(three_convolutions(), 80, "int8")
     assert "int8" not in printed(three_convolutions(), 80)
 
@@ -115,17 +115,17 @@ def test_ascii_terminal_gets_ascii() -> None:
 
 
 def test_few_operators_are_shown_one_by_one_and_many_by_module() -> None:
-    assert view(sizeup.analyze(chain(40))).by == "op"
-    shown = view(sizeup.analyze(chain(200)))
+    assert build_table(sizeup.analyze(chain(40))).by == "op"
+    shown = build_table(sizeup.analyze(chain(200)))
     assert (shown.by, len(shown.entries)) == ("module", 20)
 
 
 def test_depth_is_cut_so_that_a_table_fits_a_screen() -> None:
-    assert [entry.label for entry in view(sizeup.analyze(chain(2000)), "module").entries] == ["block"]
+    assert [entry.label for entry in build_table(sizeup.analyze(chain(2000)), "module").entries] == ["block"]
 
 
 def test_single_module_around_everything_is_opened() -> None:
-    shown = view(sizeup.analyze(chain(2000)))
+    shown = build_table(sizeup.analyze(chain(2000)))
     assert (shown.by, shown.depth, len(shown.entries)) == ("module", 2, 30)
     assert shown.rest is not None
     assert shown.rest.ops == 2000 - 30 * 10
@@ -138,7 +138,7 @@ def test_model_without_modules_shows_its_costliest_operators() -> None:
         y = builder.tensor(f"y{index}", (1, index + 1), FLOAT)
         builder.op("relu", [x], [y])
         x = y
-    shown = view(sizeup.analyze(builder.freeze()))
+    shown = build_table(sizeup.analyze(builder.freeze()))
     assert [entry.index for entry in shown.entries[:3]] == [99, 98, 97]
     assert len(shown.entries) == 30
     assert shown.rest is not None
@@ -148,7 +148,7 @@ def test_model_without_modules_shows_its_costliest_operators() -> None:
 @pytest.mark.parametrize("top", [1, 2, 3, 99])
 def test_rows_left_out_are_added_up(top: int) -> None:
     for by in ("op", "module", "kind"):
-        shown = view(sizeup.analyze(three_convolutions()), by, None, top)
+        shown = build_table(sizeup.analyze(three_convolutions()), by, None, top)
         rows = [*shown.entries, *([shown.rest] if shown.rest else [])]
         assert sum(row.macs or 0 for row in rows) == 3_276_800
         assert sum(row.params for row in rows) == 3_200
@@ -156,7 +156,7 @@ def test_rows_left_out_are_added_up(top: int) -> None:
 
 
 def test_top_shows_the_costliest_first() -> None:
-    shown = view(sizeup.analyze(three_convolutions()), top=2)
+    shown = build_table(sizeup.analyze(three_convolutions()), top=2)
     assert [entry.label for entry in shown.entries] == ["body.pointwise", "stem.conv"]
 
 
@@ -165,13 +165,13 @@ def test_what_computes_nothing_is_ordered_by_what_it_moves() -> None:
     for size in (10, 30, 20):
         x = builder.input(f"x{size}", (size,), FLOAT)
         builder.op("copy", [x], [builder.tensor(f"y{size}", (size,), FLOAT)])
-    shown = view(sizeup.analyze(builder.freeze()), "op", top=2)
+    shown = build_table(sizeup.analyze(builder.freeze()), "op", top=2)
     assert [entry.label for entry in shown.entries] == ["y30", "y20"]
 
 
 def test_depth_goes_with_modules_only() -> None:
-    with pytest.raises(SizeupError, match="depth cuts modules"):
-        view(sizeup.analyze(three_convolutions()), "kind", 2)
+    with pytest.raises(SizeupError, match="a depth applies to modules"):
+        build_table(sizeup.analyze(three_convolutions()), "kind", 2)
 
 
 def test_long_names_are_cut_where_they_still_differ() -> None:
@@ -214,20 +214,20 @@ def recurrent() -> Graph:
     attrs = {"rows": (50,), "matrices": (), "units": 128}
     builder.op("lstm", [x], [y], attrs, source="aten.lstm", name="lstm")
     builder.outputs.append(y)
-    builder.run = Run((0, 1), (0, 0))
+    builder.run = RecordedRun((0, 1), (0, 0))
     return builder.freeze()
 
 
 def test_a_peak_without_what_kernels_take_is_called_a_lower_bound() -> None:
     shown = " ".join(printed(recurrent(), 160).split())
-    assert "memory at least 37.5 KiB at the peak beside the weights" in shown
-    assert "beyond that what lstm takes inside is not known" in shown
-    assert "at least 37.5 KiB in use" in repr(sizeup.analyze(recurrent()))
-    assert sizeup.analyze(recurrent()).to_dict()["memory"]["unmodelled_kernels"] == ["aten.lstm"]
+    assert "memory at least 37.5 KiB peak activation memory" in shown
+    assert "excluded workspace of lstm, size unknown" in shown
+    assert "at least 37.5 KiB peak activation memory" in repr(sizeup.analyze(recurrent()))
+    assert sizeup.analyze(recurrent()).to_dict()["memory"]["unmodeled_kernels"] == ["aten.lstm"]
 
 
 def test_a_plan_of_code_says_how_it_counts() -> None:
     assert any(
-        "sizeup analyze shows the peak of an eager run" in note for note in sizeup.plan(recurrent()).notes
+        "sizeup analyze reports the peak of an eager run" in note for note in sizeup.plan(recurrent()).notes
     )
     assert not sizeup.plan(three_convolutions()).notes

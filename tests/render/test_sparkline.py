@@ -1,4 +1,4 @@
-"""Memory over time in one line: as high as it is, and the peak where it is."""
+"""Live memory in one line: heights and the position of the peak."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_line_is_as_long_as_allowed_and_marks_every_peak(amounts: list[int], wid
 def printed(width: int, *amounts: int) -> str:
     buffer = io.StringIO()
     console = Console(file=buffer, width=width, color_system=None)
-    print_sparkline(console, "in use", column(*amounts), f"over {len(amounts)} operators", 14)
+    print_sparkline(console, "live memory", column(*amounts), f"over {len(amounts)} operators", 14)
     return buffer.getvalue()
 
 
@@ -74,7 +74,7 @@ def test_report_shows_it_where_memory_is_known_and_only_there() -> None:
     report = sizeup.analyze(three_convolutions())
     render(report, console)
     # By hand, in KiB: 48 + 128, 128 + 128, 128 + 256 of 384.
-    assert "  in use      ▄▅█  over 3 operators, █ peak\n" in buffer.getvalue()
+    assert "  live memory  ▄▅█  over 3 operators, █ peak\n" in buffer.getvalue()
     render(sizeup.analyze(with_unknown()), console)
-    assert "memory      unknown: the size of 1 tensor depends on data" in buffer.getvalue()
-    assert buffer.getvalue().count("in use") == 1
+    assert "memory       unknown: the size of 1 tensor depends on data" in buffer.getvalue()
+    assert buffer.getvalue().count("live memory") == 1

@@ -27,13 +27,13 @@ def results() -> set[str]:
 
 
 def test_every_renderer_that_the_tables_name_exists() -> None:
-    places = {writer.place for writers in render.WRITERS.values() for writer in writers.values()}
+    addresses = {writer.place for writers in render.WRITERS.values() for writer in writers.values()}
     for table in TABLES:
-        places.update(getattr(render, table).values())
-    assert len(places) > 30
-    for place in places:
-        module, _, name = place.partition(":")
-        assert callable(getattr(import_module(f"sizeup.render.{module}"), name)), place
+        addresses.update(getattr(render, table).values())
+    assert len(addresses) > 30
+    for address in addresses:
+        module, _, name = address.partition(":")
+        assert callable(getattr(import_module(f"sizeup.render.{module}"), name)), address
 
 
 def test_every_result_that_the_tables_name_exists_and_every_result_is_in_one() -> None:
@@ -44,9 +44,9 @@ def test_every_result_that_the_tables_name_exists_and_every_result_is_in_one() -
 def test_the_longest_ending_decides_and_another_is_refused(tmp_path: Path) -> None:
     assert render._writer("Report", tmp_path / "x.trace.json")[0] == ".trace.json"
     assert render._writer("Report", tmp_path / "x.y.json")[0] == ".json"
-    with pytest.raises(SizeupError, match=r"a plan is written as \.json or \.csv; give it one of"):
+    with pytest.raises(SizeupError, match=r"a plan is written as \.json or \.csv; use one of"):
         render.check_path("Plan", tmp_path / "x.txt")
-    with pytest.raises(SizeupError, match="there is no such folder"):
+    with pytest.raises(SizeupError, match=": no such folder"):
         render.check_path("Plan", tmp_path / "none" / "x.json")
-    with pytest.raises(SizeupError, match="give one with -d"):
+    with pytest.raises(SizeupError, match="add -d DEVICE"):
         render.check_path("Report", tmp_path / "x.trace.json", timed=False)

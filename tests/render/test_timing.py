@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import sizeup
 from networks import three_convolutions
-from sizeup.render.console.latency import lines
+from sizeup.render.console.columns import table_text
+from sizeup.render.console.latency import latency_lines
 from sizeup.results.report import details_of
-from sizeup.results.table import By, view
+from sizeup.results.table import By, build_table
 
 
-def said(format: str, target: str) -> str:
-    found = sizeup.estimate(replace(three_convolutions(), format=format), target)
-    return "\n".join(f"{label}: {text}" for label, text in lines(details_of(found)))
+def text_of(format: str, target: str) -> str:
+    estimate = sizeup.estimate(replace(three_convolutions(), format=format), target)
+    return "\n".join(f"{label}: {text}" for label, text in latency_lines(details_of(estimate)))
 
 
 def test_data_sheet_counts_all_cores_and_says_so() -> None:
-    assert "on rpi5/ort, all 4 cores" in said("onnx", "rpi5/ort")
-    assert "core" not in said("torch", "rtx4090").partition("\n")[0]
+    assert "on rpi5/ort, all 4 cores" in text_of("onnx", "rpi5/ort")
+    assert "core" not in text_of("torch", "rtx4090").partition("\n")[0]
 
 
 def test_fit_says_on_how_many_threads_it_was_measured() -> None:
-    assert "on rpi5/ncnn, 4 threads" in said("onnx", "rpi5/ncnn")
+    assert "on rpi5/ncnn, 4 threads" in text_of("onnx", "rpi5/ncnn")
 
 
 @pytest.mark.parametrize(
@@ -35,25 +37,34 @@ def test_fit_says_on_how_many_threads_it_was_measured() -> None:
         ("onnx", "rpi5/ort", False),
         ("tflite", "rpi5/litert", False),
         ("torch", "rpi5/ort", False),  # code can be exported
-        ("onnx", "rpi5/ncnn", False),  # has a format of its own, which others are converted to
+        ("onnx", "rpi5/ncnn", False),  # has its own format, which others are converted to
     ],
 )
 def test_file_that_the_runtime_does_not_read_is_remarked(format: str, target: str, remarked: bool) -> None:
-    assert (f"does not read .{format} files" in said(format, target)) == remarked
+    assert (f"does not read .{format} files" in text_of(format, target)) == remarked
 
 
 @pytest.mark.parametrize("top", [None, 1])
 @pytest.mark.parametrize("by", ["op", "module", "kind", "precision"])
 def test_times_of_the_rows_add_up_to_that_of_a_pass(by: By, top: int | None) -> None:
-    """What a pass takes before its first kernel is a row of its own, and no operator's."""
+    """The per-inference overhead is a separate row, without an operator."""
     report = sizeup.analyze(three_convolutions(), target="rtx3090", precision="fp16", basis="calibrated")
     assert report.latency is not None
-    start = report.latency.run_seconds
+    start = report.latency.overhead_seconds
     assert start > 0
-    shown = view(report, by, top=top)
+    shown = build_table(report, by, top=top)
     *rows, total = shown.rows
     assert sum(row.seconds or 0.0 for row in rows) == pytest.approx(total.seconds, rel=1e-12)
     assert total.seconds == report.latency.seconds
-    assert [row.seconds for row in rows if row.label == "(start of a run)"] == [start]
+    assert [row.seconds for row in rows if row.label == "(per-inference overhead)"] == [start]
     of_operators = sum(each.ms or 0.0 for each in report.ops) / 1e3
     assert of_operators + start == pytest.approx(total.seconds)
+
+
+@pytest.mark.parametrize(("target", "is_shown"), [("rpi5/ort", True), ("stm32f746/tflm-cmsis-nn", False)])
+def test_bounds_are_shown_if_memory_takes_time_too(target: str, is_shown: bool, shared: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    report = sizeup.analyze(shared / "models" / "mlperf_kws_int8.tflite", target=target)
+    text = table_text(build_table(report, "op", None, None), None).plain
+    assert ("bound by" in text) is is_shown
+    assert "nothing" not in text

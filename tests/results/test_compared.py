@@ -1,4 +1,4 @@
-"""What a comparison says: its sentence, its data, and its words on time."""
+"""The text of a comparison: its headline, its data, and its verdict on latency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 import sizeup
 from comparison.edited import Layer, chain
 from networks import three_convolutions, with_unknown
-from sizeup.render.console import comparison_page as compared_page
+from sizeup.render.console import comparison_output as compared_page
 from sizeup.render.console.comparison import difference
 from sizeup.render.data import comparison as compared_data
 from sizeup.results.comparison import Comparison, Total
@@ -26,22 +26,22 @@ BEFORE, AFTER = 64 * (8 * 36 + 4 * 8), 64 * (4 * 36 + 4 * 4)
 
 
 @pytest.fixture
-def found() -> Comparison:
+def comparison() -> Comparison:
     return sizeup.compare(chain(WIDE), chain(LESS))
 
 
-def printed(found: Comparison, width: int = 80, **options: int | bool) -> list[str]:
+def printed(comparison: Comparison, width: int = 80, **options: int | bool) -> list[str]:
     buffer = io.StringIO()
-    compared_page.render(found, Console(file=buffer, width=width, color_system=None), **options)  # type: ignore[arg-type]
+    compared_page.render(comparison, Console(file=buffer, width=width, color_system=None), **options)  # type: ignore[arg-type]
     return buffer.getvalue().splitlines()
 
 
-def test_sentence_tells_the_differences_in_percent(found: Comparison) -> None:
+def test_sentence_tells_the_differences_in_percent(comparison: Comparison) -> None:
     assert (BEFORE, AFTER) == (20480, 10240)
     # Weights: 8 x 36 + 4 x 8 = 320 numbers, then 160; at the peak 8 + 8 of 64 floats, then 4 + 4.
-    assert found.headline == (
+    assert comparison.headline == (
         "B has 50.0 % fewer MACs, 50.0 % fewer parameters, 50.0 % smaller weights"
-        " and 50.0 % less memory at the peak."
+        " and 50.0 % less peak memory."
     )
 
 
@@ -52,76 +52,78 @@ def test_sentence_of_a_model_and_itself() -> None:
 
 
 def test_what_grew_several_times_is_told_as_times() -> None:
-    found = sizeup.compare(chain(LESS), chain([*LESS, replace(WIDE[0], identity=9, kernel=7, size_out=4)]))
+    comparison = sizeup.compare(
+        chain(LESS), chain([*LESS, replace(WIDE[0], identity=9, kernel=7, size_out=4)])
+    )
     # 64 x 4 x 4 x 49 more MACs than 10,240.
-    assert f"{1 + 64 * 16 * 49 / AFTER:.2f} times the MACs" in found.headline
+    assert f"{1 + 64 * 16 * 49 / AFTER:.2f} times the MACs" in comparison.headline
 
 
 def test_unknown_operators_are_part_of_the_sentence() -> None:
-    found = sizeup.compare(three_convolutions(), with_unknown())
-    assert found.headline.endswith("Not counted: 0 operators of A and 2 of B.")
+    comparison = sizeup.compare(three_convolutions(), with_unknown())
+    assert comparison.headline.endswith("Not counted: 0 operators of A and 2 of B.")
     only_unknown = sizeup.compare(chain([Layer(0, "mylib.fancy")]), chain([Layer(0, "relu")]))
     macs = next(each for each in only_unknown.totals if each.name == "macs")
     assert (macs.a, macs.b, macs.difference) == (None, 0, None)
 
 
-def test_terminal_fits_80_columns_and_starts_with_the_verdict(found: Comparison) -> None:
-    lines = printed(found)
+def test_terminal_fits_80_columns_and_starts_with_the_verdict(comparison: Comparison) -> None:
+    lines = printed(comparison)
     assert max(map(len, lines)) <= 80
     assert lines[2].startswith("B has 50.0 % fewer MACs")
     assert any(
-        line.strip() == f"MACs        {AFTER - BEFORE:+,} = changed {AFTER - BEFORE:+,}; 0 unexplained"
+        line.strip() == f"MACs         {AFTER - BEFORE:+,} = changed {AFTER - BEFORE:+,}; 0 unexplained"
         for line in lines
     )
     assert any(line.split()[:4] == ["removed", "1", "x", "tanh"] for line in lines)
 
 
-def test_rows_are_cut_and_complete_on_demand(found: Comparison) -> None:
-    everything = printed(found, everything=True)
+def test_rows_are_cut_and_complete_on_demand(comparison: Comparison) -> None:
+    everything = printed(comparison, everything=True)
     assert sum(line.split()[2:3] == ["changed"] for line in everything) == 3
     assert sum(line.split()[2:3] == ["removed"] for line in everything) == 1
-    top = printed(found, top=1)
+    top = printed(comparison, top=1)
     assert sum(line.split()[2:3] == ["changed"] for line in top) == 1
     assert any("3 more" in line for line in top)
 
 
-def test_data_hold_every_row_and_add_up(found: Comparison) -> None:
-    told = json.loads("".join(compared_data.json_lines(found)))
-    assert told == json.loads(json.dumps(found.to_dict()))
-    assert told["schema_version"] == 1
-    assert told["totals"]["macs"] == {"a": BEFORE, "b": AFTER, "difference": AFTER - BEFORE}
-    assert told["macs"]["explained"]["changed"] == AFTER - BEFORE
-    assert told["macs"]["unexplained"] == 0
-    assert sum(row["b_macs"] - row["a_macs"] for row in told["rows"]) == AFTER - BEFORE
-    assert [row["status"] for row in told["rows"]] == ["changed", "changed", "changed", "removed"]
-    assert told["rows"][0]["changes"]["output"] == ["1x8x8x8", "1x4x8x8"]
-    assert told["a"]["peak_tensors"][0]["bytes"] == 8 * 64 * 4
+def test_data_hold_every_row_and_add_up(comparison: Comparison) -> None:
+    content = json.loads("".join(compared_data.json_lines(comparison)))
+    assert content == json.loads(json.dumps(comparison.to_dict()))
+    assert content["schema_version"] == 2
+    assert content["totals"]["macs"] == {"a": BEFORE, "b": AFTER, "difference": AFTER - BEFORE}
+    assert content["macs"]["explained"]["changed"] == AFTER - BEFORE
+    assert content["macs"]["unexplained"] == 0
+    assert sum(row["b_macs"] - row["a_macs"] for row in content["rows"]) == AFTER - BEFORE
+    assert [row["status"] for row in content["rows"]] == ["changed", "changed", "changed", "removed"]
+    assert content["rows"][0]["changes"]["output"] == ["1x8x8x8", "1x4x8x8"]
+    assert content["a"]["peak_tensors"][0]["bytes"] == 8 * 64 * 4
 
 
-def test_files_are_as_their_endings_say(found: Comparison, tmp_path: Path) -> None:
+def test_files_are_as_their_endings_say(comparison: Comparison, tmp_path: Path) -> None:
     for ending in ("json", "csv", "md"):
-        found.save(tmp_path / f"compared.{ending}")
+        comparison.save(tmp_path / f"compared.{ending}")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "compared.csv").read_text())))
     assert [row["status"] for row in rows] == ["changed", "changed", "changed", "removed"]
     assert sum(int(row["b_macs"]) - int(row["a_macs"]) for row in rows) == AFTER - BEFORE
     text = (tmp_path / "compared.md").read_text()
     assert "| MACs | 20.5 k | 10.2 k | -10.2 k (-50.0 %) |" in text
     with pytest.raises(sizeup.SizeupError, match=r"\.json, \.csv or \.md"):
-        found.save(tmp_path / "compared.html")
+        comparison.save(tmp_path / "compared.html")
 
 
-def test_notebook_shows_the_sentence_and_escapes_names(found: Comparison) -> None:
+def test_notebook_shows_the_sentence_and_escapes_names(comparison: Comparison) -> None:
     strange = sizeup.compare(chain(WIDE, prefix="<b>"), chain(LESS, prefix="<b>"))
     html = strange._repr_html_()
-    assert found.headline in html
+    assert comparison.headline in html
     assert "<b>0" not in html
-    assert repr(found).startswith("<Comparison of chain and chain: B has")
+    assert repr(comparison).startswith("<Comparison of chain and chain: B has")
 
 
 @pytest.mark.extras
-def test_data_frame_has_one_line_a_row(found: Comparison) -> None:
+def test_data_frame_has_one_line_a_row(comparison: Comparison) -> None:
     pytest.importorskip("pandas")
-    frame = found.to_pandas()
+    frame = comparison.to_pandas()
     assert list(frame["status"]) == ["changed", "changed", "changed", "removed"]
     assert (frame["b_macs"] - frame["a_macs"]).sum() == AFTER - BEFORE
 
@@ -136,18 +138,21 @@ def timed(layers: list[Layer]) -> sizeup.Report:
 
 def test_overlapping_ranges_on_one_basis_tell_the_estimated_difference() -> None:
     a, b = map(timed, (WIDE, LESS))
-    found = sizeup.compare(a, b)
+    comparison = sizeup.compare(a, b)
     assert a.latency is not None
     assert b.latency is not None
     assert (a.latency.low or 0) <= (b.latency.high or 0)
     percent = 100 * (1 - b.latency.seconds / a.latency.seconds)
     assert percent > 0
-    assert found.verdict == "perhaps faster"
-    assert f", and takes an estimated {percent:.1f} % less time, though the ranges overlap." in found.headline
-    assert any("errors of two models on one target" in line for line in printed(found, 200))
+    assert comparison.verdict == "perhaps faster"
+    change = f"{percent:.1f} % less latency"
+    assert f", and has an estimated {change}, but the prediction intervals overlap." in comparison.headline
+    assert any(
+        "estimates on one target share most of their error" in line for line in printed(comparison, 200)
+    )
     assert sizeup.compare(b, a).verdict == "perhaps slower"
-    rows = [row.seconds for row in found.rows if row.seconds is not None]
-    run = b.latency.run_seconds - a.latency.run_seconds
+    rows = [row.seconds for row in comparison.rows if row.seconds is not None]
+    run = b.latency.overhead_seconds - a.latency.overhead_seconds
     assert sum(rows) + run == pytest.approx(b.latency.seconds - a.latency.seconds)
 
 
@@ -156,37 +161,40 @@ def test_overlapping_ranges_on_two_bases_cannot_be_compared() -> None:
     assert a.latency is not None
     assert b.latency is not None
     one, other = replace(a.latency, basis="calibrated"), replace(b.latency, basis="roofline")
-    found = sizeup.compare(replace(a, latency=one), replace(b, latency=other))
-    assert found.verdict == "cannot tell"
-    assert "cannot be told, for one time rests on a calibration, the other" in found.headline
+    comparison = sizeup.compare(replace(a, latency=one), replace(b, latency=other))
+    assert comparison.verdict == "undetermined"
+    assert "is undetermined: the bases differ, a calibration for A" in comparison.headline
 
 
 def test_equal_estimates_of_models_that_differ_take_the_same_time() -> None:
     a, b = map(timed, (WIDE, LESS))
-    found = sizeup.compare(a, replace(b, latency=a.latency))
-    assert found.verdict == "no difference"
-    assert "is estimated to take the same time" in found.headline
+    comparison = sizeup.compare(a, replace(b, latency=a.latency))
+    assert comparison.verdict == "no difference"
+    assert "the estimated latencies are equal" in comparison.headline
 
 
 def test_ranges_apart_tell_which_is_faster() -> None:
     a = timed(WIDE)
     assert a.latency is not None
     slower = replace(a.latency, seconds=1.0, low=0.9, high=1.1)
-    found = sizeup.compare(a, replace(a, latency=slower))
-    assert found.verdict == "slower"
-    assert "times slower" in found.headline
+    comparison = sizeup.compare(a, replace(a, latency=slower))
+    assert comparison.verdict == "slower"
+    assert "times slower" in comparison.headline
     back = sizeup.compare(replace(a, latency=slower), a)
     assert back.verdict == "faster"
-    assert any("B is faster: the ranges do not overlap" in line for line in printed(back, width=200))
+    words = "B is faster: the prediction intervals do not overlap"
+    assert any(words in line for line in printed(back, width=200))
 
 
 def test_without_a_range_nothing_is_told_of_time() -> None:
     a, b = (sizeup.analyze(chain(each), target="rpi5/ort") for each in (WIDE, LESS))
     assert b.latency is not None
-    found = sizeup.compare(a, replace(b, latency=replace(b.latency, low=None, high=None)))
-    assert found.verdict == "cannot tell"
-    assert "whether it is faster cannot be told" in found.headline
-    assert any("whether they differ: a range is not known" in line for line in printed(found, width=200))
+    comparison = sizeup.compare(a, replace(b, latency=replace(b.latency, low=None, high=None)))
+    assert comparison.verdict == "undetermined"
+    assert "whether it is faster is undetermined" in comparison.headline
+    assert any(
+        "undetermined: a prediction interval is unknown" in line for line in printed(comparison, width=200)
+    )
 
 
 def test_what_differs_between_two_runs_of_one_model_is_in_its_line() -> None:
@@ -201,10 +209,10 @@ def test_what_differs_between_two_runs_of_one_model_is_in_its_line() -> None:
 
 def test_two_precisions_of_one_model_are_compared() -> None:
     a, b = (sizeup.analyze(chain(WIDE), precision=each) for each in ("fp32", "int8"))
-    found = sizeup.compare(a, b)
-    weights = next(each for each in found.totals if each.name == "weight_bytes")
+    comparison = sizeup.compare(a, b)
+    weights = next(each for each in comparison.totals if each.name == "weight_bytes")
     assert (weights.a, weights.b) == (320 * 4, 320)
-    assert {change.column for row in found.rows for change in row.changes} == {"type"}
+    assert {change.column for row in comparison.rows for change in row.changes} == {"precision"}
 
 
 @pytest.mark.parametrize(

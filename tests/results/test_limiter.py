@@ -9,7 +9,7 @@ from rich.console import Console
 
 import sizeup
 from networks import three_convolutions
-from sizeup.latency import flops_per_byte, limited
+from sizeup.latency import flops_per_byte, time_by_limiter
 from sizeup.render.console.report import render
 
 # MACs and fp32 bytes of the three convolutions: inputs, weights and outputs once each.
@@ -29,7 +29,7 @@ def test_operators_are_counted_by_what_limits_them() -> None:
     times = [(macs / PEAK, moved / BANDWIDTH) for macs, moved in zip(MACS, BYTES, strict=True)]
     slow = [compute < traffic for compute, traffic in times]
     assert slow == [False, True, False]  # 9.6, 2.2 and 10.4 FLOP/B against 9.0
-    limits = limited(report.latency)
+    limits = time_by_limiter(report.latency)
     assert limits is not None
     assert (limits["traffic"].ops, limits["compute"].ops, limits["launch"].ops) == (1, 2, 0)
     whole = sum(map(max, times))
@@ -43,7 +43,7 @@ def test_the_summary_and_the_ratio_are_printed_and_in_the_data() -> None:
     buffer = io.StringIO()
     render(report, Console(file=buffer, width=100, color_system=None))
     assert "2 of 3 operators compute-bound, 72 % of the time; 1 memory-bound, 28 %" in buffer.getvalue()
-    assert "ops:byte    9 FLOP/B at fp32" in buffer.getvalue()
+    assert "ops:byte     9 FLOP/B at fp32" in buffer.getvalue()
     data = report.to_dict()["latency"]
     assert data["flops_per_byte"] == {"fp32": pytest.approx(2 * PEAK / BANDWIDTH)}
     assert data["bound_by"]["traffic"]["ops"] == 1
@@ -71,5 +71,5 @@ def test_table_devices_and_estimate_use_one_unit() -> None:
 def test_a_basis_that_prices_one_resource_alone_names_no_limiter(options: dict[str, str]) -> None:
     report = sizeup.analyze(three_convolutions(), **options)  # type: ignore[arg-type] # names of options
     assert report.latency is not None
-    assert limited(report.latency) is None
+    assert time_by_limiter(report.latency) is None
     assert report.to_dict()["latency"]["bound_by"] is None

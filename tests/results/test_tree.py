@@ -39,7 +39,7 @@ def network(scopes: Sequence[tuple[str, int]], name: str = "network") -> Graph:
 
 
 def transformer(layers: int, odd: int | None = None) -> Graph:
-    """A stem, layers of four products and one of their own, and a head; one layer may be wider."""
+    """A stem, layers of four products and one more, and a head; one layer may be wider."""
     scopes = [("stem", 3)]
     for layer in range(layers):
         width = 9 if layer == odd else 8
@@ -65,12 +65,12 @@ def added(groups: Iterator[Counter[str]]) -> Counter[str]:
 
 
 def check_sums(branches: Sequence[Branch], expected: Counter[str]) -> None:
-    """Rows beside each other add up to what holds them, at every level."""
+    """Sibling rows add up to their parent, at every level."""
     assert added(numbers(branch.total) for branch in branches) == expected
     for branch in branches:
-        assert numbers(branch.total) == times(branch.count, numbers(branch.each))
-        if branch.inside:
-            check_sums(branch.inside, numbers(branch.each))
+        assert numbers(branch.total) == times(branch.count, numbers(branch.single))
+        if branch.children:
+            check_sums(branch.children, numbers(branch.single))
 
 
 def totals_of(report: Report) -> Counter[str]:
@@ -93,13 +93,13 @@ def unfolded(branches: Sequence[Branch], before: str = "") -> Iterator[tuple[str
     for branch in branches:
         if branch.name.startswith("("):
             continue
-        for name in spelt_out(branch.name) if branch.count > 1 else [branch.name]:
+        for name in spelled_out(branch.name) if branch.count > 1 else [branch.name]:
             path = f"{before}.{name}" if before else name
             yield path, branch
-            yield from unfolded(branch.inside, path)
+            yield from unfolded(branch.children, path)
 
 
-def spelt_out(name: str) -> list[str]:
+def spelled_out(name: str) -> list[str]:
     """The names that a folded one stands for: a.0-1,3 is a.0, a.1 and a.3."""
     for place, part in reversed(list(enumerate(parts := name.split(".")))):
         head = part.rstrip("0123456789,-")
@@ -135,14 +135,14 @@ def test_alike_layers_are_told_once() -> None:
     assert (stem.name, head.name) == ("stem", "head")
     assert (model.name, model.count) == ("model.layers.0-31", 32)
     # By hand: four products of 8 x 8, one of 8 x 4; then thirty-two of them.
-    assert (model.each.macs, model.total.macs) == (288, 9216)
-    assert [branch.name for branch in model.inside] == ["attention", "mlp", ITSELF]
-    assert [branch.each.macs for branch in model.inside] == [128, 128, 32]
+    assert (model.single.macs, model.total.macs) == (288, 9216)
+    assert [branch.name for branch in model.children] == ["attention", "mlp", ITSELF]
+    assert [branch.single.macs for branch in model.children] == [128, 128, 32]
 
 
 def test_a_layer_that_differs_stands_alone() -> None:
     branches = ModuleTree(sizeup.analyze(transformer(12, odd=5))).branches(3)
-    layers = {branch.name: branch.count for branch in branches[1].inside}
+    layers = {branch.name: branch.count for branch in branches[1].children}
     assert layers == {"0-4,6-11": 11, "5": 1}
 
 
@@ -167,7 +167,7 @@ def test_modules_that_only_hold_others_are_folded_twice_and_add_up() -> None:
     (branch,) = ModuleTree(report).branches()
     check_sums((branch,), totals_of(report))
     assert (branch.name, branch.count) == ("towers.0-2", 3)
-    assert [(inner.name, inner.count) for inner in branch.inside] == [("layers.0-3", 4)]
+    assert [(inner.name, inner.count) for inner in branch.children] == [("layers.0-3", 4)]
 
 
 NAMES = st.sampled_from(["a", "b1", "b2", "0", "1", "2", "3"])
@@ -185,7 +185,7 @@ def test_any_tree_adds_up_at_any_depth(
     check_sums(branches, totals_of(report))
     for path, branch in unfolded(branches):
         # A module that only holds another is named with it, and its numbers are the same.
-        assert numbers(branch.each) == by_hand(report, path), path
+        assert numbers(branch.single) == by_hand(report, path), path
 
 
 @settings(max_examples=60, deadline=None)
@@ -232,14 +232,14 @@ def test_long_names_keep_their_count_and_the_lines_their_width(width: int) -> No
 
 def test_model_without_modules_is_told_by_operator() -> None:
     text = printed(sizeup.analyze(network([("", 8), ("", 4)])))
-    assert "no operator of this model names a module" in text
+    assert "this model has no module names" in text
     assert "matmul" in text
 
 
 def test_depth_and_top_leave_out_what_they_should() -> None:
     report = sizeup.analyze(transformer(4, odd=1))
     shallow = printed(report, depth=1)
-    assert "--depth 2 shows what is inside" in shallow
+    assert "--depth 2 expands these modules" in shallow
     assert "attention" not in shallow
     (most, rest) = ModuleTree(report).branches(1, top=1)
     assert (most.name, rest.name, rest.total.ops) == ("model", "(2 more)", 2)
@@ -260,7 +260,7 @@ def test_tree_grows_with_the_model_and_no_faster() -> None:
         return time.process_time() - start
 
     seconds(10)
-    # Both beyond what a cache holds: eight times the layers may take twice as long for each, where pairs of
+    # Both exceed the cache: eight times the layers may take twice as long for each, where pairs of
     # layers would take eight times as long.
     small = min(seconds(1000) for _ in range(3))
     assert min(seconds(8000) for _ in range(3)) < 16 * small
@@ -279,11 +279,11 @@ def test_tree_of_a_real_transformer_adds_up(target: str | None) -> None:
             report.latency.seconds, rel=1e-12
         )
         for path, branch in unfolded(branches):
-            assert numbers(branch.each) == by_hand(report, path), path
+            assert numbers(branch.single) == by_hand(report, path), path
     encoder = next(branch for branch in modules.branches() if branch.name == "encoder")
-    (folded,) = [branch for branch in encoder.inside if branch.count > 1]
+    (folded,) = [branch for branch in encoder.children if branch.count > 1]
     assert (folded.name, folded.count) == ("layers.encoder_layer_0-11", 12)
-    assert folded.total.macs == 12 * folded.each.macs == report.totals.macs - 115_605_504 - 768_000
+    assert folded.total.macs == 12 * folded.single.macs == report.totals.macs - 115_605_504 - 768_000
 
 
 @pytest.mark.extras
@@ -292,14 +292,14 @@ def test_tree_of_names_in_a_file_adds_up(shared: Path) -> None:
     report = sizeup.analyze(shared / "models" / "mlperf_kws_int8.tflite")
     branches = ModuleTree(report).branches()
     check_sums(branches, totals_of(report))
-    counts = {branch.name: branch.count for branch in branches[0].inside}
+    counts = {branch.name: branch.count for branch in branches[0].children}
     assert counts["activation_1,3,5,7"] == 4
 
 
 def test_three_convolutions_have_a_tree_of_two() -> None:
     stem, body = ModuleTree(sizeup.analyze(three_convolutions())).branches()
     assert (stem.name, stem.total.macs) == ("stem.conv", 884_736)
-    assert [(inner.name, inner.total.macs) for inner in body.inside] == [
+    assert [(inner.name, inner.total.macs) for inner in body.children] == [
         ("depthwise", 294_912),
         ("pointwise", 2_097_152),
     ]

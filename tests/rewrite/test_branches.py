@@ -10,7 +10,7 @@ import pytest
 
 import sizeup
 from formats.onnx.making import branches as onnx_branches
-from formats.tflite.factory import File, options, quantised
+from formats.tflite.factory import File, options, quantized
 from sizeup.errors import LoadError, MissingLibrary, WriteError
 from sizeup.rewrite.verify import is_equal
 from sizeup.runtimes import random_samples, run
@@ -24,16 +24,18 @@ def branches() -> bytes:
     """int8: input 100 B, a and b 1,000 B each, a2, b2 and out 10 B; run as a, b, a2, b2, add."""
     file = File()
     generator = np.random.default_rng(0)
-    scale = quantised([0.05])
+    scale = quantized([0.05])
     tensor = {
         name: file.main.tensor(name, (1, size), "INT8", quantization=scale) for name, size in SIZES.items()
     }
-    for made, read in (("a", "input"), ("b", "input"), ("a2", "a"), ("b2", "b")):
-        shape = (SIZES[made], SIZES[read])
+    for output, read in (("a", "input"), ("b", "input"), ("a2", "a"), ("b2", "b")):
+        shape = (SIZES[output], SIZES[read])
         numbers = generator.integers(-60, 61, shape).astype(np.int8)
-        weights = file.main.tensor(f"{made} weights", shape, "INT8", numbers, quantization=quantised([0.002]))
+        weights = file.main.tensor(
+            f"{output} weights", shape, "INT8", numbers, quantization=quantized([0.002])
+        )
         file.main.op(
-            "FULLY_CONNECTED", [tensor[read], weights, -1], [tensor[made]], options("FullyConnectedOptions")
+            "FULLY_CONNECTED", [tensor[read], weights, -1], [tensor[output]], options("FullyConnectedOptions")
         )
     file.main.op("ADD", [tensor["a2"], tensor["b2"]], [tensor["out"]], options("AddOptions"))
     file.main.ends([tensor["input"]], [tensor["out"]])
@@ -45,7 +47,7 @@ def test_the_narrow_order_is_found_written_and_runs(tmp_path: Path) -> None:
     source.write_bytes(branches())
     result = sizeup.optimize(source, out)
     assert (result.before.peak_bytes, result.after.peak_bytes) == (2_100, 1_110)
-    assert result.order_status == "optimal"
+    assert result.schedule_status == "optimal"
     assert result.moved_ops == 2
     assert result.verification is not None
     assert result.verification.distinct_outputs == result.verification.samples
@@ -74,7 +76,7 @@ def test_an_onnx_file_is_reordered_and_runs(tmp_path: Path) -> None:
     source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(onnx_branches(), source)
     result = sizeup.optimize(source, out)
-    # x 100 B, a and b 1,000 B each; then b beside x and a2 (20 B).
+    # x 100 B, a and b 1,000 B each; then b, x and a2 (20 B).
     assert (result.before.peak_bytes, result.after.peak_bytes) == (2_100, 1_120)
     assert result.verification is not None
     assert result.verification.runtime == "ONNX Runtime"
@@ -95,7 +97,7 @@ def test_weights_in_other_files_go_along_to_another_folder(tmp_path: Path) -> No
     samples = random_samples(sizeup.load(out), 3, seed=3)
     assert is_equal(*(run("ort", path, samples) for path in (source, out)))
     (out.parent / "weights.bin").write_bytes(b"something else")
-    with pytest.raises(WriteError, match="another file of that name is there"):
+    with pytest.raises(WriteError, match="a different file exists"):
         sizeup.optimize(source, out)
 
 
@@ -105,7 +107,7 @@ def test_a_copy_is_written_where_nothing_is_gained(tmp_path: Path) -> None:
     sizeup.optimize(source, once)
     result = sizeup.optimize(once, twice)
     assert not result.changed
-    assert result.order_status == "optimal"
+    assert result.schedule_status == "optimal"
     assert twice.read_bytes() == once.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "once.onnx", "twice.onnx"]
 
@@ -113,9 +115,9 @@ def test_a_copy_is_written_where_nothing_is_gained(tmp_path: Path) -> None:
 def test_targets_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     source = tmp_path / "in.tflite"
     source.write_bytes(branches())
-    with pytest.raises(WriteError, match="the model itself"):
+    with pytest.raises(WriteError, match="is the input model, which is not overwritten"):
         sizeup.optimize(source, source)
-    with pytest.raises(WriteError, match=r"ending \.tflite"):
+    with pytest.raises(WriteError, match=r"use the suffix \.tflite"):
         sizeup.optimize(source, tmp_path / "out.onnx")
     with pytest.raises(WriteError, match="no such folder"):
         sizeup.optimize(source, tmp_path / "nowhere" / "out.tflite")
@@ -130,7 +132,7 @@ def test_targets_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 def test_clustering_onnx_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "in.onnx"
     onnx.save(onnx_branches(), source)
-    with pytest.raises(WriteError, match=r"in \.tflite files only"):
+    with pytest.raises(WriteError, match=r"--cluster and --pack support \.tflite files only"):
         sizeup.optimize(source, tmp_path / "out.onnx", cluster=16)
 
 

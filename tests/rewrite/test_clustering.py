@@ -37,10 +37,12 @@ def weights_and_biases(content: bytes) -> Iterator[tuple[Any, Any]]:
             identity = source[identity]
         tensor = graph.tensors[identity]
         raw = model.buffers[tensor.buffer].data
-        found = None if raw is None else np.asarray(raw, np.uint8).view(TYPES[tensor.type])
+        weights = None if raw is None else np.asarray(raw, np.uint8).view(TYPES[tensor.type])
         # A sparse weight has zeros between what is stored.
         return (
-            found if tensor.sparsity is None or found is None else np.append(found, np.zeros(1, found.dtype))
+            weights
+            if tensor.sparsity is None or weights is None
+            else np.append(weights, np.zeros(1, weights.dtype))
         )
 
     for operator in graph.operators:
@@ -67,15 +69,15 @@ def test_weights_of_every_type_are_clustered(
     source, out = shared / "models" / f"{name}.tflite", tmp_path / "out.tflite"
     result = sizeup.optimize(source, out, cluster=values, reorder=False, plan=False)
     old, new = source.read_bytes(), out.read_bytes()
-    found = 0
+    weights = 0
     pairs = zip(weights_and_biases(old), weights_and_biases(new), strict=True)
     for (old_weight, old_bias), (new_weight, new_bias) in pairs:
         assert old_weight.dtype == new_weight.dtype == kind
         assert len(np.unique(new_weight)) <= values
         assert (old_bias is None and new_bias is None) or np.array_equal(old_bias, new_bias)
-        found += not np.array_equal(old_weight, new_weight)
-    assert found > 3
-    assert result.clustered_weights >= found
+        weights += not np.array_equal(old_weight, new_weight)
+    assert weights > 3
+    assert result.clustered_weights >= weights
     assert len(new) == len(old)
     assert result.after.gzip_bytes == len(gzip.compress(new, 6, mtime=0))
     assert result.after.gzip_bytes is not None

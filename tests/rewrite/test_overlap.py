@@ -14,19 +14,19 @@ from tflite_micro import runtime
 from typer.testing import CliRunner
 
 import sizeup
-from formats.tflite.factory import File, options, quantised
+from formats.tflite.factory import File, options, quantized
 from micro_interpreter import measure
-from rewrite.test_real_files import GAINS, NOBODY_RUNS, ONLY_LITERT, models
+from rewrite.test_real_files import GAINS, NOT_RUNNABLE, ONLY_LITERT, models
 from sizeup.cli import app
 from sizeup.errors import WriteError
 from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite, tensor_buffers
 from sizeup.graph import Graph
-from sizeup.memory.overlapping import pack_overlapping
-from sizeup.memory.schedule import reordered
-from sizeup.memory.tflm import planned
+from sizeup.memory.overlap_packing import pack_overlapping
+from sizeup.memory.schedule import with_schedule
+from sizeup.memory.tflm import head_buffers
 from sizeup.memory.tflm.overlap import LABEL, overlaps
-from sizeup.rewrite.arrange import search
+from sizeup.rewrite.candidates import search
 from sizeup.rewrite.result import OptimizeOptions
 from sizeup.rewrite.tflite import random_weights
 from sizeup.runtimes import Run, random_samples, run
@@ -64,7 +64,7 @@ MORE = {
 
 
 def answers(content: bytes, graph: Graph) -> list[Run]:
-    """On inputs of our own, with the model's weights and with random ones, which tell more inputs apart."""
+    """On our inputs, with the weights of the model and with random ones, which distinguish more inputs."""
     samples = random_samples(graph, 8, seed=77)
     numbers = [index for index, _ in tensor_buffers(content)]
     weights = {numbers[each]: raw for each, raw in random_weights(graph, 1.5).items() if numbers[each]}
@@ -72,7 +72,7 @@ def answers(content: bytes, graph: Graph) -> list[Run]:
 
 
 def outputs(runs: list[Run]) -> list[bytes]:
-    return [each.tobytes() for found in runs for sample in found.outputs for each in sample]
+    return [each.tobytes() for results in runs for sample in results.outputs for each in sample]
 
 
 @pytest.mark.parametrize("name", SIX)
@@ -92,9 +92,9 @@ def test_the_arena_is_as_small_as_known_and_outputs_stay_equal(
     assert result.verification.deviation is None
     assert not result.verification.is_weak
     graph = sizeup.load(source)
-    expected, found = answers(source.read_bytes(), graph), answers(out.read_bytes(), graph)
+    expected, results = answers(source.read_bytes(), graph), answers(out.read_bytes(), graph)
     assert max(each.distinct_outputs for each in expected) > 3
-    assert outputs(found) == outputs(expected)
+    assert outputs(results) == outputs(expected)
 
 
 @pytest.mark.parametrize("name", SIX)
@@ -102,13 +102,13 @@ def test_halved_distances_change_the_outputs(shared: Path, name: str) -> None:
     """The check that every result passes can fail, on each of the six."""
     content = (shared / "models" / f"{name}.tflite").read_bytes()
     graph = sizeup.load(content)
-    head = planned(graph)
+    head = head_buffers(graph)
     right = overlaps(graph, head)
     halved = [each._replace(distance=each.distance // 2) for each in right]
     expected = outputs(answers(content, graph))
     for leaves, is_equal in ((right, True), (halved, False)):
         packing = pack_overlapping(head.buffers, leaves, alignment=16)
-        offsets = [packing.offsets[each] if each >= 0 else -1 for each in head.buffers.of_tensor]
+        offsets = [packing.offsets[each] if each >= 0 else -1 for each in head.buffers.buffer_of_tensor]
         changed = rewrite(content, offline_offsets=offsets)
         assert (outputs(answers(changed, graph)) == expected) == is_equal
 
@@ -117,11 +117,11 @@ def test_halved_distances_change_the_outputs(shared: Path, name: str) -> None:
 def test_no_file_gets_worse(shared: Path, tmp_path: Path, name: str) -> None:
     source, out = shared / "models" / f"{name}.tflite", tmp_path / "out.tflite"
     result = sizeup.optimize(source, out, overlap=True)
-    assert (result.kernels == LABEL) == (name in MORE)
+    assert (result.valid_kernels == LABEL) == (name in MORE)
     assert result.changed == (name in MORE or name in GAINS)
-    assert result.verification is None if name in NOBODY_RUNS else result.verification is not None
+    assert result.verification is None if name in NOT_RUNNABLE else result.verification is not None
     assert result.verification is None or result.verification.deviation is None
-    if name in NOBODY_RUNS or name in ONLY_LITERT:
+    if name in NOT_RUNNABLE or name in ONLY_LITERT:
         assert result.after.peak_bytes <= result.before.peak_bytes
         return
     before, after = (each.head + each.tail for each in measure([source, out]))
@@ -129,10 +129,10 @@ def test_no_file_gets_worse(shared: Path, tmp_path: Path, name: str) -> None:
     assert after <= before
 
 
-def test_nothing_overlaps_unless_it_is_asked_for(shared: Path, tmp_path: Path) -> None:
+def test_nothing_overlaps_unless_requested(shared: Path, tmp_path: Path) -> None:
     source, out = shared / "models/mlperf_resnet8_int8.tflite", tmp_path / "out.tflite"
     result = sizeup.optimize(source, out)
-    assert (result.overlaps, result.kernels, result.changed) == (0, None, False)
+    assert (result.overlaps, result.valid_kernels, result.changed) == (0, None, False)
 
 
 def test_without_verification_the_same_file_is_predicted(shared: Path, tmp_path: Path) -> None:
@@ -150,25 +150,25 @@ def test_overlaps_need_a_plan_in_a_tflite_file(shared: Path, tmp_path: Path) -> 
     with pytest.raises(WriteError, match="--overlap needs --plan"):
         sizeup.optimize(source, out, overlap=True, plan=False)
     (tmp_path / "in.onnx").write_bytes(b"")
-    with pytest.raises(WriteError, match="only TFLite Micro"):
+    with pytest.raises(WriteError, match=r"--overlap supports \.tflite files only"):
         sizeup.optimize(tmp_path / "in.onnx", tmp_path / "out.onnx", overlap=True)
     assert not out.exists()
 
 
-# Whoever sees a plan with overlaps sees what it holds for
+# Every output of a plan with overlaps shows what it is valid for
 
 
 def test_the_label_is_in_the_help_on_the_screen_and_in_the_data(shared: Path, tmp_path: Path) -> None:
-    assert LABEL == "TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimised kernels)"
+    assert LABEL == "TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimized kernels)"
     source = str(shared / "models/mlperf_kws_int8.tflite")
     arguments = ["optimize", source, "-o", str(tmp_path / "out.tflite"), "--no-verify"]
     wide = {"COLUMNS": "300", "TERMINAL_WIDTH": "300"}
     shown = CliRunner().invoke(app, [*arguments, "--overlap"], env=wide)
     assert shown.exit_code == 0
     assert LABEL in " ".join(shown.output.split())
-    told = json.loads(CliRunner().invoke(app, [*arguments, "--overlap", "--json"]).stdout)
-    assert told["plan"]["kernels"] == LABEL
-    assert told["plan"]["overlaps"] > 0
+    data = json.loads(CliRunner().invoke(app, [*arguments, "--overlap", "--json"]).stdout)
+    assert data["plan"]["kernels"] == LABEL
+    assert data["plan"]["overlaps"] > 0
     plain = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert (plain["plan"]["kernels"], plain["plan"]["overlaps"]) == (None, 0)
     helped = CliRunner().invoke(app, ["optimize", "--help"], env=wide)
@@ -186,11 +186,11 @@ def networks(draw: st.DrawFn) -> bytes:
     """Up to eight int8 layers, each on one of the last two results or on both; some results leave early."""
     file = File()
     generator = np.random.default_rng(draw(st.integers(0, 1000)))
-    graph, scale = file.main, quantised([0.05])
+    graph, scale = file.main, quantized([0.05])
 
     def value(name: str, shape: tuple[int, ...]) -> int:
-        shapes[made := graph.tensor(name, shape, "INT8", quantization=scale)] = shape
-        return made
+        shapes[output := graph.tensor(name, shape, "INT8", quantization=scale)] = shape
+        return output
 
     shapes: dict[int, tuple[int, ...]] = {}
     recent = [value("input", (1, draw(SIDES), draw(SIDES), draw(st.sampled_from([1, 3, 8]))))]
@@ -201,21 +201,23 @@ def networks(draw: st.DrawFn) -> bytes:
         kind = draw(st.sampled_from(["conv", "depthwise", "pool", "pad", "relu", "add"]))
         if kind == "add":
             partners = [each for each in recent if shapes[each] == shapes[source]]
-            made = value(f"{kind}{number}", shapes[source])
-            graph.op("ADD", [source, draw(st.sampled_from(partners))], [made], options("AddOptions"))
+            output = value(f"{kind}{number}", shapes[source])
+            graph.op("ADD", [source, draw(st.sampled_from(partners))], [output], options("AddOptions"))
         elif kind == "relu":
-            made = value(f"{kind}{number}", shapes[source])
-            graph.op("RELU", [source], [made])
+            output = value(f"{kind}{number}", shapes[source])
+            graph.op("RELU", [source], [output])
         elif kind == "pad":
             amounts = np.array(
                 [[0, 0], *(draw(st.tuples(*[st.integers(0, 2)] * 2)) for _ in "yx"), [0, 0]], np.int32
             )
-            made = value(f"{kind}{number}", (1, height + sum(amounts[1]), width + sum(amounts[2]), channels))
-            graph.op("PAD", [source, graph.tensor("amounts", (4, 2), "INT32", amounts)], [made])
+            output = value(
+                f"{kind}{number}", (1, height + sum(amounts[1]), width + sum(amounts[2]), channels)
+            )
+            graph.op("PAD", [source, graph.tensor("amounts", (4, 2), "INT32", amounts)], [output])
         else:
-            made = _windowed(draw, file, generator, value, kind, number, source, shapes[source])
-        leaving += [made] if draw(st.integers(0, 4)) == 0 else []
-        recent = [*recent, made][-2:]
+            output = _windowed(draw, file, generator, value, kind, number, source, shapes[source])
+        leaving += [output] if draw(st.integers(0, 4)) == 0 else []
+        recent = [*recent, output][-2:]
     graph.ends([0], sorted({*leaving, recent[-1]}))
     return file.pack()
 
@@ -236,10 +238,10 @@ def _windowed(
     rows, columns = (-(-(size if same else size - side + 1) // stride) for size in (height, width))
     window = {"strideH": stride, "strideW": stride, "padding": 0 if same else 1}
     if kind == "pool":
-        made = value(f"{kind}{number}", (1, rows, columns, channels))
+        output = value(f"{kind}{number}", (1, rows, columns, channels))
         settings_ = options("Pool2DOptions", filterHeight=side, filterWidth=side, **window)
-        file.main.op(draw(st.sampled_from(["MAX_POOL_2D", "AVERAGE_POOL_2D"])), [source], [made], settings_)
-        return int(made)
+        file.main.op(draw(st.sampled_from(["MAX_POOL_2D", "AVERAGE_POOL_2D"])), [source], [output], settings_)
+        return int(output)
     dilated = {"dilationHFactor": 1, "dilationWFactor": 1}
     if kind == "conv":
         results = draw(st.sampled_from([2, 5, 16]))
@@ -251,14 +253,14 @@ def _windowed(
         settings_ = options(
             "DepthwiseConv2DOptions", **window, **dilated, depthMultiplier=results // channels
         )
-    made = value(f"{kind}{number}", (1, rows, columns, results))
+    output = value(f"{kind}{number}", (1, rows, columns, results))
     numbers = generator.integers(-90, 91, filters).astype(np.int8)
     summed = side * side * (channels if kind == "conv" else 1)
-    step = quantised([1 / (50 * summed**0.5)])
+    step = quantized([1 / (50 * summed**0.5)])
     weights = file.main.tensor(f"weights{number}", filters, "INT8", numbers, quantization=step)
     biases = file.main.tensor(f"biases{number}", (results,), "INT32", np.zeros(results, np.int32))
-    file.main.op(name, [source, weights, biases], [made], settings_)
-    return int(made)
+    file.main.op(name, [source, weights, biases], [output], settings_)
+    return int(output)
 
 
 def in_micro(content: bytes, data: Any, count: int) -> list[Any]:
@@ -275,10 +277,10 @@ def test_every_plan_with_overlaps_computes_the_same(content: bytes, seed: int) -
     data = np.random.default_rng(seed).integers(-128, 128, graph.tensors[0].shape or ()).astype(np.int8)
     expected = in_micro(content, data, len(graph.outputs))
     for candidate in search(graph, OptimizeOptions(time_limit=5.0, overlap=True)).candidates:
-        written = rewrite(content, order=candidate.order, offline_offsets=candidate.offsets)
+        written = rewrite(content, schedule=candidate.schedule, offline_offsets=candidate.offsets)
         assert in_micro(written, data, len(graph.outputs)) == expected
         assert [op.outputs for op in tflite.load(written).ops] == [
-            op.outputs for op in reordered(graph, candidate.order).ops
+            op.outputs for op in with_schedule(graph, candidate.schedule).ops
         ]
 
 
@@ -289,8 +291,8 @@ def test_random_networks_do_overlap() -> None:
     @given(networks())
     @settings(max_examples=40, deadline=None, database=None, derandomize=True)
     def look(content: bytes) -> None:
-        found = search(tflite.load(content), OptimizeOptions(time_limit=5.0, overlap=True))
-        seen.append(max(candidate.overlaps for candidate in found.candidates))
+        results = search(tflite.load(content), OptimizeOptions(time_limit=5.0, overlap=True))
+        seen.append(max(candidate.overlaps for candidate in results.candidates))
 
     look()
     assert sum(count > 0 for count in seen) > len(seen) // 2

@@ -10,14 +10,14 @@ import pytest
 import sizeup
 from micro_interpreter import measure
 from sizeup.formats.tflite.write import rewrite
-from sizeup.memory.tflm import planned
+from sizeup.memory.tflm import head_buffers
 from sizeup.rewrite.verify import is_equal
 from sizeup.runtimes import random_samples, run
 
 pytestmark = pytest.mark.extras
 
 # Files that neither runtime runs (custom operators of a chip or of MediaPipe): nothing can be verified.
-NOBODY_RUNS = {"mp_selfie_segmentation", "tflm_person_detect_vela"}
+NOT_RUNNABLE = {"mp_selfie_segmentation", "tflm_person_detect_vela"}
 ONLY_LITERT = {
     "mlperf_kws_fp32", "mp_face_detection_full_range_sparse", "mp_hand_landmark_full",
     "mp_palm_detection_lite", "swiftnet_vww_uint8",
@@ -83,7 +83,7 @@ def test_a_file_gets_better_or_stays_as_it_is(shared: Path, tmp_path: Path, name
         assert result.after.used is not None
         assert (result.after.used.head_bytes, result.after.used.tail_bytes) == after[:2]
         assert result.arena_is_measured
-    if name in NOBODY_RUNS:
+    if name in NOT_RUNNABLE:
         assert result.verification is None
         assert "nothing can be verified" in " ".join(result.notes)
     else:
@@ -120,12 +120,12 @@ def test_without_verification_the_same_file_is_written_from_predictions(shared: 
     assert measured.head + measured.tail == 345_104
 
 
-def test_reordering_alone_and_planning_alone_can_be_asked_for(shared: Path, tmp_path: Path) -> None:
+def test_reordering_alone_and_planning_alone_can_be_requested(shared: Path, tmp_path: Path) -> None:
     source, out = shared / "models/mlperf_vww96_int8.tflite", tmp_path / "out.tflite"
     assert not sizeup.optimize(source, out, plan=False).changed
     planned_only = sizeup.optimize(source, out, reorder=False)
     assert planned_only.changed
-    assert planned_only.order_status is None
+    assert planned_only.schedule_status is None
     nothing = sizeup.optimize(source, out, reorder=False, plan=False)
     assert not nothing.changed
 
@@ -135,20 +135,20 @@ def test_a_wrong_plan_changes_what_is_computed(shared: Path) -> None:
     source = shared / "models/mlperf_vww96_int8.tflite"
     graph = sizeup.load(source)
     samples = random_samples(graph, 4)
-    offsets = [0 if buffer >= 0 else -1 for buffer in planned(graph).buffers.of_tensor]
+    offsets = [0 if buffer >= 0 else -1 for buffer in head_buffers(graph).buffers.buffer_of_tensor]
     wrong = rewrite(source.read_bytes(), offline_offsets=offsets)
     assert not is_equal(run("tflm", source, samples), run("tflm", wrong, samples))
 
 
 def test_a_wrong_plan_is_caught_even_where_all_answers_are_alike(shared: Path) -> None:
-    """On a model whose samples all give one output, random weights tell a wrong plan from a right one."""
+    """On a model whose samples all give one output, random weights reveal a wrong plan."""
     from sizeup.formats.tflite.write import tensor_buffers
     from sizeup.rewrite.tflite import random_weights
 
     content = (shared / "models/swiftnet_vww_int8conv.tflite").read_bytes()
     graph = sizeup.load(content)
     samples = random_samples(graph, 4)
-    offsets = [0 if buffer >= 0 else -1 for buffer in planned(graph).buffers.of_tensor]
+    offsets = [0 if buffer >= 0 else -1 for buffer in head_buffers(graph).buffers.buffer_of_tensor]
     numbers = [index for index, _ in tensor_buffers(content)]
     weights = {numbers[each]: raw for each, raw in random_weights(graph, 1.0).items() if numbers[each]}
     right = run("tflm", rewrite(content, buffers=weights), samples)

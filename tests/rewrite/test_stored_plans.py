@@ -21,10 +21,10 @@ pytestmark = pytest.mark.extras
 
 
 def _relus(graph: Subgraph, count: int, shape: tuple[int, ...], name: str = "RELU") -> None:
-    made = [graph.tensor(f"t{number}", shape) for number in range(count + 1)]
-    for source, result in pairwise(made):
+    tensors = [graph.tensor(f"t{number}", shape) for number in range(count + 1)]
+    for source, result in pairwise(tensors):
         graph.op(name, [source], [result])
-    graph.ends(made[:1], made[-1:])
+    graph.ends(tensors[:1], tensors[-1:])
 
 
 def _planned(path: Path, offsets: Sequence[int], name: str = "RELU") -> Path:
@@ -45,12 +45,12 @@ WASTEFUL = (0, 100_000, 200_000, 300_000)
 def test_a_wasteful_plan_is_replaced(tmp_path: Path, verify: bool) -> None:
     """Two tensors of 1,024 bytes are in use at once."""
     source, target = _planned(tmp_path / "given.tflite", WASTEFUL), tmp_path / "made.tflite"
-    found = sizeup.optimize(source, target, verify=verify)
+    optimization = sizeup.optimize(source, target, verify=verify)
     before, after = measure([source, target])
     assert (before.head, after.head) == (301_024, 2_048)
-    assert found.before.used is not None
-    assert found.after.used is not None
-    assert (found.before.used.head_bytes, found.after.used.head_bytes) == (301_024, 2_048)
+    assert optimization.before.used is not None
+    assert optimization.after.used is not None
+    assert (optimization.before.used.head_bytes, optimization.after.used.head_bytes) == (301_024, 2_048)
 
 
 def test_a_plan_that_nothing_betters_stays(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_plan_that_nothing_betters_stays(tmp_path: Path) -> None:
     assert target.read_bytes() == source.read_bytes()
 
 
-def test_a_plan_stays_where_nobody_wants_a_plan(tmp_path: Path) -> None:
+def test_a_plan_stays_without_plan_option(tmp_path: Path) -> None:
     source, target = _planned(tmp_path / "given.tflite", WASTEFUL), tmp_path / "made.tflite"
     assert not sizeup.optimize(source, target, plan=False).changed
 
@@ -76,9 +76,13 @@ def test_graphs_that_nothing_calls_are_in_the_arena(tmp_path: Path, verify: bool
     _relus(file.subgraph("another entry"), 2, (1, 32, 32, 4))
     source, target = tmp_path / "given.tflite", tmp_path / "made.tflite"
     source.write_bytes(file.pack())
-    found = sizeup.optimize(source, target, verify=verify)
+    optimization = sizeup.optimize(source, target, verify=verify)
     before, after = measure([source, target])
-    assert found.before.used is not None
-    assert found.after.used is not None
-    assert (found.before.used.head_bytes, found.before.used.tail_bytes) == before[:2] == (49_152, 1_328)
-    assert (found.after.used.head_bytes, found.after.used.tail_bytes) == after[:2]
+    assert optimization.before.used is not None
+    assert optimization.after.used is not None
+    assert (
+        (optimization.before.used.head_bytes, optimization.before.used.tail_bytes)
+        == before[:2]
+        == (49_152, 1_328)
+    )
+    assert (optimization.after.used.head_bytes, optimization.after.used.tail_bytes) == after[:2]

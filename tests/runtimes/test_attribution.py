@@ -17,7 +17,7 @@ STEM, DEPTHWISE, POINTWISE = (1024 * each for each in (32 * 27, 32 * 9, 64 * 32)
 
 
 def two_layers() -> Graph:
-    """As an ONNX file: two products of 8 x 16 x 16, each in a module of its own, the first with a ReLU."""
+    """As an ONNX file: two products of 8 x 16 x 16, each in its own module, the first with a ReLU."""
     builder = GraphBuilder("two_layers", "onnx")
     value = builder.input("x", (8, 16), FLOAT)
     for name in ("first", "second"):

@@ -1,4 +1,4 @@
-"""Real runtimes in processes of their own: what they compute, what they say, and how they fail."""
+"""Real runtimes in workers: their outputs, messages and failures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.extras
 
 
 def test_the_arena_is_what_the_interpreter_reports(shared: Path) -> None:
-    found = run("tflm", shared / "models/mlperf_vww96_int8.tflite")
-    assert found.arena == Arena(73_728, 29_952)
-    assert found.arena is not None
-    assert found.arena.total_bytes == 103_680
-    assert found.outputs == ()
+    result = run("tflm", shared / "models/mlperf_vww96_int8.tflite")
+    assert result.arena == Arena(73_728, 29_952)
+    assert result.arena is not None
+    assert result.arena.total_bytes == 103_680
+    assert result.outputs == ()
 
 
 @pytest.mark.parametrize("name", ["mlperf_kws_int8", "mlperf_resnet8_fp32"])
@@ -47,9 +47,9 @@ def test_onnx_runtime_computes() -> None:
         [making.value("y", (1, 2))],
         [weight],
     )
-    found = run("ort", model.SerializeToString(), [[np.array([[1, 1]], np.float32)]])
-    assert found.outputs[0][0].tolist() == [[4, 6]]
-    assert found.title == "ONNX Runtime"
+    result = run("ort", model.SerializeToString(), [[np.array([[1, 1]], np.float32)]])
+    assert result.outputs[0][0].tolist() == [[4, 6]]
+    assert result.title == "ONNX Runtime"
 
 
 def test_a_crash_is_news_and_not_the_end(shared: Path) -> None:
@@ -59,11 +59,11 @@ def test_a_crash_is_news_and_not_the_end(shared: Path) -> None:
 
 
 def test_a_refusal_says_why(shared: Path) -> None:
-    with pytest.raises(RunFailed, match=r"TFLite Micro does not run it: .*'DENSIFY'"):
+    with pytest.raises(RunFailed, match=r"TFLite Micro cannot run it: .*'DENSIFY'"):
         run("tflm", shared / "models/mp_face_detection_full_range_sparse.tflite")
-    with pytest.raises(RunFailed, match=r"LiteRT does not run it: .*custom op: ethos-u"):
+    with pytest.raises(RunFailed, match=r"LiteRT cannot run it: .*custom op: ethos-u"):
         run("litert", shared / "models/tflm_person_detect_vela.tflite")
-    with pytest.raises(RunFailed, match="ONNX Runtime does not run it"):
+    with pytest.raises(RunFailed, match="ONNX Runtime cannot run it"):
         run("ort", b"nothing")
 
 
@@ -108,7 +108,7 @@ def test_texts_have_no_random_samples() -> None:
 
 
 def limited_run(runtime: str, most_bytes: int) -> str:
-    """What a run says in a process that may write no file of more than so many bytes."""
+    """The error of a run in a process with a limit on file sizes."""
     code = (
         "import resource, sys\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, {most_bytes}))\n"

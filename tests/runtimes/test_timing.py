@@ -1,4 +1,4 @@
-"""Times in real runtimes: of the right thing, in a process of its own, with an end."""
+"""Latencies in real runtimes, measured in a worker with a timeout."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import torch
 import sizeup
 from formats.onnx import making
 from sizeup.errors import NotTrusted, RunFailed
-from sizeup.runtimes import TIMED, Effort, time_model
+from sizeup.runtimes import TIMED_RUNTIMES, TimingOptions, time_model
 from sizeup.runtimes.profiles import kernels_of
 
 pytestmark = pytest.mark.extras
 
-SHORT = Effort(seconds=0.05, warm_up=1, least_runs=3, profiled_runs=2)
+SHORT = TimingOptions(seconds=0.05, warm_up=1, least_runs=3, profiled_runs=2)
 
 
 class Sleeps(torch.nn.Module):
@@ -48,31 +48,31 @@ def chain_of(layers: int, width: int = 64) -> onnx.ModelProto:
 
 
 def test_a_known_time_is_measured() -> None:
-    found = sizeup.measure(Sleeps(), [(1, 4)], seconds=0.2)
-    assert 0.05 <= found.timing.least <= found.timing.median < 0.5
-    assert min(found.timing.cpu_seconds) < 0.05  # asleep, not at work
-    assert len(found.timing.seconds) >= 4
-    assert found.ms == pytest.approx(1e3 * min(found.timing.seconds))
+    measurement = sizeup.measure(Sleeps(), [(1, 4)], seconds=0.2)
+    assert 0.05 <= measurement.timing.minimum <= measurement.timing.median < 0.5
+    assert min(measurement.timing.cpu_seconds) < 0.05  # asleep, not at work
+    assert len(measurement.timing.seconds) >= 4
+    assert measurement.ms == pytest.approx(1e3 * min(measurement.timing.seconds))
 
 
-@pytest.mark.parametrize("runtime", [name for name in TIMED if name not in ("ort", "torch-eager")])
+@pytest.mark.parametrize("runtime", [name for name in TIMED_RUNTIMES if name not in ("ort", "torch-eager")])
 def test_tflite_files_are_timed_in_each_of_their_runtimes(shared: Path, runtime: str) -> None:
-    found = sizeup.measure(shared / "models/mlperf_kws_int8.tflite", runtime=runtime, seconds=0.05)
-    assert found.timing.runtime == runtime
-    assert 0 < found.timing.least <= found.timing.median <= max(found.timing.seconds)
-    assert found.macs_per_second == pytest.approx(2_656_768 / found.timing.least)
-    assert found.timing.version
+    measurement = sizeup.measure(shared / "models/mlperf_kws_int8.tflite", runtime=runtime, seconds=0.05)
+    assert measurement.timing.runtime == runtime
+    assert 0 < measurement.timing.minimum <= measurement.timing.median <= max(measurement.timing.seconds)
+    assert measurement.macs_per_second == pytest.approx(2_656_768 / measurement.timing.minimum)
+    assert measurement.timing.version
 
 
 def test_the_delegate_is_really_in_use(shared: Path) -> None:
     path = shared / "models/mlperf_resnet8_fp32.tflite"
     plain, fast = (sizeup.measure(path, runtime=name, seconds=0.3) for name in ("litert", "litert-xnnpack"))
-    assert fast.timing.least < plain.timing.least
+    assert fast.timing.minimum < plain.timing.minimum
 
 
 def test_more_work_takes_longer() -> None:
     small, large = (sizeup.measure(chain_of(layers, 256), seconds=0.2, profile=False) for layers in (2, 40))
-    assert large.timing.least > 4 * small.timing.least
+    assert large.timing.minimum > 4 * small.timing.minimum
 
 
 def test_the_profile_lists_the_kernels_that_onnx_runtime_made(tmp_path: Path) -> None:
@@ -85,12 +85,14 @@ def test_the_profile_lists_the_kernels_that_onnx_runtime_made(tmp_path: Path) ->
     content = chain_of(6).SerializeToString()
     onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     rewritten = onnx.load(tmp_path / "rewritten.onnx")
-    found = sizeup.measure(content, seconds=0.05)
-    assert sorted(each.name for each in found.timing.kernels) == sorted(
+    measurement = sizeup.measure(content, seconds=0.05)
+    assert sorted(each.name for each in measurement.timing.kernels) == sorted(
         node.name for node in rewritten.graph.node
     )
-    assert {each.kind for each in found.timing.kernels} == {node.op_type for node in rewritten.graph.node}
-    assert 0 < sum(each.seconds for each in found.timing.kernels) < max(found.timing.seconds) * 5
+    assert {each.op_kind for each in measurement.timing.kernels} == {
+        node.op_type for node in rewritten.graph.node
+    }
+    assert 0 < sum(each.seconds for each in measurement.timing.kernels) < max(measurement.timing.seconds) * 5
 
 
 def test_a_profile_takes_the_fastest_of_its_runs() -> None:
@@ -102,7 +104,7 @@ def test_a_profile_takes_the_fastest_of_its_runs() -> None:
         {"cat": "Session", "name": "model_run", "dur": 99},
         {"cat": "Node", "name": "first_fence_before", "dur": 1},
     ]
-    assert [(k.name, k.kind, round(k.seconds * 1e6)) for k in kernels_of(events, skipped_runs=1)] == [
+    assert [(k.name, k.op_kind, round(k.seconds * 1e6)) for k in kernels_of(events, skipped_runs=1)] == [
         ("first", "FIRST", 3),
         ("second", "SECOND", 6),
     ]
@@ -112,9 +114,13 @@ def test_the_profile_of_a_module_has_its_operators() -> None:
     module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)
     )
-    found = sizeup.measure(module, [(1, 3, 8, 8)], seconds=0.05)
-    assert [each.kind for each in found.timing.kernels] == ["aten.conv2d", "aten.relu", "aten.linear"]
-    assert all(each.seconds > 0 for each in found.timing.kernels)
+    measurement = sizeup.measure(module, [(1, 3, 8, 8)], seconds=0.05)
+    assert [each.op_kind for each in measurement.timing.kernels] == [
+        "aten.conv2d",
+        "aten.relu",
+        "aten.linear",
+    ]
+    assert all(each.seconds > 0 for each in measurement.timing.kernels)
 
 
 def test_exported_programs_and_named_code_are_run_for_real(tmp_path: Path) -> None:
@@ -122,10 +128,10 @@ def test_exported_programs_and_named_code_are_run_for_real(tmp_path: Path) -> No
     torch.export.save(program, tmp_path / "linear.pt2")
     with pytest.raises(NotTrusted, match="--trust"):
         sizeup.measure(tmp_path / "linear.pt2", seconds=0.02)
-    found = sizeup.measure(tmp_path / "linear.pt2", seconds=0.02, trusted=True)
-    assert [each.kind for each in found.timing.kernels] == ["aten.linear"]
+    measurement = sizeup.measure(tmp_path / "linear.pt2", seconds=0.02, trusted=True)
+    assert [each.op_kind for each in measurement.timing.kernels] == ["aten.linear"]
     named = sizeup.measure("torch.nn:ReLU", [(1, 8)], seconds=0.02)
-    assert [each.kind for each in named.timing.kernels] == ["aten.relu"]
+    assert [each.op_kind for each in named.timing.kernels] == ["aten.relu"]
 
 
 def test_a_crash_is_reported_and_not_fatal(shared: Path) -> None:
@@ -136,17 +142,19 @@ def test_a_crash_is_reported_and_not_fatal(shared: Path) -> None:
 def test_what_never_ends_is_ended(shared: Path) -> None:
     started = time.monotonic()
     with pytest.raises(RunFailed, match="took longer than 2 s"):
-        time_model("tflm", shared / "models/mlperf_kws_int8.tflite", effort=Effort(seconds=600), timeout=2)
+        time_model(
+            "tflm", shared / "models/mlperf_kws_int8.tflite", effort=TimingOptions(seconds=600), timeout=2
+        )
     assert time.monotonic() - started < 30
 
 
-def test_a_runtime_that_does_not_fit_is_told_with_those_that_do(shared: Path) -> None:
+def test_an_unsuitable_runtime_is_reported_with_alternatives(shared: Path) -> None:
     path = shared / "models/mlperf_kws_int8.tflite"
     with pytest.raises(
-        RunFailed, match="ONNX Runtime runs no tflite models; litert or litert-xnnpack or tflm"
+        RunFailed, match="ONNX Runtime cannot run tflite models; use litert or litert-xnnpack or tflm"
     ):
         sizeup.measure(path, runtime="ort")
-    with pytest.raises(RunFailed, match="no runtime is called 'tpu'; there are ort, litert"):
+    with pytest.raises(RunFailed, match="unknown runtime 'tpu'; known: ort, litert"):
         sizeup.measure(path, runtime="tpu")
 
 
@@ -155,14 +163,14 @@ def test_a_class_of_a_script_travels_with_its_module() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.tanh(x)
 
-    found = sizeup.measure(Local(), [(1, 2)], seconds=0.02)
-    assert [each.kind for each in found.timing.kernels] == ["aten.tanh"]
+    measurement = sizeup.measure(Local(), [(1, 2)], seconds=0.02)
+    assert [each.op_kind for each in measurement.timing.kernels] == ["aten.tanh"]
 
 
 def test_a_module_that_cannot_travel_says_what_to_do() -> None:
     module = torch.nn.ReLU()
     module.lock = threading.Lock()  # type: ignore[assignment]
-    with pytest.raises(RunFailed, match=r"process of its own .*package\.module:factory"):
+    with pytest.raises(RunFailed, match=r"cannot be pickled for a worker .*package\.module:factory"):
         sizeup.measure(module, [(1, 2)])
 
 
@@ -187,13 +195,13 @@ def test_nothing_stays_behind_when_the_caller_gives_up(shared: Path) -> None:
     assert done.stdout.split() == ["1", "0"]
 
 
-def test_short_efforts_run_as_often_as_asked() -> None:
+def test_short_efforts_run_as_often_as_requested() -> None:
     content = chain_of(1).SerializeToString()
     samples = [[np.zeros((1, 64), np.float32)]]
-    found = time_model("ort", content, samples, effort=SHORT)
-    assert len(found.seconds) >= 3
-    assert len(found.warm_up_seconds) == 1
+    measurement = time_model("ort", content, samples, effort=SHORT)
+    assert len(measurement.seconds) >= 3
+    assert len(measurement.warm_up_seconds) == 1
     most = time_model(
-        "ort", content, samples, effort=Effort(seconds=9, warm_up=0, most_runs=5, profiled_runs=0)
+        "ort", content, samples, effort=TimingOptions(seconds=9, warm_up=0, most_runs=5, profiled_runs=0)
     )
     assert (len(most.seconds), len(most.warm_up_seconds), most.kernels) == (5, 0, ())

@@ -1,4 +1,4 @@
-"""What the views of a sweep must say, in plain Python, and tables to say it of."""
+"""The expected contents of a sweep's views in plain Python, and generated tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _figures = st.fixed_dictionaries(
         "error_kind": _few(["crash", "time"]),
     }
 )
-_places = st.tuples(
+_points = st.tuples(
     _few(["a", "b", "c", "d", "e"]),
     _few(["rpi5/ort", "rpi5/litert", "stm32f746/tflm"]),
     _few(["stored", "int8"]),
@@ -46,8 +46,8 @@ _places = st.tuples(
 @st.composite
 def tables(draw: st.DrawFn, least: int = 1, most: int = 40) -> list[Row]:
     """Rows of a sweep, no point twice."""
-    places = draw(st.lists(_places, min_size=least, max_size=most, unique=True))
-    return [row_at(place, draw(_figures), number) for number, place in enumerate(places)]
+    points = draw(st.lists(_points, min_size=least, max_size=most, unique=True))
+    return [row_at(place, draw(_figures), number) for number, place in enumerate(points)]
 
 
 def row_at(place: Sequence[Any], figures: Row, number: int) -> Row:
@@ -75,7 +75,7 @@ def row_at(place: Sequence[Any], figures: Row, number: int) -> Row:
 
 
 def write(folder: Path, rows: Sequence[Row], shards: int = 1) -> Path:
-    """Keep rows as a sweep does, in so many shards."""
+    """Store rows as a sweep does, in several shards."""
     import pyarrow as pa
 
     store = Store(folder)
@@ -90,7 +90,7 @@ def is_certain(row: Row) -> bool:
     return row["fits"] is True and row["known_ops"] == row["ops"]
 
 
-def doubt(row: Row) -> int:
+def certainty_tier(row: Row) -> int:
     """0: certain, 1: may not fit, 2: not all of it was counted."""
     return 2 if row["known_ops"] != row["ops"] else 0 if row["fits"] else 1
 
@@ -111,9 +111,9 @@ def _first(value: Any) -> tuple[bool, Any]:
 
 def fitting(rows: Iterable[Row]) -> list[Row]:
     """Rows known to fit, group by group, the fastest first."""
-    found = [row for row in rows if row["status"] == "ok" and row["fits"] is True]
+    result = [row for row in rows if row["status"] == "ok" and row["fits"] is True]
     return sorted(
-        found,
+        result,
         key=lambda row: (
             *(row["target"], row["precision"], _first(row["batch"])),
             *(not is_certain(row), _last(row["ms"]), row["model"], row["shapes"]),
@@ -127,20 +127,20 @@ def fastest(rows: Iterable[Row], top: int) -> list[tuple[Any, ...]]:
     for row in options(rows):
         if row["ms"] is not None:
             groups[row["target"], row["precision"], row["batch"]].append(row)
-    found = []
+    result = []
     for group in sorted(groups, key=lambda each: (each[0], each[1], _first(each[2]))):
         ranked = sorted(
             groups[group],
             key=lambda row: (
-                doubt(row),
+                certainty_tier(row),
                 row["ms"],
                 _last(row["params"]),
                 row["model"],
                 row["shapes"],
             ),
         )
-        found += [(*group, place, row["model"], row["shapes"]) for place, row in enumerate(ranked[:top], 1)]
-    return found
+        result += [(*group, place, row["model"], row["shapes"]) for place, row in enumerate(ranked[:top], 1)]
+    return result
 
 
 def front(rows: Iterable[Row], first: str, second: str, signs: tuple[int, int] = (1, 1)) -> set[str]:
@@ -161,21 +161,21 @@ def front(rows: Iterable[Row], first: str, second: str, signs: tuple[int, int] =
             beats(other, row)
             for other in kept
             if (other["device"], other["batch"]) == (row["device"], row["batch"])
-            and doubt(other) <= doubt(row)
+            and certainty_tier(other) <= certainty_tier(row)
         )
     }
 
 
 def unknown(rows: Iterable[Row]) -> dict[str, set[str]]:
     """Keys of evaluated rows of which something is not known, and what that is."""
-    found = {}
+    result = {}
     for row in rows:
         if row["status"] == "ok":
             lacks = {"fit": row["fits"] is None, "latency": row["ms"] is None}
             lacks["operators"] = row["known_ops"] != row["ops"]
             if any(lacks.values()):
-                found[row["key"]] = {name for name, is_so in lacks.items() if is_so}
-    return found
+                result[row["key"]] = {name for name, is_so in lacks.items() if is_so}
+    return result
 
 
 def failed(rows: Iterable[Row]) -> Counter[tuple[str, str, str]]:
@@ -217,13 +217,13 @@ def _grew(now: Any, was: Any) -> bool:
 def regressions(now: Iterable[Row], before: Iterable[Row]) -> dict[tuple[Any, ...], set[str]]:
     """What is worse of every point that two sweeps share."""
     old = {tuple(row[name] for name in MATCH): row for row in before}
-    found = {}
+    result = {}
     for row in now:
         was = old.get(tuple(row[name] for name in MATCH))
         worse = set() if was is None else _worse(row, was)
         if worse:
-            found[tuple(row[name] for name in MATCH)] = worse
-    return found
+            result[tuple(row[name] for name in MATCH)] = worse
+    return result
 
 
 def _worse(row: Row, was: Row) -> set[str]:
@@ -234,7 +234,7 @@ def _worse(row: Row, was: Row) -> set[str]:
     whole = row["known_ops"] == row["ops"] and was["known_ops"] == was["ops"]
     lost = any(was[name] is not None and row[name] is None for name in ("fits", "ms"))
     lost = lost or (was["known_ops"] == was["ops"] and row["known_ops"] != row["ops"])
-    told = {
+    changes = {
         "no longer fits": was["fits"] is True and row["fits"] is False,
         "slower": whole and _grew(row["ms"], was["high_ms"]),
         "more MACs": whole and _grew(row["macs"], was["macs"]),
@@ -244,4 +244,4 @@ def _worse(row: Row, was: Row) -> set[str]:
         "more traffic": whole and _grew(_moved(row), _moved(was)),
         "less is known": lost,
     }
-    return {name for name, is_so in told.items() if is_so}
+    return {name for name, is_so in changes.items() if is_so}

@@ -1,4 +1,4 @@
-"""A cluster of Ray on this machine, in a process of its own: `python cluster.py`.
+"""A Ray cluster on this machine, in a subprocess: `python cluster.py`.
 
 A head that works on nothing and two nodes of one core each, all on loopback. It prints the address, then
 obeys lines: `worker` kills one that is at a task, `node` kills a node, `add` starts another. Each is
@@ -113,12 +113,12 @@ def cluster_at(folder: Path) -> Iterator[Served]:
     """A cluster while the block lasts; its files and its token stay in a folder."""
     own = {**os.environ, "HOME": str(folder), "RAY_TMPDIR": str(folder)}
     (folder / "ray").mkdir()
-    with (folder / "said").open("wb") as said:
+    with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=output,
             env=own,
             text=True,
         )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from sizeup.csv_cells import neutral
+from sizeup.csv_cells import neutralize
 from sizeup.sweeps.tables import write
 
 TEXTS = ["=1+1", "+1", "-1", "@a", "\ta", "\r=1", "\n=1", "\x7f", "\uff1d1", "'=1", "'a", "a=1", "", None]
@@ -27,7 +27,7 @@ def test_texts_are_neutralized_as_in_every_csv_file(tmp_path: Path, raw: bool) -
     assert write(reader(), str(path), raw_csv=raw) == len(TEXTS)
     with path.open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
-    expected = [each if raw else neutral(each) for each in (text or "" for text in TEXTS)]
+    expected = [each if raw else neutralize(each) for each in (text or "" for text in TEXTS)]
     assert header == ["=name" if raw else "'=name", "ms", "large"]
     assert [row[0] for row in rows] == [row[2] for row in rows] == expected
     assert [float(row[1]) for row in rows] == NUMBERS

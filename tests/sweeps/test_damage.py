@@ -28,7 +28,7 @@ CUTS: dict[str, Callable[[int], int]] = {
     "nothing": lambda _: 0,
     "four bytes": lambda _: 4,
     "half": lambda size: size // 2,
-    "all but one byte": lambda size: size - 1,
+    "last byte": lambda size: size - 1,
 }
 cut_at = pytest.mark.parametrize("length", CUTS.values(), ids=CUTS.keys())
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cut(path: str, length: Callable[[int], int]) -> Path:
-    """Leave so much of a file, as a copy that was interrupted does."""
+    """Truncate a file, as an interrupted copy does."""
     file = Path(path)
     content = file.read_bytes()
     file.write_bytes(content[: length(len(content))])
@@ -62,11 +62,11 @@ def test_a_shard_that_was_cut_off_is_evaluated_anew(folder: Path, length: Callab
     shards = Store(folder / "out").paths()
     shard = cut(shards[1], length)
     done = sizeup.sweep(SPEC, folder / "out", in_process=True)
-    assert (done.there, done.rows, done.damaged, done.damaged_file) == (2, 4, 1, str(shard))
+    assert (done.existing, done.rows, done.corrupt_shards, done.corrupt_shard) == (2, 4, 1, str(shard))
     assert table_of(folder / "out") == before
     assert Store(folder / "out").paths() == shards
     again = sizeup.sweep(SPEC, folder / "out", in_process=True)
-    assert (again.there, again.rows, again.damaged) == (3, 0, 0)
+    assert (again.existing, again.rows, again.corrupt_shards) == (3, 0, 0)
 
 
 @cut_at
@@ -74,11 +74,11 @@ def test_questions_and_sorting_name_a_shard_that_was_cut_off(
     folder: Path, length: Callable[[int], int]
 ) -> None:
     shard = cut(Store(folder / "out").paths()[1], length)
-    said = rf"{shard.name}: not a whole table of a sweep \(cut off or no Parquet file\)"
-    with pytest.raises(SizeupError, match=said):
+    message = rf"{shard.name}: damaged \(truncated, or not a Parquet file\)"
+    with pytest.raises(SizeupError, match=message):
         compact(Store(folder / "out"))
     for sql in (None, "SELECT count(*) FROM points"):
-        with pytest.raises(SizeupError, match=said):
+        with pytest.raises(SizeupError, match=message):
             sizeup.query(folder / "out", sql)
 
 
@@ -92,7 +92,9 @@ def test_a_shard_that_no_sweep_plans_any_more_is_said_to_stay(folder: Path) -> N
     (stray,) = {Path(each).name for each in before} - {Path(each).name for each in Store(planned).paths()}
     shard = cut(next(each for each in before if each.endswith(stray)), CUTS["half"])
     for _ in range(2):  # its sweep mends nothing
-        with pytest.raises(SizeupError, match=r"a sweep that still plans its model.*; else remove it"):
+        with pytest.raises(
+            SizeupError, match=r"run the sweep again .*, or remove it if the sweep no longer has its model"
+        ):
             sizeup.query(folder / "out")
         sizeup.sweep(SPEC, folder / "out", in_process=True)
     shard.unlink()
@@ -108,7 +110,7 @@ def test_questions_name_a_sorted_file_that_was_cut_off_and_sorting_mends_it(
     whole = table_of(folder / "out")
     files = Store(folder / "out").paths()
     part = cut(files[-1], length)
-    with pytest.raises(SizeupError, match=rf"{part.name}: not a whole.*--compact makes it anew"):
+    with pytest.raises(SizeupError, match=rf"{part.name}: damaged .*recreate it with .* --compact"):
         assert sizeup.query(folder / "out", **options).rows
     assert compact(Store(folder / "out")) == 12
     assert table_of(folder / "out") == whole
@@ -119,19 +121,19 @@ def test_the_command_line_tells_in_one_line(folder: Path) -> None:
     shards = Store(folder / "out").paths()
     for path in shards[:2]:
         cut(path, CUTS["half"])
-    asked = run("query", "out")
-    assert (asked.returncode, asked.stdout) == (2, "")
-    assert Path(shards[0]).name in asked.stderr
-    assert "like 1 other" in asked.stderr
+    answer = run("query", "out")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert Path(shards[0]).name in answer.stderr
+    assert "1 other file too" in answer.stderr
     sorted_ = run("sweep", "-o", "out", "--compact")
     assert (sorted_.returncode, sorted_.stdout) == (2, "")
-    assert [len(each.stderr.splitlines()) for each in (asked, sorted_)] == [1, 1]
+    assert [len(each.stderr.splitlines()) for each in (answer, sorted_)] == [1, 1]
     again = run("sweep", "sweep.toml", "-o", "out", "--json")
     assert again.returncode == 0
-    said = [line for line in again.stderr.splitlines() if "could not be read" in line]
-    assert len(said) == 1
-    assert said[0].startswith("out/shards/")
-    assert said[0].endswith(".parquet and 1 other file could not be read and were replaced")
+    message = [line for line in again.stderr.splitlines() if "could not be read" in line]
+    assert len(message) == 1
+    assert message[0].startswith("out/shards/")
+    assert message[0].endswith(".parquet and 1 other file could not be read and were replaced")
     assert run("query", "out").returncode == 0
 
 
@@ -141,7 +143,7 @@ def test_a_damaged_shard_of_other_questions_is_replaced_by_one_of_these(folder: 
     cut(str(folder / "out" / Store(folder / "out").shards()[0]), CUTS["half"])
     fewer = {**SPEC, "targets": ["rpi5/ort"], "precisions": ["stored"]}
     done = sizeup.sweep(fewer, folder / "out", in_process=True)
-    assert (done.rows, done.damaged) == (1, 1)
+    assert (done.rows, done.corrupt_shards) == (1, 1)
     rows = rows_of(folder / "out")
     assert len(rows) == len({row["key"] for row in rows}) == 2 * 4 + 1
     assert sizeup.sweep(SPEC, folder / "out", in_process=True).rows == 3
@@ -152,12 +154,12 @@ def test_a_damaged_shard_of_other_questions_is_replaced_by_one_of_these(folder: 
 def test_a_table_of_something_else_among_the_shards_of_a_model_is_replaced(folder: Path) -> None:
     store = Store(folder / "out")
     model = store.shards()[0].rpartition("/")[2].partition("-")[0]
-    foreign = Path(store.place.path(store.shard(model, "f" * 16)))
-    parquet.write_table(pa.table({"colour": ["red"]}), foreign)
+    foreign = Path(store.storage.path(store.shard(model, "f" * 16)))
+    parquet.write_table(pa.table({"color": ["red"]}), foreign)
     mine = foreign.with_suffix(".parquet.bak")
-    mine.write_text("a note beside it")
+    mine.write_text("a note next to it")
     more = {**SPEC, "targets": [*SPEC["targets"], "esp32-s3"]}
-    assert sizeup.sweep(more, folder / "out", in_process=True).damaged == 1
+    assert sizeup.sweep(more, folder / "out", in_process=True).corrupt_shards == 1
     assert not foreign.exists()
     assert mine.exists()
 
@@ -171,7 +173,7 @@ def test_shards_in_memory_are_looked_at_too(folder: Path) -> None:
         shard = Store(address).shards()[0]
         for content in (b"", b"PAR1", system.cat_file(f"/damage/one/{shard}")[:-1]):
             system.pipe_file(f"/damage/one/{shard}", content)
-            assert sizeup.sweep(SPEC, address, in_process=True).damaged == 1
+            assert sizeup.sweep(SPEC, address, in_process=True).corrupt_shards == 1
         assert table_of(address) == table_of(folder / "out")
     finally:
         system.rm("/damage", recursive=True)

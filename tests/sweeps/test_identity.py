@@ -1,4 +1,4 @@
-"""What makes a model another one: its file, and the weights beside it."""
+"""The identity of a model: its file and its external weights."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def change(folder: Path, content: str = "nets/00002.tflite") -> bytes:
     return before
 
 
-def asked(folder: Path | str, sql: str = "SELECT * FROM points") -> list[dict[str, Any]]:
+def query_rows(folder: Path | str, sql: str = "SELECT * FROM points") -> list[dict[str, Any]]:
     answer = sizeup.query(folder, sql)
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
@@ -55,30 +55,30 @@ def test_questions_are_answered_for_models_as_they_are_now(folder: Path, is_sort
     sizeup.sweep(SPEC, folder / "out", in_process=True, compact=is_sorted)
     sizeup.sweep(SPEC, folder / "fresh", in_process=True)
     assert len(rows_of(folder / "out")) == 20
-    assert keys(asked(folder / "out")) == keys(rows_of(folder / "fresh"))
-    assert keys(asked(folder / "out", "SELECT * FROM all_rows")) == keys(rows_of(folder / "out"))
-    assert {row["points"] for row in asked(folder / "out", "SELECT * FROM summary")} == {4}
-    told = sizeup.query(folder / "out", view="regressions", against=folder / "fresh")
-    assert told.rows == ()
+    assert keys(query_rows(folder / "out")) == keys(rows_of(folder / "fresh"))
+    assert keys(query_rows(folder / "out", "SELECT * FROM all_rows")) == keys(rows_of(folder / "out"))
+    assert {row["points"] for row in query_rows(folder / "out", "SELECT * FROM summary")} == {4}
+    regressions = sizeup.query(folder / "out", view="regressions", against=folder / "fresh")
+    assert regressions.rows == ()
 
 
 def test_a_model_that_is_as_it_was_again_counts_as_it_is(folder: Path) -> None:
-    """Not what was written last, but what was asked about last."""
+    """The latest sweep counts, not the latest write."""
     first = table_of(folder / "out")
     before = change(folder)
     sizeup.sweep(SPEC, folder / "out", in_process=True)
     (folder / FIRST).write_bytes(before)
     assert sizeup.sweep(SPEC, folder / "out", in_process=True).rows == 0
-    assert keys(asked(folder / "out")) == set(first["key"].to_pylist())
+    assert keys(query_rows(folder / "out")) == set(first["key"].to_pylist())
     sizeup.sweep(SPEC, folder / "out", in_process=True)
-    assert keys(asked(folder / "out")) == set(first["key"].to_pylist())
+    assert keys(query_rows(folder / "out")) == set(first["key"].to_pylist())
 
 
-def test_models_that_were_not_asked_about_again_stay(folder: Path) -> None:
+def test_models_that_were_not_swept_again_stay(folder: Path) -> None:
     change(folder)
     others = {**SPEC, "models": ["nets/00001.onnx"]}
     sizeup.sweep(others, folder / "out", in_process=True)
-    assert keys(asked(folder / "out")) == keys(rows_of(folder / "out"))
+    assert keys(query_rows(folder / "out")) == keys(rows_of(folder / "out"))
 
 
 def test_two_models_of_one_name_in_one_sweep_both_count(folder: Path) -> None:
@@ -87,42 +87,40 @@ def test_two_models_of_one_name_in_one_sweep_both_count(folder: Path) -> None:
     spec = {"generate": "twins:all", "targets": ["rpi5/ort"]}
     for _ in range(2):
         sizeup.sweep(spec, folder / "twins", in_process=True)
-        assert len(asked(folder / "twins")) == 2
+        assert len(query_rows(folder / "twins")) == 2
 
 
-def test_points_are_answered_by_the_program_that_was_asked_last(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_points_are_those_of_the_latest_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only the older answer is there, that one stays."""
     older = rows_of(folder / "out")
     monkeypatch.setattr("sizeup.sweeps.points.version", lambda _: "99.0")
     fewer = {**SPEC, "precisions": ["int8"]}
     assert sizeup.sweep(fewer, folder / "out", in_process=True).rows == 8
-    found = asked(folder / "out")
-    assert len(found) == 16
-    assert {row["version"] for row in found if row["precision"] == "int8"} == {"99.0"}
-    assert {row["version"] for row in found if row["precision"] == "stored"} == {older[0]["version"]}
+    rows = query_rows(folder / "out")
+    assert len(rows) == 16
+    assert {row["version"] for row in rows if row["precision"] == "int8"} == {"99.0"}
+    assert {row["version"] for row in rows if row["precision"] == "stored"} == {older[0]["version"]}
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     sizeup.sweep(SPEC, folder / "out", in_process=True)  # the older program again
-    assert keys(asked(folder / "out")) == keys(older)
+    assert keys(query_rows(folder / "out")) == keys(older)
 
 
 def test_a_store_from_before_is_answered_as_it_was(folder: Path) -> None:
     change(folder)
     sizeup.sweep(SPEC, folder / "out", in_process=True)
     (folder / "out" / NEWEST).unlink()
-    assert len(asked(folder / "out")) == 20
+    assert len(query_rows(folder / "out")) == 20
     sizeup.sweep(SPEC, folder / "out", in_process=True)
-    assert len(asked(folder / "out")) == 20  # nobody can tell what was there before
+    assert len(query_rows(folder / "out")) == 20  # earlier contents are unknown
 
 
 def test_a_note_that_was_cut_off_is_named_and_made_anew(folder: Path) -> None:
     (folder / "out" / NEWEST).write_bytes(b"PAR1")
-    with pytest.raises(sizeup.SizeupError, match=r"newest\.parquet: not a whole table"):
-        asked(folder / "out")
+    with pytest.raises(sizeup.SizeupError, match=r"newest\.parquet: damaged"):
+        query_rows(folder / "out")
     sizeup.sweep(SPEC, folder / "out", in_process=True)
-    assert len(asked(folder / "out")) == 16
+    assert len(query_rows(folder / "out")) == 16
 
 
 @pytest.mark.parametrize("is_sorted", [False, True])
@@ -139,7 +137,7 @@ def test_pruning_leaves_what_a_fresh_sweep_would_write(folder: Path, is_sorted: 
     )
     sizeup.sweep(fewer, folder / "fresh", in_process=True)
     assert table_of(folder / "out") == table_of(folder / "fresh")
-    assert keys(asked(folder / "out")) == keys(rows_of(folder / "fresh"))
+    assert keys(query_rows(folder / "out")) == keys(rows_of(folder / "fresh"))
     again = sizeup.sweep(fewer, folder / "out", in_process=True, prune=True)
     assert again.rows == 0
     assert again.pruned == Pruned(0, 0, 0, {})
@@ -164,7 +162,7 @@ def test_pruning_touches_no_file_of_others(folder: Path) -> None:
     assert [path.read_bytes() for path in mine] == [b"mine"] * 5
     assert set(logs) < set((folder / "out" / "log").iterdir())
     left = {path for path in (folder / "out").rglob("*.parquet") if path.is_file()} - set(mine)
-    assert len(left) == 2  # the shard of the one model, and what tells which rows count
+    assert len(left) == 2  # the shard of the one model, and the manifest
 
 
 def test_who_plans_nothing_removes_nothing(folder: Path) -> None:

@@ -28,9 +28,9 @@ SWEEP = [sys.executable, "-m", "sizeup", "sweep", "sweep.toml", "-o", "s3://buck
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        port: int = opened.getsockname()[1]
         return port
 
 
@@ -56,7 +56,7 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def system(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """An empty bucket, a spec and its models in the current folder, and the address where libraries look."""
-    known = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "secret"}
+    known = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "secret"}
     for name, value in known.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -64,10 +64,10 @@ def system(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> It
     write_models(tmp_path / "nets", MODELS)
     (tmp_path / "sweep.toml").write_text(SPEC)
     s3fs.S3FileSystem.clear_instance_cache()
-    found = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
-    found.mkdir("bucket")
-    yield found
-    found.rm("bucket", recursive=True)
+    opened = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    opened.mkdir("bucket")
+    yield opened
+    opened.rm("bucket", recursive=True)
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -75,7 +75,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*SWEEP, *words], capture_output=True, text=True, check=False)
 
 
-def test_a_sweep_that_was_killed_goes_on_and_is_asked(system: Any, tmp_path: Path) -> None:
+def test_a_sweep_that_was_killed_resumes_and_is_queried(system: Any, tmp_path: Path) -> None:
     driver = subprocess.Popen(SWEEP, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while len(system.find("bucket/nightly/shards")) < 3:
         assert driver.poll() is None
@@ -86,17 +86,21 @@ def test_a_sweep_that_was_killed_goes_on_and_is_asked(system: Any, tmp_path: Pat
     assert 3 <= killed < MODELS
     last = run()
     assert last.returncode == 0, last.stderr
-    assert f"\n{killed} models had all rows there already\n" in last.stdout
+    assert f"\n{killed} models already had all rows\n" in last.stdout
 
     sizeup.sweep("sweep.toml", tmp_path / "here", in_process=True)
     there, here = Store("s3://bucket/nightly"), table_of(tmp_path / "here")
     assert table_of("s3://bucket/nightly") == here
     assert compact(there) == len(here)
     assert table_of("s3://bucket/nightly") == here
-    asked: list[dict[str, Any]] = [{}, {"view": "fastest"}, {"sql": "SELECT count(*), sum(macs) FROM points"}]
-    for options in asked:
+    queries: list[dict[str, Any]] = [
+        {},
+        {"view": "fastest"},
+        {"sql": "SELECT count(*), sum(macs) FROM points"},
+    ]
+    for options in queries:
         expected = sizeup.query(tmp_path / "here", **options).rows
-        assert sizeup.query(there.place.address, **options).rows == expected
+        assert sizeup.query(there.storage.address, **options).rows == expected
 
 
 def test_shards_that_were_cut_off_or_are_not_planned_are_seen_there_too(system: Any, tmp_path: Path) -> None:
@@ -107,9 +111,9 @@ def test_shards_that_were_cut_off_or_are_not_planned_are_seen_there_too(system: 
     content = system.cat_file(f"bucket/nightly/{shard}")
     for left in (b"", b"PAR1", content[:-1]):
         system.pipe_file(f"bucket/nightly/{shard}", left)
-        with pytest.raises(SizeupError, match="not a whole table"):
+        with pytest.raises(SizeupError, match=": damaged"):
             sizeup.query(address)
-        assert sizeup.sweep("sweep.toml", address, in_process=True).damaged == 1
+        assert sizeup.sweep("sweep.toml", address, in_process=True).corrupt_shards == 1
         assert table_of(address) == whole
     (tmp_path / "nets" / "00000.tflite").write_bytes((tmp_path / "nets" / "00002.tflite").read_bytes())
     system.pipe_file("bucket/nightly/notes.txt", b"mine")
@@ -120,7 +124,7 @@ def test_shards_that_were_cut_off_or_are_not_planned_are_seen_there_too(system: 
     assert system.cat_file("bucket/nightly/notes.txt") == b"mine"
 
 
-def test_a_bucket_or_a_server_that_is_not_there_is_told_in_one_line(
+def test_a_missing_bucket_or_server_is_reported_in_one_line(
     system: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for verb in (

@@ -12,7 +12,7 @@ import pytest
 
 from sizeup.errors import WriteError
 from sizeup.sweeps import Store, read_spec
-from sizeup.sweeps.engine.ray import Portions
+from sizeup.sweeps.engine.ray import TaskBatcher
 from sizeup.sweeps.expand import models_of
 from sizeup.sweeps.models import Model
 from sizeup.sweeps.task import Outcome, Settings, perform_each
@@ -24,56 +24,56 @@ def names(count: int) -> Iterator[Model]:
     return (Model(str(index)) for index in range(count))
 
 
-def taken(portions: Portions) -> list[int]:
-    return [len(portion) for portion in iter(portions.take, ())]
+def taken(batcher: TaskBatcher) -> list[int]:
+    return [len(batch) for batch in iter(batcher.take, ())]
 
 
 def test_as_long_as_nothing_is_known_each_has_a_task_of_its_own() -> None:
-    assert taken(Portions(names(9), 2)) == [1] * 9
+    assert taken(TaskBatcher(names(9), 2)) == [1] * 9
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.001, 4), (1.0, 4), (1.5, 2), (4.1, 1), (300.0, 1)])
 def test_short_models_share_a_task_that_takes_seconds(seconds: float, most: int) -> None:
     """Of 32 that two cores look ahead at, an eighth is a task at most."""
-    portions = Portions(names(1000), 2)
-    portions.heard(seconds)
-    found = taken(portions)
-    assert sum(found) == 1000
-    assert found[0] == max(found) == most
+    batcher = TaskBatcher(names(1000), 2)
+    batcher.record_time(seconds)
+    results = taken(batcher)
+    assert sum(results) == 1000
+    assert results[0] == max(results) == most
 
 
 def test_the_last_models_are_dealt_out_one_by_one() -> None:
     """Whoever is done early waits for one model, not for four."""
-    portions = Portions(names(100), 2)
-    portions.heard(1.0)
-    found = taken(portions)
-    assert found == sorted(found, reverse=True)
-    assert found[-7:] == [1] * 7
+    batcher = TaskBatcher(names(100), 2)
+    batcher.record_time(1.0)
+    results = taken(batcher)
+    assert results == sorted(results, reverse=True)
+    assert results[-7:] == [1] * 7
 
 
 def test_every_model_is_dealt_out_once_and_in_order() -> None:
-    portions = Portions(names(77), 3)
-    portions.heard(0.1)
-    dealt = [model.name for portion in iter(portions.take, ()) for model in portion]
+    batcher = TaskBatcher(names(77), 3)
+    batcher.record_time(0.1)
+    dealt = [model.name for batch in iter(batcher.take, ()) for model in batch]
     assert dealt == [str(index) for index in range(77)]
 
 
 def test_a_list_without_an_end_is_not_read_to_it() -> None:
     read = itertools.count()
-    portions = Portions((Model(str(index)) for index in read), 2)
-    portions.heard(1.0)
+    batcher = TaskBatcher((Model(str(index)) for index in read), 2)
+    batcher.record_time(1.0)
     for _ in range(10):
-        portions.take()
+        batcher.take()
     assert next(read) <= 10 * 4 + 32
 
 
 def test_models_whose_task_came_to_nothing_are_tried_apart() -> None:
-    portions = Portions(names(100), 1)
-    portions.heard(0.1)
-    first = portions.take()
+    batcher = TaskBatcher(names(100), 1)
+    batcher.record_time(0.1)
+    first = batcher.take()
     assert len(first) > 1
-    portions.give_back(first)
-    assert [portions.take() for _ in first] == [(model,) for model in first]
+    batcher.retry_alone(first)
+    assert [batcher.take() for _ in first] == [(model,) for model in first]
 
 
 def test_what_was_named_before_an_error_comes_first() -> None:
@@ -81,10 +81,10 @@ def test_what_was_named_before_an_error_comes_first() -> None:
         yield from names(3)
         raise ValueError("no more ideas")
 
-    portions = Portions(failing(), 1)
-    assert taken(portions) == [1, 1, 1]
+    batcher = TaskBatcher(failing(), 1)
+    assert taken(batcher) == [1, 1, 1]
     with pytest.raises(ValueError, match="no more ideas"):
-        portions.close()
+        batcher.close()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.chdir(tmp_path)
     write_models(tmp_path / "nets", 5)
     spec = read_spec({"models": ["nets/*"], "targets": ["rpi5/ort"]})
-    return Settings(str(tmp_path / "out"), spec.asked, spec.limits)
+    return Settings(str(tmp_path / "out"), spec.point_set, spec.limits)
 
 
 def models() -> list[Model]:
@@ -113,24 +113,24 @@ def test_a_model_is_done_when_its_rows_are_there(settings: Settings) -> None:
 def test_the_next_model_does_not_wait_for_the_disk(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is held up until the second model is asked for, which would never be if anybody waited."""
-    is_asked = threading.Event()
+    """The disk blocks until the second model is requested, which never happens if the first is waited for."""
+    is_requested = threading.Event()
     sync = os.fsync
 
     def slow(handle: int) -> None:
-        assert is_asked.wait(60)
+        assert is_requested.wait(60)
         sync(handle)
 
-    def asked() -> Iterator[Model]:
+    def query_rows() -> Iterator[Model]:
         for index, model in enumerate(models()):
             if index == 1:
-                is_asked.set()
+                is_requested.set()
             yield model
 
     monkeypatch.setattr(os, "fsync", slow)
-    found: list[Outcome] = []
-    perform_each(asked(), settings, None, found.append)
-    assert [outcome.rows for outcome in found] == [1] * 5
+    results: list[Outcome] = []
+    perform_each(query_rows(), settings, None, results.append)
+    assert [outcome.rows for outcome in results] == [1] * 5
     assert len(rows_of(settings.store)) == 5
     assert unfinished(Path(settings.store)) == []
 
@@ -140,8 +140,8 @@ def test_a_disk_that_fails_ends_it(settings: Settings, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    found: list[Outcome] = []
+    results: list[Outcome] = []
     with pytest.raises(WriteError, match="No space left"):
-        perform_each(models(), settings, None, found.append)
-    assert found == []
+        perform_each(models(), settings, None, results.append)
+    assert results == []
     assert Store(settings.store).shards() == []

@@ -1,4 +1,4 @@
-"""How long a sweep says that it still takes."""
+"""The estimated remaining time of a sweep."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def test_the_time_left_is_that_of_the_models_left_not_of_their_number(
     )  # imports have no second time
     sizeup.sweep(spec, tmp_path / "out", in_process=True, progress=heard.append)
     before, last = heard[-2:]
-    assert before.left is not None
+    assert before.seconds_left is not None
     assert before.rate is not None
     actual, by_count = last.seconds - before.seconds, 1 / before.rate
-    assert before.left > 2 * by_count
-    assert abs(math.log(before.left / actual)) < abs(math.log(by_count / actual))
-    assert last.left == 0
+    assert before.seconds_left > 2 * by_count
+    assert abs(math.log(before.seconds_left / actual)) < abs(math.log(by_count / actual))
+    assert last.seconds_left == 0
     again: list[Progress] = []
     sizeup.sweep(spec, tmp_path / "out", in_process=True, progress=again.append)
-    assert [each.left for each in again] == [None] * 7  # nothing is measured, and nothing has to be
+    assert [each.seconds_left for each in again] == [None] * 7  # nothing is measured, and nothing has to be
 
 
 def test_time_left_by_class_by_hand() -> None:

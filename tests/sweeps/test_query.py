@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import sizeup
 from sizeup.errors import SizeupError
-from sizeup.sweeps.query import QuerySpec, Session, session
+from sizeup.sweeps.query import QuerySpec, Session, open_session
 from sweeps import answers
 from sweeps.answers import MATCH, Row
 
@@ -24,24 +24,24 @@ pytestmark = pytest.mark.extras
 _often = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def asked(folder: Path, *args: Any, **kwargs: Any) -> list[Row]:
-    found = sizeup.query(folder, *args, **kwargs)
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+def query_rows(folder: Path, *args: Any, **kwargs: Any) -> list[Row]:
+    result = sizeup.query(folder, *args, **kwargs)
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
-def asked_at_once(folder: Path, *questions: dict[str, Any]) -> list[list[Row]]:
+def query_many(folder: Path, *questions: dict[str, Any]) -> list[list[Row]]:
     """The answers to several questions without opening the store for each."""
-    found = []
-    with session(QuerySpec(str(folder), sql="fits fastest unknown errors summary misfits")) as opened:
+    results = []
+    with open_session(QuerySpec(str(folder), sql="fits fastest unknown errors summary misfits")) as session:
         for question in questions:
-            one = Session(opened.connection, opened.views, QuerySpec(str(folder), **question))
+            one = Session(session.connection, session.views, QuerySpec(str(folder), **question))
             result = one.run(one.statement)
             names = [each[0] for each in result.description]
-            found.append([dict(zip(names, row, strict=True)) for row in result.fetchall()])
-    return found
+            results.append([dict(zip(names, row, strict=True)) for row in result.fetchall()])
+    return results
 
 
-def places(rows: list[Row], *names: str) -> list[tuple[Any, ...]]:
+def columns_of(rows: list[Row], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
@@ -51,34 +51,36 @@ def test_every_view_says_what_comparing_all_rows_says(rows: list[Row], shards: i
     with tempfile.TemporaryDirectory() as name:
         folder = answers.write(Path(name), rows, shards)
         views = ("fits", "misfits", "unknown", "errors", "summary")
-        fastest, first, *found = asked_at_once(
+        fastest, first, *result = query_many(
             folder,
             {"view": "fastest", "top": top},
             {"view": "fits", "top": top},
             *({"view": view} for view in views),
         )
-    fits, misfits, unknown, errors, summary = found
-    order = ("target", "precision", "batch", "place", "model", "shapes")
-    assert places(fastest, *order) == answers.fastest(rows, top)
-    assert places(fits, *MATCH) == places(answers.fitting(rows), *MATCH)
-    groups = Counter(places(fits, "target", "precision", "batch"))
-    assert Counter(places(first, "target", "precision", "batch")) == {
+    fits, misfits, unknown, errors, summary = result
+    order = ("target", "precision", "batch", "rank", "model", "shapes")
+    assert columns_of(fastest, *order) == answers.fastest(rows, top)
+    assert columns_of(fits, *MATCH) == columns_of(answers.fitting(rows), *MATCH)
+    groups = Counter(columns_of(fits, "target", "precision", "batch"))
+    assert Counter(columns_of(first, "target", "precision", "batch")) == {
         group: min(count, top) for group, count in groups.items()
     }
     too_large = [row for row in rows if row["status"] == "ok" and row["fits"] is False]
-    assert Counter(places(misfits, *MATCH)) == Counter(places(too_large, *MATCH))
-    by_place = dict(zip(places(rows, *MATCH), (row["key"] for row in rows), strict=True))
+    assert Counter(columns_of(misfits, *MATCH)) == Counter(columns_of(too_large, *MATCH))
+    by_place = dict(zip(columns_of(rows, *MATCH), (row["key"] for row in rows), strict=True))
     lacking = [set(row["missing"].split(", ")) for row in unknown]
     assert dict(
-        zip((by_place[place] for place in places(unknown, *MATCH)), lacking, strict=True)
+        zip((by_place[place] for place in columns_of(unknown, *MATCH)), lacking, strict=True)
     ) == answers.unknown(rows)
     counted = dict(
-        zip(places(errors, "model", "error_kind", "error"), (row["points"] for row in errors), strict=True)
+        zip(
+            columns_of(errors, "model", "error_kind", "error"), (row["points"] for row in errors), strict=True
+        )
     )
     assert counted == answers.failed(rows)
     counts = ("models", "points", "errors", "fit", "too_large", "fit_unknown", "timed")
-    told = dict(zip(places(summary, "target", "precision"), places(summary, *counts), strict=True))
-    assert told == answers.summary(rows)
+    by_key = dict(zip(columns_of(summary, "target", "precision"), columns_of(summary, *counts), strict=True))
+    assert by_key == answers.summary(rows)
 
 
 @_often
@@ -90,13 +92,13 @@ def test_every_view_says_what_comparing_all_rows_says(rows: list[Row], shards: i
 def test_a_front_holds_what_no_other_point_beats(rows: list[Row], first: str, second: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = answers.write(Path(name), rows)
-        found = asked(folder, view="pareto", axes=f"{first},{second}")
+        result = query_rows(folder, view="pareto", axes=f"{first},{second}")
     signs = (1, -1 if second.startswith("max:") else 1)
-    wanted = answers.front(rows, first, second.removeprefix("max:"), signs)
+    expected = answers.front(rows, first, second.removeprefix("max:"), signs)
     names = ("device", "runtime", "model", "precision", "batch", "shapes")
     by_key = {row["key"]: tuple(row[name] for name in names) for row in rows}
-    assert Counter(tuple(row[name] for name in names) for row in found) == Counter(
-        by_key[key] for key in wanted
+    assert Counter(tuple(row[name] for name in names) for row in result) == Counter(
+        by_key[key] for key in expected
     )
 
 
@@ -106,30 +108,28 @@ def test_regressions_are_what_became_worse(now: list[Row], before: list[Row]) ->
     with tempfile.TemporaryDirectory() as name:
         new = answers.write(Path(name) / "now", now)
         old = answers.write(Path(name) / "before", before)
-        found = asked(new, view="regressions", against=old)
-    told = {tuple(row[name] for name in MATCH): set(row["worse"].split(", ")) for row in found}
-    assert told == answers.regressions(now, before)
-    assert len(found) == len(told)
+        result = query_rows(new, view="regressions", against=old)
+    counts = {tuple(row[name] for name in MATCH): set(row["worse"].split(", ")) for row in result}
+    assert counts == answers.regressions(now, before)
+    assert len(result) == len(counts)
 
 
 @_often
 @given(
     answers.tables(least=5), st.sampled_from(["rpi5", "stm32f746/tflm"]), st.sampled_from([1.0, 2.25, 4.0])
 )
-def test_options_narrow_the_points_before_anything_is_asked(
-    rows: list[Row], device: str, under: float
-) -> None:
+def test_options_filter_the_points_first(rows: list[Row], device: str, under: float) -> None:
     mine = [row for row in rows if device in (row["device"], row["target"])]
     fast = [row for row in mine if row["ms"] is not None and row["ms"] <= under]
     with tempfile.TemporaryDirectory() as name:
         folder = answers.write(Path(name), rows)
         if not mine:
-            with pytest.raises(SizeupError, match="no point is on"):
+            with pytest.raises(SizeupError, match="no points for device or target"):
                 sizeup.query(folder, devices=device)
             return
-        found = asked(folder, "SELECT key FROM points", devices=device, under=under / 1e3)
-        assert {row["key"] for row in found} == {row["key"] for row in fast}
-        ranked = asked(folder, view="fastest", top=100, devices=[device], under=f"{under} ms")
+        result = query_rows(folder, "SELECT key FROM points", devices=device, under=under / 1e3)
+        assert {row["key"] for row in result} == {row["key"] for row in fast}
+        ranked = query_rows(folder, view="fastest", top=100, devices=[device], under=f"{under} ms")
         assert len(ranked) == len(answers.fastest(fast, 100))
 
 
@@ -168,47 +168,50 @@ def test_what_is_not_known_never_comes_first(tmp_path: Path) -> None:
         point("too large", ms=0.1, fits=False, number=5),
     ]
     folder = answers.write(tmp_path, rows)
-    ranked = [row["model"] for row in asked(folder, view="fastest", top=9)]
+    ranked = [row["model"] for row in query_rows(folder, view="fastest", top=9)]
     assert ranked == ["slow and certain", "fast, may not fit", "fast, not all counted"]
-    fronts = {row["model"] for row in asked(folder, view="pareto")}
+    fronts = {row["model"] for row in query_rows(folder, view="pareto")}
     assert "slow and certain" in fronts
 
 
 def test_a_joined_table_gives_points_more_columns(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "accuracy.csv"
     table.write_text("model,accuracy\na,0.9\nb,nan\nz,0.99\n", "utf-8")
-    found = asked(
+    result = query_rows(
         folder, "SELECT model, accuracy FROM points WHERE device = 'rpi5' ORDER BY model", join=table
     )
-    assert [(row["model"], row["accuracy"]) for row in found] == [("a", 0.9), ("b", None), ("c", None)]
-    # Accuracy becomes what a front is drawn by, the more the better; where it is not known, none is best.
-    assert [row["model"] for row in asked(folder, view="pareto", join=table)] == ["a"]
+    assert [(row["model"], row["accuracy"]) for row in result] == [("a", 0.9), ("b", None), ("c", None)]
+    # Accuracy becomes an axis of the front, to be maximized; points without it are not in the front.
+    assert [row["model"] for row in query_rows(folder, view="pareto", join=table)] == ["a"]
     assert "accuracy" in sizeup.query(folder, view="pareto", join=table).columns
-    assert asked(folder, "FROM accuracy ORDER BY model", join=table)[0] == {"model": "a", "accuracy": 0.9}
+    assert query_rows(folder, "FROM accuracy ORDER BY model", join=table)[0] == {
+        "model": "a",
+        "accuracy": 0.9,
+    }
 
 
 @pytest.mark.parametrize("name", ["points", "Fits", "considered", "before"])
 def test_a_joined_table_may_be_called_as_a_view_is(folder: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.csv").write_text("model,accuracy\na,0.5\n", "utf-8")
     sql = "SELECT DISTINCT accuracy FROM points, (SELECT count(*) FROM fits) WHERE model = 'a'"
-    assert asked(folder, sql, join=tmp_path / f"{name}.csv") == [{"accuracy": 0.5}]
+    assert query_rows(folder, sql, join=tmp_path / f"{name}.csv") == [{"accuracy": 0.5}]
 
 
 def test_names_of_digits_are_names(tmp_path: Path) -> None:
     folder = answers.write(tmp_path / "s", [point("007", number=1), point("7", number=2)])
     table = tmp_path / "accuracy.csv"
     table.write_text("model,accuracy\n007,0.5\n7,0.25\n", "utf-8")
-    found = asked(folder, "SELECT model, accuracy FROM points ORDER BY model", join=table)
-    assert [(row["model"], row["accuracy"]) for row in found] == [("007", 0.5), ("7", 0.25)]
+    result = query_rows(folder, "SELECT model, accuracy FROM points ORDER BY model", join=table)
+    assert [(row["model"], row["accuracy"]) for row in result] == [("007", 0.5), ("7", 0.25)]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("model,accuracy\na,1\na,2\n", "more than one row for model a"),
-        ("model,ms\na,1\n", "points have a column 'ms' of their own"),
-        ("model,MS\na,1\n", "points have a column 'MS' of their own"),
-        ("name,accuracy\na,1\n", "none of its columns says which points it is about"),
+        ("model,ms\na,1\n", "column 'ms' exists in points already"),
+        ("model,MS\na,1\n", "column 'MS' exists in points already"),
+        ("name,accuracy\na,1\n", "no key column; it needs one of model, target"),
     ],
 )
 def test_a_table_that_cannot_be_joined_is_refused(
@@ -281,13 +284,13 @@ def test_sql_can_neither_write_nor_look_elsewhere(folder: Path, tmp_path: Path, 
     [
         ("SELECT modle FROM points", ('"modle" not found', "points has key, model, ")),
         ("SELECT * FROM fastest WHERE plaec = 1", ('"plaec" not found', "fastest has target, precision")),
-        ("SELECT * FROM pionts", ("there is no table 'pionts'; there are points, before, summary",)),
+        ("SELECT * FROM pionts", ("unknown table 'pionts'; known: points, before, summary",)),
         ("SELEC 1", ("syntax error", "SELEC")),
-        ("SELECT 1; SELECT 2", ("a question is one SELECT; there are 2 statements",)),
-        ("DROP VIEW points", ("a question only reads: one SELECT, and no DROP",)),
+        ("SELECT 1; SELECT 2", ("give one SELECT statement; this SQL has 2 statements",)),
+        ("DROP VIEW points", ("queries are read-only: give one SELECT, not DROP",)),
     ],
 )
-def test_a_slip_is_told_in_one_line(folder: Path, sql: str, parts: tuple[str, ...]) -> None:
+def test_a_mistake_is_reported_in_one_line(folder: Path, sql: str, parts: tuple[str, ...]) -> None:
     with pytest.raises(SizeupError) as raised:
         sizeup.query(folder, sql)
     for part in parts:
@@ -298,16 +301,16 @@ def test_a_slip_is_told_in_one_line(folder: Path, sql: str, parts: tuple[str, ..
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"view": "fastst"}, "no view is called 'fastst'; nearest: fastest"),
-        ({"view": "regressions"}, "name the earlier one with --against"),
-        ({"view": "errors", "under": "20 ms"}, "errors is not about points with a latency"),
-        ({"view": "fits", "sql": "SELECT 1"}, "a view or SQL is asked, not both"),
-        ({"devices": "rpi6"}, "no point is on 'rpi6'; nearest: rpi5"),
-        ({"precisions": "int9"}, "no point is at 'int9'; nearest: int8"),
-        ({"axes": "ms,model"}, "the column 'model' holds no numbers"),
-        ({"axes": "ms"}, "'ms' is not two columns"),
-        ({"under": "20 miles"}, "'20 miles' is not a time"),
-        ({"top": 0}, "0 is no number of rows"),
+        ({"view": "fastst"}, "unknown view 'fastst'; nearest: fastest, fits; known: summary"),
+        ({"view": "regressions"}, "give the earlier one with --against"),
+        ({"view": "errors", "under": "20 ms"}, "a view with latencies, which errors does not have"),
+        ({"view": "fits", "sql": "SELECT 1"}, "give a view or SQL, not both"),
+        ({"devices": "rpi6"}, "no points for device or target 'rpi6'; nearest: rpi5"),
+        ({"precisions": "int9"}, "no points at precision 'int9'; nearest: int8"),
+        ({"axes": "ms,model"}, "column 'model' is not numeric"),
+        ({"axes": "ms"}, "'ms' does not name two columns"),
+        ({"under": "20 miles"}, "--under 20 miles: not a time; use e.g. 20ms"),
+        ({"top": 0}, "top is 0; give a number of rows from 1 up"),
     ],
 )
 def test_options_that_cannot_be_met_say_why(folder: Path, options: dict[str, Any], message: str) -> None:
@@ -319,12 +322,14 @@ def test_sweeps_in_which_a_point_is_there_twice_are_not_compared(tmp_path: Path)
     once = answers.write(tmp_path / "once", [point("a")])
     twice = answers.write(tmp_path / "twice", [point("a", number=1), point("a", number=2)])
     for now, before in ((once, twice), (twice, once)):
-        with pytest.raises(SizeupError, match="a on rpi5/ort is there more than once"):
+        with pytest.raises(
+            SizeupError, match="several rows for a on rpi5/ort, from different models of that name"
+        ):
             sizeup.query(now, view="regressions", against=before)
 
 
-def test_a_folder_without_a_sweep_is_told_as_such(tmp_path: Path) -> None:
-    with pytest.raises(SizeupError, match="no results of a sweep are there"):
+def test_a_folder_without_a_sweep_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(SizeupError, match="no sweep results found"):
         sizeup.query(tmp_path)
     broken = tmp_path / "shards" / "00" / "x.parquet"
     broken.parent.mkdir(parents=True)
@@ -336,16 +341,16 @@ def test_a_folder_without_a_sweep_is_told_as_such(tmp_path: Path) -> None:
 def test_folders_may_have_any_name(tmp_path: Path) -> None:
     for name in ("with 'quotes'", "st[a]rs*?", 'say "so"'):
         folder = answers.write(tmp_path / name, [point()])
-        assert [row["model"] for row in asked(folder, "SELECT model FROM points")] == ["a"]
+        assert [row["model"] for row in query_rows(folder, "SELECT model FROM points")] == ["a"]
 
 
-def test_a_store_at_an_address_is_asked_in_the_same_way() -> None:
+def test_a_store_at_an_address_is_queried_in_the_same_way() -> None:
     import fsspec
 
     address = "memory://sizeup/sweep"
     try:
         answers.write(address, [point("a"), point("b", number=2)])  # type: ignore[arg-type] # an address
-        assert [row["model"] for row in asked(address, view="fits")] == ["a", "b"]  # type: ignore[arg-type]
+        assert [row["model"] for row in query_rows(address, view="fits")] == ["a", "b"]  # type: ignore[arg-type]
     finally:
         fsspec.filesystem("memory").rm("/sizeup", recursive=True)
 
@@ -366,7 +371,7 @@ def test_answers_are_files_that_others_read(folder: Path, tmp_path: Path) -> Non
         tuple(row.values()) for row in parquet.read_table(tmp_path / "answer.parquet").to_pylist()
     ] == rows
     data = json.loads((tmp_path / "answer.json").read_text("utf-8"))
-    assert (data["schema_version"], data["columns"]) == (1, ["model", "ms", "fits"])
+    assert (data["schema_version"], data["columns"]) == (2, ["model", "ms", "fits"])
     assert [tuple(row.values()) for row in data["rows"]] == rows
     assert data == json.loads(json.dumps(answer.to_dict()))
     assert answer.to_arrow().num_rows == len(rows)

@@ -66,7 +66,7 @@ def driver_of(registry: Path, out: Path, cluster: Served) -> subprocess.Popen[by
 
 
 def wait_for(shards: int, out: Path, driver: subprocess.Popen[bytes]) -> None:
-    """Wait until so many shards are there, and the driver is still at work."""
+    """Wait until `shards` shards exist while the driver still works."""
     while len(Store(out).shards()) < shards:
         assert driver.poll() is None, driver.stderr and driver.stderr.read().decode()
         time.sleep(0.1)
@@ -93,11 +93,11 @@ def test_deaths_of_a_worker_a_node_and_the_driver_leave_no_trace(
     assert 2 * MODELS // 5 <= before < MODELS
 
     last = driver_of(registry, out, cluster)
-    _, said = last.communicate()
-    assert last.returncode == 0, said.decode()
+    _, output = last.communicate()
+    assert last.returncode == 0, output.decode()
     assert unfinished(out) == []
-    asked = read_spec(registry / "sweep.toml")
-    planned = {key for model in models_of(asked) for key in asked.asked.keys(model.identity().digest)}
+    spec = read_spec(registry / "sweep.toml")
+    planned = {key for model in models_of(spec) for key in spec.point_set.keys(model.identity().digest)}
     table = table_of(out)
     assert set(table["key"].to_pylist()) == planned
     assert len(table) == len(planned)
@@ -127,7 +127,7 @@ def test_poison_on_ray_becomes_rows_and_nothing_else_is_lost(cluster: Served, tm
     assert {row["model"]: row["error_kind"] for row in rows if row["status"] == "error"} == POISONED
     lines = done.stdout.splitlines()
     assert lines[0].startswith("17 models at 1 point each, on Ray, in ")
-    assert len(lines) == 2 + 4 + 2  # four kinds of errors, how to go on, and nothing that Ray says
+    assert len(lines) == 2 + 4 + 2  # four kinds of errors, advice, and no output of Ray
 
 
 def test_without_an_address_ray_is_started_and_ended(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ import sizeup
 
 for out in ("one", "two"):
     done = sizeup.sweep({"generate": "at_home:all", "targets": ["rpi5/ort"]}, out, engine="ray", workers=1)
-    print(done.rows, done.errors, done.examples)
+    print(done.rows, done.errors, done.error_examples)
 """
 
 
@@ -199,7 +199,7 @@ def test_code_on_ray_has_the_home_of_its_user_and_sweeps_follow_each_other(tmp_p
     assert done.stdout == "1 0 {}\n" * 2, done.stdout + done.stderr
 
 
-def test_a_limit_that_no_worker_can_keep_is_told_in_one_line(cluster: Served, tmp_path: Path) -> None:
+def test_a_limit_that_no_worker_can_keep_is_reported_in_one_line(cluster: Served, tmp_path: Path) -> None:
     write_models(tmp_path / "nets", 1)
     (tmp_path / "sweep.toml").write_text('models = ["nets/*"]\ntargets = ["rpi5/ort"]\n')
     done = subprocess.run(
@@ -210,11 +210,11 @@ def test_a_limit_that_no_worker_can_keep_is_told_in_one_line(cluster: Served, tm
         check=False,
     )
     assert done.returncode == 2
-    assert "a process with 20.0 MiB of memory does not start" in done.stderr
+    assert "a worker with 20.0 MiB of memory does not start" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_cluster_is_reported(tmp_path: Path) -> None:
     write_models(tmp_path / "nets", 1)
     (tmp_path / "sweep.toml").write_text('models = ["nets/*"]\ntargets = ["rpi5/ort"]\n')
     done = subprocess.run(
@@ -225,5 +225,5 @@ def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "no cluster of Ray answers at 127.0.0.2:1" in done.stderr
+    assert "no Ray cluster answers at 127.0.0.2:1" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""What a sweep costs beside its models: memory of the driver, time of a task, time of writing."""
+"""The overhead of a sweep: memory of the driver, time per task, time of writing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from full_size import size
-from sizeup.calibration.write_tflite import file_of
-from sizeup.sweeps import Point, Store, questions
+from full_size import full_size_only, size
+from sizeup.calibration.write_tflite import tflite_file
+from sizeup.sweeps import Point, Store, point_set_of
 from sizeup.sweeps.schema import FIELDS, batch_of
 from sweeps.generated import sketch
 
@@ -32,7 +32,7 @@ def test_a_million_points_are_written_in_ten_seconds(tmp_path: Path) -> None:
         "bool": random.random(MILLION) < 0.5,
         "text": np.array([f"word {index % 50}" for index in range(MILLION)], object),
     }
-    columns = {field.name: values[field.kind] for field in FIELDS}
+    columns = {field.name: values[field.type] for field in FIELDS}
     columns["key"] = np.array([f"{index:032x}" for index in range(MILLION)], object)
     store = Store(tmp_path)
     parts = (
@@ -47,9 +47,9 @@ def test_a_million_points_are_written_in_ten_seconds(tmp_path: Path) -> None:
 
 def test_keys_of_a_million_points_take_seconds() -> None:
     """Planning must not be what a sweep waits for."""
-    asked = questions(Point("rpi5/ort", "stored", batch) for batch in range(1, 20_001))
+    point_set = point_set_of(Point("rpi5/ort", "stored", batch) for batch in range(1, 20_001))
     start = time.process_time()
-    keys = asked.keys("ab" * 16)
+    keys = point_set.keys("ab" * 16)
     assert len(set(keys)) == 20_000
     assert time.process_time() - start < 1  # of fifty such shares
 
@@ -76,7 +76,7 @@ def models():
 
 
 def driver_memory(folder: Path, engine: str, models: int) -> float:
-    """The most memory, in MB, that a driver held for a thousand points of so many models."""
+    """The peak memory of a driver in MB, for a thousand points of `models` models."""
     folder.mkdir()
     (folder / "many.py").write_text(MANY.format(count=models))
     command = [sys.executable, "-c", DRIVER, engine]
@@ -88,7 +88,7 @@ def driver_memory(folder: Path, engine: str, models: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["here", "ray"])
+@pytest.mark.parametrize("engine", ["local", "ray"])
 def test_the_memory_of_the_driver_does_not_grow_with_the_sweep(tmp_path: Path, engine: str) -> None:
     """From ten thousand points to a million, at most 100 bytes for each."""
     models = size(1000, ci=200)
@@ -121,36 +121,37 @@ times = []
 sizeup.sweep(spec, "out", engine=sys.argv[1], workers=2, progress=lambda each: times.append(each.seconds))
 print(json.dumps(times))
 """
-# All, so many that how the last of them end counts for little, and those that wait for processes to start.
+# All tasks, enough that the last ones matter little, and those that wait for processes to start.
 TASKS, WARM = 54, 4
 
 
-@pytest.fixture(scope="module", params=["here", "ray"])
+@pytest.fixture(scope="module", params=["local", "ray"])
 def overhead(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, float]:
     """What tasks of a second take beyond the bare work: two workers once they are at work, against two
     processes that do nothing else."""
     engine, folder = request.param, tmp_path_factory.mktemp("tasks")
-    content = file_of(sketch(3, "int8"), 3)
+    content = tflite_file(sketch(3, "int8"), 3)
     (folder / "spin.py").write_text(SPIN.format(content=content, count=TASKS))
-    found: list[float] = []
-    while len(found) < 4 and min(found, default=1.0) > 0.03:  # other work can only slow one down
+    seconds: list[float] = []
+    while len(seconds) < 4 and min(seconds, default=1.0) > 0.03:  # other work can only slow one down
         shutil.rmtree(folder / "out", ignore_errors=True)
         command = [sys.executable, "-c", TIMED, engine]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
         times = json.loads(done.stdout)
         bare = seconds_of_two(folder, (TASKS - WARM) // 2)
-        found.append((times[-1] - times[WARM - 1]) / bare - 1)
-    return engine, min(found)
+        seconds.append((times[-1] - times[WARM - 1]) / bare - 1)
+    return engine, min(seconds)
 
 
-@pytest.mark.alone
+@full_size_only
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_task_of_a_second_costs_three_percent_more_at_most(overhead: tuple[str, float]) -> None:
     assert overhead[1] <= 0.03, overhead
 
 
 def seconds_of_two(folder: Path, each: int) -> float:
-    """How long two processes take for so many tasks each, after they have started."""
+    """The seconds that two processes take for `each` tasks, after they have started."""
     code = f"import time; start = time.monotonic(); {PAIR.format(each=each)}; print(time.monotonic() - start)"
     pair = [
         subprocess.Popen([sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE, text=True)

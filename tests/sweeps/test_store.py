@@ -78,7 +78,7 @@ def test_an_address_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SizeupError, match="nothing://here"):
         Store("nothing://here")
     (tmp_path / "file").write_text("")
-    with pytest.raises(SizeupError, match="a file, not a folder"):
+    with pytest.raises(SizeupError, match="a file; give a folder"):
         Store(tmp_path / "file")
 
 
@@ -125,7 +125,7 @@ def test_a_key_that_two_files_hold_is_kept_once(swept: Path, tmp_path: Path) -> 
 
 
 def test_an_empty_store_cannot_be_compacted(tmp_path: Path) -> None:
-    with pytest.raises(SizeupError, match="no rows of a sweep"):
+    with pytest.raises(SizeupError, match="no sweep results found"):
         compact(Store(tmp_path))
 
 
@@ -161,7 +161,7 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     left = tmp_path / "shards" / "ab" / f"something.parquet.1{UNFINISHED}"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
-    assert Store(tmp_path).place.clean() == 1
+    assert Store(tmp_path).storage.clean() == 1
     assert unfinished(tmp_path) == []
 
 
@@ -173,7 +173,7 @@ def test_a_table_that_others_put_beside_the_shards_is_not_counted(tmp_path: Path
     assert compact(Store(tmp_path)) == before[0][0]
 
 
-def test_a_place_that_cannot_be_written_to_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(SizeupError, match="cannot be written to: Not a directory"):
         sizeup.sweep(SPEC, tmp_path / "file" / "out", in_process=True)
@@ -198,14 +198,14 @@ def test_every_column_has_a_type_and_a_meaning(swept: Path) -> None:
 def test_the_page_tells_every_column() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "sweeping.md").read_text("utf-8")
     for field in FIELDS:
-        assert f"| `{field.name}` | {field.kind} | {field.meaning} |" in page
+        assert f"| `{field.name}` | {field.type} | {field.meaning} |" in page
 
 
 def test_duckdb_reads_the_files(swept: Path) -> None:
     paths = Store(swept).paths()
     question = f"select device, count(*) from read_parquet({paths}) group by 1 order by 1"
-    found = duckdb.connect().execute(question).fetchall()
-    assert found == [("rpi5", 20), ("stm32f746", 10)]
+    result = duckdb.connect().execute(question).fetchall()
+    assert result == [("rpi5", 20), ("stm32f746", 10)]
 
 
 def test_a_number_beyond_64_bits_is_null_not_wrong() -> None:

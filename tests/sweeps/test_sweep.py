@@ -21,7 +21,7 @@ from sizeup import formats
 from sizeup.cost import count
 from sizeup.errors import SizeupError
 from sizeup.sweeps import Progress, Store, read_spec
-from sizeup.sweeps.loading import Loading
+from sizeup.sweeps.model_loader import ModelLoader
 from sizeup.sweeps.schema import NAMES
 from sweeps.generated import POISONED, write_models, write_poison
 from sweeps.tables import rows_of, table_of, unfinished
@@ -44,26 +44,44 @@ def test_every_number_of_a_row_is_what_analyze_says(folder: Path) -> None:
     rows = rows_of(folder / "out")
     assert len({row["key"] for row in rows}) == 24
     for row in rows:
-        asked = None if row["precision"] == "stored" else row["precision"]
-        report = sizeup.analyze(folder / row["model"], target=row["target"], precision=asked)
-        told = report.to_dict()
+        precision = None if row["precision"] == "stored" else row["precision"]
+        report = sizeup.analyze(folder / row["model"], target=row["target"], precision=precision)
+        expected = report.to_dict()
         for name in ("macs", "elementwise_ops", "params", "weight_bytes", "read_bytes", "written_bytes"):
-            assert row[name] == told["totals"][name], name
+            assert row[name] == expected["totals"][name], name
         assert row["peak_bytes"] == report.memory.peak_bytes
         assert row["arena_bytes"] == report.memory.arena_bytes
-        assert (row["ops"], row["known_ops"]) == (told["coverage"]["ops"], told["coverage"]["known_ops"])
+        assert row["allocated_bytes"] is row["reserved_bytes"] is None
+        assert (row["ops"], row["known_ops"]) == (
+            expected["coverage"]["ops"],
+            expected["coverage"]["known_ops"],
+        )
         if report.latency is None:
             assert row["ms"] is None
-            assert row["latency_missing"] == report.no_latency
+            assert row["latency_missing"] == report.no_latency_reason
         elif report.latency.low is None:
-            assert (row["ms"], row["low_ms"], row["high_ms"]) == (None, told["latency"]["ms"], None)
-            assert row["latency_missing"] == "only the least time that it takes is known: low_ms"
+            assert (row["ms"], row["low_ms"], row["high_ms"]) == (None, expected["latency"]["ms"], None)
+            assert row["latency_missing"] == "only a lower bound of the latency is known (low_ms)"
         else:
             for name in ("ms", "low_ms", "high_ms", "basis"):
-                assert row[name] == told["latency"][name], name
-            spent = told["latency"]["energy"]
+                assert row[name] == expected["latency"][name], name
+            spent = expected["latency"]["energy"]
             assert row["energy_mj"] == (None if spent is None else 1e3 * spent["joules"])
             assert (row["energy_mj"] is None) == (row["energy_missing"] is not None)
+
+
+def test_a_row_on_a_gpu_has_the_memory_of_its_allocator(folder: Path) -> None:
+    sizeup.sweep({"models": ["nets/*"], "targets": ["h100/torch-eager"]}, folder / "out", in_process=True)
+    known = 0
+    for row in rows_of(folder / "out"):
+        memory = sizeup.analyze(folder / row["model"], target=row["target"]).memory.device_memory
+        if memory is None:  # a size depends on data
+            assert row["allocated_bytes"] is row["reserved_bytes"] is row["peak_bytes"] is None
+            continue
+        known += 1
+        assert row["allocated_bytes"] == memory.allocated_bytes >= row["weight_bytes"] + row["peak_bytes"]
+        assert row["reserved_bytes"] == memory.reserved_bytes
+    assert known == 3
 
 
 def test_nothing_is_null_without_a_reason(folder: Path) -> None:
@@ -84,7 +102,7 @@ def test_a_second_run_computes_nothing(folder: Path) -> None:
     sizeup.sweep(SPEC, folder / "out", in_process=True)
     before = {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")}
     again = sizeup.sweep(SPEC, folder / "out", in_process=True)
-    assert (again.there, again.rows) == (6, 0)
+    assert (again.existing, again.rows) == (6, 0)
     assert {path: path.stat().st_mtime_ns for path in (folder / "out" / "shards").rglob("*")} == before
 
 
@@ -106,9 +124,9 @@ def test_a_model_that_changes_is_evaluated_anew_under_its_name(folder: Path) -> 
     sizeup.sweep(SPEC, folder / "out", in_process=True)
     (folder / "nets" / "00000.tflite").write_bytes((folder / "nets" / "00002.tflite").read_bytes())
     assert sizeup.sweep(SPEC, folder / "out", in_process=True).rows == 4
-    found = {(row["model"], row["macs"]) for row in rows_of(folder / "out")}
+    results = {(row["model"], row["macs"]) for row in rows_of(folder / "out")}
     hashes = {(row["model"], row["model_hash"]) for row in rows_of(folder / "out")}
-    assert len(found) == len(hashes) == 7
+    assert len(results) == len(hashes) == 7
     same = [name for name, digest in hashes if ("nets/00002.tflite", digest) in hashes]
     assert sorted(same) == ["nets/00000.tflite", "nets/00002.tflite"]
 
@@ -153,7 +171,7 @@ def all():
 """
 
 
-def test_errors_are_tried_again_only_when_asked_and_then_replaced(folder: Path) -> None:
+def test_errors_are_retried_only_on_request_and_then_replaced(folder: Path) -> None:
     """What a digest does not see may mend: a library that was missing, here a file that code reads."""
     (folder / "late.py").write_text(LATE)
     spec = {**SPEC, "models": ["nets/00000.tflite"], "generate": "late:all"}
@@ -161,7 +179,7 @@ def test_errors_are_tried_again_only_when_asked_and_then_replaced(folder: Path) 
     assert {row["error_kind"] for row in rows_of(folder / "out")} == {None, "FileNotFoundError"}
     assert sizeup.sweep(spec, folder / "out").rows == 0
     again = sizeup.sweep(spec, folder / "out", retry_errors=True)
-    assert (again.there, again.rows, again.errors) == (1, 4, 4)
+    assert (again.existing, again.rows, again.errors) == (1, 4, 4)
     (folder / "late.tflite").write_bytes((folder / "nets" / "00002.tflite").read_bytes())
     mended = sizeup.sweep(spec, folder / "out", retry_errors=True)
     assert (mended.rows, mended.errors) == (4, 0)
@@ -194,8 +212,8 @@ def test_a_batch_that_takes_too_much_memory_leaves_the_others(folder: Path) -> N
     (folder / "greedy.py").write_text(GREEDY)
     spec = {"generate": "greedy:all", "targets": ["rpi5/ort"], "batch": [1, 64, 2]}
     sizeup.sweep(spec, folder / "out", memory="2 GiB")
-    found = {row["batch"]: (row["macs"], row["error_kind"]) for row in rows_of(folder / "out")}
-    assert found == {1: (16, None), 2: (32, None), 64: (None, "OutOfMemory")}
+    results = {row["batch"]: (row["macs"], row["error_kind"]) for row in rows_of(folder / "out")}
+    assert results == {1: (16, None), 2: (32, None), 64: (None, "OutOfMemory")}
 
 
 GENERATOR = """
@@ -233,7 +251,7 @@ def test_a_generator_makes_models(folder: Path) -> None:
     assert sizeup.sweep(spec, folder / "out").rows == 0
 
 
-def test_a_generator_that_fails_midway_is_told_as_its_own_fault(folder: Path) -> None:
+def test_a_generator_that_fails_midway_is_named_in_the_error(folder: Path) -> None:
     (folder / "failing.py").write_text(GENERATOR + '    raise RuntimeError("no more ideas")\n')
     spec = {"generate": "failing:candidates", "targets": ["rpi5/ort"]}
     with pytest.raises(SizeupError, match="generate 'failing:candidates': RuntimeError: no more ideas"):
@@ -255,11 +273,11 @@ def test_closed_forms_say_what_loading_anew_says(folder: Path) -> None:
 def test_many_sizes_of_code_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     layer = torch.nn.Conv2d(3, 5, 3)
-    loading = Loading((layer, ((1, 3, 8, 8),)), 4)
-    monkeypatch.setattr(formats, "load", None)  # whoever calls it fails
+    loading = ModelLoader((layer, ((1, 3, 8, 8),)), 4)
+    monkeypatch.setattr(formats, "load", None)  # calling it fails
     for batch in (1, 4, 7):
         assert count(loading({"batch": batch}, {})).total_macs == batch * 36 * 5 * 27
-    few = Loading((layer, ((1, 3, 8, 8),)), 3)
+    few = ModelLoader((layer, ((1, 3, 8, 8),)), 3)
     with pytest.raises(TypeError):
         few({"batch": 2}, {})
 
@@ -283,8 +301,8 @@ def test_batches_and_shapes_are_bound(folder: Path) -> None:
     }
     sizeup.sweep(spec, folder / "out", in_process=True)
     rows = rows_of(folder / "out")
-    found = {(row["batch"], row["shapes"]): row["macs"] for row in rows if row["model"] == "free.onnx"}
-    assert found == {(b, f'{{"seq":{n}}}'): b * n * 8 * 5 for b in (1, 2) for n in (16, 24)}
+    results = {(row["batch"], row["shapes"]): row["macs"] for row in rows if row["model"] == "free.onnx"}
+    assert results == {(b, f'{{"seq":{n}}}'): b * n * 8 * 5 for b in (1, 2) for n in (16, 24)}
     others = [row for row in rows if row["model"] != "free.onnx"]
     assert len(others) == 4
     assert all(row["status"] == "error" and "seq" in row["error"] for row in others)
@@ -307,7 +325,7 @@ def test_a_tflite_file_has_other_batches_or_says_what_keeps_its_own(
     assert "RESHAPE" in rows["tflm_mobilenetv2_224", 3]["error"]
 
 
-def test_what_nobody_could_count_takes_no_zero_milliseconds(folder: Path, shared: Path) -> None:
+def test_ops_of_unknown_cost_do_not_take_zero_milliseconds(folder: Path, shared: Path) -> None:
     (folder / "vela.tflite").symlink_to(shared / "models" / "tflm_person_detect_vela.tflite")
     spec = {"models": ["vela.tflite"], "targets": ["stm32f746", "pixel-8"]}
     sizeup.sweep(spec, folder / "out", in_process=True)
@@ -353,18 +371,18 @@ def test_points_may_be_listed(folder: Path) -> None:
         ],
     }
     sizeup.sweep(spec, folder / "out", in_process=True)
-    found = {(row["target"], row["precision"]) for row in rows_of(folder / "out")}
-    assert found == {("rpi5/ort", "stored"), ("stm32f746/tflm", "int8")}
+    results = {(row["target"], row["precision"]) for row in rows_of(folder / "out")}
+    assert results == {("rpi5/ort", "stored"), ("stm32f746/tflm", "int8")}
 
 
 def test_a_limit_that_no_process_can_keep_ends_the_sweep(folder: Path) -> None:
-    with pytest.raises(SizeupError, match=r"a process with 20\.0 MiB of memory does not start"):
+    with pytest.raises(SizeupError, match=r"a worker with 20\.0 MiB of memory does not start"):
         sizeup.sweep(SPEC, folder / "out", memory="20 MiB")
     assert children() == []
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"target": ["rpi5"]}, "unknown key 'target'; nearest: targets"),
         ({"models": []}, "no models"),
@@ -376,16 +394,16 @@ def test_a_limit_that_no_process_can_keep_ends_the_sweep(folder: Path) -> None:
         ({"batch": [0]}, "batch is"),
         ({"batch": ["2"]}, "batch is"),
         ({"shapes": [{"seq": "wide"}]}, "neither a size"),
-        ({"limits": {"memory": "4 GB"}}, "not a size in powers of 1024"),
+        ({"limits": {"memory": "4 Gbit"}}, "not a size such as '320 KiB'"),
         ({"limits": {"second": 4}}, "nearest: seconds"),
         ({"points": [{"target": "rpi5", "prec": "int8"}]}, "nearest: precision"),
         ({"generate": ["absent.module:function"]}, "No module named"),
     ],
 )
-def test_a_wrong_sweep_is_refused_in_words(folder: Path, change: dict[str, Any], said: str) -> None:
+def test_a_wrong_sweep_is_refused_in_words(folder: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(SizeupError, match=r".") as refused:
         sizeup.sweep({**SPEC, **change}, folder / "out")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_file_says_where_it_is_wrong(folder: Path) -> None:
@@ -401,13 +419,13 @@ def test_names_are_relative_to_the_file(folder: Path, tmp_path_factory: pytest.T
     assert sorted(row["model"] for row in rows_of("out")) == [f"nets/0000{i}.onnx" for i in (1, 3, 5)]
 
 
-def test_progress_is_told(folder: Path) -> None:
-    told: list[Progress] = []
-    sizeup.sweep(SPEC, folder / "out", progress=told.append)
-    assert [each.done for each in told] == [1, 2, 3, 4, 5, 6]
-    assert {each.total for each in told} == {6}
-    assert told[-1].left == 0
-    assert all(each.rate for each in told)
+def test_progress_is_reported(folder: Path) -> None:
+    expected: list[Progress] = []
+    sizeup.sweep(SPEC, folder / "out", progress=expected.append)
+    assert [each.done for each in expected] == [1, 2, 3, 4, 5, 6]
+    assert {each.total for each in expected} == {6}
+    assert expected[-1].seconds_left == 0
+    assert all(each.rate for each in expected)
 
 
 def test_times_are_beside_the_table(folder: Path) -> None:
@@ -422,15 +440,15 @@ def test_times_are_beside_the_table(folder: Path) -> None:
 
 def children() -> list[int]:
     """Processes of ours that load models."""
-    found = []
+    results = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
         if b"sizeup.workers.worker" in words and os.fsencode(str(os.getpid())) in words:
-            found.append(int(path.parent.name))
-    return found
+            results.append(int(path.parent.name))
+    return results
 
 
 def test_no_process_and_no_file_is_left(folder: Path) -> None:
@@ -466,7 +484,7 @@ def test_a_driver_killed_while_it_writes_leaves_a_store_that_goes_on(folder: Pat
 
 
 def test_two_sweeps_do_not_write_to_one_store(folder: Path) -> None:
-    with Store(folder / "out").alone(), pytest.raises(SizeupError, match="another sweep is writing there"):
+    with Store(folder / "out").lock(), pytest.raises(SizeupError, match="another sweep is writing to it"):
         sizeup.sweep(SPEC, folder / "out")
 
 
@@ -475,7 +493,7 @@ def test_a_model_of_which_nothing_is_known_takes_no_zero_time(shared: Path, tmp_
     sizeup.sweep(spec, tmp_path / "out", in_process=True)
     (row,) = rows_of(tmp_path / "out")
     assert (row["macs"], row["ms"]) == (None, None)
-    assert row["latency_missing"] == "nothing known of it takes time on this basis"
+    assert row["latency_missing"] == "no op has a known latency on this basis"
 
 
 def test_a_library_that_is_not_installed_is_named_in_the_row(

@@ -45,8 +45,8 @@ def test_a_symbolic_batch_is_one_unless_a_batch_is_given(folder: Path) -> None:
     write_symbolic(folder / "fixed.onnx", ("x", [4, 8]))
     done = sizeup.sweep(SPEC, folder / "out", in_process=True)
     assert (done.rows, done.errors, done.caveats) == (4, 0, 3)
-    found = {row["model"]: (row["macs"], row["batch"], row["caveat"]) for row in rows_of(folder / "out")}
-    assert found == {
+    results = {row["model"]: (row["macs"], row["batch"], row["caveat"]) for row in rows_of(folder / "out")}
+    assert results == {
         "named.onnx": (40, None, "no batch given: batch set to 1"),
         "other.onnx": (4 * 40, None, "no batch given: N set to 1"),
         "nameless.onnx": (40, None, "no batch given: x.0 set to 1"),
@@ -74,17 +74,17 @@ def test_a_size_that_is_computed_from_the_batch_follows_it(
 ) -> None:
     write_symbolic(folder / "twice.onnx", ("x", [name, 8]), ("z", [f"2*{name}", 8]))
     sizeup.sweep({**SPEC, "batch": batches} if batches else SPEC, folder / "out", in_process=True)
-    found = {row["batch"]: row["macs"] for row in rows_of(folder / "out")}
-    given: list[int | None] = [*batches] or [None]
-    assert found == {batch: 3 * (batch or 1) * 40 for batch in given}
+    results = {row["batch"]: row["macs"] for row in rows_of(folder / "out")}
+    requested: list[int | None] = [*batches] or [None]
+    assert results == {batch: 3 * (batch or 1) * 40 for batch in requested}
 
 
 def test_a_batch_is_not_guessed_from_an_expression_alone(folder: Path) -> None:
     write_symbolic(folder / "twice.onnx", ("z", ["2*N", 8]))
     write_symbolic(folder / "hyphen.onnx", ("z", ["batch-size", 8]))
     sizeup.sweep({**SPEC, "batch": [3]}, folder / "out", in_process=True)
-    found = {row["model"]: (row["macs"], bool(row["error"])) for row in rows_of(folder / "out")}
-    assert found == {"twice.onnx": (None, True), "hyphen.onnx": (120, False)}
+    results = {row["model"]: (row["macs"], bool(row["error"])) for row in rows_of(folder / "out")}
+    assert results == {"twice.onnx": (None, True), "hyphen.onnx": (120, False)}
 
 
 def test_other_symbolic_dimensions_are_bound_in_the_spec(folder: Path) -> None:
@@ -100,14 +100,14 @@ def test_other_symbolic_dimensions_are_bound_in_the_spec(folder: Path) -> None:
     )
     bound = {**SPEC, "bind": {"seq": 16, "past seq": 2}}
     done = sizeup.sweep(bound, folder / "out", in_process=True)
-    assert (done.rows, done.errors, done.there) == (3, 0, 0)  # other keys, though no file changed
-    found = [row for row in rows_of(folder / "out") if row["bind"]]
-    assert {(row["model"], row["macs"], row["caveat"]) for row in found} == {
+    assert (done.rows, done.errors, done.existing) == (3, 0, 0)  # other keys, though no file changed
+    results = [row for row in rows_of(folder / "out") if row["bind"]]
+    assert {(row["model"], row["macs"], row["caveat"]) for row in results} == {
         ("text.onnx", 18 * 40, "no batch given: batch set to 1"),
         ("first.onnx", 32 * 40, None),
         ("fixed.onnx", 4 * 40, None),
     }
-    assert {row["bind"] for row in found} == {'{"past seq":2,"seq":16}'}
+    assert {row["bind"] for row in results} == {'{"past seq":2,"seq":16}'}
     assert sizeup.sweep(bound, folder / "out", in_process=True).rows == 0
     assert (
         sizeup.sweep({**SPEC, "bind": {"seq": 17, "past seq": 2}}, folder / "out", in_process=True).rows == 3
@@ -133,8 +133,8 @@ def test_a_wrong_binding_is_refused() -> None:
     with pytest.raises(SizeupError, match="bind without targets"):
         read_spec({"models": ["*.onnx"], "bind": {"seq": 2}, "points": [{"target": "rpi5/ort"}]})
     points = [{"target": "rpi5/ort", "bind": {"seq": size}} for size in (1, 2)]
-    asked = read_spec({"models": ["*.onnx"], "points": points}).asked
-    assert len({asked.key("model", point) for point in asked.points}) == 2
+    point_set = read_spec({"models": ["*.onnx"], "points": points}).point_set
+    assert len({point_set.key("model", point) for point in point_set.points}) == 2
 
 
 def test_a_batch_that_is_also_bound_is_an_error(folder: Path) -> None:
@@ -202,7 +202,7 @@ def test_rows_of_an_older_store_have_nulls_in_new_columns(folder: Path) -> None:
         parquet.write_table(parquet.read_table(shard).drop_columns(["bind", "caveat"]), shard)
     write_symbolic(folder / "new.onnx", ("x", ["batch", 8]))
     done = sizeup.sweep(SPEC, folder / "out", in_process=True, retry_errors=True)
-    assert (done.rows, done.errors, done.there) == (2, 1, 2)
+    assert (done.rows, done.errors, done.existing) == (2, 1, 2)
     assert api.compact(folder / "out") == 4
     after = table_of(folder / "out")
     assert after.filter(compute.is_in(after["key"], before["key"])) == before

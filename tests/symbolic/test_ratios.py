@@ -33,7 +33,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("+*/"), NUMBERS), min_size=1, max_siz
 
 def _fraction(number: Any, sizes: dict[str, int]) -> Fraction:
     ratio = as_ratio(number)
-    return Fraction(value_at(ratio.top, sizes), value_at(ratio.bottom, sizes))
+    return Fraction(value_at(ratio.numerator, sizes), value_at(ratio.denominator, sizes))
 
 
 def _computed(start: Any, steps: list[tuple[str, Any]]) -> Any:
@@ -56,16 +56,16 @@ def test_comparisons_are_those_of_fractions(
     ratio = _computed(as_ratio(start), steps)
     left, right = _fraction(ratio, sizes), _fraction(other, sizes)
     with assuming(Assumptions(sizes)):
-        found = (ratio > other, ratio >= other, ratio < other, ratio <= other, ratio == other)
-    assert found == (left > right, left >= right, left < right, left <= right, left == right)
+        results = (ratio > other, ratio >= other, ratio < other, ratio <= other, ratio == other)
+    assert results == (left > right, left >= right, left < right, left <= right, left == right)
 
 
 def test_what_both_share_is_left_out() -> None:
     ratio = Ratio(6 * BATCH * HEIGHT + 9 * BATCH, 3 * BATCH)
-    assert (str(ratio.top), ratio.bottom) == ("2*height + 3", 1)
+    assert (str(ratio.numerator), ratio.denominator) == ("2*height + 3", 1)
     ratio = Ratio(BATCH * HEIGHT, 4 * BATCH * BATCH)
-    assert (str(ratio.top), str(ratio.bottom)) == ("height", "4*batch")
-    assert (Ratio(0, HEIGHT).top, Ratio(0, HEIGHT).bottom) == (0, 1)
+    assert (str(ratio.numerator), str(ratio.denominator)) == ("height", "4*batch")
+    assert (Ratio(0, HEIGHT).numerator, Ratio(0, HEIGHT).denominator) == (0, 1)
 
 
 def test_plain_numbers_are_divided_as_floats() -> None:

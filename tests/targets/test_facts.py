@@ -50,7 +50,7 @@ def test_memories_are_those_of_the_product_tables(name: str) -> None:
 
 def test_all_memory_of_the_h7_adds_up_to_the_megabyte_of_its_datasheet() -> None:
     sizes = {memory.name: memory.bytes for memory in targets.device("stm32h743").memories}
-    # 1060 Kbytes in the datasheet: 864 of SRAM, 192 of TCM, 4 of backup SRAM, which nobody puts tensors into.
+    # 1060 Kbytes in the datasheet: 864 of SRAM, 192 of TCM, 4 of backup SRAM, which is not used for tensors.
     assert sum(sizes[name] or 0 for name in ("AXI SRAM", "SRAM1 to SRAM3", "SRAM4")) == 864 * KIB
     assert sum(sizes[name] or 0 for name in ("ITCM", "DTCM")) == 192 * KIB
 
@@ -157,9 +157,9 @@ def test_the_ops_byte_ratio_is_peak_flops_over_bandwidth() -> None:
 
 
 def test_there_are_devices_of_every_kind() -> None:
-    found = targets.devices()
-    counts = {kind: sum(device.kind == kind for device in found) for kind in targets.DEVICE_KINDS}
-    assert sum(counts.values()) == len(found) >= 60
+    devices = targets.devices()
+    counts = {kind: sum(device.device_class == kind for device in devices) for kind in targets.DEVICE_CLASSES}
+    assert sum(counts.values()) == len(devices) >= 60
     assert min(counts.values()) >= 5
     assert counts["microcontroller"] >= 40
     assert counts["gpu"] >= 40

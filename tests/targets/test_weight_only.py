@@ -21,7 +21,7 @@ SAMPLES = {
 
 def with_int4_weights(content: bytes) -> bytes:
     """The file with the weights of its one operator at 4 bits, two to a byte."""
-    from sizeup.formats.tflite.pack import file_bytes
+    from sizeup.formats.tflite.codebooks import file_bytes
     from sizeup.formats.tflite.schema import schema
 
     model = schema().ModelT.InitFromPackedBuf(content, 0)
@@ -42,7 +42,7 @@ def test_tflite_runtimes_take_int4_weights_of_the_listed_op_kinds_alone(
 ) -> None:
     from sizeup.runtimes import run
 
-    listed = runtime(runtime_name).weights_at("int4")
+    listed = runtime(runtime_name).weight_only_at("int4")
     assert listed is not None
     for kind, names in SAMPLES.items():
         for name in names:
@@ -71,7 +71,7 @@ def test_onnx_runtime_has_int4_weights_for_products_and_look_ups_alone() -> None
                 takers.add(kernel.op_name)
     assert {"MatMulNBits", "GatherBlockQuantized"} <= takers
     assert not any("Conv" in name for name in takers)
-    listed = runtime("ort").weights_at("int4")
+    listed = runtime("ort").weight_only_at("int4")
     assert listed is not None
     assert (listed.op_kinds, listed.computes_in) == (("matmul", "embedding", "gather"), "fp32")
 
@@ -92,13 +92,13 @@ def test_a_wrong_entry_is_refused(
         '[[runtime]]\nname = "own"\ntitle = "own"\nunits = ["cpu"]\ndtypes = ["fp32", "int4"]\n'
         f'source = "derived: a test"\nweight_only = [{{ {line}, source = "derived: a test" }}]\n'
     )
-    from sizeup.targets import read_again
+    from sizeup.targets import clear_cache
 
     monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
-    read_again()
+    clear_cache()
     try:
         with pytest.raises(TargetError, match=message):
             runtime("own")
     finally:
         monkeypatch.undo()
-        read_again()
+        clear_cache()

@@ -12,7 +12,7 @@ import pytest
 
 import sizeup
 from conftest import ROOT
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
 pytestmark = pytest.mark.extras
 
@@ -20,7 +20,7 @@ POINTS = [(1, 224, 224), (3, 225, 257), (5, 97, 640), (2, 512, 384), (7, 65, 102
 
 
 @pytest.fixture(scope="module")
-def resnet50() -> FreeGraph:
+def resnet50() -> SymbolicGraph:
     return sizeup.load("torchvision:resnet50", free=["batch", "height", "width"])
 
 
@@ -33,7 +33,7 @@ def _resnet50_by_hand(batch: int, height: int, width: int) -> int:
     return 64 * batch * (total + 32000)
 
 
-def test_resnet50_is_the_form_worked_out_by_hand(resnet50: FreeGraph) -> None:
+def test_resnet50_is_the_form_worked_out_by_hand(resnet50: SymbolicGraph) -> None:
     cost = sizeup.count(resnet50)
     for batch, height, width in POINTS:
         expected = _resnet50_by_hand(batch, height, width)
@@ -42,11 +42,11 @@ def test_resnet50_is_the_form_worked_out_by_hand(resnet50: FreeGraph) -> None:
     assert cost.at(**columns).macs.tolist() == [_resnet50_by_hand(*point) for point in POINTS]
 
 
-def test_the_printed_formulas_are_python_and_have_the_counted_values(resnet50: FreeGraph) -> None:
+def test_the_printed_formulas_are_python_and_have_the_counted_values(resnet50: SymbolicGraph) -> None:
     forms = sizeup.explain(resnet50)
     formulas = dict(forms.totals)
     assert formulas["MACs"].startswith("64 * batch * (147 * ")
-    assert dict(forms.holds)["holds from"]
+    assert dict(forms.validity)["valid for"]
     for batch, height, width in POINTS:
         sizes = {"batch": batch, "height": height, "width": width}
         counted = sizeup.count("torchvision:resnet50", inputs=((batch, 3, height, width),))

@@ -20,7 +20,7 @@ from formats.onnx.exporting import by_tracing
 from sizeup.closed_forms.latency import KernelForms
 from sizeup.formats.torch.zoo import import_torchvision
 from sizeup.latency import Estimate
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
 # Fitted: a processor whose compiler makes loops, and a GPU that short networks keep waiting. By data sheet: a
 # board, and a microcontroller (which is fitted in int8).
@@ -76,11 +76,11 @@ def _exported_text() -> onnx.ModelProto:
     return by_tracing(_Bert(), (ones, ones), input_names=["tokens", "mask"], dynamic_axes=axes)
 
 
-Load = Callable[[Path, Path], FreeGraph]  # from a place to write to, and the folder of real files
+Load = Callable[[Path, Path], SymbolicGraph]  # from a place to write to, and the folder of real files
 
 
 def _configured(name: str) -> Load:
-    def load(place: Path, _: Path) -> FreeGraph:
+    def load(place: Path, _: Path) -> SymbolicGraph:
         path = place / f"{name}.json"
         path.write_text(json.dumps(CONFIGURATIONS[name]), "utf-8")
         return sizeup.load(f"hf:{path}", free=["batch", "seq"])
@@ -107,11 +107,11 @@ MODELS: dict[str, Load] = {
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Callable[[str], FreeGraph]:
+def loaded(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Callable[[str], SymbolicGraph]:
     return cache(lambda name: MODELS[name](tmp_path_factory.mktemp("models"), shared))
 
 
-def _points(free: FreeGraph) -> dict[str, Any]:
+def _points(free: SymbolicGraph) -> dict[str, Any]:
     """Random sizes; single pictures and texts are among them."""
     drawn = np.random.default_rng(7)
     found = {name: drawn.integers(*SIZES[name], POINTS) for name in free.names}
@@ -132,7 +132,7 @@ def _same(found: tuple[float, float, float], alone: Estimate) -> bool:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", MODELS)
 def test_seconds_and_their_range_are_those_of_a_bound_graph(
-    name: str, target: str, loaded: Callable[[str], FreeGraph]
+    name: str, target: str, loaded: Callable[[str], SymbolicGraph]
 ) -> None:
     free = loaded(name)
     sizes, estimate = _points(free), sizeup.estimate(free, target)
@@ -146,7 +146,9 @@ def test_seconds_and_their_range_are_those_of_a_bound_graph(
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp16"])
-def test_a_precision_prices_the_closed_forms_too(precision: str, loaded: Callable[[str], FreeGraph]) -> None:
+def test_a_precision_prices_the_closed_forms_too(
+    precision: str, loaded: Callable[[str], SymbolicGraph]
+) -> None:
     free, target = loaded("mobilenet_v2"), "rpi5/ort"
     sizes = _points(free)
     found = sizeup.estimate(free, target, precision=precision).at(**sizes)
@@ -157,7 +159,7 @@ def test_a_precision_prices_the_closed_forms_too(precision: str, loaded: Callabl
 
 
 def test_short_networks_keep_a_gpu_waiting_and_have_another_basis(
-    loaded: Callable[[str], FreeGraph],
+    loaded: Callable[[str], SymbolicGraph],
 ) -> None:
     found = sizeup.estimate(loaded("mobilenet_v2"), TARGETS[1]).at(batch=[1, 64], height=224, width=224)
     assert found.basis.tolist() == ["roofline", "calibrated"]
@@ -165,7 +167,7 @@ def test_short_networks_keep_a_gpu_waiting_and_have_another_basis(
 
 def _printed(text: str) -> str:
     """The lines of a printed explanation that are Python, those of kernels before the totals."""
-    top, _, kernels = text.partition("kernels, and their part")
+    top, _, kernels = text.partition("kernels, with their share")
     totals = top.partition("seconds on ")[2]
     return "\n".join(
         line.strip()
@@ -178,7 +180,7 @@ def _printed(text: str) -> str:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["resnet50", "bert", "mobilenet_v2.onnx", "vww96.tflite"])
 def test_what_is_printed_evaluates_to_the_estimate(
-    name: str, target: str, loaded: Callable[[str], FreeGraph]
+    name: str, target: str, loaded: Callable[[str], SymbolicGraph]
 ) -> None:
     free = loaded(name)
     forms = sizeup.explain(free, target=target)

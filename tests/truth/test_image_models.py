@@ -48,7 +48,7 @@ def test_macs_agree_to_the_digits_given(name: str) -> None:
 
 def test_attention_of_vit_is_what_others_miss() -> None:
     report = sizeup.analyze("torchvision:vit_b_16")
-    layers = [row for row in report.ops if row.kind == "attention_layer"]
+    layers = [row for row in report.ops if row.op_kind == "attention_layer"]
     products, projections = 12 * 2 * 197**2 * 768, 12 * 197 * 4 * 768**2
     assert (products, projections) == (715_327_488, 5_577_375_744)
     assert sum(row.macs or 0 for row in layers) == products + projections

@@ -82,7 +82,7 @@ def test_a_configuration_counts_exactly(name: str, tmp_path: Path) -> None:
     assert round(report.totals.macs / 1e9, digits) == gmacs
     assert report.coverage == 1
     if name in ATTENTION:
-        products = sum(row.macs or 0 for row in report.ops if row.kind == "attention")
+        products = sum(row.macs or 0 for row in report.ops if row.op_kind == "attention")
         assert round(products / 1e9, 3) == ATTENTION[name]
 
 
@@ -99,7 +99,7 @@ def test_llama_is_the_closed_form_to_the_last_digit(tmp_path: Path) -> None:
 
 def test_experts_of_mixtral_are_counted_for_the_tokens_that_reach_them(tmp_path: Path) -> None:
     report = sizeup.analyze(_write(tmp_path, "mixtral-8x7b"))
-    experts = sum(row.macs or 0 for row in report.ops if row.kind == "grouped_matmul")
+    experts = sum(row.macs or 0 for row in report.ops if row.op_kind == "grouped_matmul")
     # 128 tokens x 2 experts x three matrices of 4096 x 14336, in 32 layers
     assert experts == 32 * 128 * 2 * 3 * 4096 * 14_336
 

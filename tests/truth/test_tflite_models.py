@@ -1,6 +1,6 @@
 """Real .tflite files against oracles that share no code with us.
 
-Shapes, number types, quantisation and weights: the LiteRT interpreter's own tensor details. MACs: counts by
+Shapes, number types, quantization and weights: the LiteRT interpreter's own tensor details. MACs: counts by
 hand, a count from the interpreter's operators, and Arm's compiler Vela. Parameters: the interpreter's
 constants, one for each address in memory.
 """
@@ -79,7 +79,7 @@ def test_every_operator_is_known_but_for_those_that_nobody_counts(shared: Path, 
 
 
 @pytest.mark.parametrize("name", READABLE_BY_LITERT)
-def test_shapes_types_and_quantisation_are_those_of_the_interpreter(shared: Path, name: str) -> None:
+def test_shapes_types_and_quantization_are_those_of_the_interpreter(shared: Path, name: str) -> None:
     graph, _ = _read(_path(shared, name))
     theirs = _litert(_path(shared, name))["tensors"]
     assert [tensor["index"] for tensor in theirs] == list(range(len(graph.tensors)))
@@ -250,7 +250,7 @@ def test_macs_are_those_counted_by_hand(shared: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ad01", "kws", "resnet8", "vww96"])
-def test_quantisation_changes_neither_macs_nor_parameters(shared: Path, name: str) -> None:
+def test_quantization_changes_neither_macs_nor_parameters(shared: Path, name: str) -> None:
     _, floats = _read(_path(shared, f"mlperf_{name}_fp32"))
     _, integers = _read(_path(shared, f"mlperf_{name}_int8"))
     assert (floats.total_macs, floats.total_params) == (integers.total_macs, integers.total_params)

@@ -1,4 +1,4 @@
-"""What a worker is asked to call: good and bad functions."""
+"""Functions for workers to call, good and bad ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reads_stdin(_channel: Channel) -> str:
 
 def raises(_channel: Channel) -> None:
     """An error of two lines."""
-    raise ValueError("no\n  such thing")
+    raise ValueError("no\n  such name")
 
 
 def leaves(_channel: Channel) -> None:
@@ -55,15 +55,15 @@ def crashes(channel: Channel) -> None:
 
 
 def sleeps(_channel: Channel) -> None:
-    """Longer than anybody waits."""
+    """Longer than any timeout."""
     time.sleep(600)
 
 
 def fills_shared_memory(_channel: Channel) -> None:
     """Memory that no limit of the system counts."""
-    room = mmap.mmap(-1, 1 << 30)
+    memory = mmap.mmap(-1, 1 << 30)
     for place in range(0, 1 << 30, 4096):
-        room[place] = 1
+        memory[place] = 1
     time.sleep(600)
 
 
@@ -73,6 +73,6 @@ def wants_memory(_channel: Channel) -> None:
 
 
 def starts_another(channel: Channel) -> None:
-    """A process within the process, whose number is told."""
+    """Start a subprocess and report its process id."""
     channel.report(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid)
     time.sleep(600)

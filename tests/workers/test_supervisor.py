@@ -25,8 +25,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes i
 @pytest.fixture
 def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
-    with Supervisor() as made:
-        yield made
+    with Supervisor() as supervisor:
+        yield supervisor
 
 
 def failure_of(supervisor: Supervisor, function: Callable[..., Any], seconds: float = 60) -> WorkerFailed:
@@ -51,9 +51,9 @@ def wait_until_gone(process: int) -> None:
 
 
 def test_answers_messages_bytes_and_prints_are_kept_apart(supervisor: Supervisor) -> None:
-    told: list[int] = []
-    assert supervisor.call(called.talks, seconds=60, progress=told.append) == "done"
-    assert (told, supervisor.payload.read(), supervisor.stderr()) == ([1, 2], b"one\ntwo\n", "no answer\n")
+    reports: list[int] = []
+    assert supervisor.call(called.talks, seconds=60, progress=reports.append) == "done"
+    assert (reports, supervisor.payload.read(), supervisor.stderr()) == ([1, 2], b"one\ntwo\n", "no answer\n")
     assert supervisor.call(called.adds, 2, 3, seconds=60) == 5
     assert (supervisor.payload.read(), supervisor.stderr()) == (b"", "")
 
@@ -64,9 +64,9 @@ def test_requests_are_not_on_stdin(supervisor: Supervisor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "reason"), [(called.raises, "ValueError: no such thing"), (called.leaves, "SystemExit: 3")]
+    ("function", "reason"), [(called.raises, "ValueError: no such name"), (called.leaves, "SystemExit: 3")]
 )
-def test_an_error_is_told_and_the_worker_goes_on(
+def test_an_error_is_reported_and_the_worker_goes_on(
     supervisor: Supervisor, function: Callable[..., Any], reason: str
 ) -> None:
     failed = failure_of(supervisor, function)
@@ -109,10 +109,10 @@ def test_memory_has_a_limit(supervisor: Supervisor, function: Callable[..., Any]
 
 @linux
 def test_what_a_worker_started_ends_with_it(supervisor: Supervisor) -> None:
-    told: list[int] = []
+    reports: list[int] = []
     with pytest.raises(WorkerFailed, match="took longer"):
-        supervisor.call(called.starts_another, seconds=3, progress=told.append)
-    wait_until_gone(told[0])
+        supervisor.call(called.starts_another, seconds=3, progress=reports.append)
+    wait_until_gone(reports[0])
 
 
 def test_whoever_waits_can_be_interrupted(supervisor: Supervisor) -> None:

@@ -1,1 +1,1 @@
-"""Fits to public measurements: what they are made of, how they are judged, and how they are written down."""
+"""Calibrations on public measurements: reading tables, fitting, evaluating on held-out networks, writing."""

@@ -1,4 +1,4 @@
-"""Every source of measurements that may be shipped from, and how it is fitted and held out."""
+"""The sources of measurements with a suitable license, and how each is calibrated and held out."""
 
 from __future__ import annotations
 
@@ -11,18 +11,28 @@ import numpy as np
 
 from fitting import hailo, ncnn, search_spaces, tiny, vidur
 from fitting.measured import Measured, no_faster, target_of
-from fitting.shipped import Shipped, judged
+from fitting.shipped import Shipped, shipped_calibration
 from latency.truth.splits import drawn, every, folds
-from sizeup.latency import Band, Form, Rate, Rates, band, fit, held_out, type_of, unseen_spread
+from sizeup.latency import (
+    FitOptions,
+    PredictionInterval,
+    Rate,
+    Rates,
+    dtype_of,
+    fit_rates,
+    held_out_estimates,
+    prediction_interval,
+    unseen_spread,
+)
 from sizeup.latency.work import Codes, Floats
 
 _FOLDS = 5
-# A fit that is further off on what it has not seen is no better than a data sheet, and is not shipped.
+# A calibration with a larger MAPE on held-out networks is no better than a data sheet, and is not shipped.
 WORST = 0.5
 
 
 class Source(NamedTuple):
-    """A file of fits: where the measurements are from (a word and its text), what it says, how it is made."""
+    """A file of calibrations: its sources by key, its comment, and the function that computes it."""
 
     file: str
     sources: dict[str, str]
@@ -30,261 +40,282 @@ class Source(NamedTuple):
     make: Callable[[Path, Path], list[Shipped]]
 
 
-def _precisions(found: Measured) -> list[str]:
-    return sorted({type_of(name) for name in found.work.names})
+def _precisions(samples: Measured) -> list[str]:
+    return sorted({dtype_of(name) for name in samples.work.names})
 
 
-def _mean_off(estimated: Floats, measured: Floats) -> str:
+def _mape(estimated: Floats, measured: Floats) -> str:
     return f"{100 * np.abs(estimated / measured - 1).mean():.1f} %"
 
 
-def _by_lot(found: Measured) -> Codes:
-    """Folds of networks; the same network at several batches may stand in several."""
-    return np.array([drawn(f"{found.target.name} {index}") % _FOLDS for index in range(len(found.seconds))])
+def _random_folds(samples: Measured) -> Codes:
+    """Random folds; the same network at several batch sizes may be in several."""
+    name, count = samples.target.name, len(samples.seconds)
+    return np.array([drawn(f"{name} {index}") % _FOLDS for index in range(count)])
 
 
-_WHOLE = "the phones told whole milliseconds"
-_SMALL = "pictures of 32 x 32 alone"
+_ROUNDED = "measured in whole milliseconds"
+_SMALL = "only 32 x 32 images"
 
 
 def of_help(folder: Path, models: Path) -> list[Shipped]:
-    """Search spaces held out in turn; where one was measured, other targets say how far a new one is off."""
-    found = [*search_spaces.measured(folder)]
-    across = {each.target.name: _across(each) for each in found if len(np.unique(each.group)) > 1}
-    return [_help_fit(each, across, found) for each in found]
+    """Search spaces held out in turn; with only one search space, the interval is from similar targets."""
+    samples = [*search_spaces.measured(folder)]
+    across = {each.target.name: _across(each) for each in samples if len(np.unique(each.group)) > 1}
+    return [_help_fit(each, across, samples) for each in samples]
 
 
-def _across(found: Measured) -> Floats:
-    return held_out(found.work, found.seconds, every(found.group), Form())
+def _across(samples: Measured) -> Floats:
+    return held_out_estimates(samples.work, samples.seconds, every(samples.group), FitOptions())
 
 
-def _help_fit(found: Measured, across: dict[str, Floats], others: list[Measured]) -> Shipped:
-    rates = no_faster(fit(found.work, found.seconds, Form()), found.target)
-    near = held_out(found.work, found.seconds, _by_lot(found), Form())
-    inside = f"{_mean_off(near, found.seconds)} on unseen networks of the spaces that it was fitted to"
-    spread = unseen_spread(rates, found.work)
-    phone = found.target.runtime.name == "litert"
-    notes = ["TFLite of 2021; whether XNNPACK computed is not told"] if phone else ["PyTorch of 2021"]
-    notes += [_WHOLE] if found.target.name == "snapdragon-835/litert" else []
-    notes += [_SMALL] if "help_ofa" not in found.group else []
-    if found.target.name in across:
+def _help_fit(samples: Measured, across: dict[str, Floats], others: list[Measured]) -> Shipped:
+    rates = no_faster(fit_rates(samples.work, samples.seconds, FitOptions()), samples.target)
+    near = held_out_estimates(samples.work, samples.seconds, _random_folds(samples), FitOptions())
+    inside = f"MAPE {_mape(near, samples.seconds)} on held-out networks of the calibrated search spaces"
+    spread = unseen_spread(rates, samples.work)
+    is_phone = samples.target.runtime.name == "litert"
+    notes = ["TFLite from 2021, XNNPACK unknown"] if is_phone else ["PyTorch from 2021"]
+    notes += [_ROUNDED] if samples.target.name == "snapdragon-835/litert" else []
+    notes += [_SMALL] if "help_ofa" not in samples.group else []
+    if samples.target.name in across:
         notes.append(inside)
-        estimated, what, groups = across[found.target.name], "search space", every(found.group)
+        estimated, unit, groups = across[samples.target.name], "search spaces", every(samples.group)
     else:
-        notes.append("one search space was measured: the range is how far others were off on similar devices")
-        estimated, what, groups = near, "networks of the same search space", None
-    made = judged(
-        found.target.name,
+        notes.append("only one search space was measured: the interval is from others on similar devices")
+        estimated, unit, groups = near, "networks of the same search space", None
+    calibration = shipped_calibration(
+        samples.target.name,
         ["fp32"],
         rates,
         estimated,
-        found.seconds,
-        what,
+        samples.seconds,
+        unit,
         "help",
         groups=groups,
         unseen=spread,
         note="; ".join(notes),
     )
-    return made if groups is not None else _as_kin(made, found, across, others)
+    return calibration if groups is not None else _with_similar(calibration, samples, across, others)
 
 
-def _as_kin(made: Shipped, found: Measured, across: dict[str, Floats], others: list[Measured]) -> Shipped:
-    """With the range of targets of the same runtime and kind of unit, search spaces held out."""
+def _with_similar(
+    calibration: Shipped, samples: Measured, across: dict[str, Floats], others: list[Measured]
+) -> Shipped:
+    """With the interval of targets of the same runtime and unit kind, search spaces held out."""
 
-    def sort(each: Measured) -> tuple[str, str]:
-        return each.target.runtime.name, each.target.units[0].kind
+    def key(item: Measured) -> tuple[str, str]:
+        return item.target.runtime.name, item.target.units[0].unit_class
 
-    kin = [each for each in others if sort(each) == sort(found) and each.target.name in across]
-    estimated = np.concatenate([across[each.target.name] for each in kin])
-    measured = np.concatenate([each.seconds for each in kin])
-    names = np.concatenate([np.char.add(f"{each.target.name} ", each.group) for each in kin])
-    stated = replace(band(estimated, measured, every(names)), unseen=made.band.unseen)
-    return replace(made, band=stated, elsewhere=float(np.abs(estimated / measured - 1).mean()))
+    similar = [item for item in others if key(item) == key(samples) and item.target.name in across]
+    estimated = np.concatenate([across[item.target.name] for item in similar])
+    measured = np.concatenate([item.seconds for item in similar])
+    names = np.concatenate([np.char.add(f"{item.target.name} ", item.group) for item in similar])
+    interval = replace(
+        prediction_interval(estimated, measured, every(names)), unseen=calibration.interval.unseen
+    )
+    return replace(calibration, interval=interval, elsewhere=float(np.abs(estimated / measured - 1).mean()))
 
 
 def of_ncnn(folder: Path, models: Path) -> list[Shipped]:
-    """A fifth of the networks held out in turn, in all their precisions."""
+    """A fifth of the networks held out in turn, in all precisions."""
     return [_ncnn_fit(each) for each in ncnn.measured(folder)]
 
 
-def _ncnn_fit(found: Measured) -> Shipped:
-    form = Form(by_class=len(found.work.names) > 1)
-    estimated = held_out(found.work, found.seconds, every(found.group) % _FOLDS, form)
-    note = "ncnn computes float networks in fp16 where the processor can"
-    if found.target.runtime.name == "ncnn-vulkan":
-        note = "ncnn computes float networks in fp16 where the card can"
-    return judged(
-        found.target.name,
-        _precisions(found),
-        no_faster(fit(found.work, found.seconds, form), found.target),
+def _ncnn_fit(samples: Measured) -> Shipped:
+    form = FitOptions(by_class=len(samples.work.names) > 1)
+    estimated = held_out_estimates(samples.work, samples.seconds, every(samples.group) % _FOLDS, form)
+    note = "ncnn computes float networks in fp16 if the processor supports it"
+    if samples.target.runtime.name == "ncnn-vulkan":
+        note = "ncnn computes float networks in fp16 if the card supports it"
+    return shipped_calibration(
+        samples.target.name,
+        _precisions(samples),
+        no_faster(fit_rates(samples.work, samples.seconds, form), samples.target),
         estimated,
-        found.seconds,
+        samples.seconds,
         "networks",
         "ncnn",
-        threads=found.threads,
+        threads=samples.threads,
         note=note,
     )
 
 
-_BY_MACS = "seconds for each MAC alone; the range is that of MLPerf Tiny's networks on all boards together"
+_BY_MACS = (
+    "only a rate per MAC, so other operators take 0 s; the interval comes from errors of MLPerf Tiny"
+    " networks on all devices"
+)
 
 
 def of_boards(folder: Path, models: Path) -> list[Shipped]:
-    """Four networks tell no more than seconds for each MAC; every network held out in turn."""
-    stated = _board_band(folder, models)
-    found = [_by_macs(each, "mlperf_tiny", _BY_MACS) for each in tiny.measured(folder, models)]
-    return [replace(each, band=stated) for each in found]
+    """Seconds per MAC, because four networks determine no more; each network held out in turn."""
+    interval = _board_interval(folder, models)
+    calibrations = [_by_macs(each, "mlperf_tiny", _BY_MACS) for each in tiny.measured(folder, models)]
+    return [replace(calibration, interval=interval) for calibration in calibrations]
 
 
 def of_tiny_engine(folder: Path, models: Path) -> list[Shipped]:
-    """Every network held out in turn; of the networks nothing but MACs is told."""
-    stated = _board_band(folder, models)
-    return [replace(_by_macs(each, "tinyengine", _BY_MACS), band=stated) for each in tiny.tiny_engine(folder)]
+    """Each network held out in turn; only MACs are known of the networks."""
+    interval = _board_interval(folder, models)
+    calibrations = [_by_macs(each, "tinyengine", _BY_MACS) for each in tiny.tiny_engine(folder)]
+    return [replace(calibration, interval=interval) for calibration in calibrations]
 
 
-def _board_band(folder: Path, models: Path) -> Band:
-    """So few errors have no range of their own: that of the benchmark, whose networks are of four kinds, and
-    err alike on all boards, so that each counts once."""
-    found = [*tiny.measured(folder, models)]
-    estimated = np.concatenate([_from_others(each) for each in found])
-    names = np.concatenate([each.group for each in found])
-    return band(estimated, np.concatenate([each.seconds for each in found]), every(names))
+def _board_interval(folder: Path, models: Path) -> PredictionInterval:
+    """The interval over all devices, because one device has too few errors.
+
+    The errors of a network are similar on all devices, so each network is a group.
+    """
+    samples = [*tiny.measured(folder, models)]
+    estimated = np.concatenate([_from_others(each) for each in samples])
+    names = np.concatenate([each.group for each in samples])
+    return prediction_interval(estimated, np.concatenate([each.seconds for each in samples]), every(names))
 
 
-def _per_mac(found: Measured) -> Floats:
-    return found.seconds / found.work.totals(found.work.macs)
+def _per_mac(samples: Measured) -> Floats:
+    return samples.seconds / samples.work.totals(samples.work.macs)
 
 
-def _from_others(found: Measured) -> Floats:
-    """The middle of what the other networks take for each MAC."""
-    taken = _per_mac(found)
-    others = [np.median(np.delete(taken, index)) for index in range(len(taken))]
-    return np.array(others) * found.work.totals(found.work.macs)
+def _from_others(samples: Measured) -> Floats:
+    """Each network estimated by the median seconds per MAC of the others."""
+    per_mac = _per_mac(samples)
+    others = [np.median(np.delete(per_mac, index)) for index in range(len(per_mac))]
+    return np.array(others) * samples.work.totals(samples.work.macs)
 
 
-def _by_macs(found: Measured, source: str, note: str) -> Shipped:
-    rates = Rates(Rate(float(np.median(_per_mac(found))), 0.0, 0.0))
-    return judged(
-        found.target.name,
+def _by_macs(samples: Measured, source: str, note: str) -> Shipped:
+    rates = Rates(Rate(float(np.median(_per_mac(samples))), 0.0, 0.0))
+    return shipped_calibration(
+        samples.target.name,
         ["int8"],
         rates,
-        _from_others(found),
-        found.seconds,
-        "network",
+        _from_others(samples),
+        samples.seconds,
+        "networks",
         source,
-        version=found.version,
+        version=samples.version,
         note=note,
     )
 
 
 def of_hailo(folder: Path, models: Path) -> list[Shipped]:
-    """Families of architectures held out."""
-    form = Form(by_class=False, launching=False)
-    made = []
-    for found in hailo.measured(folder):
-        estimated = held_out(found.work, found.seconds, folds(found.group), form)
-        rates = no_faster(fit(found.work, found.seconds, form), found.target)
+    """Architecture families held out."""
+    form = FitOptions(by_class=False, launching=False)
+    calibrations = []
+    for samples in hailo.measured(folder):
+        estimated = held_out_estimates(samples.work, samples.seconds, folds(samples.group), form)
+        rates = no_faster(fit_rates(samples.work, samples.seconds, form), samples.target)
         note = (
-            "one over frames a second: the chip works on several frames at once, so a single one takes longer"
+            "1 / frames per second: the chip processes several frames at once, so a single one takes longer"
         )
-        made.append(
-            judged(
-                found.target.name, ["int8"], rates, estimated, found.seconds, "families", "hailo", note=note
+        calibrations.append(
+            shipped_calibration(
+                samples.target.name,
+                ["int8"],
+                rates,
+                estimated,
+                samples.seconds,
+                "architecture families",
+                "hailo",
+                note=note,
             )
         )
-    return made
+    return calibrations
 
 
 def of_vidur(folder: Path, models: Path) -> list[Shipped]:
     """Language models of the same sizes held out together."""
-    form = Form(by_class=True, power=4, saturating=True)
-    made = []
-    for found in vidur.measured(folder):
-        fold = every(found.group)
-        estimated = held_out(found.work, found.seconds, fold, form)
-        rates = no_faster(fit(found.work, found.seconds, form), found.target)
-        note = "single kernels of eight language models, no attention among them"
-        made.append(
-            judged(
-                found.target.name,
+    form = FitOptions(by_class=True, power=4, saturating=True)
+    calibrations = []
+    for samples in vidur.measured(folder):
+        fold = every(samples.group)
+        estimated = held_out_estimates(samples.work, samples.seconds, fold, form)
+        rates = no_faster(fit_rates(samples.work, samples.seconds, form), samples.target)
+        note = "single kernels of eight language models, without attention"
+        calibrations.append(
+            shipped_calibration(
+                samples.target.name,
                 ["fp16"],
                 rates,
                 estimated,
-                found.seconds,
+                samples.seconds,
                 "language models",
                 "vidur",
                 groups=fold,
-                unseen=unseen_spread(rates, found.work),
+                unseen=unseen_spread(rates, samples.work),
                 note=note,
             )
         )
-    return made
+    return calibrations
 
 
 def of_neusight(folder: Path, models: Path) -> list[Shipped]:
-    """Single operators of each card, with products as slow as whole networks say; networks held out."""
-    from latency.truth import gpu_networks  # it builds networks in torch
+    """Single operators of each card, with matrix products scaled to entire networks; networks held out."""
+    from latency.truth import gpu_networks  # late: it builds networks in torch
     from latency.truth.gpu_operators import TRAIN
 
     _, times, _, devices = gpu_networks.measured(folder)
     estimated = gpu_networks.network_held_out(folder, (*TRAIN, "test")).estimated
-    made = []
-    for device, found in gpu_networks.fits(folder).items():
-        target, here = target_of(device, "torch-eager"), devices == device
+    calibrations = []
+    for device, card in gpu_networks.fits(folder).items():
+        target, is_on_device = target_of(device, "torch-eager"), devices == device
         if target is not None:
-            note = "float32 language models at large batches; operators were timed one by one"
-            pair = (estimated[here], times[here])
-            own = judged(target.name, ["fp32"], found.rates, *pair, "network", "neusight", note=note)
-            stated = replace(found.band, unseen=_FOREIGN)
-            made.append(replace(own, band=stated, rates=no_faster(_as_linear(found.rates), target)))
-    return made
+            note = "float32 language models at large batches; operators were timed separately"
+            pair = (estimated[is_on_device], times[is_on_device])
+            own = shipped_calibration(
+                target.name, ["fp32"], card.rates, *pair, "networks", "neusight", note=note
+            )
+            interval = replace(card.interval, unseen=_UNSEEN_SPREAD)
+            rates = no_faster(_with_linear_mac(card.rates), target)
+            calibrations.append(replace(own, interval=interval, rates=rates))
+    return calibrations
 
 
-# Classes of kernels lie so far from the rate of all on the cards that search spaces ran on, in logarithms.
-_FOREIGN = 1.0
+# Spread of the classes' rates around the pooled rate on the cards of the search spaces, in logarithms.
+_UNSEEN_SPREAD = 1.0
 
 
-def _as_linear(rates: Rates) -> Rates:
-    """Products of classes that nobody timed cost what matrices do: the pool of some cards has no products."""
+def _with_linear_mac(rates: Rates) -> Rates:
+    """With the MAC rate of `linear` for classes that were not measured: some pooled rates have no MACs."""
     return replace(rates, pooled=replace(rates.pooled, mac=rates.of("linear").mac))
 
 
-def _github(repository: str, commit: str, licence: str, what: str) -> str:
-    return f"{what}, https://github.com/{repository}, commit {commit[:7]}, {licence}"
+def _github(repository: str, commit: str, license: str, title: str) -> str:
+    return f"{title}, https://github.com/{repository}, commit {commit[:7]}, {license}"
 
 
-# Of several versions of PyTorch on one device, the newest speaks for the target.
+# Of several PyTorch versions on one device, only the newest is used.
 _TIMM_LEFT_OUT = ("4090 eager, 2.4", "4090 inductor, 2.4", "PRO 6000 inductor, bf16")
 
 
 def of_timm(folder: Path, models: Path) -> list[Shipped]:
-    """Image models in PyTorch, from sizeup's own trace of them; families of architectures held out."""
+    """Image models in PyTorch, traced by sizeup; architecture families held out."""
     from latency.truth import image_fits, own_trace
 
-    made = []
-    for name, found in image_fits.fits(own_trace.PATH, folder).items():
-        target = target_of(found.run.device, found.run.runtime)
+    calibrations = []
+    for name, samples in image_fits.fits(own_trace.PATH, folder).items():
+        target = target_of(samples.run.device, samples.run.runtime)
         if target is None or name in _TIMM_LEFT_OUT:
             continue
-        alone = found.batches == (1, 1)
-        low, high = found.batches
+        is_single = samples.batches == (1, 1)
+        low, high = samples.batches
         batches = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        busy = f"image models at batches of {batches}; a launch cannot be told from work there"
-        made.append(
-            judged(
+        busy = f"image models at batches of {batches}; launches and work are not separable"
+        calibrations.append(
+            shipped_calibration(
                 target.name,
-                (found.run.precision,),
-                no_faster(found.rates, target),
-                found.estimated,
-                found.seconds,
-                "families of architectures",
+                (samples.run.precision,),
+                no_faster(samples.rates, target),
+                samples.estimated,
+                samples.seconds,
+                "architecture families",
                 "timm",
-                unseen=found.band.unseen,
-                version=found.run.version,
-                note="image models, one picture at a time" if alone else busy,
+                unseen=samples.interval.unseen,
+                version=samples.run.version,
+                note="image models at batch 1" if is_single else busy,
             )
         )
-    return made
+    return calibrations
 
 
 SOURCES = (
@@ -295,13 +326,13 @@ SOURCES = (
                 "HayeonLee/HELP", "45f70eb", "MIT", "HELP: measured latencies of NAS-Bench-201, FBNet and OFA"
             )
         },
-        "Three search spaces on graphics cards, processors and phones, operator by operator.",
+        "Three search spaces on graphics cards, processors and phones, one kernel per operator.",
         of_help,
     ),
     Source(
         "ncnn.toml",
         {"ncnn": _github("Tencent/ncnn", "a4d2ea1", "BSD-3-Clause", "ncnn, benchmark/README.md")},
-        "About thirty networks on each device, of which totals are known; sent in by many people.",
+        "About 30 networks per device, of which only totals are known; user submissions.",
         of_ncnn,
     ),
     Source(
@@ -312,25 +343,25 @@ SOURCES = (
             " and tiny_results_v1.2, commit cadb362, and tiny_results_v1.1, commit c32ef94,"
             " and tiny_results_v1.0, commit c7761cf, Apache-2.0"
         },
-        "Three or four networks on each board.",
+        "Three or four networks per device.",
         of_boards,
     ),
     Source(
         "tinyengine.toml",
         {"tinyengine": _github("mit-han-lab/tinyengine", "47bb283", "MIT", "TinyEngine, README.md")},
-        "Eight or nine networks with four engines on one board.",
+        "Eight or nine networks with four engines on one device.",
         of_tiny_engine,
     ),
     Source(
         "hailo.toml",
         {"hailo": _github("hailo-ai/hailo_model_zoo", "c83fc03", "MIT", "Hailo Model Zoo")},
-        "Frames a second of the networks of Hailo's model zoo.",
+        "Frames per second of the networks of Hailo's model zoo.",
         of_hailo,
     ),
     Source(
         "neusight.toml",
         {"neusight": _github("sitar-lab/NeuSight", "6945927", "MIT", "NeuSight, operators and networks")},
-        "Graphics cards, from single operators and a few language models on each.",
+        "Graphics cards, from single operators and a few language models per card.",
         of_neusight,
     ),
     Source(
@@ -340,7 +371,7 @@ SOURCES = (
                 "huggingface/pytorch-image-models", "aa4b585", "Apache-2.0", "timm, results/benchmark-*"
             )
         },
-        "About 1,450 image models on each device, traced by sizeup itself.",
+        "About 1,450 image models per device, traced by sizeup.",
         of_timm,
     ),
     Source(
@@ -353,11 +384,11 @@ SOURCES = (
 
 
 def files(folder: Path, models: Path, only: str = "") -> Iterator[tuple[Source, list[Shipped]]]:
-    """Every file with its fits."""
+    """The files with their calibrations."""
     from latency.truth import own_trace
 
     for source in SOURCES:
         if source.make is of_timm and not own_trace.PATH.is_file():
-            continue  # the file that is there stays: it takes half an hour to trace all models
+            continue  # tracing all models takes half an hour, so the existing file is kept
         if only in source.file:
             yield source, source.make(folder, models)

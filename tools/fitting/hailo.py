@@ -1,4 +1,4 @@
-"""Hailo's model zoo: frames a second of a chip that works on several pictures at once."""
+"""Hailo's model zoo: frames per second of a chip that processes several images at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sizeup.latency import from_columns
 
 
 def measured(folder: Path) -> Iterator[Measured]:
-    """Batch 1; of the networks MACs are known, not what they move."""
+    """Networks at batch 1, with known MACs but unknown traffic."""
     table = read(folder / "hailo_zoo.parquet")
     table = table.where(
         (table.numbers("batch") == 1) & (table.numbers("fps") > 0) & (table.numbers("macs") > 0)
@@ -22,8 +22,8 @@ def measured(folder: Path) -> Iterator[Measured]:
     for device in np.unique(table.words("device")).tolist():
         target = target_of(device, "hailort")
         if target is not None:
-            here = table.where(table.words("device") == device)
-            names = ["*.int8"] * len(here)
-            work = from_columns(names, len(here), np.arange(len(here)), macs=here.numbers("macs"))
-            groups = np.array([family(each) for each in here.words("model").tolist()])
-            yield Measured("hailo_zoo", target, work, 1 / here.numbers("fps"), groups)
+            rows = table.where(table.words("device") == device)
+            names = ["*.int8"] * len(rows)
+            work = from_columns(names, len(rows), np.arange(len(rows)), macs=rows.numbers("macs"))
+            groups = np.array([family(name) for name in rows.words("model").tolist()])
+            yield Measured("hailo_zoo", target, work, 1 / rows.numbers("fps"), groups)

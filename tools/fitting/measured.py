@@ -1,4 +1,4 @@
-"""What was measured on one target: networks as work, their seconds, and what is held out together."""
+"""Measurements on one target: networks as work, their seconds, and the groups to hold out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from latency.truth.tables import Words
 from sizeup.errors import TargetError
-from sizeup.latency import Rate, Rates, Work, from_columns, type_of
+from sizeup.latency import Rate, Rates, Work, dtype_of, from_columns
 from sizeup.latency.work import Floats
 from sizeup.targets import BUILT_IN, Catalog, Target
 
@@ -18,7 +18,7 @@ CATALOG = Catalog((BUILT_IN,))
 
 
 class Measured(NamedTuple):
-    """Networks on one target, by one table; `group` says what is held out together."""
+    """Networks on one target from one table; those of one `group` are held out together."""
 
     table: str
     target: Target
@@ -30,7 +30,7 @@ class Measured(NamedTuple):
 
 
 def target_of(device: str, runtime: str) -> Target | None:
-    """The target of a device as a table spells it; None where none of ours is meant."""
+    """The target of a device as spelled in a table; None if it is not in the catalog."""
     try:
         return CATALOG.target(f"{CATALOG.device(device).name}/{runtime}")
     except TargetError:
@@ -38,15 +38,15 @@ def target_of(device: str, runtime: str) -> Target | None:
 
 
 def no_faster(rates: Rates, target: Target) -> Rates:
-    """Rates at which no MAC takes less than the data sheet says, at this number type or a narrower float.
+    """Rates at which no MAC is faster than the data sheet allows, at this dtype or a narrower float.
 
-    Where launches are all that can be told from small networks, a fit would have large ones take none.
+    Small networks may determine only the launch time; large networks would then take almost no time.
     """
 
     def floored(name: str, rate: Rate) -> Rate:
-        kind = type_of(name)
-        kinds = ("fp32", "tf32", "fp16", "bf16") if kind == "fp32" else (kind,)
-        peak = max(target.peak(each) or 0.0 for each in kinds)
+        dtype = dtype_of(name)
+        kinds = ("fp32", "tf32", "fp16", "bf16") if dtype == "fp32" else (dtype,)
+        peak = max(target.peak(dtype) or 0.0 for dtype in kinds)
         return replace(rate, mac=max(rate.mac, 1 / peak)) if peak else rate
 
     classes = {name: floored(name, rate) for name, rate in rates.classes.items()}
@@ -54,12 +54,12 @@ def no_faster(rates: Rates, target: Target) -> Rates:
 
 
 def whole_networks(
-    kinds: Iterable[str], macs: Floats, moved: Floats, weights: Floats, operators: Floats
+    classes: Iterable[str], macs: Floats, moved: Floats, weights: Floats, operators: Floats
 ) -> Work:
-    """Networks of which only totals are known: as many equal kernels as they have operators."""
+    """Networks with only totals known, as equal kernels, one per operator."""
     count = len(macs)
     return from_columns(
-        kinds,
+        classes,
         count,
         np.arange(count),
         macs=macs / operators,

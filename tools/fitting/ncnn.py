@@ -1,4 +1,4 @@
-"""ncnn's own benchmark: about thirty networks on each device, of which totals are known."""
+"""ncnn's benchmark: about 30 networks per device, of which only totals are known."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ RUNTIMES = {"ncnn-cpu": "ncnn", "ncnn-vulkan": "ncnn-vulkan"}
 
 
 def measured(folder: Path) -> Iterator[Measured]:
-    """One section for each target: the one with the most threads, and of those the last that was sent in."""
-    for told, runtime in RUNTIMES.items():
-        found = sections(folder, told)
+    """One section per target: the one with the most threads, and of those the last in the file."""
+    for tag, runtime in RUNTIMES.items():
+        table_sections = sections(folder, tag)
         chosen: dict[str, tuple[tuple[int, int], str, Target]] = {}
-        for section in np.unique(found.section).tolist():
+        for section in np.unique(table_sections.section).tolist():
             target = target_of(section.split(" | ")[0], runtime)
             if target is not None:
-                place = _place(found, section)
+                rank = _rank(table_sections, section)
                 best = chosen.get(target.name)
-                if best is None or place > best[0]:
-                    chosen[target.name] = (place, section, target)
-        for _, section, target in sorted(chosen.values(), key=lambda each: each[2].name):
-            yield _of(found.table.where(found.section == section), target, runtime)
+                if best is None or rank > best[0]:
+                    chosen[target.name] = (rank, section, target)
+        for _, section, target in sorted(chosen.values(), key=lambda item: item[2].name):
+            yield _of(table_sections.table.where(table_sections.section == section), target, runtime)
 
 
-def _place(found: Sections, section: str) -> tuple[int, int]:
-    here = found.table.where(found.section == section)
-    return int(here.numbers("threads")[0]), int(here.numbers("line").max())
+def _rank(table_sections: Sections, section: str) -> tuple[int, int]:
+    rows = table_sections.table.where(table_sections.section == section)
+    return int(rows.numbers("threads")[0]), int(rows.numbers("line").max())
 
 
 def _of(table: Table, target: Target, runtime: str) -> Measured:
-    # Vulkan has no int8: such networks run on the processor instead.
-    kept = ~np.isnan(table.numbers("macs"))
+    # ncnn has no int8 kernels for Vulkan: int8 networks run on the CPU instead.
+    is_usable = ~np.isnan(table.numbers("macs"))
     if runtime == "ncnn-vulkan":
-        kept &= ~_is_int8(table)
-    table = table.where(kept)
+        is_usable &= ~_is_int8(table)
+    table = table.where(is_usable)
     models = [name.removesuffix("int8").rstrip("_-") for name in table.words("model").tolist()]
     threads = int(table.numbers("threads")[0]) if runtime == "ncnn" else None
     seconds = table.numbers("latency_ms") / 1e3
@@ -54,11 +54,11 @@ def _is_int8(table: Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def work_of_totals(table: Table) -> Work:
-    """Float networks and int8 ones, each in the bytes of their own numbers."""
-    narrow = _is_int8(table)
-    width = np.where(narrow, 1.0, 4.0)
+    """Float and int8 networks by their totals, with 4 and 1 bytes per element."""
+    is_int8 = _is_int8(table)
+    width = np.where(is_int8, 1.0, 4.0)
     return whole_networks(
-        np.where(narrow, "*.int8", "*").tolist(),
+        np.where(is_int8, "*.int8", "*").tolist(),
         table.numbers("macs"),
         width * table.numbers("act_elems"),
         width * table.numbers("params"),

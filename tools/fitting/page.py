@@ -1,4 +1,4 @@
-"""docs/fits.md: every fit that comes along, and what kinds of devices attain."""
+"""Tables of docs/calibrations.md: the calibrations shipped with sizeup, and slowdowns by device kind."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from sizeup.targets import Fit, Reach
+from sizeup.targets import Slowdown, TargetCalibration
 
 START, END = "<!-- {} -->\n", "<!-- end -->"
 
 
 def with_block(text: str, name: str, block: str) -> str:
-    """A page with what stands between two of its marks replaced."""
+    """A page with the text between two marks replaced."""
     pattern = re.compile(re.escape(START.format(name)) + ".*?" + re.escape(END), re.DOTALL)
     replaced, count = pattern.subn(lambda _: START.format(name) + block + END, text)
     assert count == 1, f"the page has no block {name!r}"
@@ -20,56 +20,57 @@ def with_block(text: str, name: str, block: str) -> str:
 
 
 def block(text: str, name: str) -> str:
-    """What stands between two marks of a page."""
+    """The text between two marks of a page."""
     first = START.format(name)
     return text.split(first, 1)[1].split(END, 1)[0]
 
 
-def fits(found: Iterable[Fit]) -> str:
-    """A section for each source, a line for each fit."""
-    by_file: dict[str, list[Fit]] = {}
-    for each in found:
-        by_file.setdefault(each.file, []).append(each)
+def fits(calibrations: Iterable[TargetCalibration]) -> str:
+    """One section per source, with one row per calibration."""
+    by_file: dict[str, list[TargetCalibration]] = {}
+    for fit in calibrations:
+        by_file.setdefault(fit.file, []).append(fit)
     return "".join("".join(_section(name, by_file[name])) for name in sorted(by_file))
 
 
-def _section(name: str, found: list[Fit]) -> Iterator[str]:
+def _section(name: str, calibrations: list[TargetCalibration]) -> Iterator[str]:
     yield f"### {name}\n\n"
-    yield from (f"{source}.\n\n" for source in dict.fromkeys(each.source for each in found))
-    yield "| target | measurements | number types | held out | mean error | 90 % range | within 10 % |"
-    yield " tau |\n"
+    yield from (f"{source}.\n\n" for source in dict.fromkeys(fit.source for fit in calibrations))
+    yield (
+        "| target | measurements | dtypes | held out | MAPE | 90 % interval | within 10 % | Kendall's tau |\n"
+    )
     yield "|---|--:|---|---|--:|--:|--:|--:|\n"
-    yield from map(_line, sorted(found, key=lambda each: each.name))
+    yield from map(_line, sorted(calibrations, key=lambda fit: fit.name))
     yield "\n"
-    for note in dict.fromkeys(each.note for each in found):
-        yield f"- {_about(note, found)}: {note}.\n" if note else ""
+    for note in dict.fromkeys(fit.note for fit in calibrations):
+        yield f"- {_about(note, calibrations)}: {note}.\n" if note else ""
     yield "\n"
 
 
-def _about(note: str, found: list[Fit]) -> str:
-    """Whom a note is about: all, all with one runtime, or some by name."""
-    some = [each for each in found if each.note == note]
-    if len(some) == len(found):
+def _about(note: str, calibrations: list[TargetCalibration]) -> str:
+    """The targets of a note: all, all with some runtimes, or some by name."""
+    some = [fit for fit in calibrations if fit.note == note]
+    if len(some) == len(calibrations):
         return "All"
-    runtimes = {each.name.split("/")[1] for each in some}
-    same = [each for each in found if each.name.split("/")[1] in runtimes]
+    runtimes = {fit.name.split("/")[1] for fit in some}
+    same = [fit for fit in calibrations if fit.name.split("/")[1] in runtimes]
     if len(some) == len(same):
-        return f"With {' or '.join(f'`{each}`' for each in sorted(runtimes))}"
-    return ", ".join(f"`{each.name}`" for each in some)
+        return f"With {' or '.join(f'`{fit}`' for fit in sorted(runtimes))}"
+    return ", ".join(f"`{fit.name}`" for fit in some)
 
 
-def _line(fit: Fit) -> str:
+def _line(fit: TargetCalibration) -> str:
     extra = [f"{fit.threads} thread{'s' * (fit.threads != 1)}"] if fit.threads else []
     extra += [f"version {fit.version}"] if fit.version else []
-    low, high = (100 * (math.exp(fit.band[side]) - 1) for side in ("low", "high"))
-    within = "" if fit.within is None else f"{100 * fit.within:.0f} %"
-    tau = "" if fit.tau is None else f"{fit.tau:.2f}"
+    low, high = (100 * (math.exp(fit.interval[side]) - 1) for side in ("low", "high"))
+    within = "" if fit.within_10_percent is None else f"{100 * fit.within_10_percent:.0f} %"
+    tau = "" if fit.kendall_tau is None else f"{fit.kendall_tau:.2f}"
     cells = (
         f"`{fit.name}`" + (f" ({', '.join(extra)})" if extra else ""),
         f"{fit.measurements:,}",
         " ".join(fit.precisions),
         fit.held_out.rstrip(","),
-        f"{100 * fit.error:.1f} %",
+        f"{100 * fit.mape:.1f} %",
         f"{low:+.0f} to {high:+.0f} %",
         within,
         tau,
@@ -77,17 +78,18 @@ def _line(fit: Fit) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def reaches(found: Iterable[Reach]) -> str:
-    """One line a kind, and one a runtime on it."""
+def reaches(slowdowns: Iterable[Slowdown]) -> str:
+    """One row per device kind, and one per runtime on it."""
     lines = [
-        "| kind of device | times its data sheet | 90 % range | networks | devices |\n",
+        "| device kind | slowdown | 90 % interval | networks | devices |\n",
         "|---|--:|--:|--:|--:|\n",
     ]
-    for each in sorted(found, key=lambda each: each.name):
-        kind, _, runtime = each.name.partition("/")
+    for slowdown in sorted(slowdowns, key=lambda slowdown: slowdown.name):
+        kind, _, runtime = slowdown.name.partition("/")
         name = f"{kind}, `{runtime}`" if runtime else f"**{kind}**, any runtime"
-        span = f"{_short(each.low)} to {_short(each.high)}"
-        lines.append(f"| {name} | {_short(each.times)} | {span} | {each.measurements:,} | {each.devices} |\n")
+        span = f"{_short(slowdown.low)} to {_short(slowdown.high)}"
+        counts = f"{slowdown.measurements:,} | {slowdown.devices}"
+        lines.append(f"| {name} | {_short(slowdown.factor)} | {span} | {counts} |\n")
     return "".join(lines)
 
 
@@ -95,12 +97,12 @@ def _short(value: float) -> str:
     return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
 
 
-def coverage(found: Mapping[tuple[str, str], tuple[float, int, float]]) -> str:
-    """How often the range held with the device itself left out, by table of measurements."""
+def coverage(results: Mapping[tuple[str, str], tuple[float, int, float]]) -> str:
+    """The coverage of the intervals on held-out devices, by table of measurements."""
     lines = [
-        "| measurements | judged by | devices | within the range | mean error |\n",
+        "| measurements | slowdown of | devices | within the interval | MAPE |\n",
         "|---|---|--:|--:|--:|\n",
     ]
-    for (table, name), (inside, devices, error) in found.items():
+    for (table, name), (inside, devices, error) in results.items():
         lines.append(f"| {table} | {name} | {devices} | {100 * inside:.0f} % | {100 * error:.0f} % |\n")
     return "".join(lines)

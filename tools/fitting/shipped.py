@@ -1,4 +1,4 @@
-"""A fit as it is shipped: judged by what was held out, and written down as targets are read."""
+"""A shipped calibration: evaluated on held-out networks, and written as a device file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import kendalltau
 
-from sizeup.latency import Band, Rate, Rates, band
+from sizeup.latency import PredictionInterval, Rate, Rates, prediction_interval
 from sizeup.latency.work import Codes, Floats
 
 RECORDED = "2026-11-15"
@@ -17,7 +17,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True)
 class Shipped:
-    """Everything that a `[[fit]]` table says; `source` is a word of the file's `[sources]`."""
+    """The content of a `[[fit]]` table; `source` is a key of the file's `[sources]`."""
 
     target: str
     precisions: tuple[str, ...]
@@ -27,20 +27,20 @@ class Shipped:
     tau: float
     held_out: str
     rates: Rates
-    band: Band
+    interval: PredictionInterval
     source: str
     version: str = ""
     threads: int | None = None
     note: str = ""
-    elsewhere: float = 0.0  # the mean error of like targets, where they tell more than this one can
+    elsewhere: float = 0.0  # MAPE of similar targets, if this one has too few groups to hold out
 
     @property
-    def doubt(self) -> float:
-        """The mean error that decides whether it is worth shipping."""
+    def worst_error(self) -> float:
+        """The MAPE that decides whether it is shipped."""
         return max(self.error, self.elsewhere)
 
 
-def judged(
+def shipped_calibration(
     target: str,
     precisions: Sequence[str],
     rates: Rates,
@@ -55,22 +55,21 @@ def judged(
     threads: int | None = None,
     note: str = "",
 ) -> Shipped:
-    """A fit to all of its measurements, with what estimates of held-out ones by fits to the others say of it.
+    """A calibration on all measurements, with the errors and the interval of held-out estimates.
 
-    Where errors of a group are alike, the range counts every group once. `unseen` is how far classes of
-    kernels lie from the rate of all.
+    With `groups`, all groups have the same weight in the interval. `unseen` is the spread of the class rates.
     """
-    off = np.abs(estimated / measured - 1)
+    errors = np.abs(estimated / measured - 1)
     return Shipped(
         target,
         tuple(precisions),
         len(measured),
-        float(off.mean()),
-        float((off < 0.1).mean()),
+        float(errors.mean()),
+        float((errors < 0.1).mean()),
         float(kendalltau(estimated, measured).statistic),
         held_out,
         rates,
-        replace(band(estimated, measured, groups), unseen=unseen),
+        replace(prediction_interval(estimated, measured, groups), unseen=unseen),
         source,
         version,
         threads,
@@ -78,13 +77,13 @@ def judged(
     )
 
 
-def text_of(fits: Sequence[Shipped], sources: Mapping[str, str], head: str) -> str:
-    """The file of some fits, by name: a comment, the sources that they name, one table each."""
+def calibration_file(fits: Sequence[Shipped], sources: Mapping[str, str], head: str) -> str:
+    """The content of a calibration file: a comment, the sources, and one table per calibration."""
     lines = [*(f"# {line}" for line in head.splitlines()), "", "[sources]"]
     lines += [f"{word} = {_quoted(text)}" for word, text in sources.items()]
     lines += ["", "[common]", f'recorded = "{RECORDED}"']
-    for each in sorted(fits, key=lambda fit: fit.target):
-        lines += ["", *_table(each)]
+    for calibration in sorted(fits, key=lambda fit: fit.target):
+        lines += ["", *_table(calibration)]
     return "\n".join(lines) + "\n"
 
 
@@ -104,18 +103,20 @@ def _table(fit: Shipped) -> list[str]:
     lines += [f"version = {_quoted(fit.version)}"] if fit.version else []
     lines += [f"threads = {fit.threads}"] if fit.threads else []
     lines += [f"note = {_quoted(fit.note)}"] if fit.note else []
-    lines.append(f"band = {_inline({name: value for name, value in fit.band.to_dict().items() if value})}")
+    lines.append(
+        f"band = {_inline({name: value for name, value in fit.interval.to_dict().items() if value})}"
+    )
     return [*lines, "", *_rates(fit.rates)]
 
 
 def _rates(rates: Rates) -> list[str]:
-    """The table of `Rates.to_dict` without what is zero anyway."""
+    """The table of `Rates.to_dict` without zeros."""
     plain = rates.to_dict()
     lines = ["[fit.rates]", f"schema = {plain['schema']}", f"run = {number(rates.run)}"]
     lines += [f"power = {number(rates.power)}"] if rates.power != 1 else []
     for name in ("saturation", "cache"):
-        kept = {key: value for key, value in plain[name].items() if value}
-        lines += [f"{name} = {_inline(kept)}"] if kept else []
+        nonzero = {key: value for key, value in plain[name].items() if value}
+        lines += [f"{name} = {_inline(nonzero)}"] if nonzero else []
     lines.append(f"pooled = {_inline(plain['pooled'])}")
     if rates.classes:
         lines += ["", "[fit.rates.classes]"]
@@ -128,7 +129,7 @@ def _of_class(rate: Rate) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits, which is more than any of these measurements has."""
+    """A number with four significant digits, more than the measurements have."""
     return f"{value:.{_DIGITS}g}"
 
 

@@ -1,8 +1,8 @@
-"""Networks of three search spaces as the kernels that a framework runs for them, one by one.
+"""Networks of three search spaces as the kernels that a framework runs.
 
-NAS-Bench-201 (cells), FBNet (22 blocks) and Once-For-All (MobileNetV3), each from the string that its table
-tells a network by. Every operator is a kernel, as in eager PyTorch; or norms are folded into convolutions and
-activations into what makes their input, as in a TFLite file.
+NAS-Bench-201 (cells), FBNet (22 blocks) and Once-For-All (MobileNetV3), each from the string that identifies
+a network in its table. Each operator is a kernel, as in eager PyTorch; or normalization is folded into
+convolutions and activations are fused into the op before, as in a TFLite file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTH = 4  # bytes of a float32
 
 
 class Kernel(NamedTuple):
-    """One kernel as the columns of work have it."""
+    """One row of `Work`."""
 
     name: str
     macs: float = 0.0
@@ -34,7 +34,7 @@ class Kernel(NamedTuple):
 
 
 class Network:
-    """Kernels and their numbers, layer by layer; keeps the channels and the side of the picture."""
+    """Kernels and their counts, built layer by layer; tracks the channels and the side of the image."""
 
     def __init__(self, side: int, folded: bool) -> None:
         self.side, self.channels, self.folded = side, 3, folded
@@ -43,78 +43,78 @@ class Network:
 
     @property
     def elements(self) -> int:
-        """Of the current tensor."""
+        """Elements of the current tensor."""
         return self.channels * self.side**2
 
     def conv(
-        self, made: int, taps: int, stride: int = 1, groups: int = 1, times: int = 1, norm: bool = True
+        self, channels: int, taps: int, stride: int = 1, groups: int = 1, times: int = 1, norm: bool = True
     ) -> None:
-        """A convolution of taps x taps without a bias, and the norm after it."""
+        """A convolution of taps x taps without bias, and the batch norm after it."""
         side = -(-self.side // stride)
         length = self.channels // groups * taps**2
         self.kernels[
             Kernel(
-                _class_of(self.channels, made, taps, groups),
-                length * made * side**2,
+                _class_of(self.channels, channels, taps, groups),
+                length * channels * side**2,
                 _WIDTH * self.elements,
-                _WIDTH * made * side**2,
-                _WIDTH * length * made,
+                _WIDTH * channels * side**2,
+                _WIDTH * length * channels,
                 length,
-                made / groups,
+                channels / groups,
                 side**2,
             )
         ] += times
-        self.channels, self.side = made, side
-        self.parameters += times * length * made
+        self.channels, self.side = channels, side
+        self.parameters += times * length * channels
         if norm:
             self.norm(times)
 
     def norm(self, times: int = 1) -> None:
-        """A batch norm at inference, four numbers a channel; none where it is folded."""
+        """A batch norm at inference, with four parameters per channel; no kernel if it is folded."""
         self.parameters += times * 2 * self.channels
         if not self.folded:
-            size, held = _WIDTH * self.elements, 4 * _WIDTH * self.channels
-            self.kernels[Kernel("batch_norm", read=size, written=size, weights=held)] += times
+            size, weights = _WIDTH * self.elements, 4 * _WIDTH * self.channels
+            self.kernels[Kernel("batch_norm", read=size, written=size, weights=weights)] += times
 
     def plain(self, name: str, inputs: int = 1, times: int = 1) -> None:
-        """An operator that computes every element from as many."""
+        """An elementwise operator with a number of inputs."""
         if times:
             size = _WIDTH * self.elements
             self.kernels[Kernel(name, read=inputs * size, written=size)] += times
 
     def activation(self, times: int = 1) -> None:
-        """One right after a norm, which a file has folded away."""
+        """An activation right after a norm; no kernel if it is folded."""
         if not self.folded:
             self.plain("activation", times=times)
 
     def hard_swish(self) -> None:
-        """x * relu6(x + 3) / 6, written so."""
+        """x * relu6(x + 3) / 6 as four kernels."""
         self.plain("elementwise", times=2)
         self.plain("activation")
         self.plain("elementwise", 2)
 
     def reduce(self, name: str = "reduce") -> None:
-        """The mean over the picture."""
+        """The mean over the image."""
         self.kernels[Kernel(name, read=_WIDTH * self.elements, written=_WIDTH * self.channels)] += 1
         self.side = 1
 
-    def linear(self, made: int, bias: bool = True) -> None:
-        """A layer on one row."""
+    def linear(self, features: int, bias: bool = True) -> None:
+        """A linear layer on one row."""
         length = self.channels
-        held = length * made + made * bias
-        sizes = (_WIDTH * length, _WIDTH * made, _WIDTH * held)
-        self.kernels[Kernel("linear", length * made, *sizes, length, made, 1)] += 1
-        self.channels = made
-        self.parameters += held
+        parameters = length * features + features * bias
+        sizes = (_WIDTH * length, _WIDTH * features, _WIDTH * parameters)
+        self.kernels[Kernel("linear", length * features, *sizes, length, features, 1)] += 1
+        self.channels = features
+        self.parameters += parameters
 
     @property
     def macs(self) -> float:
-        """Of one sample."""
+        """MACs of one sample."""
         return sum(kernel.macs * count for kernel, count in self.kernels.items())
 
 
-def _class_of(channels: int, made: int, taps: int, groups: int) -> str:
-    if groups == channels == made and groups > 1:
+def _class_of(channels: int, out_channels: int, taps: int, groups: int) -> str:
+    if groups == channels == out_channels and groups > 1:
         return f"depthwise_{taps}" if taps in (3, 5) else "depthwise_7"
     if groups > 1:
         return "conv_grouped"
@@ -124,83 +124,83 @@ def _class_of(channels: int, made: int, taps: int, groups: int) -> str:
 
 
 def cells(arch: str, folded: bool = False) -> Network:
-    """NAS-Bench-201: fifteen cells in three stages of 16, 32 and 64 channels, for ten classes of 32 x 32."""
+    """NAS-Bench-201: 15 cells in three stages of 16, 32 and 64 channels, for 10 classes of 32 x 32 images."""
     policy: Policy = "reached" if folded else "each"
     run = {name: 5 * count for name, count in executed(arch, policy).items()}
-    found = Network(32, folded)
-    found.conv(16, 3)
-    for made in (16, 32, 64):
-        if made > 16:
-            _reduction(found, made)
-        found.plain("activation", times=run.get("activation", 0))
+    network = Network(32, folded)
+    network.conv(16, 3)
+    for channels in (16, 32, 64):
+        if channels > 16:
+            _reduction(network, channels)
+        network.plain("activation", times=run.get("activation", 0))
         for name, taps in (("conv", 3), ("conv_1x1", 1)):
             if name in run:
-                found.conv(made, taps, times=run[name])
-        found.plain("elementwise", 2, run.get("elementwise", 0))
-        for name, kind in (("pool", "pool"), ("zero", "elementwise")):
-            found.plain(kind, times=run.get(name, 0))
-    found.norm()
-    found.plain("activation")
-    found.reduce("reduce")
-    found.linear(10)
-    return found
+                network.conv(channels, taps, times=run[name])
+        network.plain("elementwise", 2, run.get("elementwise", 0))
+        for name, op_class in (("pool", "pool"), ("zero", "elementwise")):
+            network.plain(op_class, times=run.get(name, 0))
+    network.norm()
+    network.plain("activation")
+    network.reduce("reduce")
+    network.linear(10)
+    return network
 
 
-def _reduction(found: Network, made: int) -> None:
+def _reduction(network: Network, out_channels: int) -> None:
     """A residual block of stride 2; its shortcut averages four pixels into one."""
-    found.plain("activation")
-    channels, side = found.channels, found.side
-    found.conv(made, 3, 2)
-    found.plain("activation")
-    found.conv(made, 3)
+    network.plain("activation")
+    channels, side = network.channels, network.side
+    network.conv(out_channels, 3, 2)
+    network.plain("activation")
+    network.conv(out_channels, 3)
     half = side // 2
     size = _WIDTH * channels
-    found.kernels[Kernel("pool", read=size * side**2, written=size * half**2)] += 1
-    found.channels, found.side = channels, half
-    found.conv(made, 1, norm=False)
-    found.plain("elementwise", 2)
+    network.kernels[Kernel("pool", read=size * side**2, written=size * half**2)] += 1
+    network.channels, network.side = channels, half
+    network.conv(out_channels, 1, norm=False)
+    network.plain("elementwise", 2)
 
 
 _LAYERS, _MADE, _STRIDES = (1, 4, 4, 4, 4, 4, 1), (16, 24, 32, 64, 112, 184, 352), (1, 1, 2, 2, 1, 2, 1)
 
 
 def fbnet(arch: str, folded: bool = False) -> Network:
-    """FBNet for a hundred classes of 32 x 32: `k5_e6,skip,k3_e1_g2,...`, one word a block."""
-    found = Network(32, folded)
-    found.conv(16, 3)
-    found.activation()
+    """FBNet for 100 classes of 32 x 32 images: `k5_e6,skip,k3_e1_g2,...`, one word per block."""
+    network = Network(32, folded)
+    network.conv(16, 3)
+    network.activation()
     words = iter(arch.split(","))
-    for layers, made, stride in zip(_LAYERS, _MADE, _STRIDES, strict=True):
+    for layers, channels, stride in zip(_LAYERS, _MADE, _STRIDES, strict=True):
         for index in range(layers):
-            _fbnet_block(found, next(words), made, stride if index == 0 else 1)
-    found.conv(1504, 1)
-    found.activation()
-    found.reduce("reduce")
-    found.linear(100)
-    return found
+            _fbnet_block(network, next(words), channels, stride if index == 0 else 1)
+    network.conv(1504, 1)
+    network.activation()
+    network.reduce("reduce")
+    network.linear(100)
+    return network
 
 
-def _fbnet_block(found: Network, word: str, made: int, stride: int) -> None:
-    same = stride == 1 and made == found.channels
+def _fbnet_block(network: Network, word: str, channels: int, stride: int) -> None:
+    same = stride == 1 and channels == network.channels
     if word == "skip":
         if not same:
-            found.conv(made, 1, stride)
-            found.activation()
+            network.conv(channels, 1, stride)
+            network.activation()
         return
     taps, expansion, groups = int(word[1]), int(word[4]), 2 if word.endswith("g2") else 1
-    wide = found.channels * expansion
-    found.conv(wide, 1, groups=groups)
-    found.activation()
+    wide = network.channels * expansion
+    network.conv(wide, 1, groups=groups)
+    network.activation()
     if groups > 1:
-        found.plain("copy")  # channels of both groups are mixed
-    found.conv(wide, taps, stride, groups=wide)
-    found.activation()
-    found.conv(made, 1, groups=groups)
+        network.plain("copy")  # channels of both groups are mixed
+    network.conv(wide, taps, stride, groups=wide)
+    network.activation()
+    network.conv(channels, 1, groups=groups)
     if same:
-        found.plain("elementwise", 2)
+        network.plain("elementwise", 2)
 
 
-# Once-For-All, MobileNetV3 at width 1.2: channels by stage, their stride, whether they squeeze, and swish.
+# Once-For-All, MobileNetV3 at width 1.2, by stage: channels, stride, squeeze-and-excite, hard swish.
 _OFA = (
     (32, 2, False, False),
     (48, 2, True, False),
@@ -211,76 +211,76 @@ _OFA = (
 
 
 def once_for_all(arch: str, folded: bool = False) -> Network:
-    """A sub-network of Once-For-All: kernels, expansions, depths and the side of the picture as JSON."""
+    """A sub-network of Once-For-All: kernel sizes, expansions, depths and the side of the image as JSON."""
     choice = json.loads(arch)
-    found = Network(choice["r"], folded)
-    found.conv(24, 3, 2)
-    found.hard_swish()
-    found.conv(24, 3, groups=24)
-    found.activation()
-    found.conv(24, 1)
-    found.plain("elementwise", 2)
-    for stage, (made, stride, squeezed, swish) in enumerate(_OFA):
+    network = Network(choice["r"], folded)
+    network.conv(24, 3, 2)
+    network.hard_swish()
+    network.conv(24, 3, groups=24)
+    network.activation()
+    network.conv(24, 1)
+    network.plain("elementwise", 2)
+    for stage, (channels, stride, squeezed, swish) in enumerate(_OFA):
         for index in range(choice["d"][stage]):
-            place = 4 * stage + index
-            wide = _rounded(found.channels * choice["e"][place])
-            taps = choice["ks"][place]
-            _ofa_block(found, made, wide, taps, stride if index == 0 else 1, squeezed, swish)
-    found.conv(1152, 1)
-    found.hard_swish()
-    found.reduce()
-    found.conv(1536, 1, norm=False)
-    found.hard_swish()
-    found.linear(1000)
-    return found
+            position = 4 * stage + index
+            wide = _rounded(network.channels * choice["e"][position])
+            taps = choice["ks"][position]
+            _ofa_block(network, channels, wide, taps, stride if index == 0 else 1, squeezed, swish)
+    network.conv(1152, 1)
+    network.hard_swish()
+    network.reduce()
+    network.conv(1536, 1, norm=False)
+    network.hard_swish()
+    network.linear(1000)
+    return network
 
 
 def _ofa_block(
-    found: Network, made: int, wide: int, taps: int, stride: int, squeezed: bool, swish: bool
+    network: Network, channels: int, wide: int, taps: int, stride: int, squeezed: bool, swish: bool
 ) -> None:
-    same = stride == 1 and made == found.channels
-    act = found.hard_swish if swish else found.activation
-    found.conv(wide, 1)
+    same = stride == 1 and channels == network.channels
+    act = network.hard_swish if swish else network.activation
+    network.conv(wide, 1)
     act()
-    found.conv(wide, taps, stride, groups=wide)
+    network.conv(wide, taps, stride, groups=wide)
     act()
     if squeezed:
-        _squeeze(found, wide)
-    found.conv(made, 1)
+        _squeeze(network, wide)
+    network.conv(channels, 1)
     if same:
-        found.plain("elementwise", 2)
+        network.plain("elementwise", 2)
 
 
-def _squeeze(found: Network, wide: int) -> None:
-    side = found.side
-    found.reduce()
+def _squeeze(network: Network, wide: int) -> None:
+    side = network.side
+    network.reduce()
     few = _rounded(wide // 4)
-    found.conv(few, 1, norm=False)
-    found.plain("activation")
-    found.conv(wide, 1, norm=False)
-    found.parameters += few + wide  # their biases
-    found.plain("elementwise", times=2)
-    found.plain("activation")
-    found.side = side
-    found.plain("elementwise", 2)
+    network.conv(few, 1, norm=False)
+    network.plain("activation")
+    network.conv(wide, 1, norm=False)
+    network.parameters += few + wide  # their biases
+    network.plain("elementwise", times=2)
+    network.plain("activation")
+    network.side = side
+    network.plain("elementwise", 2)
 
 
 def _rounded(channels: float) -> int:
-    """The next multiple of eight, but no more than a tenth lower."""
-    found = max(8, int(channels + 4) // 8 * 8)
-    return found + 8 if found < 0.9 * channels else found
+    """The nearest multiple of 8 that is at most 10 % lower."""
+    multiple = max(8, int(channels + 4) // 8 * 8)
+    return multiple + 8 if multiple < 0.9 * channels else multiple
 
 
 def work_of_networks(networks: Sequence[Network]) -> Work:
-    """All of them, in that order, at one sample each."""
+    """The work of networks in that order, one sample each."""
     rows, owner, count = [], [], []
     for index, network in enumerate(networks):
         rows += list(network.kernels)
         owner += [index] * len(network.kernels)
         count += list(network.kernels.values())
-    columns = np.array([each[1:] for each in rows], np.float64).T
+    columns = np.array([kernel[1:] for kernel in rows], np.float64).T
     named = dict(zip(Kernel._fields[1:], columns, strict=True))
-    return from_columns([each.name for each in rows], len(networks), owner, count=count, **named)
+    return from_columns([kernel.name for kernel in rows], len(networks), owner, count=count, **named)
 
 
 SPACES: dict[str, Callable[[str, bool], Network]] = {

@@ -1,4 +1,4 @@
-"""Microcontrollers: MLPerf Tiny's networks from their files, and TinyEngine's table of MACs and times."""
+"""Microcontrollers: MLPerf Tiny's networks from model files, and TinyEngine's table of MACs and times."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from fitting.measured import Measured, target_of
 from latency.truth.board_sets import board_of, engine_of
 from latency.truth.tables import Table, read
 from sizeup.api.models import count
-from sizeup.latency import Work, executed, from_columns, stack
+from sizeup.latency import Work, execution_of, from_columns, stack
 from sizeup.targets import Target
 
 _FILES = {"ad": "ad01", "ic": "resnet8", "kws": "kws", "sww": "strww", "vww": "vww96"}
 _ENGINES = {"x-cube-ai": "stedgeai", "microtvm": "microtvm"}
-# Results that say another clock than the data sheet, a version that is not public, or an accelerator's help.
+# Results at another clock than the data sheet's, of unreleased versions, or with an accelerator.
 _OTHER = re.compile(r"_\d+mhz$|internal|^xg24|U3C5", re.IGNORECASE)
 
 
 @cache
 def work_of_benchmark(models: Path, name: str) -> Work:
-    """The kernels of one of MLPerf Tiny's own files, operator by operator."""
-    return executed(count(models / f"mlperf_{_FILES[name]}_int8.tflite")).work
+    """The kernels of one of MLPerf Tiny's model files, one per operator."""
+    return execution_of(count(models / f"mlperf_{_FILES[name]}_int8.tflite")).work
 
 
 def benchmark(folder: Path) -> Table:
-    """MLPerf Tiny in int8, without what measures something else than the network's arithmetic."""
+    """MLPerf Tiny in int8, without results that measure something other than the network's arithmetic."""
     table = read(folder / "mlperf_tiny.csv")
     devices, runtimes = table.words("device").tolist(), table.words("runtime").tolist()
     plain = [not (_OTHER.search(a) or _OTHER.search(b)) for a, b in zip(devices, runtimes, strict=True)]
-    # Most channels of this network are zero, and engines leave them out since round 1.1: it is no measure.
-    kept = np.array(plain) & (table.words("bench") != "vww")
-    kept &= (table.words("precision") == "int8") & (table.numbers("latency_ms") > 0)
-    return table.where(kept)
+    # Most channels of vww are zero, and engines skip them since round 1.1.
+    is_usable = np.array(plain) & (table.words("bench") != "vww")
+    is_usable &= (table.words("precision") == "int8") & (table.numbers("latency_ms") > 0)
+    return table.where(is_usable)
 
 
 def measured(folder: Path, models: Path) -> Iterator[Measured]:
-    """Of every board and engine of ours the newest version, with older ones where it lacks a network."""
+    """The newest result of each network on each target of the catalog."""
     table = benchmark(folder)
     rows: dict[str, dict[str, tuple[str, float, str]]] = {}
     targets: dict[str, Target] = {}
     words = [table.words(each).tolist() for each in ("device", "runtime", "system", "org", "round", "bench")]
-    for index, (device, runtime, system, organisation, round_, bench) in enumerate(zip(*words, strict=True)):
-        engine = _ENGINES.get(engine_of(f"{runtime} {system} {organisation}"))
+    for index, (device, runtime, system, organization, round_, bench) in enumerate(zip(*words, strict=True)):
+        engine = _ENGINES.get(engine_of(f"{runtime} {system} {organization}"))
         target = None if engine is None else target_of(device, engine) or target_of(board_of(device), engine)
         if target is None:
             continue
         targets[target.name] = target
-        found = rows.setdefault(target.name, {})
+        by_bench = rows.setdefault(target.name, {})
         version = next(iter(re.findall(r"v?(\d+\.\d+)", runtime)), "")
-        if bench not in found or found[bench][0] <= round_:
-            found[bench] = (round_, float(table.numbers("latency_ms")[index]) / 1e3, version)
+        if bench not in by_bench or by_bench[bench][0] <= round_:
+            by_bench[bench] = (round_, float(table.numbers("latency_ms")[index]) / 1e3, version)
     for name, by_network in sorted(rows.items()):
         networks = sorted(by_network)
         yield Measured(
@@ -76,36 +76,36 @@ _TABLE = {
 
 
 def tiny_engine(folder: Path) -> Iterator[Measured]:
-    """Four engines on one board; of the networks nothing is told but their MACs."""
+    """Four engines on one device; only the MACs of the networks are known."""
     table = read(folder / "small_tables.csv")
     table = table.where(table.words("dataset") == "tinyengine")
     table = table.where(~np.isnan(table.numbers("macs")) & (table.numbers("latency_ms") > 0))
-    for told, runtime in _TABLE.items():
-        here = table.where(table.words("runtime") == told)
-        target = target_of(here.words("device")[0], runtime)
+    for tag, runtime in _TABLE.items():
+        rows = table.where(table.words("runtime") == tag)
+        target = target_of(rows.words("device")[0], runtime)
         assert target is not None
-        macs = here.numbers("macs")
-        work = from_columns(["*.int8"] * len(here), len(here), np.arange(len(here)), macs=macs)
-        version = re.sub(r".*[@ ]", "", told)
-        seconds = here.numbers("latency_ms") / 1e3
-        yield Measured("tinyengine", target, work, seconds, here.words("model"), version=version)
+        macs = rows.numbers("macs")
+        work = from_columns(["*.int8"] * len(rows), len(rows), np.arange(len(rows)), macs=macs)
+        version = re.sub(r".*[@ ]", "", tag)
+        seconds = rows.numbers("latency_ms") / 1e3
+        yield Measured("tinyengine", target, work, seconds, rows.words("model"), version=version)
 
 
 def of_any_engine(folder: Path, models: Path) -> Iterator[tuple[Measured, str]]:
-    """Every result on a board of ours, by whatever engine, with its name among runtimes, '' if it is none."""
+    """All results on devices of the catalog, with the runtime's name, '' if it is not in the catalog."""
     table = benchmark(folder)
     texts = [table.words(each).tolist() for each in ("runtime", "system", "org")]
     engines = [_ENGINES.get(engine_of(" ".join(each)), "") for each in zip(*texts, strict=True)]
     boards = [board_of(each) for each in table.words("device").tolist()]
     pairs = np.array([f"{board} | {engine}" for board, engine in zip(boards, engines, strict=True)])
     for pair in np.unique(pairs).tolist():
-        here = table.where(pairs == pair)
+        rows = table.where(pairs == pair)
         board, engine = pair.split(" | ")
-        names = (here.words("device")[0], board)
+        names = (rows.words("device")[0], board)
         runtimes = (engine, "tflm-cmsis-nn", "tflm")
         both = (target_of(name, runtime) for runtime in runtimes if runtime for name in names)
         target = next((each for each in both if each is not None), None)
         if target is not None:
-            work = stack([work_of_benchmark(models, each) for each in here.words("bench").tolist()])
-            seconds = here.numbers("latency_ms") / 1e3
-            yield Measured("mlperf_tiny", target, work, seconds, here.words("bench")), engine
+            work = stack([work_of_benchmark(models, each) for each in rows.words("bench").tolist()])
+            seconds = rows.numbers("latency_ms") / 1e3
+            yield Measured("mlperf_tiny", target, work, seconds, rows.words("bench")), engine

@@ -22,18 +22,18 @@ _OTHERS = {
     "add": "elementwise.fp16",
     "emb": "index.fp16",
 }
-_ONE_IN = 6  # neighbouring numbers of tokens say the same
+_ONE_IN = 6  # neighboring token counts have similar times
 
 
 def measured(folder: Path) -> Iterator[Measured]:
-    """Kernels of every card, each as a network of its own."""
+    """The kernels of each card, each as a separate network."""
     table = read(folder / "vidur_ops.parquet")
     table = table.where((table.numbers("latency_ms") > 0) & (np.arange(len(table)) % _ONE_IN == 0))
     for gpu in np.unique(table.words("device")).tolist():
         target = target_of(gpu, "vllm")
         assert target is not None
-        here = table.where(table.words("device") == gpu)
-        parts = [here.where(np.isin(here.words("op"), each)) for each in (_PRODUCTS, [*_OTHERS])]
+        rows = table.where(table.words("device") == gpu)
+        parts = [rows.where(np.isin(rows.words("op"), ops)) for ops in (_PRODUCTS, [*_OTHERS])]
         linear = replace(products(parts[0]), names=("linear.fp16",))
         seconds = np.concatenate([part.numbers("latency_ms") for part in parts]) / 1e3
         sizes = np.concatenate([_sizes(part) for part in parts])
@@ -41,20 +41,20 @@ def measured(folder: Path) -> Iterator[Measured]:
 
 
 def _sizes(table: Table) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
-    """Models of the same sizes are one."""
-    columns = [table.words(each).tolist() for each in ("n_embd", "n_ff", "n_kv_head")]
-    return np.array(["x".join(each) for each in zip(*columns, strict=True)])
+    """The layer sizes of each row's model; models of the same sizes are one group."""
+    columns = [table.words(name).tolist() for name in ("n_embd", "n_ff", "n_kv_head")]
+    return np.array(["x".join(name) for name in zip(*columns, strict=True)])
 
 
 def _moving(table: Table) -> Work:
-    """What computes little: bytes read and written, and nothing else."""
+    """Memory-bound operators: bytes read and written, without MACs."""
     operator, tokens = table.words("op"), table.numbers("num_tokens")
     wide = _WIDTH * tokens * table.numbers("n_embd")
     hidden = _WIDTH * tokens * table.numbers("n_ff") // table.numbers("tp")
     activated = operator == "mlp_act"
     count = len(table)
     return from_columns(
-        [_OTHERS[each] for each in operator.tolist()],
+        [_OTHERS[name] for name in operator.tolist()],
         count,
         np.arange(count),
         read=np.where(

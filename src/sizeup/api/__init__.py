@@ -1,1 +1,1 @@
-"""The public verbs, one module each: a verb takes a model in any form and returns a frozen result."""
+"""The public functions, one module per command: each takes a model and returns a frozen result."""

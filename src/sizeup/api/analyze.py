@@ -1,4 +1,4 @@
-"""What a model costs, and how long it takes on a target."""
+"""Reports on models, latency estimates and explanations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from sizeup import cost, dtypes
-from sizeup.api.models import Source, count, load
+from sizeup.api.keywords import with_keyword_hints
+from sizeup.api.models import Source, check_report_options, count, counted, load, load_at_precision
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, SizeupError, TargetError
-from sizeup.formats import Free, Inputs
+from sizeup.formats import FreeSpec, Inputs
 from sizeup.render.vocabulary import uncounted_entries
 from sizeup.results.explanation import Explanation
 from sizeup.results.explanation import explain as _explain
 from sizeup.results.report import Report, report_of
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
 if TYPE_CHECKING:
-    from sizeup.closed_forms.cost import FreeCost
-    from sizeup.closed_forms.latency import FreeEstimate
+    from sizeup.closed_forms.cost import SymbolicCost
+    from sizeup.closed_forms.latency import SymbolicEstimate
     from sizeup.latency import Basis, Estimate
-    from sizeup.mixed_precision.mixing import Wish
+    from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.results.closed_forms import ClosedForms
     from sizeup.targets import Target
 
@@ -31,69 +32,76 @@ if TYPE_CHECKING:
 Coefficients: TypeAlias = str | os.PathLike[str] | Mapping[str, Mapping[str, float]] | None
 
 
+@with_keyword_hints
 def analyze(
     source: Source,
     inputs: Inputs = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: Wish = None,
+    train: bool = False,
+    precision: PrecisionSpec = None,
     target: str | Target | None = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
     convention: str | None = None,
     strict: bool = False,
 ) -> Report:
-    """Size up a model; `precision` prices its bytes at another number type, `strict` refuses unknowns.
+    """Report the cost of a model; raises Incomplete with `strict` if part of it is not counted.
 
-    A precision may differ by layer: a mapping such as {"features.*": "int8", "classifier": "fp32"}, or a
-    .json file with one. With a target such as "rpi5/ort" the report has a latency too, as `estimate` gives
-    it, or says why not. A `convention` (fvcore, thop, ptflops, ptflops-aten, torchinfo, dnn-analyzer,
-    tensorscope) puts beside our counts what that tool says of the same model.
+    `precision` is the precision to assume: a name, a precision map such as {"features.*": "int8",
+    "classifier": "fp32"}, or a JSON file with one. With a target such as "rpi5/ort" the report has the
+    latency of `estimate`, or the reason why there is none. With a `convention` (fvcore, thop, ptflops,
+    ptflops-aten, torchinfo, dnn-analyzer, tensorscope) the report also has the counts of that tool. With
+    `train`, a PyTorch module is recorded in training mode.
+
+    `source` may be a report: its model is not loaded again, and its precision and target apply unless others
+    are given.
     """
     from sizeup import conventions
-    from sizeup.mixed_precision.mixing import as_wished
 
     check_precision(precision)
     other = None if convention is None else conventions.convention(convention)
-    named = target_of(target)
-    graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
-    counted = cost.count(graph)
+    resolved = _target_of(target, source)
+    graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision, train=train)
+    graph_cost = counted(source, graph)
     latency: Estimate | str | None = None
-    if named is not None or basis is not None or coefficients is not None:
+    if resolved is not None or basis is not None or coefficients is not None:
         try:
-            latency = _estimated(counted, named, asked, basis, coefficients)
+            latency = _estimate(graph_cost, resolved, dtype, basis, coefficients)
         except TargetError as error:
             latency = str(error)
-    compared = None if other is None else other.counted(counted)
+    other_counts = None if other is None else other.counted(graph_cost)
     file, sha256 = _file(source)
     report = report_of(
         graph,
-        counted,
-        asked,
+        graph_cost,
+        dtype,
         sha256=sha256,
         latency=latency,
-        convention=compared,
+        convention=other_counts,
         source=file,
-        target=named,
+        target=resolved,
+        original_cost=None if loaded is graph else cost.count(loaded),
     )
     if strict:
-        _demand_complete(report)
+        _require_complete(report)
     return report
 
 
 @overload
 def estimate(
-    source: FreeGraph | FreeCost,
+    source: SymbolicGraph | SymbolicCost,
     target: str | Target | None = None,
     inputs: None = None,
     *,
     kwargs: None = None,
     bind: None = None,
-    precision: Wish = None,
+    train: bool = False,
+    precision: PrecisionSpec = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
-) -> FreeEstimate: ...
+) -> SymbolicEstimate: ...
 @overload
 def estimate(
     source: Source,
@@ -102,10 +110,12 @@ def estimate(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: Wish = None,
+    train: bool = False,
+    precision: PrecisionSpec = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
 ) -> Estimate: ...
+@with_keyword_hints
 def estimate(
     source: Source,
     target: str | Target | None = None,
@@ -113,29 +123,43 @@ def estimate(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: Wish = None,
+    train: bool = False,
+    precision: PrecisionSpec = None,
     basis: Basis | None = None,
     coefficients: Coefficients = None,
-) -> Estimate | FreeEstimate:
-    """How long a model takes on a target, with the range that nine of ten measurements fall into.
+) -> Estimate | SymbolicEstimate:
+    """Estimate the latency of a model on a target, with a 90 % prediction interval.
 
-    The basis is `calibrated` where the target was measured, else `roofline`, from its data sheet; or
-    `coefficients`, a table of milliseconds for two million MACs (a file, or plain data). Raises TargetError
-    where nothing is known that an estimate could rest on. Of a graph with free dimensions, `.at(...)` of what
-    comes back gives the times at any points.
+    `basis` is `calibrated` (default if the target was measured), `roofline` (from its data sheet), or
+    `coefficients`, a table of milliseconds per two million MACs (a file or a mapping). Raises TargetError if
+    there is no data for an estimate. If the model does not fit the target, the estimate has `is_applicable`
+    False and starts its notes with that. For a graph with symbolic dimensions, call `.at(...)` of the result.
+    `source` may be a report, as in `analyze`.
     """
-    from sizeup.mixed_precision.mixing import as_wished, is_mapping
+    from sizeup.mixed_precision.precision_map import apply_precision, is_precision_map
 
     check_precision(precision)
-    named = target_of(target)
+    resolved = _target_of(target, source)
     if _is_free(source) and not bind:
-        return _free_estimate(source, named, precision, basis, coefficients)
-    if isinstance(source, Cost) and not is_mapping(precision):
-        asked = None if precision is None else dtypes.precision(str(precision))
-        return _estimated(source, named, asked, basis, coefficients)
-    read = source.graph if isinstance(source, Cost) else load(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    graph, asked = as_wished(read, precision)
-    return _estimated(cost.count(graph), named, asked, basis, coefficients)
+        return _free_estimate(source, resolved, precision, basis, coefficients)
+    if isinstance(source, Cost) and not is_precision_map(precision):
+        dtype = None if precision is None else dtypes.precision(precision)
+        return _estimate(source, resolved, dtype, basis, coefficients)
+    if isinstance(source, Cost):
+        graph, dtype = apply_precision(source.graph, precision)
+        return _estimate(cost.count(graph), resolved, dtype, basis, coefficients)
+    graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision, train=train)
+    graph_cost = counted(source, graph)
+    estimate = _estimate(graph_cost, resolved, dtype, basis, coefficients)
+    if resolved is None:
+        return estimate
+    from sizeup.checks import Needs, fit_memory
+    from sizeup.checks.applicability import with_applicability
+
+    file, _ = _file(source)
+    size = file.stat().st_size if file is not None and file.is_file() else None
+    original = None if loaded is graph else cost.count(loaded)
+    return with_applicability(estimate, fit_memory(Needs(graph, graph_cost, dtype, size, original), resolved))
 
 
 @overload
@@ -146,7 +170,8 @@ def explain(
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: Wish = None,
+    train: bool = False,
+    precision: PrecisionSpec = None,
     convention: str | None = None,
     free: None = None,
 ) -> Explanation: ...
@@ -158,12 +183,14 @@ def explain(
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: Wish = None,
+    train: bool = False,
+    precision: PrecisionSpec = None,
     convention: str | None = None,
-    free: Free | None = None,
+    free: FreeSpec | None = None,
     target: str | Target | None = None,
     basis: Basis | None = None,
 ) -> ClosedForms: ...
+@with_keyword_hints
 def explain(
     source: Source,
     op: int | str | None = None,
@@ -171,106 +198,124 @@ def explain(
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: Wish = None,
+    train: bool = False,
+    precision: PrecisionSpec = None,
     convention: str | None = None,
-    free: Free | None = None,
+    free: FreeSpec | None = None,
     target: str | Target | None = None,
     basis: Basis | None = None,
 ) -> Explanation | ClosedForms:
-    """Say where the numbers of one operator come from; a module, a kind or a pattern lists its operators.
+    """Explain how the numbers of an operator are computed; a module, op kind or pattern lists its operators.
 
-    With a convention it also says what that tool counts for the operator, and why. Without an operator, and
-    with free dimensions, it gives the formulas of the whole model: closed forms of those dimensions; with a
-    target those of the time too.
+    With a `convention`, also explains the counts of that tool. Without `op`, returns the closed forms of the
+    model's cost in the symbolic dimensions `free`, with a `target` also of its latency.
     """
     if op is None:
-        return _closed_forms(source, inputs, kwargs, bind, precision, free, target, basis)
+        if not _is_free(source):
+            if not free:
+                raise SizeupError(
+                    "give an operator to explain, or symbolic dimensions (free) for closed forms"
+                )
+            source = load(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train, free=free)
+        return _closed_forms(source, precision, target, basis)
     if target is not None:
         raise SizeupError(
-            "a target goes with formulas in free dimensions; of one operator, analyze tells the time"
+            "explain takes a target only with symbolic dimensions; for latency per operator use analyze"
         )
-    report = source if isinstance(source, Report) else None
-    if report is None:
+    if not isinstance(source, Report) or precision is not None:
         report = analyze(
-            source, inputs=inputs, kwargs=kwargs, bind=bind, precision=precision, convention=convention
+            source,
+            inputs=inputs,
+            kwargs=kwargs,
+            bind=bind,
+            train=train,
+            precision=precision,
+            convention=convention,
         )
-    elif convention is not None:
-        from sizeup import conventions
+        return _explain(report, op)
+    check_report_options(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train or None)
+    if convention is None:
+        return _explain(source, op)
+    from sizeup import conventions
 
-        counted = conventions.convention(convention).counted(report.cost)
-        report = replace(report, convention=counted)
-    return _explain(report, op)
+    other_counts = conventions.convention(convention).counted(source.cost)
+    return _explain(replace(source, convention=other_counts), op)
 
 
 def _free_estimate(
-    source: FreeGraph | FreeCost,
+    source: SymbolicGraph | SymbolicCost,
     target: Target | None,
-    precision: Wish,
+    precision: PrecisionSpec,
     basis: Basis | None,
     coefficients: Coefficients,
-) -> FreeEstimate:
-    from sizeup.closed_forms.latency import FreeEstimate, LatencyOptions
-    from sizeup.mixed_precision.mixing import is_mapping
+) -> SymbolicEstimate:
+    from sizeup.closed_forms.latency import LatencyOptions, SymbolicEstimate
+    from sizeup.mixed_precision.precision_map import is_precision_map
 
-    def estimated(counted: Cost) -> Estimate:
-        return estimate(counted, target, precision=precision, basis=basis, coefficients=coefficients)
+    def estimate_cost(point_cost: Cost) -> Estimate:
+        return estimate(point_cost, target, precision=precision, basis=basis, coefficients=coefficients)
 
-    asked = None
-    if target is not None and basis != "coefficients" and coefficients is None and not is_mapping(precision):
-        asked = LatencyOptions(target, None if precision is None else dtypes.precision(str(precision)), basis)
-    return FreeEstimate(count(source) if isinstance(source, FreeGraph) else source, estimated, asked)
+    options = None
+    if (
+        target is not None
+        and basis != "coefficients"
+        and coefficients is None
+        and not is_precision_map(precision)
+    ):
+        dtype = None if precision is None else dtypes.precision(precision)
+        options = LatencyOptions(target, dtype, basis)
+    return SymbolicEstimate(
+        count(source) if isinstance(source, SymbolicGraph) else source, estimate_cost, options
+    )
 
 
 def _closed_forms(
-    source: Source,
-    inputs: Inputs,
-    kwargs: Mapping[str, Any] | None,
-    bind: Mapping[str, int] | None,
-    precision: Wish,
-    free: Free | None,
+    source: SymbolicGraph | SymbolicCost,
+    precision: PrecisionSpec,
     target: str | Target | None,
     basis: Basis | None,
 ) -> ClosedForms:
-    from sizeup.mixed_precision.mixing import is_mapping
+    from sizeup.mixed_precision.precision_map import is_precision_map
     from sizeup.results.closed_forms import closed_forms
 
     check_precision(precision)
-    if is_mapping(precision):
-        raise SizeupError("closed forms are given at one precision, not layer by layer")
-    asked, named = None if precision is None else dtypes.precision(str(precision)), target_of(target)
-    if not _is_free(source):
-        if not free:
-            raise SizeupError("name an operator to explain, or free dimensions for formulas")
-        source = load(source, inputs=inputs, kwargs=kwargs, bind=bind, free=free)
-    counted = count(source) if isinstance(source, FreeGraph) else source
-    timed = None if named is None else _free_estimate(counted, named, precision, basis, None)
-    return closed_forms(counted, asked, timed)
+    if is_precision_map(precision):
+        raise SizeupError("closed forms need a single precision, e.g. int8, not a precision map")
+    dtype, resolved = None if precision is None else dtypes.precision(precision), target_of(target)
+    free_cost = count(source) if isinstance(source, SymbolicGraph) else source
+    latency = None if resolved is None else _free_estimate(free_cost, resolved, precision, basis, None)
+    return closed_forms(free_cost, dtype, latency)
 
 
 def _is_free(source: Source) -> bool:
-    """Whether it is a graph with free dimensions, or the cost of one."""
-    return isinstance(source, FreeGraph) or isinstance(getattr(source, "graph", None), FreeGraph)
+    """Whether a source is a graph with symbolic dimensions, or the cost of one."""
+    return isinstance(source, SymbolicGraph) or isinstance(getattr(source, "graph", None), SymbolicGraph)
 
 
-def check_precision(wish: Wish) -> None:
-    """Refuse a precision that does not exist before the model is read."""
-    from sizeup.mixed_precision.mixing import is_mapping
+def check_precision(precision: PrecisionSpec) -> None:
+    """Raises SizeupError for an unknown precision; called before a model is loaded."""
+    from sizeup.mixed_precision.precision_map import is_precision_map
 
-    if wish is not None and not is_mapping(wish):
-        dtypes.precision(str(wish))
+    if precision is not None and not is_precision_map(precision):
+        dtypes.precision(precision)
 
 
 def target_of(target: str | Target | None) -> Target | None:
-    """The target that is meant, or none."""
+    """The target of that name; targets and None are returned unchanged."""
     from sizeup import targets
 
     return targets.target(target) if isinstance(target, str) else target
 
 
-def _estimated(
-    counted: Cost,
+def _target_of(target: str | Target | None, source: Source) -> Target | None:
+    """The target of that name; without one that of a report."""
+    return source.target if target is None and isinstance(source, Report) else target_of(target)
+
+
+def _estimate(
+    graph_cost: Cost,
     target: Target | None,
-    asked: dtypes.DType | None,
+    dtype: dtypes.DType | None,
     basis: Basis | None,
     coefficients: Coefficients,
 ) -> Estimate:
@@ -281,22 +326,26 @@ def _estimated(
         table = latency.read_table(Path(coefficients))
     elif coefficients is not None:
         table = latency.table_from(coefficients)
-    return latency.estimate(counted, target, asked, basis=basis, table=table)
+    return latency.estimate(graph_cost, target, dtype, basis=basis, table=table)
 
 
-def _demand_complete(report: Report) -> None:
-    if report.unknown:
-        listed = "; ".join(f"{each.count:,} x {each.kind} ({each.reason})" for each in report.unknown)
+def _require_complete(report: Report) -> None:
+    if report.unknown_ops:
+        listed = "; ".join(
+            f"{group.count:,} x {group.op_kind} ({group.reason})" for group in report.unknown_ops
+        )
         raise Incomplete(
             f"{report.name}: {len(report.ops) - report.known_ops:,} of {len(report.ops):,} operators"
             f" are not counted: {listed}"
         )
-    if report.graph.entries:
-        raise Incomplete(f"{report.name}: {uncounted_entries(report.graph.entries)}")
+    if report.graph.uncounted_signatures:
+        raise Incomplete(f"{report.name}: {uncounted_entries(report.graph.uncounted_signatures)}")
 
 
 def _file(source: Source) -> tuple[Path | None, str | None]:
-    """The file that a model is read from, and its digest; None for anything else."""
+    """The absolute path and the digest of a model file; None if the source is not a file."""
+    if isinstance(source, Report):
+        return source.source, source.sha256
     if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
         return None, None
     from sizeup.results.file_nodes import digest

@@ -1,4 +1,4 @@
-"""The gate of a repository: every model that budgets.toml names, against its limits and its growth."""
+"""Checks of all models that a budget file (budgets.toml) names, against their limits and growth limits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sizeup.api.check import (
     Model,
     Progress,
     at_revision,
-    checked,
-    command_options,
-    each_judged,
-    failed,
-    removed,
-    whole,
+    build_check,
+    check_each,
+    error_check,
+    int_limit,
+    removed_check,
 )
+from sizeup.api.check_options import command_options
 from sizeup.errors import BudgetError, UnboundDimension
 from sizeup.units import toml_key
 
@@ -41,13 +41,14 @@ def check_budgets(
     update_baselines: bool = False,
     expected: bool = False,
     strict: bool = False,
+    run: bool = False,
 ) -> tuple[Check, ...]:
-    """Every model that a file of budgets names, or only these, each against all budgets that name it.
+    """Check all models that a budget file names, or only `models`, each against all budgets that match it.
 
-    A model that cannot be judged, or a pattern without any file, becomes a check with an `error`. Growth is
-    judged against baselines, which `update_baselines` writes first, or with `against` against the model
-    files of a git revision. `expected` and `strict` hold for every budget, in addition to those that set them
-    in the file. Raises BudgetError if the file of budgets itself cannot be used.
+    A model that cannot be checked, or a pattern without any file, becomes a check with an `error`. Growth is
+    relative to baselines, which `update_baselines` writes first, or with `against` to the model files of a
+    git revision. `expected` and `strict` apply to every budget. With `run`, one inference of every .tflite
+    file for a target of TFLite Micro runs on the host. Raises BudgetError if the budget file is invalid.
     """
     checks, _ = run_budgets(
         path,
@@ -57,6 +58,7 @@ def check_budgets(
         update_baselines=update_baselines,
         expected=expected,
         strict=strict,
+        run=run,
     )
     return checks
 
@@ -70,67 +72,72 @@ def run_budgets(
     update_baselines: bool = False,
     expected: bool = False,
     strict: bool = False,
+    run: bool = False,
     progress: Progress | None = None,
 ) -> tuple[tuple[Check, ...], tuple[Update, ...]]:
-    """The checks of `check_budgets`, and the files of baselines that were written."""
+    """The checks of `check_budgets`, and the baselines files that were written."""
     from sizeup.checks import read_budgets
+    from sizeup.checks.host_run import require_interpreter
     from sizeup.checks.revision import open_revision
 
     if update_baselines and against is not None:
-        raise BudgetError("baselines are updated from the work tree, not from a git revision")
+        raise BudgetError("update_baselines cannot be combined with against")
     budgets = read_budgets(Path(path)).with_flags(expected=expected, strict=strict)
     for budget in budgets.budgets:
-        target_of(budget.target)
+        target = target_of(budget.target)
+        if run:
+            require_interpreter(target)
         check_precision(budget.precision)
     revision = None if against is None else open_revision(against, budgets.folder)
-    gate = _Gate(budgets, revision, update_baselines, remedies)
+    gate = _Gate(budgets, revision, update_baselines, remedies, run)
     if models:
-        named, errors = [str(each) for each in models], budgets.unmatched(models)
+        paths, errors = [str(model) for model in models], budgets.unmatched(models)
     else:
-        named, errors = budgets.models()
-    checks = [*each_judged(named, gate.judge, revision, progress)]
-    checks += [replace(failed(pattern, error), name=pattern) for pattern, error in errors.items()]
+        paths, errors = budgets.models()
+    checks = [*check_each(paths, gate.judge, revision, progress)]
+    checks += [replace(error_check(pattern, error), name=pattern) for pattern, error in errors.items()]
     if revision is not None and not models:
-        checks += [removed(each, revision) for each in _removed(budgets, revision)]
+        checks += [removed_check(path, revision) for path in _removed_models(budgets, revision)]
     return tuple(checks), gate.write_baselines()
 
 
 def affected_models(
     path: str | os.PathLike[str], changed: Sequence[str]
 ) -> tuple[list[str] | None, list[str]]:
-    """The models to check after these files changed (None: all), and the files that no budget names."""
+    """The models to check after these files changed (None: all), and the files without a budget."""
     from sizeup.checks import read_budgets
     from sizeup.checks.revision import affected
 
     return affected(read_budgets(Path(path)), changed)
 
 
-def _removed(budgets: Budgets, revision: Revision) -> list[str]:
-    """The models of a revision that budgets name and that are no longer there."""
-    gone = (str(each) for each in revision.files() if not each.exists())
-    return sorted(str(budgets.folder / budgets.key_of(each)) for each in gone if budgets.names(each))
+def _removed_models(budgets: Budgets, revision: Revision) -> list[str]:
+    """The models of a revision that budgets name and that no longer exist."""
+    removed = (str(path) for path in revision.files() if not path.exists())
+    return sorted(str(budgets.folder / budgets.key_of(path)) for path in removed if budgets.has_budget(path))
 
 
 @dataclass(frozen=True)
 class _Gate:
-    """Budgets, and what growth is judged against; collects the amounts of new baselines."""
+    """Checks models against budgets and collects the amounts of new baselines."""
 
     budgets: Budgets
     revision: Revision | None
     updates: bool
     remedies: bool
+    run: bool
     _files: dict[Path, Baselines | BudgetError] = field(default_factory=dict)
     _measured: dict[Path, dict[Key, dict[str, float]]] = field(default_factory=dict)
 
     @property
     def command(self) -> str:
-        """What writes the baselines."""
+        """The command that writes the baselines."""
         return f"sizeup check --budget {shlex.quote(str(self.budgets.path))} --update-baselines"
 
     def judge(self, model: str) -> Iterator[Check]:
-        """One check for each target and precision that budgets ask for; budgets of the same join."""
+        """One check per target, precision, sizes and memory limits; budgets that share them are combined."""
         by_case: dict[tuple[object, ...], list[Budget]] = {}
-        for budget in self.budgets.of(model):
+        for budget in self.budgets.budgets_for(model):
             limits = budget.limits
             case = (budget.target, budget.precision, tuple(sorted(budget.bind.items())))
             by_case.setdefault((*case, limits.get("ram"), limits.get("flash")), []).append(budget)
@@ -141,17 +148,17 @@ class _Gate:
         from sizeup.checks import LimitSpec, Subject
 
         first = budgets[0]
-        read = Model(model, None, None, first.bind or None, first.precision)
+        source = Model(model, None, None, first.bind or None, first.precision)
         limits = first.limits
         target = target_of(first.target)
-        subject = Subject(_needs(read), target, whole(limits, "ram"), whole(limits, "flash"))
-        before = None if self.revision is None else at_revision(read, subject, self.revision)
-        wanted = [
+        subject = Subject(_needs(source), target, int_limit(limits, "ram"), int_limit(limits, "flash"))
+        before = None if self.revision is None else at_revision(source, subject, self.revision)
+        specs = [
             LimitSpec(
                 budget.limits,
                 budget.growth,
                 budget.layers,
-                (before or self._baseline(read, budget, subject)) if budget.growth else None,
+                (before or self._baseline(source, budget, subject)) if budget.growth else None,
                 budget.name,
                 budget.expected,
             )
@@ -159,20 +166,22 @@ class _Gate:
         ]
         names = tuple(budget.name for budget in budgets)
         strict = any(budget.strict for budget in budgets)
-        origin = read.origin(_budget_options(budgets)) if self.remedies else None
-        check = checked(read, subject, wanted, origin, before, SECONDS, strict=strict, budgets=names)
+        origin = source.origin(_budget_options(budgets)) if self.remedies else None
+        check = build_check(
+            source, subject, specs, origin, before, SECONDS, strict=strict, run=self.run, budgets=names
+        )
         return replace(check, update_command=self.command)
 
     def _baseline(self, model: Model, budget: Budget, subject: Subject) -> Reference:
-        """What the baselines of a budget say of a model; what they will say if they are updated."""
+        """The baseline of a model in a budget: the stored one, or the current amounts if it is updated."""
         from sizeup.checks import Reference
         from sizeup.checks.baselines import Key
-        from sizeup.checks.judging import measured
+        from sizeup.checks.evaluate import measured
 
         path = self.budgets.folder / budget.baseline
         target = "" if subject.target is None else subject.target.name
         bind = tuple(sorted(budget.bind.items()))
-        key = Key(self.budgets.key_of(model.typed), target, budget.precision or "", bind)
+        key = Key(self.budgets.key_of(model.argument), target, budget.precision or "", bind)
         baselines = self._read(path)
         if self.updates:
             amounts = measured(subject, budget.growth)
@@ -183,7 +192,7 @@ class _Gate:
         return Reference(budget.baseline, accepted, reason)
 
     def _read(self, path: Path) -> Baselines:
-        """A file of baselines, read once; an error of it is one of every model that needs it."""
+        """A baselines file, read once; its error is raised for every model that needs it."""
         from sizeup.checks import read_baselines
 
         if path not in self._files:
@@ -197,25 +206,25 @@ class _Gate:
         return baselines
 
     def write_baselines(self) -> tuple[Update, ...]:
-        """Write every file of baselines that has new amounts, each in one step."""
-        from sizeup.checks.baselines import updated, written
+        """Write all baselines files that have new amounts."""
+        from sizeup.checks.baselines import file_text, updated
         from sizeup.files import write_text
 
         updates = []
         for path, measured in self._measured.items():
             after, update = updated(self._read(path), measured, self._exists)
-            write_text(path, [written(after)], make_folder=True)
+            write_text(path, [file_text(after)], make_folder=True)
             updates.append(update)
         return tuple(updates)
 
     def _exists(self, model: str) -> bool:
-        from sizeup.formats.names import means_code
+        from sizeup.formats.names import looks_like_code
 
-        return means_code(model) or (self.budgets.folder / model).exists()
+        return looks_like_code(model) or (self.budgets.folder / model).exists()
 
 
 def _needs(model: Model) -> Needs:
-    """What a model needs; raises UnboundDimension with the setting of a budget that binds the sizes."""
+    """The needs of a model; raises UnboundDimension with the budget setting that binds its dimensions."""
     try:
         return model.needs()
     except UnboundDimension as error:
@@ -223,14 +232,14 @@ def _needs(model: Model) -> Needs:
             raise
         sizes = ", ".join(f"{toml_key(name)} = 1" for name in error.names)
         raise UnboundDimension(
-            f"{model.typed}: dimensions without a size: {error.places};"
-            f" add bind = {{ {sizes} }} to the [[budget]], with the sizes that you need",
+            f"{model.argument}: dimensions without a size: {error.axes_text};"
+            f" add bind = {{ {sizes} }} to the [[budget]], with the sizes you need",
             error.dimensions,
         ) from error
 
 
 def _budget_options(budgets: Sequence[Budget]) -> str:
-    """The strictest of their limits, those that the command line has an option for."""
+    """The strictest limits of the budgets, as command-line options."""
     from sizeup.checks.measures import MEASURES
 
     texts = {}

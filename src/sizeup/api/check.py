@@ -1,4 +1,4 @@
-"""Whether models fit a target or keep to limits, and what would make them."""
+"""Checks whether models fit a target or stay within limits, and remedies if they do not."""
 
 from __future__ import annotations
 
@@ -10,26 +10,36 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sizeup import cost, units
+from sizeup import cost
 from sizeup.api.analyze import check_precision, target_of
-from sizeup.api.models import Source, load
+from sizeup.api.check_options import (
+    command_options,
+    input_options,
+    is_shape,
+    option_value,
+    precision_option,
+)
+from sizeup.api.keywords import with_keyword_hints
+from sizeup.api.models import Source, counted, load, load_at_precision
 from sizeup.errors import LfsPointer, SizeupError
 from sizeup.formats import Inputs
+from sizeup.results.report import Report
 
 if TYPE_CHECKING:
     from sizeup.checks import LimitSpec, Needs, Origin, Reference, Subject
     from sizeup.checks.revision import Revision
     from sizeup.graph import Graph, Shape
-    from sizeup.mixed_precision.mixing import Wish
+    from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.results.check import Check
     from sizeup.targets import Target
 
 SECONDS = 5.0
-"""For each search of a remedy."""
+"""Time limit per search for a remedy."""
 Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the number of models done, their total, and the next model."""
+"""Called with the number of checked models, their total, and the next model."""
 
 
+@with_keyword_hints
 def check(
     source: Source,
     target: str | Target | None = None,
@@ -37,7 +47,7 @@ def check(
     *,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-    precision: Wish = None,
+    precision: PrecisionSpec = None,
     ram: int | str | None = None,
     flash: int | str | None = None,
     arena: int | str | None = None,
@@ -49,37 +59,48 @@ def check(
     strict: bool = False,
     remedies: bool = True,
     time_limit: float = SECONDS,
+    run: bool | None = None,
 ) -> Check:
-    """Whether a model fits: RAM and flash of the target, and whatever else is limited.
+    """Check whether a model fits the RAM and flash of a target and all given limits.
 
     Limits are texts ("64 KiB", "20 ms", "3 mJ", "20 M"), or bytes, seconds, joules and counts; `ram` and
-    `flash` are what the target really leaves for the model. Times are judged by the range that nine of ten
-    measurements fall into, or with `expected` by the time that is expected. `strict` leaves the answer open
-    where an operator is not counted. Where it does not fit, or hardly does, `remedies` are carried out, each
-    search for at most `time_limit` seconds.
+    `flash` are the memory available to the model. Latency and energy are compared by their 90 % prediction
+    interval, with `expected` by the expected value. With `strict` the verdict is undetermined if an operator
+    is not counted. If the model does not or only just fits, `remedies` are searched for, each for at most
+    `time_limit` seconds.
+
+    If the target's runtime is TFLite Micro, one inference of a .tflite file runs on the host, in a worker
+    with limits of time and memory: a file that the interpreter refuses does not fit. By default, it runs if
+    tflite-micro is installed, no limit is exceeded and `remedies` is set; `run` always or never runs it.
+
+    `source` may be a report of `analyze`: nothing is loaded again, its precision and target apply unless
+    others are given, and remedies that need the model (a smaller input, a rewritten file) are left out.
     """
+    if isinstance(source, Report) and target is None:
+        target = source.target
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
     limits |= {"macs": macs, "params": params}
-    given = {name: value for name, value in limits.items() if value is not None}
-    flags = (expected, strict, remedies, time_limit)
-    options = CheckOptions(target, inputs, kwargs, bind, precision, given, *flags)
+    set_limits = {name: value for name, value in limits.items() if value is not None}
+    flags = (expected, strict, remedies, time_limit, run)
+    options = CheckOptions(target, inputs, kwargs, bind, precision, set_limits, *flags)
     return _Checker(options).check(source)
 
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What models are checked against and how they are read: the arguments of `check`."""
+    """The arguments of `check`: how models are read and what they are checked against."""
 
     target: str | Target | None = None
     inputs: Inputs = None
     kwargs: Mapping[str, Any] | None = None
     bind: Mapping[str, int] | None = None
-    precision: Wish = None
+    precision: PrecisionSpec = None
     limits: Mapping[str, Any] = field(default_factory=dict)  # by name; texts or numbers
     expected: bool = False
     strict: bool = False
     remedies: bool = True
     time_limit: float = SECONDS
+    run: bool | None = None  # one inference on the host; None: if possible
 
 
 def check_models(
@@ -89,176 +110,227 @@ def check_models(
     against: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Check, ...]:
-    """Check several models: one that cannot be judged becomes a check with an `error`.
+    """Check several models: one that cannot be checked becomes a check with an `error`.
 
-    Raises SizeupError for options that no model could be checked with. With `against`, every model file is
-    compared with the one of that git revision.
+    Raises SizeupError if the options are invalid. With `against`, every model file is compared with that of
+    the git revision.
     """
     from sizeup.checks.revision import open_revision
 
     checker = _Checker(options)
     revision = None if against is None else open_revision(against, Path.cwd())
 
-    def judge(model: str) -> Iterator[Check]:
+    def check_one(model: str) -> Iterator[Check]:
         yield checker.check(model, revision)
 
-    return tuple(each_judged(models, judge, revision, progress))
+    return tuple(check_each(models, check_one, revision, progress))
 
 
-def each_judged(
+def check_each(
     models: Sequence[str],
     judge: Callable[[str], Iterable[Check]],
     revision: Revision | None,
     progress: Progress | None,
 ) -> Iterator[Check]:
-    """The checks of all models, whatever happens to one of them."""
+    """The checks of all models; an error of one model does not stop the others."""
     for number, model in enumerate(models):
         if progress is not None:
             progress(number, len(models), model)
         try:
             if revision is not None and not Path(model).exists() and revision.has(model):
-                yield removed(model, revision)
+                yield removed_check(model, revision)
             else:
                 yield from judge(model)
         except (SizeupError, OSError) as error:
-            yield failed(model, error)
+            yield error_check(model, error)
 
 
-def failed(model: str, error: Exception) -> Check:
-    """A model, or a pattern of models, that could not be judged."""
+def error_check(model: str, error: Exception) -> Check:
+    """The check of a model, or of a pattern of models, that ended in an error."""
     from sizeup.results.check import Check
 
     is_file = os.path.isfile(model)  # noqa: PTH113 - Path.is_file raises for a name that is too long
     return Check(model, Path(model).name, is_file=is_file, error=str(error))
 
 
-def removed(model: str, revision: Revision) -> Check:
-    """A model that is there at a revision and not in the work tree."""
+def removed_check(model: str, revision: Revision) -> Check:
+    """The check of a model that exists at a revision but not in the work tree."""
     from sizeup.results.check import Check
 
-    return Check(model, Path(model).name, is_file=True, against=revision.name, is_removed=True)
+    return Check(model, Path(model).name, is_file=True, base_revision=revision.name, is_removed=True)
 
 
 class _Checker:
-    """The check of any model by options that make sense; raises SizeupError for others."""
+    """Checks models with the same options; raises SizeupError if the options are invalid."""
 
     def __init__(self, options: CheckOptions) -> None:
         from sizeup.checks import MEASURES
 
         self._options = options
-        self._limits = _limits(options.limits)
+        self._limits = _parse_limits(options.limits)
         self._target = target_of(options.target)
         if self._target is None and not self._limits:
-            raise SizeupError("a check needs a target (-d), a limit such as --arena 64KiB, or --budget FILE")
+            raise SizeupError(
+                "nothing to check: give a target (-d TARGET), a limit such as --arena 64KiB, or --budget FILE"
+            )
         for name in self._limits:
             if MEASURES[name].needs_target and self._target is None:
-                raise SizeupError(f"a limit of the {name} needs a target (-d)")
+                raise SizeupError(f"--{name} needs a target: add -d TARGET")
         check_precision(options.precision)
+        if options.run:
+            from sizeup.checks.host_run import require_interpreter
+
+            require_interpreter(self._target)
 
     def check(self, source: Source, revision: Revision | None = None) -> Check:
         from sizeup.checks import LimitSpec, Subject
 
         options, limits = self._options, self._limits
         model = Model(source, options.inputs, options.kwargs, options.bind, options.precision)
-        subject = Subject(model.needs(), self._target, whole(limits, "ram"), whole(limits, "flash"))
-        wanted = LimitSpec(limits, expected=options.expected)
-        typed = {name: _typed(value) for name, value in options.limits.items()}
-        origin = model.origin(command_options(typed, options.expected)) if options.remedies else None
+        subject = Subject(model.needs(), self._target, int_limit(limits, "ram"), int_limit(limits, "flash"))
+        spec = LimitSpec(limits, expected=options.expected)
+        texts = {name: option_value(name, value) for name, value in options.limits.items()}
+        origin = model.origin(command_options(texts, options.expected)) if options.remedies else None
         reference = None if revision is None else at_revision(model, subject, revision)
-        return checked(model, subject, [wanted], origin, reference, options.time_limit, strict=options.strict)
+        return build_check(
+            model,
+            subject,
+            [spec],
+            origin,
+            reference,
+            options.time_limit,
+            strict=options.strict,
+            # Without remedies and without `run`, files are only read: no native code runs on them.
+            run=False if options.run is None and not options.remedies else options.run,
+        )
 
 
 def at_revision(model: Model, subject: Subject, revision: Revision) -> Reference:
-    """The amounts of a model's file at a git revision, on the same target and at the same precision."""
+    """The amounts of a model file at a git revision, on the same target and at the same precision."""
     from sizeup.checks import Reference
-    from sizeup.checks.judging import measured
+    from sizeup.checks.evaluate import measured
 
     new = functools.partial(Reference, revision.name, is_revision=True)
     if model.file is None:
-        return new(new_because="only files are compared with a git revision")
-    with revision.checked_out(model.typed) as copy:
+        return new(new_reason="only files are compared with a git revision")
+    with revision.checked_out(model.argument) as copy:
         if copy is None:
-            return new(new_because=f"not in {revision.name}")
+            return new(new_reason=f"not in {revision.name}")
         try:
             before = replace(subject, needs=replace(model, source=copy).needs())
             return new(measured(before))
         except LfsPointer:
             raise
         except SizeupError as error:
-            return new(new_because=f"not readable at {revision.name} ({error})")
+            return new(new_reason=f"not readable at {revision.name} ({error})")
 
 
-def checked(
+def build_check(
     model: Model,
     subject: Subject,
-    wanted: Sequence[LimitSpec],
+    specs: Sequence[LimitSpec],
     origin: Origin | None,
     reference: Reference | None,
     time_limit: float,
     *,
     strict: bool,
+    run: bool | None,
     budgets: tuple[str, ...] = (),
 ) -> Check:
-    """The check of a model that was read; `reference` is what it is compared with as a whole."""
-    from sizeup.checks import Case, Limit, judge
-    from sizeup.checks import remedies as helping
-    from sizeup.checks.judging import changes
+    """The check of a loaded model against all specs; `reference` is the git revision to compare with."""
+    from sizeup.checks import Case, Limit, evaluate_limits, verdict
+    from sizeup.checks import remedies as find_remedies
+    from sizeup.checks.evaluate import changes
+    from sizeup.checks.host_run import run_on_host
     from sizeup.results.check import Check
 
-    def judged(changed: Subject) -> tuple[Limit, ...]:
-        first, *others = (judge(changed, each) for each in wanted)
-        # The room of the target is the same for all budgets.
-        rooms = 0 if changed.room is None else len(changed.room.spaces)
-        return (*first, *(limit for limits in others for limit in limits[rooms:]))
+    def evaluate_all(changed: Subject) -> tuple[Limit, ...]:
+        first, *others = (evaluate_limits(changed, spec) for spec in specs)
+        # The limits of the target's memories come first and are the same for all specs.
+        memories = 0 if changed.memory_fit is None else len(changed.memory_fit.memories)
+        return (*first, *(limit for limits in others for limit in limits[memories:]))
 
-    limits = judged(subject)
-    helps = () if origin is None else helping(Case(subject, limits, origin, judged), time_limit)
-    references = [each.reference for each in wanted if each.reference] + ([reference] if reference else [])
+    limits, fit = evaluate_all(subject), subject.memory_fit
+    unsupported_reason = None if fit is None else fit.unsupported_reason
+    caveats = () if fit is None else fit.caveats
+    is_over = verdict(limits, unsupported_reason) is False
+    file = None if model.is_changed else model.file
+    is_unsupported = unsupported_reason is not None
+    host_run = run_on_host(
+        subject.needs, subject.target, file, run, is_over=is_over, is_unsupported=is_unsupported
+    )
+    if host_run is not None:
+        caveats += (host_run.caveat,) if host_run.caveat else ()
+        unsupported_reason = unsupported_reason or host_run.unsupported_reason
+        # No remedy that is known changes what the interpreter refuses.
+        origin = None if host_run.unsupported_reason else origin
+    remedies = (
+        () if origin is None else find_remedies(Case(subject, limits, origin, evaluate_all), time_limit)
+    )
+    references = [spec.reference for spec in specs if spec.reference] + ([reference] if reference else [])
     is_compared = reference is not None and reference.amounts is not None
     return Check(
-        model.typed,
-        subject.graph.name or Path(model.typed).name,
+        model.argument,
+        subject.graph.name or Path(model.argument).name,
         subject.graph.format,
         None if subject.target is None else subject.target.name,
         limits,
-        helps,
+        remedies,
         budgets,
         is_file=model.file is not None,
         strict=strict,
-        sought=origin is not None,
-        refused=None if subject.room is None else subject.room.refused,
+        has_searched_remedies=origin is not None,
+        unsupported_reason=unsupported_reason,
+        caveats=caveats,
+        host_run=host_run,
         unknown_ops=len(subject.cost.reasons),
-        other_entries=subject.graph.entries,
-        peak_tensors=subject.held,
-        new="; ".join(dict.fromkeys(each.new_because for each in references if each.new_because)),
-        against="" if reference is None else reference.source,
+        other_entries=subject.graph.uncounted_signatures,
+        peak_tensors=subject.peak_tensors,
+        no_baseline_reason="; ".join(
+            dict.fromkeys(before.new_reason for before in references if before.new_reason)
+        ),
+        base_revision="" if reference is None else reference.source,
         changes=tuple(changes(subject, reference)) if reference is not None and is_compared else (),
     )
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model as it was given, and every way to read it again."""
+    """A model source, and how to load it."""
 
     source: Source
     inputs: Inputs
     kwargs: Mapping[str, Any] | None
     bind: Mapping[str, int] | None
-    precision: Wish
+    precision: PrecisionSpec
 
     @property
-    def typed(self) -> str:
-        """How it was named."""
-        return os.fspath(self.source) if isinstance(self.source, str | os.PathLike) else "MODEL"
+    def argument(self) -> str:
+        """Its name or path as the user typed it."""
+        named = self._named
+        return os.fspath(named) if isinstance(named, str | os.PathLike) else "MODEL"
 
     @property
     def file(self) -> Path | None:
-        """The file that it is in, if it is one."""
-        is_path = isinstance(self.source, str | os.PathLike) and Path(self.source).is_file()
-        return Path(self.source) if is_path else None
+        """Its file; None if the source is not a file."""
+        named = self._named
+        is_path = isinstance(named, str | os.PathLike) and Path(named).is_file()
+        return Path(named) if is_path else None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a run of its file would be that of another model: at other inputs, or since a report."""
+        return isinstance(self.source, Report) or any(
+            setting is not None for setting in (self.inputs, self.kwargs, self.bind)
+        )
+
+    @property
+    def _named(self) -> Source:
+        """The source; for a report the file that it was made from."""
+        return self.source.source if isinstance(self.source, Report) else self.source
 
     def load(self, source: Source = None, inputs: Inputs = None) -> Graph:
-        """Read it, another file that was made of it, or it at other inputs."""
+        """Load the model, or a rewritten file instead of it, or the model at other inputs."""
         return load(
             self.source if source is None else source,
             inputs=inputs or self.inputs,
@@ -267,84 +339,57 @@ class Model:
         )
 
     def needs(self) -> Needs:
-        """What it needs at the precision that was asked for."""
+        """Its needs at the precision."""
         from sizeup.checks import Needs
-        from sizeup.mixed_precision.mixing import as_wished, is_mapping
 
         check_precision(self.precision)
-        given = self.load()
-        graph, asked = as_wished(given, self.precision)
+        settings = (self.inputs, self.kwargs, self.bind, self.precision)
+        graph, dtype, loaded = load_at_precision(self.source, *settings)
         size = None if self.file is None else self.file.stat().st_size
-        before = cost.count(given) if is_mapping(self.precision) else None
-        return Needs(graph, cost.count(graph), asked, size, before)
+        before = None if graph is loaded else cost.count(loaded)
+        return Needs(graph, counted(self.source, graph), dtype, size, before)
 
     def origin(self, limits: str) -> Origin:
-        """Where it is from, for remedies that change it."""
+        """The origin, from which remedies build changed models and commands; `limits` are options."""
         from sizeup.checks import Origin
 
         binding = " ".join(f"--bind {shlex.quote(f'{k}={v}')}" for k, v in (self.bind or {}).items())
-        wish = self.precision if isinstance(self.precision, str | os.PathLike) else "mixed.json"
-        if self.precision is not None:
-            limits = f"{limits} --precision {shlex.quote(os.fspath(wish))}".strip()
-        shapes = tuple(_shapes(self.inputs, self.kwargs))
-        typed, at = shlex.quote(self.typed), self._at()
-        return Origin(typed, self.file, self.load, at, self.bind, binding, limits, shapes)
+        precision = precision_option(self.source, self.precision)
+        if precision:
+            limits = f"{limits} --precision {shlex.quote(precision)}".strip()
+        shapes = tuple(input_options(self.inputs, self.kwargs))
+        typed, load_at = shlex.quote(self.argument), self._load_at()
+        file = None if isinstance(self.source, Report) else self.file
+        return Origin(typed, file, self.load, load_at, self.bind, binding, limits, shapes)
 
-    def _at(self) -> Any:
-        """How to read it at another shape of its first input; None where that cannot be asked for."""
-        if self.file is not None and self.file.suffix.lower() == ".tflite":
+    def _load_at(self) -> Any:
+        """A function that loads the model at a shape of its first input; None if shapes are fixed."""
+        if isinstance(self.source, Report) or (self.file and self.file.suffix.lower() == ".tflite"):
             return None
 
         def load_at(shape: Shape) -> Graph:
-            usual, named = self.load(), isinstance(self.inputs, Mapping)
-            if usual.format != "onnx" and not named:
-                others = () if _is_shape(self.inputs) else list(self.inputs or ())[1:]
+            graph, is_named = self.load(), isinstance(self.inputs, Mapping)
+            if graph.format != "onnx" and not is_named:
+                others = () if is_shape(self.inputs) else list(self.inputs or ())[1:]
                 return self.load(inputs=(shape, *others))
-            first = usual.tensors[usual.inputs[0]].name
-            return self.load(inputs={**(dict(self.inputs or ()) if named else {}), first: shape})
+            first = graph.tensors[graph.inputs[0]].name
+            return self.load(inputs={**(dict(self.inputs or ()) if is_named else {}), first: shape})
 
         return load_at
 
 
-def _limits(given: Mapping[str, Any]) -> dict[str, float]:
+def _parse_limits(limits: Mapping[str, Any]) -> dict[str, float]:
     from sizeup.checks.limits import QUANTITIES
     from sizeup.checks.measures import MEASURES
     from sizeup.targets import quantities
 
-    found = {name: quantities.asked(value, QUANTITIES[MEASURES[name].unit]) for name, value in given.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    amounts = {
+        name: quantities.parse_limit(value, QUANTITIES[MEASURES[name].unit], f"--{name}")
+        for name, value in limits.items()
+    }
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
-def whole(limits: Mapping[str, float], name: str) -> int | None:
-    """A limit of so many bytes, if there is one."""
+def int_limit(limits: Mapping[str, float], name: str) -> int | None:
+    """A limit in whole bytes; None if it is not set."""
     return int(limits[name]) if name in limits else None
-
-
-def _typed(value: Any) -> str:
-    return shlex.quote(str(value).replace(" ", ""))
-
-
-def _shapes(inputs: Inputs, kwargs: Mapping[str, Any] | None) -> Iterator[str]:
-    """Inputs as the command line takes them; values that are more than a shape have no such text."""
-    if isinstance(inputs, Mapping):
-        named = {**inputs, **(kwargs or {})}
-    else:
-        yield from map(_shape, (inputs,) if _is_shape(inputs) else inputs or ())
-        named = dict(kwargs or {})
-    yield from (f"{name}:{_shape(value)}" for name, value in named.items())
-
-
-def _shape(value: Any) -> str:
-    if isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[1], str):
-        return f"{_shape(value[0])}:{value[1]}"
-    return units.shape(tuple(getattr(value, "shape", value)))
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, tuple | list) and bool(value) and all(type(size) is int for size in value)
-
-
-def command_options(limits: Mapping[str, str], expected: bool) -> str:
-    """Limits as the command line takes them."""
-    texts = [f"--{name} {value}" for name, value in limits.items()]
-    return " ".join([*texts, *(["--expected"] if expected else [])])

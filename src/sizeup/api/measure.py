@@ -1,4 +1,4 @@
-"""Running a model for real, and targets from what was measured."""
+"""Measuring latency, utilization from measured latency, and calibrating targets."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import cost
-from sizeup.api.models import Source, load
+from sizeup.api.models import Source, counted, load, load_at_precision, refuse_report
 from sizeup.errors import TargetError
 from sizeup.formats import Inputs
 
 if TYPE_CHECKING:
     from sizeup.calibration import Calibration
     from sizeup.latency import Utilization
-    from sizeup.mixed_precision.mixing import Wish
+    from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.results.measurement import Measurement
     from sizeup.targets import Device, Target
 
@@ -26,24 +26,23 @@ def utilization(
     *,
     latency_ms: float,
     bandwidth: float | str | None = None,
-    precision: Wish = None,
+    precision: PrecisionSpec = None,
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
 ) -> Utilization:
-    """The utilization of a target by an inference whose latency was measured there; nothing is run.
+    """The utilization of a target from a latency that was measured on it; nothing is run.
 
-    `bandwidth` is the memory bandwidth that was measured, in bytes per second or as "8 GB/s"; without it the
-    bytes that the target's kernels read and write are counted. `precision` is what the model was measured
-    at, if not its own. Raises SizeupError if a value is not positive and finite.
+    `bandwidth` is the measured memory bandwidth in bytes per second, or e.g. "8 GB/s"; without it, the bytes
+    that the target's kernels read and write are counted. `precision` is the measured precision if not the
+    model's own. Raises SizeupError if a value is not positive and finite.
     """
     from sizeup import latency, targets
-    from sizeup.mixed_precision.mixing import as_wished
 
-    given = latency.measurement(latency_ms, bandwidth)
-    named = targets.target(target) if isinstance(target, str) else target
-    graph, asked = as_wished(load(source, inputs=inputs, kwargs=kwargs, bind=bind), precision)
-    return latency.utilization(cost.count(graph), named, given, asked)
+    measurement = latency.measurement(latency_ms, bandwidth)
+    resolved = targets.target(target) if isinstance(target, str) else target
+    graph, dtype, _ = load_at_precision(source, inputs, kwargs, bind, precision)
+    return latency.utilization(counted(source, graph), resolved, measurement, dtype)
 
 
 def measure(
@@ -60,42 +59,45 @@ def measure(
     trusted: bool = False,
     progress: Callable[[int, float], None] | None = None,
 ) -> Measurement:
-    """Run a model on this machine, in a process of its own, and say how long it takes.
+    """Measure the latency of a model on this machine, in a subprocess.
 
-    The runtime is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`; by default the usual one of
-    the format. Random inputs, random weights where code is named without any. `profile` asks the runtime for
-    the times of its kernels. `device` says what this machine is, so that shares of its rates can be told.
-    Raises RunFailed where it does not run the model, TargetError if this machine is not the `device`, and
-    NotTrusted for a .pt2 file that is not `trusted`: loading one to run it can run any code that it holds.
+    `runtime` is `ort`, `litert`, `litert-xnnpack`, `tflm` or `torch-eager`, by default that of the format.
+    Inputs are random, and so are weights of code without any. `profile` also measures the runtime's kernels.
+    `device` is the catalog name of this machine, to compute utilization. Raises RunFailed if the runtime
+    cannot run the model, TargetError if this machine is not the `device`, and NotTrusted for a .pt2 file
+    without `trusted`: running it can execute any code it contains.
     """
     from sizeup import runtimes, targets
-    from sizeup.formats.torch import refuse_untrusted
+    from sizeup.formats.torch import require_trust
     from sizeup.results.measurement import Measurement
 
-    refuse_untrusted(source, trusted=trusted)
-    here, notes = (None, ()) if device is None else _this_device(device)
+    refuse_report(source, "measure")
+    require_trust(source, trusted=trusted)
+    this_device, notes = (None, ()) if device is None else _this_device(device)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    effort = runtimes.Effort(seconds=seconds, profiled_runs=runtimes.Effort().profiled_runs * profile)
-    given = runtimes.RunSpec(source, inputs, kwargs, bind, trusted)
-    timing = runtimes.time_source(given, graph, runtime, threads, effort, progress)
-    target = None if here is None else targets.Target(here, targets.runtime(timing.runtime))
+    effort = runtimes.TimingOptions(
+        seconds=seconds, profiled_runs=runtimes.TimingOptions().profiled_runs * profile
+    )
+    run_spec = runtimes.RunSpec(source, inputs, kwargs, bind, trusted)
+    timing = runtimes.time_source(run_spec, graph, runtime, threads, effort, progress)
+    target = None if this_device is None else targets.Target(this_device, targets.runtime(timing.runtime))
     return Measurement(graph.name or "model", graph.format, timing, cost.count(graph), target, notes)
 
 
 def _this_device(name: str) -> tuple[Device, tuple[str, ...]]:
-    """The device that this machine is said to be, and a note if that cannot be verified."""
+    """The device of this name, and a note if it cannot be verified that this machine is one."""
     from sizeup import targets
-    from sizeup.calibration.machine import is_device, this_machine
+    from sizeup.calibration.host import detect_host, is_device
 
-    device, machine = targets.device(name), this_machine()
-    answer = is_device(machine, device, targets.devices())
-    if answer is False:
+    device, machine = targets.device(name), detect_host()
+    is_same = is_device(machine, device, targets.devices())
+    if is_same is False:
         raise TargetError(
-            f"this machine is {machine}, not {device.title}; run it there, or give the latency that you"
+            f"this machine is {machine}, not {device.title}; measure on that device, or give the latency"
             f" measured there: --from latency_ms=12.3 -d {device.name} (Python: sizeup.utilization)"
         )
-    verified = f"it could not be verified that this machine, {machine}, is {device.title}"
-    return device, () if answer else (verified,)
+    note = f"cannot verify that this machine, {machine}, is {device.title}"
+    return device, () if is_same else (note,)
 
 
 def calibrate(
@@ -111,14 +113,16 @@ def calibrate(
     out: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
-    """Fit a target to times and keep it in a file, so that estimates for `device/runtime` rest on them.
+    """Calibrate a target with measured latencies, and write it to a file for estimates on `device/runtime`.
 
-    Small networks are run here, each for so many `seconds`; or `csv` names a table of models and latencies,
-    or `profile` a profile of `model`. Without `device` it is `this-machine`, without `out` the file is in the
-    user's folder of targets. Raises SizeupError where there are too few times to learn from.
+    Runs small networks on this machine for `seconds` each, or reads a table of models and latencies (`csv`)
+    or a `profile` of `model`. The default `device` is `this-machine`, the default `out` a file in the user's
+    folder of targets. Raises SizeupError if there are too few latencies to calibrate.
     """
     from sizeup import calibration
 
-    paths = [None if each is None else Path(each) for each in (csv, profile, out)]
-    order = calibration.Order(runtime, device, paths[0], paths[1], model, bind, threads, seconds, paths[2])
+    paths = [None if path is None else Path(path) for path in (csv, profile, out)]
+    order = calibration.CalibrationOptions(
+        runtime, device, paths[0], paths[1], model, bind, threads, seconds, paths[2]
+    )
     return calibration.calibrate(order, progress)

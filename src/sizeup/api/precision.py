@@ -1,4 +1,4 @@
-"""Number types: which fit, which to choose, and what they cost in accuracy."""
+"""Mixed precision: assignments under budgets, Pareto fronts, sensitivity, and which precisions fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import dtypes
 from sizeup.api.analyze import target_of
-from sizeup.api.models import Source, load
+from sizeup.api.models import Source, load, refuse_report
 from sizeup.errors import SizeupError
 from sizeup.formats import Inputs
 from sizeup.formats.torch import runnable_source
@@ -44,47 +44,49 @@ def choose(
     trusted: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> PrecisionAssignment:
-    """The precision of every layer that loses least and keeps to budgets, of which any may be left out.
+    """Find the mixed-precision assignment with the lowest loss within the budgets.
 
-    A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules. With data (and labels) every
-    layer is run at every precision, then the best choices as a whole, in PyTorch or ONNX Runtime, as
-    `sensitivity` does; or losses are given as {layer: {precision: loss}}; without both the noise of rounded
-    weights stands for them, or with sensitivity="analytic" what is expected of weights of their shape. A
-    target gives latency and energy, and only types that its runtime has kernels for are offered. The search
-    ends once a gap (a share of the loss) is proven, or after `time_limit` seconds with the best choice found
-    and the gap that was proven until then. Raises NoChoice if nothing keeps all budgets, and NotTrusted for
-    data and a .pt2 file that is not `trusted`: loading one to run it can run any code that it holds.
+    A budget is a text ("256 KiB", "20 ms", "3 mJ"), or bytes, seconds, joules; None means no budget. With
+    `data` (and `labels`) the sensitivity of every layer at every precision is measured in PyTorch or ONNX
+    Runtime, then that of the best assignments; or `losses` are {layer: {precision: loss}}. Without both, the
+    loss is the rounding error of the weights, or with sensitivity="analytic" the error expected for their
+    shapes. Latency and energy need a `target`, which also restricts precisions to those its runtime has
+    kernels for. The search ends once the loss is proven within `gap` (a share) of the optimum, or after
+    `time_limit` seconds with the best assignment and the gap proven so far. Raises NoAssignment if none meets
+    all budgets, and NotTrusted for `data` with a .pt2 file without `trusted`: running it can execute any code
+    it contains.
     """
-    from sizeup.mixed_precision import choose as choosing
+    from sizeup.mixed_precision import choose as solver
     from sizeup.mixed_precision.figures import estimate_of, figures_of
     from sizeup.mixed_precision.options import options_of
     from sizeup.results.precision import PrecisionAssignment, measured_basis
 
     search = _search(gap, time_limit, progress)
     if data is not None:
+        refuse_report(source, "measuring sensitivity")
         source = runnable_source(source, trusted=trusted)
-    asked = budgets_of(weights, activations, latency, energy)
-    kinds = [dtypes.precision(each) for each in precisions]
-    named = target_of(target)
+    budgets = budgets_of(weights, activations, latency, energy)
+    candidates = [dtypes.precision(name) for name in precisions]
+    resolved = target_of(target)
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    options = options_of(graph, kinds, named)
+    options = options_of(graph, candidates, resolved)
     if data is not None:
         from sizeup.mixed_precision import bench
-        from sizeup.mixed_precision.refine import choose_by_measuring, losses_by_layer
+        from sizeup.mixed_precision.refine import find_measured_assignment, losses_by_layer
 
-        with bench(source, data, labels, calibration=calibration, kwargs=kwargs, cache=cache) as made:
-            refined = choose_by_measuring(made, options, asked, kinds, search=search)
-        losses, found = losses_by_layer(refined.table, refined.judged), refined.choice
+        with bench(source, data, labels, calibration=calibration, kwargs=kwargs, cache=cache) as test_bench:
+            refined = find_measured_assignment(test_bench, options, budgets, candidates, search=search)
+        losses, choice = losses_by_layer(refined.table, refined.loss_measure), refined.assignment
         basis = measured_basis(refined)
     else:
         refined = None
-        losses, basis = _losses(graph, kinds, losses, sensitivity)
-        found = choosing.choose(options, options.losses(losses), asked, search)
-    found = choosing.with_gains(options, options.losses(losses), asked, found, search)
+        losses, basis = _losses(graph, candidates, losses, sensitivity)
+        choice = solver.find_assignment(options, options.losses(losses), budgets, search)
+    choice = solver.with_gains(options, options.losses(losses), budgets, choice, search)
     widest = figures_of(options, {})
-    by_layer = options.by_layer(losses, found.chosen)
-    timed = None if named is None else estimate_of(options, found.chosen)
-    return PrecisionAssignment(options, found, asked, widest, by_layer, basis, refined, timed)
+    by_layer = options.by_layer(losses, choice.dtypes)
+    estimate = None if resolved is None else estimate_of(options, choice.dtypes)
+    return PrecisionAssignment(options, choice, budgets, widest, by_layer, basis, refined, estimate)
 
 
 def front(
@@ -107,28 +109,26 @@ def front(
     time_limit: float = 20.0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> PrecisionFront:
-    """The best choices of precisions between the least of one quantity and the least of another.
+    """The Pareto front of mixed-precision assignments over two quantities.
 
-    Axes are any two of loss, weights, activations, latency and energy; losses and budgets are those of
-    `choose`. Each
-    of up to `points` choices has the least of one for what it takes of the other; each is searched for as
-    `choose` does, with its own `time_limit`.
+    `axes` are two of loss, weights, activations, latency and energy; losses and budgets are those of
+    `choose`. Each of up to `points` assignments is searched for as in `choose`, with its own `time_limit`.
     """
-    from sizeup.mixed_precision import choose as choosing
+    from sizeup.mixed_precision import choose as solver
     from sizeup.mixed_precision.options import options_of
     from sizeup.results.precision import PrecisionFront
 
     if points < 2:
-        raise SizeupError(f"a front has at least 2 points, not {points}")
-    kinds = [dtypes.precision(each) for each in precisions]
-    options = options_of(load(source, inputs=inputs, kwargs=kwargs, bind=bind), kinds, target_of(target))
-    losses, basis = _losses(options.graph, kinds, losses, sensitivity)
+        raise SizeupError(f"points is {points}; a front needs at least 2")
+    candidates = [dtypes.precision(name) for name in precisions]
+    options = options_of(load(source, inputs=inputs, kwargs=kwargs, bind=bind), candidates, target_of(target))
+    losses, basis = _losses(options.graph, candidates, losses, sensitivity)
     loss = options.losses(losses)
     budgets = budgets_of(weights, activations, latency, energy)
     search = _search(gap, time_limit, progress)
-    found = choosing.front_of(options, loss, axes, points, search, budgets)
-    total = [sum(options.by_layer(losses, each.chosen).values()) for each in found]
-    return PrecisionFront(options, (axes[0], axes[1]), tuple(found), tuple(total), basis)
+    choices = solver.pareto_front(options, loss, axes, points, search, budgets)
+    total = [sum(options.by_layer(losses, choice.dtypes).values()) for choice in choices]
+    return PrecisionFront(options, (axes[0], axes[1]), tuple(choices), tuple(total), basis)
 
 
 _SENSITIVITIES = ("weights", "analytic")
@@ -136,29 +136,29 @@ _SENSITIVITIES = ("weights", "analytic")
 
 def _losses(
     graph: Graph,
-    kinds: Sequence[dtypes.DType],
+    candidates: Sequence[dtypes.DType],
     losses: Mapping[str, Mapping[str, float]] | None,
     sensitivity: str | None,
 ) -> tuple[Mapping[str, Mapping[str, float]], str]:
-    """What every layer loses at every precision, and where that is from."""
-    from sizeup.mixed_precision.losses import analytic_losses, assumed_losses
+    """The loss of every layer at every precision, and its basis."""
+    from sizeup.mixed_precision.losses import analytic_losses, weight_rounding_losses
 
     if sensitivity not in (None, *_SENSITIVITIES):
-        raise SizeupError(f"no sensitivity {sensitivity!r}; there are {', '.join(_SENSITIVITIES)}")
+        raise SizeupError(f"unknown sensitivity {sensitivity!r}; known: {', '.join(_SENSITIVITIES)}")
     if losses is not None:
-        return losses, "from the losses that were given"
+        return losses, "from the given losses"
     if sensitivity == "analytic":
-        return analytic_losses(graph, kinds), "analytic, expected of weights of this shape; not measured"
-    return assumed_losses(graph, kinds), "assumed from the rounding of weights alone, not measured"
+        return analytic_losses(graph, candidates), "analytic, from the shapes of the weights, not measured"
+    return weight_rounding_losses(graph, candidates), "from the rounding error of the weights, not measured"
 
 
 def _search(gap: float, time_limit: float, progress: Callable[[int, int, str], None] | None) -> Search:
     from sizeup.mixed_precision.choose import Search
 
     if not 0 <= gap < 1:
-        raise SizeupError(f"a gap is a share from 0 to below 1, not {gap:g}")
+        raise SizeupError(f"gap is {gap:g}; it must be a share from 0 to below 1")
     if not time_limit > 0:
-        raise SizeupError(f"a time limit is a positive number of seconds, not {time_limit:g}")
+        raise SizeupError(f"time limit is {time_limit:g}; it must be a positive number of seconds")
     return Search(gap, time_limit, progress)
 
 
@@ -174,15 +174,16 @@ def sensitivity(
     trusted: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> SensitivityTable:
-    """Round one layer at a time to each precision, and measure what that does to the outputs.
+    """Measure the sensitivity: quantize one layer at a time to each precision and compare the outputs.
 
-    A PyTorch module runs in PyTorch, an ONNX model in ONNX Runtime. Data are arrays of samples, one for each
-    input, or an .npz file (`x`, and `y` for labels). Results are kept, so that a second call goes on where
-    the first one ended; `cache` names the folder, False none. A .pt2 file has to be `trusted`, because
-    loading one to run it can run any code that it holds.
+    A PyTorch module runs in PyTorch, an ONNX model in ONNX Runtime. `data` is one array of samples per input,
+    or an .npz file (`x`, and `y` for labels). Results are cached, so that a second call resumes; `cache` is
+    the folder, False disables it. A .pt2 file has to be `trusted`: running it can execute any code it
+    contains.
     """
     from sizeup import mixed_precision
 
+    refuse_report(source, "measuring sensitivity")
     return mixed_precision.sensitivity(
         runnable_source(source, trusted=trusted),
         data,
@@ -204,22 +205,27 @@ def fits(
     bind: Mapping[str, int] | None = None,
     precisions: Sequence[str] = ("fp32", "fp16", "int8", "int4", "int2"),
     measure: str = "tensors",
+    target: str | Target | None = None,
 ) -> PrecisionFits:
-    """Which precisions of every layer fit a threshold ("512 KiB", or bytes).
+    """The precisions at which each layer fits a threshold ("512 KiB", or bytes).
 
-    The measure is `tensors` (the larger of what a layer reads and what it makes), `sum` (both), `working set`
-    (all that is in memory while it runs), or `peak` (of the whole network with that layer alone changed).
+    `measure` is `tensors` (the larger of a layer's inputs and outputs), `sum` (both), `working set` (all
+    tensors live while it runs), or `peak` (peak activation memory of the model if only this layer is
+    changed). With a `target`, only precisions that its runtime has kernels for are listed.
     """
-    from sizeup.mixed_precision.sizes import sizes
+    from sizeup.mixed_precision.sizes import offered_dtypes, sizes
     from sizeup.results.precision import PrecisionFits
     from sizeup.targets import quantities
 
-    most = whole(quantities.asked(threshold, quantities.SIZE))
-    kinds = tuple(dtypes.precision(each) for each in dict.fromkeys(precisions))
-    if most is None or not kinds:
-        raise SizeupError("a threshold is a number of bytes, and at least one precision is to fit it")
+    limit = as_int(quantities.parse_limit(threshold, quantities.SIZE, "--fits"))
+    resolved = target_of(target)
+    candidates = tuple(dict.fromkeys(map(dtypes.precision, precisions)))
+    if limit is None or not candidates:
+        raise SizeupError("give a threshold in bytes, e.g. 512KiB, and at least one precision")
+    candidates = tuple(offered_dtypes(candidates, resolved))
     graph = load(source, inputs=inputs, kwargs=kwargs, bind=bind)
-    return PrecisionFits(graph, most, measure, kinds, sizes(graph, most, precisions=kinds, measure=measure))
+    layer_sizes = sizes(graph, limit, precisions=candidates, measure=measure)
+    return PrecisionFits(graph, limit, measure, candidates, layer_sizes)
 
 
 def budgets_of(
@@ -233,13 +239,13 @@ def budgets_of(
     from sizeup.targets import quantities
 
     return Budgets(
-        whole(quantities.asked(weights, quantities.SIZE)),
-        whole(quantities.asked(activations, quantities.SIZE)),
-        quantities.asked(latency, quantities.TIME),
-        quantities.asked(energy, quantities.ENERGY),
+        as_int(quantities.parse_limit(weights, quantities.SIZE, "--weights")),
+        as_int(quantities.parse_limit(activations, quantities.SIZE, "--activations")),
+        quantities.parse_limit(latency, quantities.TIME, "--latency"),
+        quantities.parse_limit(energy, quantities.ENERGY, "--energy"),
     )
 
 
-def whole(amount: float | None) -> int | None:
-    """An amount of what comes in whole numbers."""
+def as_int(amount: float | None) -> int | None:
+    """An amount as an integer; None stays None."""
     return None if amount is None else int(amount)

@@ -1,4 +1,4 @@
-"""Questions to the results of sweeps."""
+"""Queries on the results of sweeps."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ def query(
     against: str | os.PathLike[str] | None = None,
     join: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
 ) -> QueryResult:
-    """Ask the results of a sweep, by a view or by SQL that reads from `points` and from the views.
+    """Query the results of a sweep by a view, or by SQL on `points` and the views.
 
-    Views are summary, fits, misfits, fastest, pareto (by two `axes`, as "ms,max:accuracy"), unknown, errors,
-    and regressions from an earlier sweep (`against`, `before` in SQL). Devices or targets, precisions and a
-    latency (`under`, a text such as "20 ms" or seconds) narrow the points first; `join` names tables, by
-    whose rows points get further columns. `top` is how many rows there are, in fits, misfits and fastest for
-    each target, precision and batch.
+    Views are summary, fits, misfits, fastest, pareto (over two `axes`, e.g. "ms,max:accuracy"), unknown,
+    errors, and regressions relative to an earlier sweep (`against`, table `before` in SQL). `devices` (or
+    targets), `precisions` and `under` (a latency such as "20 ms", or seconds) filter the points; `join` names
+    tables with further columns per model. `top` limits the rows, in fits, misfits and fastest per target,
+    precision and batch.
     """
     from sizeup.results.query import QueryResult
     from sizeup.sweeps.query import QuerySpec, columns_of
     from sizeup.sweeps.views import axes_of
     from sizeup.targets import quantities
 
-    seconds = quantities.asked(under, quantities.TIME)
-    question = QuerySpec(
+    seconds = quantities.parse_limit(under, quantities.TIME, "--under")
+    spec = QuerySpec(
         folder=os.fspath(folder),
         sql=sql,
         view=view,
         against=None if against is None else os.fspath(against),
-        devices=_several(devices),
-        precisions=_several(precisions),
+        devices=_as_tuple(devices),
+        precisions=_as_tuple(precisions),
         under_ms=None if seconds is None else 1e3 * seconds,
         top=top,
         axes=None if axes is None else axes_of(axes),
-        joined=_several(join),
+        joined=_as_tuple(join),
     )
-    return QueryResult(question, columns_of(question))
+    return QueryResult(spec, columns_of(spec))
 
 
-def _several(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    if isinstance(given, str | os.PathLike):
-        return (os.fspath(given),)
-    return tuple(os.fspath(each) for each in given)
+def _as_tuple(values: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    if isinstance(values, str | os.PathLike):
+        return (os.fspath(values),)
+    return tuple(os.fspath(value) for value in values)

@@ -1,4 +1,4 @@
-"""Sweeps over many models and points."""
+"""Sweeps over many models, targets, precisions and shapes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sizeup.api.precision import whole
+from sizeup.api.precision import as_int
 
 if TYPE_CHECKING:
     from sizeup.sweeps import Engine, Limits, Progress, Sweep
@@ -17,7 +17,7 @@ def sweep(
     spec: str | os.PathLike[str] | Mapping[str, Any],
     out: str | os.PathLike[str],
     *,
-    engine: Engine = "here",
+    engine: Engine = "local",
     address: str | None = None,
     workers: int | None = None,
     seconds: float | None = None,
@@ -29,45 +29,47 @@ def sweep(
     prune: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Sweep:
-    """Evaluate every model of a spec at every point, and keep the rows as Parquet in `out`.
+    """Evaluate every model of a spec at every point, and store the rows as Parquet in `out`.
 
-    A spec is a TOML file, or plain data of the same form; `out` a folder or an address of fsspec. What is
-    there already is not computed again, errors only with `retry_errors`. The engine is `here`, processes of
-    this machine, or `ray`, on this machine or at an `address`. A model that crashes, hangs or is corrupt
-    becomes rows that say so, after so many `tries` of so many `seconds` with so much `memory` ("4 GiB");
-    with `in_process` models are loaded in this process, where they could end it. With `prune` rows that this
-    spec does not plan are removed at the end.
+    `spec` is a TOML file or the same content as a mapping; `out` a folder or an fsspec address. Rows that
+    exist are not computed again, except errors with `retry_errors`. `engine` is "local" (processes on this
+    machine) or "ray" (on this machine, or the cluster at `address`). A model that crashes, hangs or is
+    corrupt becomes error rows after `tries` attempts, each limited to `seconds` and `memory` (e.g. "4 GiB").
+    With `in_process` models are loaded in this process and can crash it. `prune` removes rows that are not
+    part of the spec.
     """
     from sizeup import sweeps
 
-    asked = sweeps.read_spec(spec)
-    limits = _limited(asked.limits, seconds, memory, tries)
-    done = sweeps.sweep(
-        asked,
+    parsed = sweeps.read_spec(spec)
+    limits = _with_overrides(parsed.limits, seconds, memory, tries)
+    result = sweeps.sweep(
+        parsed,
         out,
         sweeps.SweepOptions(engine, address, workers, limits, retry_errors, in_process, prune),
         progress,
     )
     if compact:
         sweeps.compact(sweeps.Store(out))
-    return done
+    return result
 
 
 def compact(out: str | os.PathLike[str]) -> int:
-    """Write the rows of a store anew, by device and precision and sorted by model; how many there are."""
+    """Rewrite a store sorted by device, precision and model; returns the number of rows."""
     from sizeup import sweeps
 
     return sweeps.compact(sweeps.Store(out))
 
 
-def _limited(given: Limits, seconds: float | None, memory: int | str | None, tries: int | None) -> Limits:
-    """The limits of a spec, but for what is asked for beside it."""
+def _with_overrides(
+    limits: Limits, seconds: float | None, memory: int | str | None, tries: int | None
+) -> Limits:
+    """The limits of a spec, overridden by arguments that are not None."""
     from sizeup.targets import quantities
 
-    size = whole(quantities.asked(memory, quantities.SIZE))
+    size = as_int(quantities.parse_limit(memory, quantities.SIZE, "--memory"))
     return replace(
-        given,
-        seconds=given.seconds if seconds is None else seconds,
-        memory_bytes=given.memory_bytes if size is None else size,
-        tries=given.tries if tries is None else tries,
+        limits,
+        seconds=limits.seconds if seconds is None else seconds,
+        memory_bytes=limits.memory_bytes if size is None else size,
+        tries=limits.tries if tries is None else tries,
     )

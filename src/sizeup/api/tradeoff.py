@@ -1,4 +1,4 @@
-"""One model at several precisions, batches and input sizes: accuracy, latency, energy, memory, budgets."""
+"""Tradeoff tables: one model at several precisions, batch sizes and input sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup import cost, dtypes
 from sizeup.api.analyze import target_of
-from sizeup.api.models import Source, load
+from sizeup.api.models import Source, load, refuse_report
 from sizeup.api.precision import budgets_of
 from sizeup.errors import SizeupError, UnboundDimension
 from sizeup.formats import Inputs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sizeup.dtypes import DType
     from sizeup.mixed_precision.accuracy import Accuracy
     from sizeup.mixed_precision.table import Data
-    from sizeup.mixed_precision.tradeoff import Grid, Judge, Point
+    from sizeup.mixed_precision.tradeoff import BudgetCheck, Point, TradeoffOptions
     from sizeup.results.precision import Tradeoff
     from sizeup.targets import Target
 
@@ -51,44 +51,48 @@ def tradeoff(
     trusted: bool = False,
     progress: Progress | None = None,
 ) -> Tradeoff:
-    """Accuracy, latency, energy and memory at every precision, batch and input size, and who accepts them.
+    """Accuracy, latency, energy and memory at every precision, batch size and input size.
 
-    Accuracy is measured on `data` by simulated quantization, as `sensitivity` does, or given as {precision:
-    share} or a CSV file; without labels it is agreement with the float network. The limits are those of
-    `choose`; `budgets` is a budgets.toml, whose budgets of this model are judged one by one. Sizes change
-    height and width of the first input, or its length. What the runtime has no kernels for is listed as
-    unsupported. A .pt2 file has to be `trusted` for `data`: running one can run any code that it holds.
+    Accuracy is measured on `data` by simulated quantization, as in `sensitivity`, or given as {precision:
+    share} or a CSV file; without labels it is agreement with the float model. Limits are those of `choose`;
+    `budgets` is a budget file, and each budget of this model is checked. `sizes` set height and width of the
+    first input, or its length. Points without kernels in the runtime are listed as unsupported. A .pt2 file
+    has to be `trusted` for `data`: running it can execute any code it contains.
     """
-    from sizeup.mixed_precision.tradeoff import Grid, points
+    from sizeup.mixed_precision.tradeoff import TradeoffOptions, points
     from sizeup.results.precision import Tradeoff
 
     if data is not None and accuracy is not None:
-        raise SizeupError("accuracy is either measured on data or given; leave one of both out")
-    kinds = [dtypes.precision(each) for each in dict.fromkeys(precisions)]
-    if not kinds:
-        raise SizeupError("no precision is named to compare")
+        raise SizeupError("give either data or accuracy, not both")
+    dtypes_compared = list(dict.fromkeys(map(dtypes.precision, precisions)))
+    if not dtypes_compared:
+        raise SizeupError("give at least one precision, e.g. fp32,int8")
+    if data is not None:
+        refuse_report(source, "measuring accuracy")
     samples = None if data is None else _samples(data, labels)
     runnable = source if samples is None else runnable_source(source, trusted=trusted)
-    model = _Sizable(source, inputs, bind, batches, samples)
-    named = target_of(target)
-    judges, caveats = ({}, []) if budgets is None else _judges(source, budgets)
-    grid = Grid(kinds, batches, sizes, named, budgets_of(weights, activations, latency, energy), judges)
-    if named is None and (grid.budgets.seconds is not None or grid.budgets.joules is not None):
-        raise SizeupError("a limit on latency or energy needs a target: give one with -d")
-    shares = _given(accuracy)
+    model = _ResizableModel(source, inputs, bind, batches, samples)
+    resolved = target_of(target)
+    budget_checks, caveats = ({}, []) if budgets is None else _budget_checks(source, budgets)
+    limits = budgets_of(weights, activations, latency, energy)
+    grid = TradeoffOptions(dtypes_compared, batches, sizes, resolved, limits, budget_checks)
+    if resolved is None and (grid.budgets.seconds is not None or grid.budgets.joules is not None):
+        raise SizeupError("a latency or energy limit needs a target: add -d TARGET")
+    shares = _read_accuracy(accuracy)
     if samples is not None:
-        shares = _measured(runnable, samples, model.as_saved, grid, calibration, cache, progress)
-    found = tuple(_shown(points(model.load, grid, shares), len(grid), progress))
-    if all(each.unsupported for each in found):
-        raise SizeupError(f"nothing to compare: {found[0].unsupported}")
+        shares = _measure_accuracy(runnable, samples, model.as_saved, grid, calibration, cache, progress)
+    table = tuple(_with_progress(points(model.load, grid, shares), len(grid), progress))
+    if all(point.unsupported for point in table):
+        raise SizeupError(f"no supported point to compare: {table[0].unsupported}")
     if shares is not None:
-        caveats += _without_accuracy(found)
+        caveats += _accuracy_caveats(table)
     name = model.as_saved.name or "model"
-    return Tradeoff(name, None if named is None else named.name, grid.budgets, found, shares, tuple(caveats))
+    target_name = None if resolved is None else resolved.name
+    return Tradeoff(name, target_name, grid.budgets, table, shares, tuple(caveats))
 
 
-class _Sizable:
-    """A model that is read at other shapes of its first input."""
+class _ResizableModel:
+    """A model that can be loaded at other shapes of its first input."""
 
     def __init__(
         self,
@@ -106,71 +110,71 @@ class _Sizable:
             self.as_saved = load(source, inputs=self.inputs, bind=self.bind)
         except UnboundDimension as error:
             self.bind |= _sizes_of(error, batches, data)
-            self._batch_names = tuple(each.name for each in error.dimensions if each.axis == 0)
+            self._batch_names = tuple(dim.name for dim in error.dimensions if dim.axis == 0)
             self.as_saved = load(source, inputs=self.inputs, bind=self.bind)
 
     def load(self, shape: Shape | None) -> Graph:
-        """The graph for an input of that shape; None: as it is."""
+        """The graph at a shape of the first input; None is the original shape."""
         if shape is None:
             return self.as_saved
         first = self.as_saved.tensors[self.as_saved.inputs[0]]
         bind = self.bind | dict.fromkeys(self._batch_names, shape[0])
         if self.as_saved.format in ("onnx", "tflite"):
-            given: Any = {**(self.inputs if isinstance(self.inputs, Mapping) else {}), first.name: shape}
+            new_inputs: Any = {**(self.inputs if isinstance(self.inputs, Mapping) else {}), first.name: shape}
         elif isinstance(self.inputs, Mapping):
-            given = {**self.inputs, next(iter(self.inputs)): (shape, first.dtype.name)}
+            new_inputs = {**self.inputs, next(iter(self.inputs)): (shape, first.dtype.name)}
         else:
-            given = ((shape, first.dtype.name),)
-        return load(self.source, inputs=given, bind=bind)
+            new_inputs = ((shape, first.dtype.name),)
+        return load(self.source, inputs=new_inputs, bind=bind)
 
 
 def _is_file(source: Source) -> bool:
-    named = isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(_FILES)
+    is_path = isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(_FILES)
     package = type(source).__module__.partition(".")[0]
-    return named or package in ("onnx", "onnx_ir") or isinstance(source, bytes | Graph)
+    return is_path or package in ("onnx", "onnx_ir") or isinstance(source, bytes | Graph)
 
 
 def _shapes_of(data: Data) -> Any:
-    """Inputs of one sample each, as the data has them."""
+    """Input shapes and dtypes of one sample of the data."""
     shapes = [
-        ((1, *each.shape[1:]), "float32" if each.dtype.kind == "f" else each.dtype.name)
-        for each in data.arrays
+        ((1, *array.shape[1:]), "float32" if array.dtype.kind == "f" else array.dtype.name)
+        for array in data.arrays
     ]
     return dict(zip(data.names, shapes, strict=True)) if data.names else tuple(shapes)
 
 
 def _sizes_of(error: UnboundDimension, batches: Sequence[int], data: Data | None) -> dict[str, int]:
-    """Sizes for symbolic dimensions: batches are swept, all others are those of the data."""
+    """Sizes of symbolic dimensions: 1 for batches, else those of the data; raises `error` if unknown."""
     sizes: dict[str, int] = {}
-    for each in error.dimensions:
-        if each.axis == 0 and each.name and (batches or data is not None):
-            sizes[each.name] = 1
-        elif data is not None and each.name and len(data.arrays) == 1 and each.axis < data.arrays[0].ndim:
-            sizes[each.name] = int(data.arrays[0].shape[each.axis])
-    if any(each.name not in sizes for each in error.dimensions):
+    for dim in error.dimensions:
+        if dim.axis == 0 and dim.name and (batches or data is not None):
+            sizes[dim.name] = 1
+        elif data is not None and dim.name and len(data.arrays) == 1 and dim.axis < data.arrays[0].ndim:
+            sizes[dim.name] = int(data.arrays[0].shape[dim.axis])
+    if any(dim.name not in sizes for dim in error.dimensions):
         raise error
     return sizes
 
 
 def _samples(data: Any, labels: Any) -> Data:
-    from sizeup.mixed_precision.table import data_of
+    from sizeup.mixed_precision.table import load_data
 
-    return data_of(data, labels)
+    return load_data(data, labels)
 
 
-def _given(accuracy: Mapping[str, float] | str | os.PathLike[str] | None) -> Accuracy | None:
-    from sizeup.mixed_precision.accuracy import given_accuracy, read_accuracy
+def _read_accuracy(accuracy: Mapping[str, float] | str | os.PathLike[str] | None) -> Accuracy | None:
+    from sizeup.mixed_precision.accuracy import accuracy_from_values, read_accuracy
 
     if accuracy is None:
         return None
-    return given_accuracy(accuracy) if isinstance(accuracy, Mapping) else read_accuracy(Path(accuracy))
+    return accuracy_from_values(accuracy) if isinstance(accuracy, Mapping) else read_accuracy(Path(accuracy))
 
 
-def _measured(
+def _measure_accuracy(
     source: Source,
     samples: Data,
     graph: Graph,
-    grid: Grid,
+    grid: TradeoffOptions,
     calibration: Any,
     cache: Any,
     progress: Progress | None,
@@ -178,73 +182,82 @@ def _measured(
     from sizeup.mixed_precision.accuracy import measured_accuracy
     from sizeup.mixed_precision.options import unsupported
 
-    kinds: list[DType] = [each for each in grid.precisions if not unsupported(graph, each, grid.target)]
-    if not kinds:
+    supported: list[DType] = [
+        dtype for dtype in grid.precisions if not unsupported(graph, dtype, grid.target)
+    ]
+    if not supported:
         return None
     return measured_accuracy(
-        source, samples, kinds, grid.target, calibration=calibration, cache=cache, progress=progress
+        source, samples, supported, grid.target, calibration=calibration, cache=cache, progress=progress
     )
 
 
-def _without_accuracy(found: Sequence[Point]) -> list[str]:
-    """The precisions, and the input sizes of which only some have none."""
-    lacking = [
-        each for each in found if not each.unsupported and each.accuracy is None and each.agreement is None
+def _accuracy_caveats(points: Sequence[Point]) -> list[str]:
+    """A caveat that lists the supported points without an accuracy, if there are any."""
+    unknown = [
+        point
+        for point in points
+        if not point.unsupported and point.accuracy is None and point.agreement is None
     ]
-    places = dict.fromkeys(f"{each.precision}{f' at {each.size}' if each.size else ''}" for each in lacking)
-    return [f"accuracy is unknown for {', '.join(places)}"] if places else []
+    names = dict.fromkeys(
+        f"{point.precision}{f' at {point.size}' if point.size else ''}" for point in unknown
+    )
+    return [f"accuracy is unknown for {', '.join(names)}"] if names else []
 
 
-def _judges(source: Source, path: str | os.PathLike[str]) -> tuple[dict[str, Judge], list[str]]:
-    """What each budget of the model says of it at a precision, and limits that are not judged here."""
+def _budget_checks(source: Source, path: str | os.PathLike[str]) -> tuple[dict[str, BudgetCheck], list[str]]:
+    """A check per budget of the model, and caveats for limits that are not checked here."""
     from sizeup.checks import read_budgets
 
     is_named = isinstance(source, str | os.PathLike)
     budgets = read_budgets(Path(path))
-    judges: dict[str, Judge] = {}
+    budget_checks: dict[str, BudgetCheck] = {}
     caveats = []
-    for budget in budgets.of(os.fspath(source)) if is_named else budgets.budgets:
+    for budget in budgets.budgets_for(os.fspath(source)) if is_named else budgets.budgets:
         name, number = budget.name, 2
-        while name in judges:
+        while name in budget_checks:
             name, number = f"{budget.name} ({number})", number + 1
-        judges[name] = _judge(budget, source if is_named else None)
+        budget_checks[name] = _budget_check(budget, source if is_named else None)
         if budget.growth:
-            caveats.append(f"budget {name}: its growth limits are not judged here; sizeup check does")
-    return judges, caveats
+            caveats.append(f"budget {name}: growth limits are not checked here; use sizeup check")
+    return budget_checks, caveats
 
 
-def _judge(budget: Budget, source: Source) -> Judge:
-    from sizeup.checks import LimitSpec, Needs, Subject, judge, verdict
+def _budget_check(budget: Budget, source: Source) -> BudgetCheck:
+    from sizeup.checks import LimitSpec, Needs, Subject, evaluate_limits, verdict
     from sizeup.mixed_precision.options import uniform, unsupported
-    from sizeup.mixed_precision.tradeoff import Judge
+    from sizeup.mixed_precision.tradeoff import BudgetCheck
 
     target = target_of(budget.target)
     size = Path(source).stat().st_size if source is not None and Path(source).is_file() else None
     ram, flash = (
-        None if each not in budget.limits else int(budget.limits[each]) for each in ("ram", "flash")
+        None if name not in budget.limits else int(budget.limits[name]) for name in ("ram", "flash")
     )
-    wanted = LimitSpec(budget.limits, {}, budget.layers, None, budget.name, budget.expected)
+    spec = LimitSpec(budget.limits, {}, budget.layers, None, budget.name, budget.expected)
 
-    def decide(given: Graph, precision: DType) -> bool | None:
-        if unsupported(given, precision, target):
+    def decide(graph: Graph, precision: DType) -> bool | None:
+        if unsupported(graph, precision, target):
             return False
-        network = uniform(given, precision, target)
-        same = [each.dtype for each in given.tensors] == [each.dtype for each in network.tensors]
-        counted = cost.count(network)
-        needs = Needs(network, counted, None, size, None if same else cost.count(given))
+        converted = uniform(graph, precision, target)
+        is_same = [tensor.dtype for tensor in graph.tensors] == [tensor.dtype for tensor in converted.tensors]
+        converted_cost = cost.count(converted)
+        needs = Needs(converted, converted_cost, None, size, None if is_same else cost.count(graph))
         subject = Subject(needs, target, ram, flash)
-        if budget.strict and counted.reasons:
+        if budget.strict and converted_cost.reasons:
             return None
-        return verdict(judge(subject, wanted), None if subject.room is None else subject.room.refused)
+        return verdict(
+            evaluate_limits(subject, spec),
+            None if subject.memory_fit is None else subject.memory_fit.unsupported_reason,
+        )
 
-    return Judge(decide, budget.precision)
+    return BudgetCheck(decide, budget.precision)
 
 
-def _shown(made: Iterator[Point], total: int, progress: Progress | None) -> Iterator[Point]:
-    """The points, each reported as it is done."""
-    for done, point in enumerate(made, 1):
+def _with_progress(points: Iterator[Point], total: int, progress: Progress | None) -> Iterator[Point]:
+    """The points; calls `progress` after each."""
+    for done, point in enumerate(points, 1):
         if progress is not None:
-            places = {"batch": point.batch, "size": point.size}
-            at = ", ".join(f"{what} {number}" for what, number in places.items() if number is not None)
+            settings = {"batch": point.batch, "size": point.size}
+            at = ", ".join(f"{name} {number}" for name, number in settings.items() if number is not None)
             progress(done, total, f"{point.precision}{f' at {at}' if at else ''}")
         yield point

@@ -1,19 +1,27 @@
-"""Rates of a target from times that were measured on it, and the file that keeps them."""
+"""Calibrate a target: fit rates to measured latencies and write them to a file."""
 
-from sizeup.calibration.calibrate import Calibration, Order, calibrate
-from sizeup.calibration.fitting import ENOUGH, LEAST, Fitted, Judged, Point, fitted, point
+from sizeup.calibration.calibrate import Calibration, CalibrationOptions, calibrate
 from sizeup.calibration.networks import networks
+from sizeup.calibration.regression import (
+    MIN_MEASUREMENTS,
+    RECOMMENDED_MEASUREMENTS,
+    FittedRates,
+    HeldOutPrediction,
+    NetworkMeasurement,
+    fit_calibration,
+    network_measurement,
+)
 
 __all__ = [
-    "ENOUGH",
-    "LEAST",
+    "MIN_MEASUREMENTS",
+    "RECOMMENDED_MEASUREMENTS",
     "Calibration",
-    "Fitted",
-    "Judged",
-    "Order",
-    "Point",
+    "CalibrationOptions",
+    "FittedRates",
+    "HeldOutPrediction",
+    "NetworkMeasurement",
     "calibrate",
-    "fitted",
+    "fit_calibration",
+    "network_measurement",
     "networks",
-    "point",
 ]

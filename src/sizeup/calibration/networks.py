@@ -1,7 +1,7 @@
-"""The networks that a target is calibrated with: probes of one class of kernels each, and bodies of many.
+"""Calibration networks: probes of one kernel class each, and complete networks.
 
-Probes tell the rates of classes apart, at sizes that real networks have; bodies are built as real networks
-are, and judge: each is estimated by a fit that has not seen its family.
+Probes determine the rates of kernel classes at realistic sizes. Complete networks are built like published
+architectures and measure the error: each is predicted by a fit with its family held out.
 """
 
 from __future__ import annotations
@@ -9,29 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from sizeup.calibration.sketch import Draft, Shape, Sketch
+from sizeup.calibration.network_spec import NetworkBuilder, NetworkSpec, Shape
 
-BODIES = ("plain", "residual", "bottleneck", "inverted", "excited", "fire", "dense", "encoder", "recurrent")
-"""Families of bodies; every other family is one of probes."""
+REFERENCE_FAMILIES = (
+    "plain",
+    "residual",
+    "bottleneck",
+    "inverted",
+    "excited",
+    "fire",
+    "dense",
+    "encoder",
+    "recurrent",
+)
+"""Families of complete networks; all other families are probes."""
 
 _REPEATS = 3
-_Drawn = Callable[[Draft], object]
+_Draw = Callable[[NetworkBuilder], object]
 
 
-def networks() -> tuple[Sketch, ...]:
-    """All of them, small ones first within a family."""
-    return (*_probes(), *_bodies())
+def networks() -> tuple[NetworkSpec, ...]:
+    """Return all calibration networks, smallest first within a family."""
+    return (*_probes(), *_reference_networks())
 
 
-def _sketch(name: str, family: str, shape: Shape, precision: str, draw: _Drawn) -> Sketch:
-    draft = Draft(f"{name} {precision}", family, shape, precision)
+def _sketch(name: str, family: str, shape: Shape, precision: str, draw: _Draw) -> NetworkSpec:
+    draft = NetworkBuilder(f"{name} {precision}", family, shape, precision)
     draw(draft)
-    return draft.done()
+    return draft.build()
 
 
-def _conv(draft: Draft, layers: Sequence[tuple[int, ...]]) -> None:
-    """Convolutions as (channels, kernel, stride, groups), each with ReLU; again and again while shapes allow
-    it, because a layer alone finds all that it needs in the cache."""
+def _conv_stack(draft: NetworkBuilder, layers: Sequence[tuple[int, ...]]) -> None:
+    """Add convolutions (channels, kernel, stride, groups) with ReLU.
+
+    They are repeated if the shape is unchanged, because the data of a single layer stays in the cache.
+    """
     start = draft.shape()
     for _ in range(_REPEATS):
         for size, kernel, stride, groups in layers:
@@ -40,8 +52,7 @@ def _conv(draft: Draft, layers: Sequence[tuple[int, ...]]) -> None:
             break
 
 
-# What is convolved, at which sizes: the input, then layers as (channels, kernel, stride, groups); 0 groups
-# mean one for each channel.
+# Input shape, then layers as (channels, kernel, stride, groups); 0 groups means depthwise.
 _Layer = tuple[int, int, int, int]
 _CONVOLUTIONS: dict[str, list[tuple[Shape, list[_Layer]]]] = {
     "stem": [
@@ -90,7 +101,7 @@ _CONVOLUTIONS: dict[str, list[tuple[Shape, list[_Layer]]]] = {
         ((14, 14, 240), [(240, 3, 1, 15)]),
     ],
 }
-# Rows, numbers in a row, and the sizes of linear layers; one row has no axis of its own.
+# Input shape, (features,) or (rows, features), and the sizes of linear layers.
 _LINEAR: list[tuple[Shape, tuple[int, ...]]] = [
     ((64,), (128, 128, 10)),
     ((640,), (128, 128, 640)),
@@ -102,149 +113,151 @@ _LINEAR: list[tuple[Shape, tuple[int, ...]]] = [
     ((16, 512), (2048, 512)),
     ((197, 192), (576, 192)),
 ]
-# Steps, numbers in a step, and heads.
+# Steps, features, heads.
 _PRODUCTS = [(32, 64, 2), (64, 128, 4), (128, 256, 4), (197, 192, 3)]
 
 
-def _linear(draft: Draft, sizes: Sequence[int]) -> None:
+def _linear_stack(draft: NetworkBuilder, sizes: Sequence[int]) -> None:
     for size in sizes:
         draft.linear(size)
 
 
-def _cell(draft: Draft, cell: str, size: int) -> None:
+def _recurrent_layer(draft: NetworkBuilder, cell: str, size: int) -> None:
     draft.recurrent(cell, size)
 
 
-def _products(draft: Draft, heads: int, is_scaled: bool) -> None:
-    """The two products of attention, and the softmax between them, without projections."""
+def _attention_products(draft: NetworkBuilder, heads: int, is_scaled: bool) -> None:
+    """Add the two matmuls of attention and the softmax between them, without projections."""
     steps, size = draft.shape()
     draft.reshape(steps, heads, size // heads)
-    apart = draft.last
-    left, right = draft.transpose((1, 0, 2), apart), draft.transpose((1, 2, 0), apart)
+    split = draft.last
+    left, right = draft.transpose((1, 0, 2), split), draft.transpose((1, 2, 0), split)
     draft.matmul(left, right)
     if is_scaled:
-        draft.times((heads / size) ** 0.5)
+        draft.multiply_scalar((heads / size) ** 0.5)
     draft.matmul(draft.softmax(), left)
 
 
-def _twice(draft: Draft, name: str) -> None:
-    """An activation of its own, not one of the convolution or the linear layer before it."""
+def _two_activations(draft: NetworkBuilder, name: str) -> None:
+    """Add two activations; the second cannot be fused into a layer before it."""
     draft.act(name)
     draft.act(name)
 
 
-def _sums(draft: Draft) -> None:
-    start = _begun(draft)
+def _sums(draft: NetworkBuilder) -> None:
+    start = _first_conv(draft)
     draft.add(draft.add(draft.conv(draft.shape()[-1], 1), start, "relu"), start)
 
 
-def _begun(draft: Draft) -> int:
-    """Runtimes keep numbers in an order of their own from the first convolution on."""
+def _first_conv(draft: NetworkBuilder) -> int:
+    """Add a convolution; runtimes change to their own memory layout at the first one."""
     return draft.conv(draft.shape()[-1], 1)
 
 
-def _gates(draft: Draft) -> None:
-    """A picture times one number a channel, twice."""
-    start = _begun(draft)
+def _gates(draft: NetworkBuilder) -> None:
+    """Multiply an image by one factor per channel, twice."""
+    start = _first_conv(draft)
     draft.mul(start, draft.conv(draft.shape()[-1], 1, act="sigmoid", x=draft.mean(start)))
     draft.mul(draft.last, draft.last - 1)
 
 
-def _scales(draft: Draft) -> None:
+def _scales(draft: NetworkBuilder) -> None:
     draft.scale()
     draft.act("relu")
     draft.scale()
 
 
-def _concats(draft: Draft) -> None:
-    size, start = draft.shape()[-1], _begun(draft)
-    draft.concat(draft.part(0, size // 2), start)
-    draft.concat(draft.part(size // 4, size), draft.last)
+def _concats(draft: NetworkBuilder) -> None:
+    size, start = draft.shape()[-1], _first_conv(draft)
+    draft.concat(draft.slice_channels(0, size // 2), start)
+    draft.concat(draft.slice_channels(size // 4, size), draft.last)
 
 
-def _turns(draft: Draft) -> None:
+def _transposes(draft: NetworkBuilder) -> None:
     steps, size = draft.shape()
     draft.transpose((1, 0))
     draft.reshape(size // 2, 2 * steps)
     draft.transpose((1, 0))
 
 
-def _maxima(draft: Draft) -> None:
-    _begun(draft)
+def _maxima(draft: NetworkBuilder) -> None:
+    _first_conv(draft)
     draft.pool(3, 2)
 
 
-def _means(draft: Draft) -> None:
-    _begun(draft)
+def _means(draft: NetworkBuilder) -> None:
+    _first_conv(draft)
     draft.mean()
 
 
-def _pools(draft: Draft) -> None:
-    _begun(draft)
+def _pools(draft: NetworkBuilder) -> None:
+    _first_conv(draft)
     draft.pool(3, 2)
     draft.pool(2, 2, "mean")
 
 
-_PICTURES: list[Shape] = [(14, 14, 96), (56, 56, 64)]
-# Of everything else: the family, what is drawn, at which inputs, and whether it is quantised too.
-_REST: list[tuple[str, _Drawn, list[Shape], bool]] = [
-    ("sums", _sums, _PICTURES, True),
+_IMAGES: list[Shape] = [(14, 14, 96), (56, 56, 64)]
+# Other probes: family, function that adds the layers, input shapes, and whether there is an int8 version.
+_OTHER_PROBES: list[tuple[str, _Draw, list[Shape], bool]] = [
+    ("sums", _sums, _IMAGES, True),
     ("gates", _gates, [(14, 14, 240), (28, 28, 120)], True),
-    ("scales", _scales, _PICTURES, False),
+    ("scales", _scales, _IMAGES, False),
     ("maxima", _maxima, [(28, 28, 64), (56, 56, 96)], True),
     ("pools", _pools, [(28, 28, 64), (112, 112, 64)], True),
     ("means", _means, [(7, 7, 320), (28, 28, 240)], True),
     ("concats", _concats, [(14, 14, 96), (28, 28, 128)], True),
-    ("turns", _turns, [(64, 128), (197, 192)], True),
+    ("turns", _transposes, [(64, 128), (197, 192)], True),
     ("resizes", lambda draft: draft.resize(2), [(14, 14, 64), (32, 32, 32)], True),
     ("norms", lambda draft: (draft.layer_norm(), draft.layer_norm()), [(64, 128), (197, 192)], False),
-    ("softmaxes", Draft.softmax, [(4, 64, 64), (3, 197, 197)], True),
-    ("relu", partial(_twice, name="relu6"), [(28, 28, 96)], False),
-    ("sigmoid", partial(_twice, name="sigmoid"), [(28, 28, 96)], False),
-    ("hardswish", partial(_twice, name="hardswish"), _PICTURES, False),
-    ("silu", partial(_twice, name="silu"), _PICTURES, False),
-    ("gelu", partial(_twice, name="gelu"), [(64, 512), (197, 768)], False),
-    ("tanh", partial(_twice, name="tanh"), [(64, 256)], False),
+    ("softmaxes", NetworkBuilder.softmax, [(4, 64, 64), (3, 197, 197)], True),
+    ("relu", partial(_two_activations, name="relu6"), [(28, 28, 96)], False),
+    ("sigmoid", partial(_two_activations, name="sigmoid"), [(28, 28, 96)], False),
+    ("hardswish", partial(_two_activations, name="hardswish"), _IMAGES, False),
+    ("silu", partial(_two_activations, name="silu"), _IMAGES, False),
+    ("gelu", partial(_two_activations, name="gelu"), [(64, 512), (197, 768)], False),
+    ("tanh", partial(_two_activations, name="tanh"), [(64, 256)], False),
 ]
 _CELLS = [("lstm", (20, 32), 32), ("lstm", (50, 64), 96), ("lstm", (60, 128), 192), ("gru", (40, 48), 64),
           ("gru", (60, 96), 128)]  # fmt: skip
 
 
-def _probes() -> Iterator[Sketch]:
+def _probes() -> Iterator[NetworkSpec]:
     for precision in ("fp32", "int8"):
         for family, rows in _CONVOLUTIONS.items():
             for index, (shape, layers) in enumerate(rows):
-                yield _sketch(f"{family} {index}", family, shape, precision, partial(_conv, layers=layers))
+                yield _sketch(
+                    f"{family} {index}", family, shape, precision, partial(_conv_stack, layers=layers)
+                )
         for index, (shape, sizes) in enumerate(_LINEAR):
-            yield _sketch(f"linear {index}", "linear", shape, precision, partial(_linear, sizes=sizes))
+            yield _sketch(f"linear {index}", "linear", shape, precision, partial(_linear_stack, sizes=sizes))
         for index, (steps, size, heads) in enumerate(_PRODUCTS):
-            draw = partial(_products, heads=heads, is_scaled=precision == "fp32")
+            draw = partial(_attention_products, heads=heads, is_scaled=precision == "fp32")
             yield _sketch(f"products {index}", "products", (steps, size), precision, draw)
-        for family, drawn, shapes, is_quantised in _REST:
-            for index, shape in enumerate(shapes if is_quantised or precision == "fp32" else ()):
-                yield _sketch(f"{family} {index}", family, shape, precision, drawn)
+        for family, draw_layers, shapes, is_quantized in _OTHER_PROBES:
+            for index, shape in enumerate(shapes if is_quantized or precision == "fp32" else ()):
+                yield _sketch(f"{family} {index}", family, shape, precision, draw_layers)
     for index, (cell, shape, size) in enumerate(_CELLS):
-        yield _sketch(f"{cell} {index}", cell, shape, "fp32", partial(_cell, cell=cell, size=size))
+        yield _sketch(f"{cell} {index}", cell, shape, "fp32", partial(_recurrent_layer, cell=cell, size=size))
 
 
-def _ended(draft: Draft, size: int) -> None:
-    """As networks that classify end: the mean of every channel, and a linear layer."""
+def _classifier(draft: NetworkBuilder, size: int) -> None:
+    """Add a classifier: global average pooling and a linear layer."""
     draft.mean()
     draft.tokens()
     draft.reshape(draft.shape()[-1])
     draft.linear(size)
 
 
-def _plain(draft: Draft, width: int, depth: int) -> None:
+def _plain(draft: NetworkBuilder, width: int, depth: int) -> None:
     draft.conv(width, 3, 2)
     for level in range(depth):
         draft.conv(width << level)
         draft.conv(width << level)
         draft.pool(2, 2)
-    _ended(draft, 100)
+    _classifier(draft, 100)
 
 
-def _residual(draft: Draft, width: int, depth: int) -> None:
+def _residual(draft: NetworkBuilder, width: int, depth: int) -> None:
     draft.conv(width, 7, 2)
     draft.pool(2, 2)
     for level in range(depth):
@@ -252,39 +265,39 @@ def _residual(draft: Draft, width: int, depth: int) -> None:
         start = draft.last
         draft.conv(size, 3, stride)
         end = draft.conv(size, 3, act="")
-        beside = draft.conv(size, 1, stride, act="", x=start) if level else start
-        start = draft.add(end, beside, "relu")
+        shortcut = draft.conv(size, 1, stride, act="", x=start) if level else start
+        start = draft.add(end, shortcut, "relu")
         draft.conv(size)
         draft.add(draft.conv(size, act=""), start, "relu")
-    _ended(draft, 100)
+    _classifier(draft, 100)
 
 
-def _bottleneck(draft: Draft, width: int, depth: int) -> None:
+def _bottleneck(draft: NetworkBuilder, width: int, depth: int) -> None:
     draft.conv(width, 3, 2)
     for level in range(depth):
         size = width << level
-        beside = draft.conv(4 * size, 1, 2, act="")
-        draft.conv(size, 1, x=beside - 1)
+        shortcut = draft.conv(4 * size, 1, 2, act="")
+        draft.conv(size, 1, x=shortcut - 1)
         draft.conv(size, 3, 2)
-        draft.add(draft.conv(4 * size, 1, act=""), beside, "relu")
-    _ended(draft, 100)
+        draft.add(draft.conv(4 * size, 1, act=""), shortcut, "relu")
+    _classifier(draft, 100)
 
 
-def _inverted(draft: Draft, width: int, depth: int, act: str = "relu6", kernel: int = 3) -> None:
+def _inverted(draft: NetworkBuilder, width: int, depth: int, act: str = "relu6", kernel: int = 3) -> None:
     draft.conv(2 * width, 3, 2, act=act)
     draft.depthwise(act=act)
     draft.conv(width, 1, act="")
     for level in range(1, depth):
         size = width * (1 + level)
-        _expanded(draft, size, kernel, 2, act)
+        _inverted_block(draft, size, kernel, 2, act)
         start = draft.last
-        draft.add(_expanded(draft, size, kernel, 1, act), start)
+        draft.add(_inverted_block(draft, size, kernel, 1, act), start)
     draft.conv(8 * width * depth, 1, act=act)
-    _ended(draft, 200)
+    _classifier(draft, 200)
 
 
-def _expanded(draft: Draft, size: int, kernel: int, stride: int, act: str) -> int:
-    """A wide layer, one filter a channel, and back; with SiLU and hard swish also a gate."""
+def _inverted_block(draft: NetworkBuilder, size: int, kernel: int, stride: int, act: str) -> int:
+    """Add an inverted bottleneck; with squeeze-excitation if the activation is SiLU or hard swish."""
     draft.conv(6 * draft.shape()[-1], 1, act=act)
     draft.depthwise(kernel, stride, act=act)
     if act in ("silu", "hardswish"):
@@ -295,7 +308,7 @@ def _expanded(draft: Draft, size: int, kernel: int, stride: int, act: str) -> in
     return draft.conv(size, 1, act="")
 
 
-def _fire(draft: Draft, width: int, depth: int) -> None:
+def _fire(draft: NetworkBuilder, width: int, depth: int) -> None:
     draft.conv(2 * width, 3, 2)
     for level in range(depth):
         draft.pool(3, 2)
@@ -303,10 +316,10 @@ def _fire(draft: Draft, width: int, depth: int) -> None:
         squeezed = draft.conv(size // 2, 1)
         draft.conv(2 * size, 1, x=squeezed)
         draft.concat(draft.last, draft.conv(2 * size, 3, x=squeezed))
-    _ended(draft, 100)
+    _classifier(draft, 100)
 
 
-def _dense(draft: Draft, width: int, depth: int) -> None:
+def _dense(draft: NetworkBuilder, width: int, depth: int) -> None:
     draft.conv(2 * width, 3, 2)
     for _ in range(depth):
         for _ in range(3):
@@ -317,10 +330,10 @@ def _dense(draft: Draft, width: int, depth: int) -> None:
             draft.concat(start, draft.conv(width, act=""))
         draft.conv(draft.shape()[-1] // 2, 1)
         draft.pool(2, 2, "mean")
-    _ended(draft, 100)
+    _classifier(draft, 100)
 
 
-def _encoder(draft: Draft, size: int, depth: int, heads: int) -> None:
+def _encoder(draft: NetworkBuilder, size: int, depth: int, heads: int) -> None:
     if draft.shape()[-1] == 3:
         draft.conv(size, 16, 16, act="")
         draft.tokens()
@@ -332,7 +345,7 @@ def _encoder(draft: Draft, size: int, depth: int, heads: int) -> None:
     draft.linear(100)
 
 
-def _recurrent(draft: Draft, cell: str, size: int) -> None:
+def _recurrent(draft: NetworkBuilder, cell: str, size: int) -> None:
     draft.linear(size, "relu")
     draft.recurrent(cell, size)
     draft.recurrent(cell, size)
@@ -342,8 +355,8 @@ def _recurrent(draft: Draft, cell: str, size: int) -> None:
     draft.linear(12)
 
 
-# Families with the inputs and sizes of each of their networks, and whether they are quantised too.
-_FAMILIES: list[tuple[str, bool, list[tuple[Shape, _Drawn]]]] = [
+# Family, whether there is an int8 version, and the input shape and layers of each network.
+_FAMILIES: list[tuple[str, bool, list[tuple[Shape, _Draw]]]] = [
     ("plain", True, [((32, 32, 3), partial(_plain, width=16, depth=2)),
                      ((96, 96, 3), partial(_plain, width=32, depth=3))]),
     ("residual", True, [((64, 64, 3), partial(_residual, width=16, depth=3)),
@@ -368,8 +381,8 @@ _FAMILIES: list[tuple[str, bool, list[tuple[Shape, _Drawn]]]] = [
 ]  # fmt: skip
 
 
-def _bodies() -> Iterator[Sketch]:
-    for family, is_quantised, rows in _FAMILIES:
-        for precision in ("fp32", "int8") if is_quantised else ("fp32",):
+def _reference_networks() -> Iterator[NetworkSpec]:
+    for family, is_quantized, rows in _FAMILIES:
+        for precision in ("fp32", "int8") if is_quantized else ("fp32",):
             for index, (shape, draw) in enumerate(rows):
                 yield _sketch(f"{family} {index}", family, shape, precision, draw)

@@ -1,4 +1,4 @@
-"""A sketch as a PyTorch module."""
+"""Build a sketch as a PyTorch module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sizeup.calibration.sketch import Layer, Sketch
+from sizeup.calibration.network_spec import Layer, NetworkSpec
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -21,23 +21,23 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def module_of(sketch: Sketch, seed: int = 0) -> nn.Module:
-    """The network with random weights, the same ones for the same seed."""
+def torch_module(sketch: NetworkSpec, seed: int = 0) -> nn.Module:
+    """Return the network with random weights, deterministic per seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Sketched(sketch).eval()
+        return SpecModule(sketch).eval()
 
 
-def input_shape(sketch: Sketch) -> tuple[int, ...]:
-    """The shape of the input as PyTorch has it: channels of pictures come first."""
+def input_shape(sketch: NetworkSpec) -> tuple[int, ...]:
+    """Return the input shape in PyTorch's layout: channels first for images."""
     shape = sketch.shape
-    return (1, shape[2], shape[0], shape[1]) if sketch.is_picture(0) else (1, *shape)
+    return (1, shape[2], shape[0], shape[1]) if sketch.is_image(0) else (1, *shape)
 
 
-class Sketched(nn.Module):
-    """Runs the layers of a sketch one after the other."""
+class SpecModule(nn.Module):
+    """Runs the layers of a sketch in order."""
 
-    def __init__(self, sketch: Sketch) -> None:
+    def __init__(self, sketch: NetworkSpec) -> None:
         super().__init__()
         self.sketch = sketch
         self.parts = nn.ModuleDict()
@@ -47,22 +47,26 @@ class Sketched(nn.Module):
                 self.parts[str(index)] = part
 
     def forward(self, x: Tensor) -> Tensor:
-        """The last value."""
+        """Return the output of the last layer."""
         values = [x]
         for index, layer in enumerate(self.sketch.layers):
-            inputs = [values[each] for each in layer.inputs]
+            inputs = [values[value] for value in layer.inputs]
             name = str(index)
-            made = _called(self.parts[name], inputs[0]) if name in self.parts else _plain(layer, inputs)
+            output = (
+                _first_output(self.parts[name], inputs[0])
+                if name in self.parts
+                else _apply_weightless(layer, inputs)
+            )
             act = layer.settings.get("act")
-            values.append(_ACTIVATIONS[act](made) if act else made)
+            values.append(_ACTIVATIONS[act](output) if act else output)
         return values[-1]
 
 
-def _part(sketch: Sketch, layer: Layer) -> nn.Module | None:
-    """The module that holds a layer's weights."""
+def _part(sketch: NetworkSpec, layer: Layer) -> nn.Module | None:
+    """Return the module of a layer with weights, or None."""
     length, size = sketch.shape_of(layer.inputs[0])[-1], layer.shape[-1]
     if layer.kind == "conv":
-        kernel, stride, groups = (layer.settings[each] for each in ("kernel", "stride", "groups"))
+        kernel, stride, groups = (layer.settings[key] for key in ("kernel", "stride", "groups"))
         padding = 0 if stride == kernel else kernel // 2
         return nn.Conv2d(length, size, kernel, stride, padding, groups=groups)
     if layer.kind == "linear":
@@ -77,44 +81,44 @@ def _part(sketch: Sketch, layer: Layer) -> nn.Module | None:
     return None
 
 
-def _called(part: nn.Module, value: Tensor) -> Tensor:
-    made = part(value)
-    first: Tensor = made[0] if isinstance(made, tuple) else made
+def _first_output(part: nn.Module, value: Tensor) -> Tensor:
+    output = part(value)
+    first: Tensor = output[0] if isinstance(output, tuple) else output
     return first
 
 
-def _plain(layer: Layer, inputs: list[Tensor]) -> Tensor:
-    """A layer without weights."""
-    x, *more = inputs
-    kind, settings, axis = layer.kind, layer.settings, 1 if layer.is_picture else -1
-    if kind == "matmul":
-        return torch.matmul(x, more[0])
-    if kind in ("add", "mul"):
-        return x + more[0] if kind == "add" else x * more[0]
-    if kind == "act":
+def _apply_weightless(layer: Layer, inputs: list[Tensor]) -> Tensor:
+    """Apply a layer without weights."""
+    x, *others = inputs
+    layer_kind, settings, axis = layer.kind, layer.settings, 1 if layer.is_image else -1
+    if layer_kind == "matmul":
+        return torch.matmul(x, others[0])
+    if layer_kind in ("add", "mul"):
+        return x + others[0] if layer_kind == "add" else x * others[0]
+    if layer_kind == "act":
         return _ACTIVATIONS[settings["name"]](x)
-    if kind == "times":
+    if layer_kind == "times":
         return x * float(settings["factor"])
-    if kind == "concat":
-        return torch.cat([x, more[0]], dim=axis)
-    if kind == "part":
+    if layer_kind == "concat":
+        return torch.cat([x, others[0]], dim=axis)
+    if layer_kind == "part":
         return x.narrow(axis, settings["begin"], layer.shape[-1]).contiguous()
-    return _moved(layer, x)
+    return _apply_rearranging(layer, x)
 
 
-def _moved(layer: Layer, x: Tensor) -> Tensor:
-    kind, settings = layer.kind, layer.settings
-    if kind == "softmax":
+def _apply_rearranging(layer: Layer, x: Tensor) -> Tensor:
+    layer_kind, settings = layer.kind, layer.settings
+    if layer_kind == "softmax":
         return torch.softmax(x, dim=-1)
-    if kind == "pool":
-        pool = functional.max_pool2d if settings["how"] == "max" else functional.avg_pool2d
+    if layer_kind == "pool":
+        pool = functional.max_pool2d if settings["mode"] == "max" else functional.avg_pool2d
         return pool(x, settings["kernel"], settings["stride"])
-    if kind == "mean":
-        return x.mean(dim=(2, 3) if layer.is_picture else tuple(range(1, x.dim() - 1)), keepdim=True)
-    if kind == "transpose":
+    if layer_kind == "mean":
+        return x.mean(dim=(2, 3) if layer.is_image else tuple(range(1, x.dim() - 1)), keepdim=True)
+    if layer_kind == "transpose":
         return x.permute(0, *(1 + axis for axis in settings["order"])).contiguous()
-    if kind == "tokens":
+    if layer_kind == "tokens":
         return x.flatten(2).transpose(1, 2)
-    if kind == "resize":
+    if layer_kind == "resize":
         return functional.interpolate(x, size=layer.shape[:2], mode="bilinear")
     return x.reshape(1, *layer.shape)

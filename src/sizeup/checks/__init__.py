@@ -1,18 +1,19 @@
-"""Whether a model fits: what it needs against what a target has, and budgets that a team sets."""
+"""Fit checks: the need of a model compared with the memory of a target and with budgets."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sizeup.checks.limits import Large, Limit, Part, Space, verdict
-from sizeup.checks.room import Needs, Room, room
+from sizeup.checks.capacity import MemoryFit, fit_memory
+from sizeup.checks.limits import Contribution, Limit, MemoryNeed, MemoryPart, verdict
+from sizeup.checks.needs import Needs
 
 if TYPE_CHECKING:
     from sizeup.checks.baselines import Baselines, read_baselines
     from sizeup.checks.budgets import Budget, Budgets, read_budgets
-    from sizeup.checks.case import Case, Change, Origin, Remedy
-    from sizeup.checks.helping import remedies
-    from sizeup.checks.judging import LimitSpec, Reference, judge
+    from sizeup.checks.evaluate import LimitSpec, Reference, evaluate_limits
     from sizeup.checks.measures import MEASURES, Subject
+    from sizeup.checks.remedy_case import Case, Change, Origin, Remedy
+    from sizeup.checks.remedy_search import remedies
 
 __all__ = [
     "MEASURES",
@@ -21,38 +22,38 @@ __all__ = [
     "Budgets",
     "Case",
     "Change",
-    "Large",
+    "Contribution",
     "Limit",
     "LimitSpec",
+    "MemoryFit",
+    "MemoryNeed",
+    "MemoryPart",
     "Needs",
     "Origin",
-    "Part",
     "Reference",
     "Remedy",
-    "Room",
-    "Space",
     "Subject",
-    "judge",
+    "evaluate_limits",
+    "fit_memory",
     "read_baselines",
     "read_budgets",
     "remedies",
-    "room",
     "verdict",
 ]
 
-# Where the names live that only a check needs: a report and a sweep ask for the room alone.
-_HOMES = {
+# Modules of the names that only a check needs; loaded on first use, as reports and sweeps do without them.
+_MODULES = {
     "baselines": ("Baselines", "read_baselines"),
     "budgets": ("Budget", "Budgets", "read_budgets"),
-    "case": ("Case", "Change", "Origin", "Remedy"),
-    "judging": ("Reference", "LimitSpec", "judge"),
+    "remedy_case": ("Case", "Change", "Origin", "Remedy"),
+    "evaluate": ("Reference", "LimitSpec", "evaluate_limits"),
     "measures": ("MEASURES", "Subject"),
-    "helping": ("remedies",),
+    "remedy_search": ("remedies",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

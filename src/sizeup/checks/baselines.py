@@ -1,4 +1,4 @@
-"""Baselines: the amounts that a team accepted last, in one file with one line per model."""
+"""Baselines: the last accepted amounts, in one file with one line per model."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sizeup.checks.judging import GROWING
+from sizeup.checks.evaluate import GROWING
 from sizeup.errors import BudgetError
+from sizeup.files import read_problem
 
 DEFAULT = "baselines.json"
-"""The file beside budgets.toml if a budget names no other."""
+"""Name of the baselines file next to budgets.toml if a budget sets no other."""
 FORMAT = "sizeup baselines"
 VERSION = 1
-_LEAST, _MOST = 1e-30, 1e30  # of any amount, in any unit
+_LEAST, _MOST = 1e-30, 1e30  # valid amounts, in any unit
 
 
 class Key(NamedTuple):
-    """What the amounts of a line hold for; keys sort as the lines of the file do."""
+    """Identifies a line of the file: model, target, precision and sizes. Lines are sorted by key."""
 
-    model: str  # from the folder of the budgets, with slashes
+    model: str  # path relative to the folder of the budget file, with slashes
     target: str = ""
     precision: str = ""
     bind: tuple[tuple[str, int], ...] = ()
@@ -29,7 +30,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """A file of baselines; empty if there is none yet."""
+    """A baselines file; empty if it does not exist yet."""
 
     path: Path
     amounts: Mapping[Key, Mapping[str, float]] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class KeyChange(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A baselines file that was written, and how its lines differ from those before."""
+    """A baselines file that was written, and the changes to its lines."""
 
     path: Path
     added: int
@@ -53,9 +54,9 @@ class Update(NamedTuple):
 
 
 def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Baselines:
-    """Read a file of baselines; raises BudgetError with the command that writes a new one.
+    """Read a baselines file; raises BudgetError with the command that writes a new one.
 
-    If it `is_replaced` next, a report that was the baseline of one model counts as empty.
+    If the file is replaced afterwards (`is_replaced`), a report of sizeup analyze counts as empty.
     """
     try:
         if path.exists() and not path.is_file():  # a pipe would never end
@@ -64,24 +65,26 @@ def read_baselines(path: Path, command: str, *, is_replaced: bool = False) -> Ba
     except FileNotFoundError:
         return Baselines(path)
     except OSError as error:
-        raise BudgetError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise BudgetError(f"{path}: {read_problem(error)}") from error
     except (ValueError, RecursionError) as error:
         raise BudgetError(f"{path}: not a JSON file: {error}; delete it, then: {command}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         if isinstance(content, dict) and {"schema_version", "totals"} <= content.keys():
             if is_replaced:
                 return Baselines(path)
-            raise BudgetError(f"{path}: a report of sizeup analyze; to replace it by baselines: {command}")
+            raise BudgetError(
+                f"{path}: a report of sizeup analyze, not a baselines file; to replace it: {command}"
+            )
         raise BudgetError(f"{path}: not a baselines file; delete it, then: {command}")
     if content.get("version") != VERSION:
-        raise BudgetError(f"{path}: version {content.get('version')!r} is not known; update sizeup")
+        raise BudgetError(f"{path}: unknown version {content.get('version')!r}; update sizeup")
     return Baselines(path, dict(_lines(content.get("models"), path)))
 
 
 def updated(
     before: Baselines, measured: Mapping[Key, Mapping[str, float]], exists: Callable[[str], bool]
 ) -> tuple[Baselines, Update]:
-    """Baselines with new amounts; the lines of models that were not measured stay while their file exists."""
+    """Baselines with new amounts; lines of other models are kept if their file exists."""
     models = {key.model for key in measured}
     others = {
         key: amounts
@@ -99,9 +102,9 @@ def updated(
     return Baselines(before.path, after), Update(before.path, added, removed, changes)
 
 
-def written(baselines: Baselines) -> str:
-    """The text of the file: sorted, one line per model and target, so that a diff shows what changed."""
-    lines = ",\n".join(json.dumps(_line(*each)) for each in sorted(baselines.amounts.items()))
+def file_text(baselines: Baselines) -> str:
+    """The text of the file: sorted, one line per model and target, for readable diffs."""
+    lines = ",\n".join(json.dumps(_line(*item)) for item in sorted(baselines.amounts.items()))
     return f'{{"format": {json.dumps(FORMAT)}, "version": {VERSION}, "models": [\n{lines}\n]}}\n'
 
 
@@ -116,26 +119,26 @@ def _lines(entries: Any, path: Path) -> Iterator[tuple[Key, Mapping[str, float]]
         raise BudgetError(f"{path}: 'models' is not a list")
     seen: set[Key] = set()
     for number, entry in enumerate(entries, 1):
-        where = f"{path}: entry {number} of models"
-        key, amounts = _entry(entry, where)
+        location = f"{path}: entry {number} of models"
+        key, amounts = _entry(entry, location)
         if key in seen:
-            raise BudgetError(f"{where} repeats {key.model!r}; remove one of the two lines")
+            raise BudgetError(f"{location} repeats {key.model!r}; remove one of the two lines")
         seen.add(key)
         yield key, amounts
 
 
-def _entry(entry: Any, where: str) -> tuple[Key, dict[str, float]]:
+def _entry(entry: Any, location: str) -> tuple[Key, dict[str, float]]:
     if not isinstance(entry, dict) or not isinstance(entry.get("model"), str):
-        raise BudgetError(f"{where} names no model")
+        raise BudgetError(f"{location} has no 'model'")
     bind = entry.get("bind", {})
     target, precision = entry.get("target", ""), entry.get("precision", "")
     are_texts = isinstance(target, str) and isinstance(precision, str)
     if not are_texts or not isinstance(bind, dict) or any(type(size) is not int for size in bind.values()):
-        raise BudgetError(f"{where}: target and precision are texts, bind is a table of sizes")
+        raise BudgetError(f"{location}: target and precision must be strings, bind a table of sizes")
     amounts = {name: value for name, value in entry.items() if name in GROWING}
     for name, value in amounts.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        # JSON as Python reads it has infinities, and integers beyond floats.
+        # Python's JSON parser accepts infinities, and integers beyond the range of floats.
         if not is_number or not (value == 0 or _LEAST <= value <= _MOST):
-            raise BudgetError(f"{where}: {name} is {str(value)[:40]}, not an amount")
+            raise BudgetError(f"{location}: {name} is {str(value)[:40]}, not a valid amount")
     return Key(entry["model"], target, precision, tuple(sorted(bind.items()))), amounts

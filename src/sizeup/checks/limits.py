@@ -1,4 +1,4 @@
-"""Limits: amounts as users write them, parts of a memory, one limit with what was found against it."""
+"""Limits and the amounts compared with them, parts of a memory, and parsers for amounts in budget files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sizeup.targets import quantities
 from sizeup.units import quoted
 
 Unit = Literal["bytes", "seconds", "joules", "count", "share"]
-# What is within this share of its limit is near it: a little more of anything, and it does not fit.
+# A need within this share of its limit is near it.
 _NEAR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Large:
-    """One of those that make most of an amount: a layer or a tensor."""
+class Contribution:
+    """A layer or tensor that is among the largest contributions to an amount."""
 
     name: str
     amount: float
@@ -28,74 +28,78 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The two amounts that a growth limit compares."""
+    """Amounts before and now, as a growth limit compares them."""
 
     unit: Unit
     before: float
-    now: float
+    after: float
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit and what a model needs, from below and from above; the reason where either is not known."""
+    """A limit, and the need of a model as a lower and an upper bound.
+
+    A bound is None if it is not known; `unknown` then has the reasons.
+    """
 
     name: str
     unit: Unit
-    most: float | None  # the limit itself
-    least_need: float | None
-    most_need: float | None
-    expected: float | None = None  # within the two, where something is more likely than the rest
-    of: str = ""  # whose limit it is
+    maximum: float | None  # the limit itself
+    need_low: float | None
+    need_high: float | None
+    expected: float | None = None  # between the bounds, if one value is most likely
+    source: str = ""  # the device, option or budget that sets the limit
     unknown: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[MemoryPart, ...] = ()
     assumptions: tuple[str, ...] = ()
-    largest: tuple[Large, ...] = ()
-    reserve: float = 0.0  # of the limit, which something else may take
-    growth: Growth | None = None  # of a growth limit whose amounts are known
+    largest: tuple[Contribution, ...] = ()
+    reserve: float = 0.0  # part of the limit that other software may take
+    growth: Growth | None = None  # of a growth limit if the amounts are known
+    is_applicable: bool = True  # False for the latency of a model that does not fit
 
     @property
     def need(self) -> float | None:
-        """The one figure to show: what is expected, or suffices, or at least is needed."""
+        """The one amount to show: the expected one, else the upper bound, else the lower bound."""
         if self.expected is not None:
             return self.expected
-        return self.least_need if self.most_need is None else self.most_need
+        return self.need_low if self.need_high is None else self.need_high
 
     @property
     def fits(self) -> bool | None:
-        """Whether it is kept; None where that cannot be told."""
-        if self.most is None:
+        """Whether the need is within the limit; None if undetermined."""
+        if self.maximum is None:
             return None
-        if self.least_need is not None and self.least_need > self.most:
+        if self.need_low is not None and self.need_low > self.maximum:
             return False
-        return True if self.most_need is not None and self.most_need + self.reserve <= self.most else None
+        return True if self.need_high is not None and self.need_high + self.reserve <= self.maximum else None
 
     @property
     def headroom(self) -> float | None:
-        """The limit less the need; None if either is unknown. `fits` also counts the reserve."""
-        return None if self.most is None or self.need is None else self.most - self.need
+        """The limit minus the need; None if either is unknown. `fits` also subtracts the reserve."""
+        return None if self.maximum is None or self.need is None else self.maximum - self.need
 
     @property
     def is_near(self) -> bool:
-        """Whether it is kept with less than a tenth to spare, or may not be kept."""
-        if self.most is None or self.headroom is None:
+        """Whether less than 10 % of the limit is left, or whether it fits is undetermined."""
+        if self.maximum is None or self.headroom is None:
             return False
-        return self.fits is None or 0 <= self.headroom - self.reserve < _NEAR * self.most
+        return self.fits is None or 0 <= self.headroom - self.reserve < _NEAR * self.maximum
 
-    def say(self, value: float) -> str:
-        """An amount of this limit for people."""
+    def format(self, value: float) -> str:
+        """An amount as text, with the unit of this limit."""
         return units.quantity(self.unit, value)
 
 
-def limit_of(space: Space, largest: tuple[Large, ...] = ()) -> Limit:
-    """A memory of a target as one limit among others."""
+def limit_of(space: MemoryNeed, largest: tuple[Contribution, ...] = ()) -> Limit:
+    """A memory of a target as a limit."""
     return Limit(
         space.name,
         "bytes",
         space.limit_bytes,
-        space.least_bytes,
-        space.most_bytes,
+        space.low_bytes,
+        space.high_bytes,
         None,
-        space.where,
+        space.source,
         space.unknown,
         space.parts,
         space.assumptions,
@@ -105,8 +109,8 @@ def limit_of(space: Space, largest: tuple[Large, ...] = ()) -> Limit:
 
 
 def verdict(limits: tuple[Limit, ...], refused: str | None = None) -> bool | None:
-    """Of all limits together: one that is not kept decides, then one of which nobody can tell."""
-    answers = [each.fits for each in limits]
+    """The fit verdict over all limits: no if one is exceeded, else undetermined if one is, else yes."""
+    answers = [limit.fits for limit in limits]
     if refused or False in answers:
         return False
     return None if None in answers else True
@@ -116,65 +120,65 @@ WORDS = {"ram": "RAM"}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One of those that share a memory; `most_bytes` is None where nothing says how much it may take."""
+class MemoryPart:
+    """A part of the bytes needed in a memory; `high_bytes` is None if there is no known upper bound."""
 
     name: str
-    least_bytes: int
-    most_bytes: int | None
-    how: str  # where the number is from, or what is assumed
+    low_bytes: int
+    high_bytes: int | None
+    basis: str  # source of the number, or the assumption
 
     @property
     def is_exact(self) -> bool:
-        """Whether it takes precisely this."""
-        return self.least_bytes == self.most_bytes
+        """Whether both bounds are equal."""
+        return self.low_bytes == self.high_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """A memory of a device, and all that a model and its runtime take of it.
+class MemoryNeed:
+    """A memory of a device, and the parts of it that a model and its runtime need.
 
-    Both the limit and the need may be unknown, for the reasons that `unknown` gives.
+    If the limit or the need is not known, `unknown` has the reasons.
     """
 
     name: str  # 'ram' or 'flash'
     limit_bytes: int | None
-    parts: tuple[Part, ...]
-    reserve_bytes: int = 0  # of the limit, which something else may take
-    where: str = ""  # what the limit is of
+    parts: tuple[MemoryPart, ...]
+    reserve_bytes: int = 0  # part of the limit that other software may take
+    source: str = ""  # the device or option that sets the limit
     unknown: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
-        """What people call it."""
+    def title(self) -> str:
+        """Its name in text."""
         return WORDS.get(self.name, self.name)
 
     @property
-    def least_bytes(self) -> int:
-        """What is certainly needed."""
-        return sum(part.least_bytes for part in self.parts)
+    def low_bytes(self) -> int:
+        """Lower bound of the need."""
+        return sum(part.low_bytes for part in self.parts)
 
     @property
-    def most_bytes(self) -> int | None:
-        """What suffices; None where nothing says so."""
-        known = [part.most_bytes for part in self.parts if part.most_bytes is not None]
+    def high_bytes(self) -> int | None:
+        """Upper bound of the need; None if it is not known."""
+        known = [part.high_bytes for part in self.parts if part.high_bytes is not None]
         return sum(known) if len(known) == len(self.parts) else None
 
     @property
     def need_bytes(self) -> int:
-        """What suffices, or where that is not known, what is certainly needed."""
-        most = self.most_bytes
-        return self.least_bytes if most is None else most
+        """The upper bound of the need, or the lower bound if the upper one is not known."""
+        most = self.high_bytes
+        return self.low_bytes if most is None else most
 
     @property
     def fits(self) -> bool | None:
-        """Whether it has room for all; None where that cannot be told."""
+        """Whether the need is within the limit; None if undetermined."""
         if self.limit_bytes is None:
             return None
-        if self.least_bytes > self.limit_bytes:
+        if self.low_bytes > self.limit_bytes:
             return False
-        most = self.most_bytes
+        most = self.high_bytes
         return True if most is not None and most + self.reserve_bytes <= self.limit_bytes else None
 
 
@@ -184,7 +188,7 @@ QUANTITIES = {
     "joules": quantities.ENERGY,
     "count": quantities.COUNT,
 }
-# What may be limited of single layers.
+# Measures of single layers that a budget can limit.
 LAYER_MEASURES: dict[str, Unit] = {
     "macs": "count",
     "params": "count",
@@ -195,27 +199,29 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _LONGEST = 40
 
 
-def amount_in(given: Any, unit: Unit, where: str) -> float:
-    """A limit from a file: a text with its unit, or a number of bytes, seconds, joules or things."""
+def parse_amount(value: Any, unit: Unit, location: str) -> float:
+    """The amount of a limit in a budget file: a text with its unit, or a number in base units."""
     quantity = QUANTITIES[unit]
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise BudgetError(f"{where} is {quoted(given)}, not {quantity.what} such as {quantity.example!r}")
-    if isinstance(given, float) and not math.isfinite(given):
-        raise BudgetError(f"{where} is {given}, not {quantity.what} such as {quantity.example!r}")
-    if isinstance(given, str) and not given.strip():
-        raise BudgetError(f"{where} is empty, not {quantity.what} such as {quantity.example!r}")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BudgetError(
+            f"{location} is {quoted(value)}, not {quantity.description} such as {quantity.example!r}"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BudgetError(f"{location} is {value}, not {quantity.description} such as {quantity.example!r}")
+    if isinstance(value, str) and not value.strip():
+        raise BudgetError(f"{location} is empty, not {quantity.description} such as {quantity.example!r}")
     try:
-        found = quantities.asked(given, quantity)
+        amount = quantities.parse_limit(value, quantity, location)
     except SizeupError as error:
-        raise BudgetError(f"{where}: {error}") from None
-    assert found is not None
-    return found
+        raise BudgetError(str(error)) from None
+    assert amount is not None
+    return amount
 
 
-def share_in(given: Any, where: str) -> float:
-    """How much more is allowed, from a text such as "5%"."""
-    match = _PERCENT.fullmatch(given.strip()) if isinstance(given, str) else None
+def parse_share(value: Any, location: str) -> float:
+    """A share from a text such as "5%"."""
+    match = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or len(match[1]) > _LONGEST:
-        raise BudgetError(f"{where} is {quoted(given)}, not a share such as '5%'")
-    # Rounded once, as a growth is: what grew by precisely so much is allowed.
+        raise BudgetError(f"{location} is {quoted(value)}, not a share such as '5%'")
+    # Rounded once, as a growth is, so that growth by exactly this share is allowed.
     return float(Fraction(match[1]) / 100)

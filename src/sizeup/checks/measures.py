@@ -1,4 +1,4 @@
-"""What can be limited: each measure by the name that a budget calls it, found on a model under check."""
+"""The measures that a budget can limit, and the model that they are computed for."""
 
 from __future__ import annotations
 
@@ -9,177 +9,174 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sizeup.checks.limits import Large, Limit, Space, Unit, limit_of
-from sizeup.checks.room import Needs, Room, is_run_by_torch, room
+from sizeup.checks.capacity import MemoryFit, fit_memory
+from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
+from sizeup.checks.needs import Needs
 from sizeup.cost import Column, Cost
 from sizeup.dtypes import DType
 from sizeup.errors import TargetError
 from sizeup.graph import Graph, name_of
-from sizeup.targets import Target, word_bits_of
+from sizeup.targets import Target
 
 if TYPE_CHECKING:
-    from sizeup.latency import Estimate, Spent
+    from sizeup.latency import EnergyEstimate, Estimate
     from sizeup.memory import Usage
 
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An amount from below and from above; `why` says what is not known."""
+class Amount:
+    """Lower and upper bound of an amount; `reason` is set if one of them is not known."""
 
     least: float | None
     most: float | None
     expected: float | None = None
-    why: str = ""
-    largest: tuple[Large, ...] = ()
+    reason: str = ""
+    largest: tuple[Contribution, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One thing that a budget may limit."""
+    """A quantity that a budget can limit."""
 
     name: str
     unit: Unit
-    find: Callable[[Subject], Found]
+    compute: Callable[[Subject], Amount]
     words: str
     has_growth: bool = True  # whether a budget may limit its growth
     needs_target: bool = False
 
 
-def judged(measure: Measure, subject: Subject, most: float, of: str, expected: bool = False) -> Limit:
-    """A limit held against a model; with `expected`, by what is expected and not by the whole range."""
-    found = measure.find(subject)
-    least, upper = found.least, found.most
-    if expected and found.expected is not None:
-        least = upper = found.expected
+def check_limit(measure: Measure, subject: Subject, most: float, of: str, expected: bool = False) -> Limit:
+    """A limit and the need of a model; `expected` compares the expected amount instead of the bounds."""
+    amount = measure.compute(subject)
+    least, upper = amount.least, amount.most
+    if expected and amount.expected is not None:
+        least = upper = amount.expected
     return Limit(
         measure.name,
         measure.unit,
         most,
         least,
         upper,
-        found.expected,
+        amount.expected,
         of,
-        (found.why,) if found.why else (),
+        (amount.reason,) if amount.reason else (),
         (),
         (),
-        found.largest,
+        amount.largest,
     )
 
 
-def rooms(subject: Subject) -> tuple[Limit, ...]:
+def memory_limits(subject: Subject) -> tuple[Limit, ...]:
     """The memories of the target as limits."""
-    if subject.room is None:
+    if subject.memory_fit is None:
         return ()
-    return tuple(limit_of(space, _largest_in(space, subject)) for space in subject.room.spaces)
+    return tuple(limit_of(space, _largest_in(space, subject)) for space in subject.memory_fit.memories)
 
 
-def _largest_in(space: Space, subject: Subject) -> tuple[Large, ...]:
-    return subject.held if space.name == "ram" else subject.largest(subject.cost.params)
+def _largest_in(space: MemoryNeed, subject: Subject) -> tuple[Contribution, ...]:
+    return subject.peak_tensors if space.name == "ram" else subject.largest(subject.cost.params)
 
 
-def _macs(subject: Subject) -> Found:
+def _macs(subject: Subject) -> Amount:
     cost, total = subject.cost, subject.cost.total_macs
     missing = len(cost.reasons)
-    why = f"{missing:,} operator{'s are' if missing != 1 else ' is'} not counted" if missing else ""
-    return Found(total, None if missing else total, None, why, subject.largest(cost.macs))
+    reason = f"{missing:,} operator{'s are' if missing != 1 else ' is'} not counted" if missing else ""
+    return Amount(total, None if missing else total, None, reason, subject.largest(cost.macs))
 
 
-def _params(subject: Subject) -> Found:
+def _params(subject: Subject) -> Amount:
     total = subject.cost.total_params
-    return Found(total, total, largest=subject.largest(subject.cost.params))
+    return Amount(total, total, largest=subject.largest(subject.cost.params))
 
 
-def _weights(subject: Subject) -> Found:
+def _weights(subject: Subject) -> Amount:
     total = subject.needs.weight_bytes
-    return Found(total, total, largest=subject.largest(subject.cost.params))
+    return Amount(total, total, largest=subject.largest(subject.cost.params))
 
 
-def _peak(subject: Subject) -> Found:
+def _peak(subject: Subject) -> Amount:
     usage = subject.usage
-    why = usage.missing
-    if usage.unmodelled:
-        why = f"what {', '.join(usage.unmodelled)} take inside is not known"
-    return Found(usage.peak_bytes, None if why else usage.peak_bytes, None, why, subject.held)
+    reason = usage.unavailable_reason
+    if usage.unmodeled:
+        reason = f"the internal memory of {', '.join(usage.unmodeled)} is not known"
+    return Amount(usage.peak_bytes, None if reason else usage.peak_bytes, None, reason, subject.peak_tensors)
 
 
-def _arena(subject: Subject) -> Found:
-    """TFLite Micro's arena for its own files, otherwise the tensors as its planner would place them."""
+def _arena(subject: Subject) -> Amount:
+    """TFLite Micro's arena for .tflite files; for others, the memory plan that its planner would make."""
     needs = subject.needs
-    if needs.usage.unknown:
+    if needs.usage.unknown_sizes:
         return _peak(subject)
-    arena = needs.arena
+    arena, bounds = needs.arena(subject.target), needs.arena_bounds(subject.target)
+    if bounds is not None:
+        return Amount(*bounds, largest=subject.peak_tensors)
     if arena is not None:
-        size = arena.arena_bytes(subject.word_bits)
-        if size is None:
-            return Found(arena.head_bytes, None, None, arena.unknown, subject.held)
-        return Found(size, size + needs.description_bytes, largest=subject.held)
-    return Found(needs.usage.peak_bytes, needs.packed_bytes, largest=subject.held)
+        return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
+    return Amount(needs.usage.peak_bytes, needs.greedy_plan_bytes, largest=subject.peak_tensors)
 
 
-def _ram(subject: Subject) -> Found:
-    assert subject.room is not None
-    return _of_space(subject.room.ram, subject.held)
+def _ram(subject: Subject) -> Amount:
+    assert subject.memory_fit is not None
+    return _of_space(subject.memory_fit.ram, subject.peak_tensors)
 
 
-def _flash(subject: Subject) -> Found:
-    """With a target model and code, otherwise the model alone."""
+def _flash(subject: Subject) -> Amount:
+    """The size of the model, plus the code size of the runtime if there is a target."""
     largest = subject.largest(subject.cost.params)
-    if subject.room is not None and subject.room.flash is not None:
-        return _of_space(subject.room.flash, largest)
+    if subject.memory_fit is not None and subject.memory_fit.flash is not None:
+        return _of_space(subject.memory_fit.flash, largest)
     least, most = subject.needs.stored_bytes
-    return Found(least, most, largest=largest)
+    return Amount(least, most, largest=largest)
 
 
-def _of_space(space: Space, largest: tuple[Large, ...]) -> Found:
-    most = space.most_bytes
-    why = "" if most is not None else "; ".join(part.how for part in space.parts if part.most_bytes is None)
-    return Found(space.least_bytes, most, None, why, largest)
+def _of_space(space: MemoryNeed, largest: tuple[Contribution, ...]) -> Amount:
+    most = space.high_bytes
+    unbounded = [part.basis for part in space.parts if part.high_bytes is None]
+    return Amount(space.low_bytes, most, None, "; ".join(unbounded), largest)
 
 
-def _latency(subject: Subject) -> Found:
-    found = subject.estimate
-    if isinstance(found, str):
-        return Found(None, None, None, found)
+def _latency(subject: Subject) -> Amount:
+    estimate = subject.estimate
+    if isinstance(estimate, str):
+        return Amount(None, None, None, estimate)
     column = subject.op_seconds
     largest = () if column is None else subject.largest(column)
-    if found.low is None:
-        why = "only the least time that it takes is known"
-        return Found(found.seconds, None, None, why, largest)
-    why = "" if found.high is not None else "the time of operators that are not known is missing"
-    return Found(found.low, found.high, found.seconds, why, largest)
+    if estimate.low is None:
+        return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
+    reason = "" if estimate.high is not None else "the latency of unknown operators is missing"
+    return Amount(estimate.low, estimate.high, estimate.seconds, reason, largest)
 
 
-def _energy(subject: Subject) -> Found:
-    found = subject.spent
-    if isinstance(found, str):
-        return Found(None, None, None, found)
-    if found.low is None or found.high is None:
-        return Found(0.0, found.joules if found.at_most else None, found.joules, "no range is known")
-    return Found(0.0 if found.at_most else found.low, found.high, found.joules)
+def _energy(subject: Subject) -> Amount:
+    energy = subject.energy
+    if isinstance(energy, str):
+        return Amount(None, None, None, energy)
+    if energy.low is None or energy.high is None:
+        reason = "no prediction interval is known"
+        return Amount(0.0, energy.joules if energy.is_upper_bound else None, energy.joules, reason)
+    return Amount(0.0 if energy.is_upper_bound else energy.low, energy.high, energy.joules)
 
 
 _ALL = (
-    Measure("macs", "count", _macs, "multiply-accumulates of one pass"),
+    Measure("macs", "count", _macs, "multiply-accumulates per inference"),
     Measure("params", "count", _params, "parameters"),
-    Measure("weights", "bytes", _weights, "all weights"),
-    Measure("peak", "bytes", _peak, "memory in use at once beside the weights"),
-    Measure("arena", "bytes", _arena, "TFLite Micro's tensor arena"),
-    Measure("ram", "bytes", _ram, "what model and runtime take of the target's RAM", False, True),
-    Measure("flash", "bytes", _flash, "the model, and with a target the runtime's code", False),
-    Measure("latency", "seconds", _latency, "one pass on the target", needs_target=True),
-    Measure("energy", "joules", _energy, "energy of a pass", needs_target=True),
+    Measure("weights", "bytes", _weights, "weights"),
+    Measure("peak", "bytes", _peak, "peak activation memory"),
+    Measure("arena", "bytes", _arena, "TFLite Micro's arena"),
+    Measure("ram", "bytes", _ram, "RAM of the target that model and runtime need", False, True),
+    Measure("flash", "bytes", _flash, "model size, plus the runtime's code size if there is a target", False),
+    Measure("latency", "seconds", _latency, "latency on the target", needs_target=True),
+    Measure("energy", "joules", _energy, "energy per inference", needs_target=True),
 )
-MEASURES = {each.name: each for each in _ALL}
-
-
-_SUBJECT_MOST_NAMED = 3
+MEASURES = {measure.name: measure for measure in _ALL}
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model at a precision on a target; `ram_bytes` and `flash_bytes` are what is left for it there."""
+    """A model at a precision on a target; `ram_bytes` and `flash_bytes` override its memory sizes."""
 
     needs: Needs
     target: Target | None = None
@@ -188,76 +185,72 @@ class Subject:
 
     @property
     def graph(self) -> Graph:
-        """The network."""
+        """The graph of the model."""
         return self.needs.graph
 
     @property
     def cost(self) -> Cost:
-        """Its counts."""
+        """The cost of the model."""
         return self.needs.cost
 
     @property
     def precision(self) -> DType | None:
-        """The one precision that all of it is priced at, or None."""
+        """The precision assumed for the whole model, or None."""
         return self.needs.precision
 
-    @property
-    def word_bits(self) -> int:
-        """The word size that TFLite Micro's arena is computed for."""
-        return word_bits_of(self.target)
-
     @cached_property
-    def room(self) -> Room | None:
-        """The room that the target has for it; None without a target."""
+    def memory_fit(self) -> MemoryFit | None:
+        """The fit in the target's memories; None without a target."""
         if self.target is None:
             return None
-        return room(self.needs, self.target, ram=self.ram_bytes, flash=self.flash_bytes)
+        return fit_memory(self.needs, self.target, ram=self.ram_bytes, flash=self.flash_bytes)
 
     @cached_property
     def estimate(self) -> Estimate | str:
-        """How long it takes on the target, or why nobody can tell."""
+        """The latency on the target, or the reason why there is none."""
         from sizeup import latency
 
         if self.target is None:
-            return "without a target (-d) there is no latency"
+            return "latency needs a target: add -d TARGET"
         try:
             return latency.estimate(self.cost, self.target, self.precision)
         except TargetError as error:
             return str(error)
 
     @cached_property
-    def spent(self) -> Spent | str:
-        """The energy of one pass, or why nobody can tell."""
+    def energy(self) -> EnergyEstimate | str:
+        """The energy per inference, or the reason why there is none."""
         from sizeup import latency
 
         if isinstance(self.estimate, str):
             return self.estimate
-        found = latency.energy(self.estimate)
+        energy = latency.energy(self.estimate)
         assert self.target is not None
-        return f"the power of {self.target.device.title} is not known" if found is None else found
+        return f"the power of {self.target.device.title} is not known" if energy is None else energy
 
     @cached_property
-    def held(self) -> tuple[Large, ...]:
-        """The tensors in memory at the peak, the largest first."""
-        return tuple(Large(each.name, each.bytes) for each in self.usage.held)
+    def peak_tensors(self) -> tuple[Contribution, ...]:
+        """The tensors live at the peak, the largest first."""
+        return tuple(Contribution(tensor.name, tensor.bytes) for tensor in self.usage.peak_tensors)
 
     @property
     def usage(self) -> Usage:
-        """Memory as the target's runtime has it; without a target as a report tells it."""
-        as_run = self.target is None or is_run_by_torch(self.target)
-        return self.needs.usage_as_run if as_run else self.needs.usage
+        """Memory use in the target's runtime; without a target as in a report."""
+        return self.needs.usage_as_run if self.target is None else self.needs.usage_on(self.target)
 
     @cached_property
     def op_seconds(self) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
-        """The time of every operator."""
+        """The latency of every operator; None if there is no estimate."""
         return None if isinstance(self.estimate, str) else self.estimate.by_op()[0]
 
-    def largest(self, column: Column | np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[Large, ...]:
-        """The operators with most of a column."""
-        order = np.argsort(-column, kind="stable")[:_SUBJECT_MOST_NAMED].tolist()
+    def largest(
+        self, column: Column | np.ndarray[tuple[int], np.dtype[np.float64]]
+    ) -> tuple[Contribution, ...]:
+        """The operators with the largest values of a column."""
+        order = np.argsort(-column, kind="stable")[:_MOST_NAMED].tolist()
         ops = self.graph.ops
         return tuple(
-            Large(name_of(self.graph, ops[each]) or ops[each].kind, float(column[each]))
-            for each in order
-            if column[each]
+            Contribution(name_of(self.graph, ops[index]) or ops[index].kind, float(column[index]))
+            for index in order
+            if column[index]
         )

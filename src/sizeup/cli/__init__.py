@@ -1,4 +1,4 @@
-"""The command line: one file a verb, and what happens when something goes wrong."""
+"""The command line: one module per command, registered here; `main` maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -26,61 +26,61 @@ from sizeup.cli import (
     sweep,
     tradeoff,
 )
-from sizeup.cli.exits import BAD_INPUT
-from sizeup.cli.verbs import MISUSE, Verbs, correction
+from sizeup.cli.commands import USAGE_ERROR, Command, CommandGroup, usage_message
+from sizeup.cli.runner import BAD_INPUT
 
 __all__ = ["app", "main"]
 
-# Beyond the verbs' own codes: 1 is kept for checks that fail, so a crash must not look like one.
+# Not 1, which means that a check failed.
 _CRASHED = 70
 
-_HINT = """\
-sizeup tells what a neural network costs before you deploy it. Try
+_INTRODUCTION = """\
+sizeup reports what a neural network costs before you deploy it. Examples:
 
-  sizeup check model.tflite -d stm32f746         does it fit? what would make it
-  sizeup analyze model.onnx                      what it costs, by operator
-  sizeup analyze torchvision:resnet50 --by tree  PyTorch code, by module
-  sizeup analyze model.onnx -d rpi5/ort          how long it takes there
-  sizeup analyze model.onnx -o report.html       the same as a page to look at
-  sizeup compare old.onnx new.onnx               what was added or changed
-  sizeup plan model.tflite                       the least memory, proven
-  sizeup optimize model.tflite -o less.tflite    the same model in less memory
-  sizeup precision model.tflite --weights 1MiB   which layers at which width
+  sizeup check model.tflite -d stm32f746         does it fit? what would help
+  sizeup analyze model.onnx                      cost per operator
+  sizeup analyze torchvision:resnet50 --by tree  PyTorch code, cost per module
+  sizeup analyze model.onnx -d rpi5/ort          latency on a Raspberry Pi 5
+  sizeup analyze model.onnx -o report.html       the report as an HTML page
+  sizeup compare old.onnx new.onnx               what changed between two models
+  sizeup plan model.tflite                       smallest proven memory plan
+  sizeup optimize model.tflite -o less.tflite    same model, less memory
+  sizeup precision model.tflite --weights 1MiB   precision per layer
   sizeup tradeoff model.onnx -d rpi5/ort         precisions compared
-  sizeup measure model.onnx                      how long it takes here
+  sizeup measure model.onnx                      latency on this machine
   sizeup calibrate --runtime ort                 make this machine a target
   sizeup sweep registry.toml -o results          many models on many targets
   sizeup query results -o board.html             the best of them, as a page
-  sizeup explain model.onnx 12                   where a number comes from
+  sizeup explain model.onnx 12                   how a number is computed
 
-sizeup --help lists all verbs, sizeup VERB --help all options of one.
+All commands: sizeup --help. Options of one: sizeup COMMAND --help.
 """
 
 app = typer.Typer(
     name="sizeup",
-    cls=Verbs,
-    help="Size up a neural network before you deploy it.",
+    cls=CommandGroup,
+    help="Report MACs, memory, latency and fit of a neural network before you deploy it.",
     epilog="Example: sizeup analyze model.onnx --bind batch=1 --precision int8",
     pretty_exceptions_enable=False,
 )
-app.command("analyze", epilog=analyze.EXAMPLE)(analyze.analyze)
-app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
-app.command("check", epilog=check.EXAMPLE)(check.check)
-app.command("compare", epilog=compare.EXAMPLE)(compare.compare)
-app.command("plan", epilog=plan.EXAMPLE)(plan.plan)
-app.command("measure", epilog=measure.EXAMPLE)(measure.measure)
-app.command("calibrate", epilog=calibrate.EXAMPLE)(calibrate.calibrate)
-app.command("precision", epilog=precision.EXAMPLE)(precision.precision)
-app.command("tradeoff", epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
-app.command("optimize", epilog=optimize.EXAMPLE)(optimize.optimize)
-app.command("sweep", epilog=sweep.EXAMPLE)(sweep.sweep)
-app.command("query", epilog=query.EXAMPLE)(query.query)
-app.command("ops", epilog=ops.EXAMPLE)(ops.ops)
-app.command("devices", epilog=devices.EXAMPLE)(devices.devices)
+app.command("analyze", cls=Command, epilog=analyze.EXAMPLE)(analyze.analyze)
+app.command("explain", cls=Command, epilog=explain.EXAMPLE)(explain.explain)
+app.command("check", cls=Command, epilog=check.EXAMPLE)(check.check)
+app.command("compare", cls=Command, epilog=compare.EXAMPLE)(compare.compare)
+app.command("plan", cls=Command, epilog=plan.EXAMPLE)(plan.plan)
+app.command("measure", cls=Command, epilog=measure.EXAMPLE)(measure.measure)
+app.command("calibrate", cls=Command, epilog=calibrate.EXAMPLE)(calibrate.calibrate)
+app.command("precision", cls=Command, epilog=precision.EXAMPLE)(precision.precision)
+app.command("tradeoff", cls=Command, epilog=tradeoff.EXAMPLE)(tradeoff.tradeoff)
+app.command("optimize", cls=Command, epilog=optimize.EXAMPLE)(optimize.optimize)
+app.command("sweep", cls=Command, epilog=sweep.EXAMPLE)(sweep.sweep)
+app.command("query", cls=Command, epilog=query.EXAMPLE)(query.query)
+app.command("ops", cls=Command, epilog=ops.EXAMPLE)(ops.ops)
+app.command("devices", cls=Command, epilog=devices.EXAMPLE)(devices.devices)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         import sizeup
 
         typer.echo(f"sizeup {sizeup.__version__}")
@@ -96,28 +96,26 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(_HINT, nl=False)
+        typer.echo(_INTRODUCTION, nl=False)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     if hasattr(sys.stdout, "reconfigure"):
-        # A name in a model may hold letters that the terminal's encoding lacks.
+        # Names in models may contain characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="replace")
     try:
         code = app(arguments, prog_name="sizeup", standalone_mode=False)
-    except MISUSE as error:
-        from sizeup.cli.terminal import complain
+    except USAGE_ERROR as error:
+        from sizeup.cli.terminal import print_error
 
-        complain(*correction(error))
+        print_error(*usage_message(error))
         sys.exit(BAD_INPUT)
     except Exception:
         traceback.print_exc()
-        print(
-            "sizeup: this is a fault of sizeup itself; please report it with the lines above", file=sys.stderr
-        )
+        print("sizeup: internal error; please report it with the traceback above", file=sys.stderr)
         sys.exit(_CRASHED)
     finally:
         if "--install-completion" in (sys.argv if arguments is None else arguments):
-            completion.answer_at_once(Path.home())
+            completion.patch_zsh_script(Path.home())
     sys.exit(code or 0)

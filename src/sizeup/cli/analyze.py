@@ -1,4 +1,4 @@
-"""`sizeup analyze`: what a model costs."""
+"""`sizeup analyze`: the report on one model."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sizeup.cli.exits import verb
 from sizeup.cli.options import (
     Basis,
     Bind,
     Convention,
     Device,
     Inputs,
+    Json,
     Model,
     Precision,
     RawCsv,
     Rules,
+    Train,
     bindings,
     model_inputs,
 )
+from sizeup.cli.runner import command
 
 if TYPE_CHECKING:
     from sizeup.results.table import By as Rows
 
-EXAMPLE = "Example: sizeup analyze model.onnx -d rpi5/ort -o report.json"
+EXAMPLE = "Example: sizeup analyze model.onnx -d rpi5/ort -o report.html"
 
 
 class By(str, Enum):
-    """What a row of the table is."""
+    """What each row of the table stands for."""
 
     op = "op"
     module = "module"
@@ -40,29 +42,40 @@ class By(str, Enum):
     precision = "precision"
 
 
-@verb
+@command
 def analyze(
     model: Model,
     device: Device = None,
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
+    train: Train = False,
     by: Annotated[
-        By | None, typer.Option(help="What a row of the table is; chosen by size without it.")
+        By | None,
+        typer.Option(
+            metavar="ROWS",
+            help="One table row per: op, module, tree (nested modules), kind (op kind) or precision"
+            ", e.g. module (default: op for small models, module for large ones).",
+        ),
     ] = None,
-    depth: Annotated[int | None, typer.Option(min=1, help="Cut module paths after so many names.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Show the costliest rows only.")] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Cut module paths after N names, e.g. 2.")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Show only the N most expensive rows, e.g. 10.")
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Columns of the table, as shape,precision,bound. There are shape, input, output, precision,"
+            help="Columns of the table, e.g. shape,precision,macs, out of: shape, input, output, precision,"
             " ops, params, macs, share, elementwise, read, written, intensity, live, tensors, time, bound.",
             show_default=False,
         ),
     ] = None,
     wide: Annotated[
-        bool, typer.Option("--wide", help="Print all columns and full names, wider than the terminal.")
+        bool,
+        typer.Option("--wide", help="Print all columns and full names, even if wider than the terminal."),
     ] = False,
     output: Annotated[
         list[Path] | None,
@@ -70,34 +83,38 @@ def analyze(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write a .html, .md, .csv, .json, .trace.json, .overlay.json or .onnx file; repeatable.",
+            help="Write a .html, .md, .csv, .json, .trace.json, .overlay.json or .onnx file, e.g."
+            " report.html; repeatable.",
         ),
     ] = None,
     plot: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Draw memory by operator as .png or .svg, or what x.roofline.png or x.modules.png name;"
-            " repeatable.",
+            help="Draw a .png or .svg file, e.g. memory.png (memory per operator), x.roofline.png (roofline)"
+            " or x.modules.png (modules); repeatable.",
         ),
     ] = None,
     raw_csv: RawCsv = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 3 if part of the model is not counted.")
+        bool, typer.Option("--strict", help="Exit with code 3 if part of the model is not counted.")
     ] = False,
     rules: Rules = None,
     convention: Convention = None,
     basis: Basis = None,
     coefficients: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .toml or .json table of ms for 2M MACs by layer and precision."),
+        typer.Option(
+            metavar="FILE",
+            help="Table of ms per 2 million MACs by layer and precision, e.g. coefficients.toml.",
+        ),
     ] = None,
 ) -> None:
-    """Count MACs, parameters and bytes of a model, say what was not counted, and how long a pass takes."""
+    """Report MACs, parameters, memory and, with -d, latency of a model, and what could not be counted."""
     if depth is not None and by not in (None, By.module, By.tree):
         raise typer.BadParameter(
-            f"a depth cuts modules; it does not go with --by {by.value}", param_hint="--depth"
+            f"only valid with --by module or --by tree, not --by {by.value}", param_hint="--depth"
         )
     from sizeup import render
     from sizeup.api import analyze as api
@@ -106,26 +123,27 @@ def analyze(
     from sizeup.render import plots
     from sizeup.render.data import report as data
 
-    timed = any(each is not None for each in (device, basis, coefficients))
-    chosen: tuple[str, ...] = ()
+    timed = any(option is not None for option in (device, basis, coefficients))
+    selected: tuple[str, ...] = ()
     rows: Rows | None = by.value if by else None
     if columns is not None:
         from sizeup.render.console import columns as table_columns
 
-        chosen, rows = table_columns.checked(columns, rows, timed=timed)
+        selected, rows = table_columns.parse_columns(columns, rows, timed=timed)
     for path in output or ():
         render.check_path("Report", path, timed=timed)
     for path in plot or ():
         plots.check(path, timed=timed)
     arguments = model_inputs(input)
-    bound = bindings(bind)
-    with terminal.busy(f"reading {terminal.name_of(model)}") as now:
+    sizes = bindings(bind)
+    with terminal.busy(f"reading {terminal.name_of(model)}") as set_status:
         for path in rules or ():
             models_api.load_rules(path)
         report = api.analyze(
             model,
             **arguments,
-            bind=bound,
+            bind=sizes,
+            train=train,
             precision=precision,
             target=device,
             basis=basis.value if basis else None,
@@ -134,15 +152,15 @@ def analyze(
             strict=strict,
         )
         for path in output or ():
-            now(f"writing {path}")
+            set_status(f"writing {path}")
             report.save(path, raw_csv=raw_csv)
         for path in plot or ():
-            now(f"drawing {path}")
+            set_status(f"drawing {path}")
             report.plot(path)
     if json:
         sys.stdout.writelines(data.json_lines(report))
     else:
         from sizeup.render.console import report as console
 
-        console.render(report, terminal.output(), by=rows, depth=depth, top=top, columns=chosen, wide=wide)
-    terminal.tell_written([*(output or ()), *(plot or ())])
+        console.render(report, terminal.output(), by=rows, depth=depth, top=top, columns=selected, wide=wide)
+    terminal.print_written([*(output or ()), *(plot or ())])

@@ -1,4 +1,4 @@
-"""`sizeup calibrate`: make a target from times that were measured on it."""
+"""`sizeup calibrate`: fit a target to measured latencies."""
 
 from __future__ import annotations
 
@@ -9,52 +9,66 @@ from typing import Annotated
 import typer
 
 from sizeup.cli import completion
-from sizeup.cli.exits import verb
-from sizeup.cli.options import TIMED, Bind, bindings
+from sizeup.cli.options import TIMED, Bind, Json, bindings
+from sizeup.cli.runner import command
 
 EXAMPLE = "Example: sizeup calibrate --runtime ort, then sizeup analyze model.onnx -d this-machine/ort"
 
 
-@verb
+@command
 def calibrate(
     runtime: Annotated[
         str,
         typer.Option(
-            help=f"Measured here: {', '.join(TIMED[:-1])} or {TIMED[-1]}; else any known.",
+            metavar="NAME",
+            help=f"Runtime to calibrate, measured on this machine: {', '.join(TIMED[:-1])} or {TIMED[-1]};"
+            " any runtime with --csv or --profile, e.g. tflm.",
             autocompletion=completion.runtimes,
         ),
     ] = "ort",
-    threads: Annotated[int, typer.Option(min=1, help="Threads that the runtime may use.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of the runtime, e.g. 4.")] = 1,
     device: Annotated[
         str | None,
         typer.Option(
-            help="A device that is known, or a new name; without it this-machine.",
+            metavar="NAME",
+            help="Device that was measured, known or new, e.g. my-board (default: this-machine).",
             show_default=False,
             autocompletion=completion.devices,
         ),
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A table with the columns model and latency_ms (or _us, _s)."),
+        typer.Option(
+            metavar="FILE",
+            help="Table with columns model and latency_ms (or latency_us, latency_s), e.g. times.csv.",
+        ),
     ] = None,
     profile: Annotated[
         Path | None,
-        typer.Option(metavar="LOG", help="A profile of ONNX Runtime, benchmark_model or torch.profiler."),
+        typer.Option(
+            metavar="LOG",
+            help="Profile of ONNX Runtime, benchmark_model or torch.profiler, e.g. profile.json.",
+        ),
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The model of the profile.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Model of the --profile, e.g. model.onnx.")
+    ] = None,
     bind: Bind = None,
     seconds: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Run every network over and over for so long.")
+        float, typer.Option(min=0.0, metavar="S", help="Seconds to run each calibration network for, e.g. 1.")
     ] = 0.4,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="A .toml file; by default in your folder of targets."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Target file to write, e.g. my-board.toml (default: in your folder of targets).",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """Fit a target to times: of small networks run here, or of a table or a profile from elsewhere."""
+    """Calibrate a target with latencies of small networks run on this machine, a CSV table or a profile."""
     import json as text
 
     from sizeup.api import measure as api
@@ -62,7 +76,7 @@ def calibrate(
     from sizeup.render.console import measurement
 
     with terminal.steps(f"calibrating {runtime}") as progress:
-        found = api.calibrate(
+        calibration = api.calibrate(
             runtime,
             device=device,
             csv=csv,
@@ -75,6 +89,6 @@ def calibrate(
             progress=progress,
         )
     if json:
-        sys.stdout.write(text.dumps(found.to_dict(), indent=2) + "\n")
+        sys.stdout.write(text.dumps(calibration.to_dict(), indent=2) + "\n")
     else:
-        measurement.render_calibration(found, terminal.output())
+        measurement.render_calibration(calibration, terminal.output())

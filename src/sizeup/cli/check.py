@@ -1,4 +1,4 @@
-"""`sizeup check`: does it fit, and what would make it?"""
+"""`sizeup check`: whether models fit a target or meet budgets, and what would make them fit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sizeup.cli import completion
-from sizeup.cli.exits import BAD_INPUT, FAILED, INCOMPLETE, verb
-from sizeup.cli.options import Bind, Inputs, Precision, Rules, bindings, model_inputs
+from sizeup.cli.commands import USAGE_ERROR
+from sizeup.cli.options import Bind, Inputs, Json, Precision, Rules, bindings, device_option, model_inputs
+from sizeup.cli.runner import BAD_INPUT, FAILED, INCOMPLETE, command
 
 if TYPE_CHECKING:
     from sizeup.checks.baselines import Update
@@ -26,69 +26,82 @@ def _limit(metavar: str, help: str) -> Any:
     return typer.Option(metavar=metavar, help=help, show_default=False)
 
 
-@verb
+@command
 def check(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODEL]...",
-            help="Files, or names such as torchvision:NAME; with --budget all that it names.",
+            metavar="MODEL",
+            help="Model files, or names such as torchvision:resnet50 (default: all models of --budget).",
             show_default=False,
         ),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            "-d",
-            metavar="TARGET",
-            help="What it must fit: DEVICE or DEVICE/RUNTIME, as stm32f746/tflm, or a device file.",
-            autocompletion=completion.devices,
-            show_default=False,
+        device_option(
+            "Target that the model must fit: DEVICE, DEVICE/RUNTIME or a device file, e.g. stm32f746/tflm."
         ),
     ] = None,
     budget: Annotated[
-        Path | None, _limit("FILE", "A .toml file of budgets, by patterns of models (docs/checking.md).")
+        Path | None, _limit("FILE", "Budget file to check, e.g. budgets.toml (see docs/checking.md).")
     ] = None,
     against: Annotated[
         str | None,
-        _limit(
-            "REV", "Compare with the model files of a git revision, as origin/main; growth is then since it."
-        ),
+        _limit("REV", "Git revision to compare the model files and their growth with, e.g. origin/main."),
     ] = None,
     update_baselines: Annotated[
         bool,
-        typer.Option("--update-baselines", help="Write the present amounts as baselines of growth limits."),
+        typer.Option("--update-baselines", help="Write the current amounts as baselines for growth limits."),
     ] = False,
     changed: Annotated[
         bool,
         typer.Option(
             "--changed",
-            help="MODELs are changed files: skip those that no budget names; check all models if the budget"
-            " file or a baseline is among them.",
+            help="Check only those MODEL files that a budget names, or all if the budget file or a baseline"
+            " is among them, e.g. in pre-commit.",
         ),
     ] = False,
-    latency: Annotated[str | None, _limit("TIME", "The longest pass there, as 20ms.")] = None,
-    energy: Annotated[str | None, _limit("ENERGY", "The most for a pass, as 3mJ.")] = None,
-    ram: Annotated[str | None, _limit("SIZE", "RAM that is left for the model, as 128KiB.")] = None,
-    flash: Annotated[str | None, _limit("SIZE", "Flash that is left for model and runtime.")] = None,
-    arena: Annotated[str | None, _limit("SIZE", "The most for TFLite Micro's arena.")] = None,
-    macs: Annotated[str | None, _limit("COUNT", "The most MACs of a pass, as 20M.")] = None,
-    params: Annotated[str | None, _limit("COUNT", "The most parameters, as 300k.")] = None,
+    latency: Annotated[str | None, _limit("TIME", "Maximum latency on the target, e.g. 20ms.")] = None,
+    energy: Annotated[
+        str | None, _limit("ENERGY", "Maximum energy per inference on the target, e.g. 3mJ.")
+    ] = None,
+    ram: Annotated[
+        str | None, _limit("SIZE", "RAM available to the model, e.g. 128KiB (1024 B each) or 128KB (1000 B).")
+    ] = None,
+    flash: Annotated[
+        str | None, _limit("SIZE", "Flash available to model and runtime, e.g. 512KiB or 4MB.")
+    ] = None,
+    arena: Annotated[str | None, _limit("SIZE", "Maximum TFLite Micro arena, e.g. 64KiB or 64KB.")] = None,
+    macs: Annotated[str | None, _limit("COUNT", "Maximum MACs per inference, e.g. 20M.")] = None,
+    params: Annotated[str | None, _limit("COUNT", "Maximum number of parameters, e.g. 300k.")] = None,
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
     expected: Annotated[
-        bool, typer.Option("--expected", help="Judge times by what is expected, not by their range.")
+        bool,
+        typer.Option(
+            "--expected",
+            help="Compare the expected latency and energy with the limits, not the prediction interval.",
+        ),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 3 if part of the model is not counted.")
+        bool, typer.Option("--strict", help="Exit with code 3 if part of the model is not counted.")
     ] = False,
     remedies: Annotated[
         bool | None,
         typer.Option(
             "--remedies/--no-remedies",
-            help="Carry out what would help; without a wish for targets, not for budgets.",
+            help="Search for and verify changes that make it fit (default: on with -d, off with --budget).",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[
+        bool | None,
+        typer.Option(
+            "--run/--no-run",
+            help="Run one inference of a .tflite file on this machine, in TFLite Micro's interpreter, with"
+            " limits of time and memory (default: on with -d if tflite-micro is installed, off with --budget"
+            " or --no-remedies), e.g. sizeup check model.tflite -d stm32f746 --no-run.",
             show_default=False,
         ),
     ] = None,
@@ -98,40 +111,44 @@ def check(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write .json, .md, .xml (JUnit) or .codequality.json (GitLab); repeatable.",
+            help="Write a .json, .md, .xml (JUnit) or .codequality.json (GitLab) file, e.g. check.json;"
+            " repeatable.",
         ),
     ] = None,
-    junit: Annotated[Path | None, _limit("FILE", "Write JUnit's XML, one case per limit.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for a pull request.")] = False,
-    github: Annotated[
-        bool, typer.Option("--github", help="Also print annotations, as GitHub Actions shows them.")
+    junit: Annotated[
+        Path | None, _limit("FILE", "Write JUnit XML, one case per limit, e.g. check.xml.")
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown for a pull request comment.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    github: Annotated[
+        bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")
+    ] = False,
+    json: Json = False,
     rules: Rules = None,
 ) -> None:
-    """Check whether models fit a target or keep to budgets, and what would make them.
+    """Check whether models fit a target or meet budgets, and find changes that would make them fit.
 
-    Exit codes: 0 if all fit; 1 if one does not or could not be judged; 3 if one is undetermined; 2 if none
-    could be judged at all.
+    Exit codes: 0 all fit; 1 one does not fit or has an error; 2 all have errors; 3 one is undetermined.
     """
     from sizeup.api import budgets as budgets_api
     from sizeup.api import check as api
     from sizeup.api import models as models_api
     from sizeup.cli import terminal
-    from sizeup.render.console.check import updated
+    from sizeup.render.console.baselines import update_lines
     from sizeup.results.check import Checks
 
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
     limits |= {"macs": macs, "params": params}
-    alone = {"-d": device, "--precision": precision, "--input": input, "--bind": bind}
-    alone |= {f"--{name}": value for name, value in limits.items()}
-    _demand_sense(models, budget, {name for name, value in alone.items() if value})
+    unused_with_budget = {"-d": device, "--precision": precision, "--input": input, "--bind": bind}
+    unused_with_budget |= {f"--{name}": value for name, value in limits.items()}
+    _require_model_or_budget(models, budget, {name for name, value in unused_with_budget.items() if value})
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
-            "give it with --budget and without --against", param_hint="--update-baselines"
+            "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
         )
-    models = _selected(models, budget, changed)
-    written = _writable(output or [], junit)
+    models = _select_models(models, budget, changed)
+    written = _output_paths(output or [], junit)
     updates: tuple[Update, ...] = ()
     with terminal.steps("checking") as show:
 
@@ -142,7 +159,7 @@ def check(
         for rule in rules or ():
             models_api.load_rules(rule)
         if budget is not None:
-            found, updates = budgets_api.run_budgets(
+            checks, updates = budgets_api.run_budgets(
                 budget,
                 models or (),
                 remedies=bool(remedies),
@@ -150,40 +167,42 @@ def check(
                 update_baselines=update_baselines,
                 expected=expected,
                 strict=strict,
+                run=bool(run),
                 progress=progress,
             )
         else:
-            asked = {name: value for name, value in limits.items() if value is not None}
+            given_limits = {name: value for name, value in limits.items() if value is not None}
             options = api.CheckOptions(
                 device,
                 **model_inputs(input),
                 bind=bindings(bind),
                 precision=precision,
-                limits=asked,
+                limits=given_limits,
                 expected=expected,
                 strict=strict,
                 remedies=remedies is not False,
+                run=run,
             )
-            found = api.check_models(models or (), options, against=against, progress=progress)
+            checks = api.check_models(models or (), options, against=against, progress=progress)
     for path in written:
-        Checks(tuple(found)).save(path)
-    _print(found, as_json=json, as_markdown=markdown, annotated=github)
+        Checks(tuple(checks)).save(path)
+    _print(checks, as_json=json, as_markdown=markdown, annotated=github)
     for update in updates:
-        for line in updated(update):
-            terminal.remark(line)
-    terminal.tell_written([*(update.path for update in updates), *written])
-    code = _exit_code(found)
+        for line in update_lines(update):
+            terminal.print_note(line)
+    terminal.print_written([*(update.path for update in updates), *written])
+    code = _exit_code(checks)
     if code:
         sys.stdout.flush()
         raise typer.Exit(code)
 
 
-def _writable(output: list[Path], junit: Path | None) -> list[Path]:
-    """The files to write, which all have an ending and a folder."""
+def _output_paths(output: list[Path], junit: Path | None) -> list[Path]:
+    """The files to write; raises an error for a suffix or a folder that cannot be used."""
     from sizeup import render
 
     if junit is not None and junit.suffix.lower() != ".xml":
-        raise typer.BadParameter(f"{junit}: JUnit's format is written as .xml", param_hint="--junit")
+        raise typer.BadParameter(f"{junit}: JUnit files end in .xml", param_hint="--junit")
     written = [*output, *([] if junit is None else [junit])]
     for path in written:
         render.check_path("Checks", path)
@@ -193,39 +212,39 @@ def _writable(output: list[Path], junit: Path | None) -> list[Path]:
 def _exit_code(checks: Sequence[Check]) -> int:
     from sizeup.results.check import fits
 
-    if _nothing_judged(checks):
+    if _has_no_verdict(checks):
         return BAD_INPUT
     return {True: 0, False: FAILED, None: INCOMPLETE}[fits(checks)]
 
 
-def _nothing_judged(checks: Sequence[Check]) -> bool:
-    """Whether there are errors and nothing else; a model that was removed is no error."""
-    return any(each.error for each in checks) and not any(each.is_judged for each in checks)
+def _has_no_verdict(checks: Sequence[Check]) -> bool:
+    """Whether all models ended in errors; a model that was removed is not an error."""
+    return any(check.error for check in checks) and not any(check.has_verdict for check in checks)
 
 
-def _selected(files: list[str] | None, budget: Path | None, changed: bool) -> list[str] | None:
-    """The models to check; those of changed files that a budget names, None for all of its models."""
+def _select_models(files: list[str] | None, budget: Path | None, changed: bool) -> list[str] | None:
+    """The models to check: with --changed those that a budget names; None for all models of the budget."""
     from sizeup.api import budgets as budgets_api
     from sizeup.cli import terminal
 
     if not changed:
         return files
     if budget is None:
-        raise typer.BadParameter("give it with --budget", param_hint="--changed")
+        raise typer.BadParameter("needs --budget FILE", param_hint="--changed")
     models, others = budgets_api.affected_models(budget, files or ())
     for file in others:
         if Path(file).suffix.lower() in (".tflite", ".onnx", ".pt2"):
-            terminal.remark(f"{file}: skipped, no budget in {budget} names it")
+            terminal.print_note(f"{file}: skipped, not named by any budget in {budget}")
     if models == []:
         raise typer.Exit
     return models
 
 
-def _demand_sense(models: list[str] | None, budget: Path | None, given: set[str]) -> None:
+def _require_model_or_budget(models: list[str] | None, budget: Path | None, options: set[str]) -> None:
     if budget is None and not models:
-        raise typer.BadParameter("give a MODEL or --budget FILE", param_hint="MODEL")
-    if budget is not None and given:
-        first = sorted(given)[0]
+        raise USAGE_ERROR("give a MODEL with -d TARGET, or --budget FILE")
+    if budget is not None and options:
+        first = sorted(options)[0]
         raise typer.BadParameter(
             f"{first} cannot be combined with --budget; {_in_budget(first)} in {budget}",
             param_hint="--budget",
@@ -233,9 +252,9 @@ def _demand_sense(models: list[str] | None, budget: Path | None, given: set[str]
 
 
 def _in_budget(option: str) -> str:
-    """What to do instead of an option if there is a file of budgets."""
-    if option == "--input":  # budgets set sizes by name only
-        return "set symbolic sizes by bind = {...}"
+    """The setting of a budget file that replaces an option."""
+    if option == "--input":  # budgets have no input shapes
+        return "set symbolic dimensions by bind = {...}"
     name = {"-d": "target"}.get(option, option.removeprefix("--"))
     return "set bind = {...}" if name == "bind" else f'set {name} = "..."'
 
@@ -254,10 +273,10 @@ def _print(checks: Sequence[Check], *, as_json: bool, as_markdown: bool, annotat
     with ci.without_commands(sys.stdout) if annotated else nullcontext():
         if as_markdown:
             sys.stdout.writelines(check_comment.markdown(checks))
-        elif _nothing_judged(checks):
+        elif _has_no_verdict(checks):
             for check in checks:
-                terminal.complain(check.error)
+                terminal.print_error(check.error)
         else:
             console.render(checks, terminal.output())
     if annotated:
-        sys.stdout.writelines(ci.annotated(checks))
+        sys.stdout.writelines(ci.annotation_lines(checks))

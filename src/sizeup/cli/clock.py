@@ -1,4 +1,4 @@
-"""Wall time since the process began, the start of the interpreter and imports included."""
+"""Wall time since the process started, including the start of the interpreter and imports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 _IMPORTED = time.monotonic()
-_START_FIELD = 19  # of those after the name of the program in /proc/self/stat: clock ticks since boot
+_START_FIELD = 19  # index of starttime (clock ticks since boot) after the program name in /proc/self/stat
 
 
 def since_start() -> float:
-    """Seconds since the process began; where the system does not say that, since this module was imported."""
+    """Seconds since the process started, or since this module was imported if the system has no /proc."""
     imported = time.monotonic() - _IMPORTED
     try:
         fields = Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What the shell offers where a value is typed; nothing heavy is loaded, for somebody waits at a key."""
+"""Values that shell completion offers; imports nothing heavy, so that it answers quickly."""
 
 from __future__ import annotations
 
@@ -7,72 +7,72 @@ from pathlib import Path
 
 from sizeup.files import write_text
 
-# What zsh loads at the first press of the key must answer it, too; typer's script only registers itself then.
-_REGISTERS = "compdef _sizeup_completion sizeup"
-_ANSWERS = f"""\
+# The script that typer installs for zsh only registers itself when it is first loaded, and completes nothing.
+_REGISTER = "compdef _sizeup_completion sizeup"
+_COMPLETE_AND_REGISTER = f"""\
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
   _sizeup_completion "$@"
 fi
-{_REGISTERS}"""
+{_REGISTER}"""
 
 
 def devices(incomplete: str) -> list[str]:
-    """Devices, and after a slash the runtimes of the one before it."""
+    """Names of devices, or after a slash targets of that device."""
     from sizeup import targets
     from sizeup.errors import SizeupError
 
     name, slash, _ = incomplete.partition("/")
     if not slash:
-        return _beginning(incomplete, targets.listed("device"))
+        return _starting_with(incomplete, targets.names_of_kind("device"))
     try:
-        return _beginning(incomplete, [f"{name}/{each}" for each in targets.device(name).runtimes])
+        return _starting_with(incomplete, [f"{name}/{runtime}" for runtime in targets.device(name).runtimes])
     except SizeupError:
         return []
 
 
 def runtimes(incomplete: str) -> list[str]:
-    """Runtimes by name."""
+    """Names of runtimes."""
     from sizeup import targets
 
-    return _beginning(incomplete, targets.listed("runtime"))
+    return _starting_with(incomplete, targets.names_of_kind("runtime"))
 
 
 def kinds(incomplete: str) -> list[str]:
     """Kinds of devices."""
     from sizeup import targets
 
-    return _beginning(incomplete, [kind for kind in targets.DEVICE_KINDS if " " not in kind])
+    return _starting_with(incomplete, [kind for kind in targets.DEVICE_CLASSES if " " not in kind])
 
 
 def precisions(incomplete: str) -> list[str]:
-    """Number types, one or the last of a list."""
+    """Precisions for one name, or for the last name of a comma-separated list."""
     from sizeup.dtypes import PRECISIONS
 
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{each}" for each in _beginning(last, PRECISIONS)]
+    return [f"{before}{comma}{name}" for name in _starting_with(last, PRECISIONS)]
 
 
 def axes(incomplete: str) -> list[str]:
-    """Two amounts that a choice is between."""
-    amounts = ("loss", "weights", "activations", "latency", "energy")
-    return _beginning(incomplete, [f"{x},{y}" for x in amounts for y in amounts if x != y])
+    """Pairs of quantities for a Pareto front."""
+    quantities = ("loss", "weights", "activations", "latency", "energy")
+    return _starting_with(incomplete, [f"{x},{y}" for x in quantities for y in quantities if x != y])
 
 
 def one_of(*words: str) -> Callable[[str], list[str]]:
-    """What offers these words."""
+    """A completion function that offers these words."""
 
-    def offered(incomplete: str) -> list[str]:
-        return _beginning(incomplete, words)
+    def complete(incomplete: str) -> list[str]:
+        return _starting_with(incomplete, words)
 
-    return offered
+    return complete
 
 
-def _beginning(start: str, words: Iterable[str]) -> list[str]:
+def _starting_with(start: str, words: Iterable[str]) -> list[str]:
     return [word for word in words if word.startswith(start)]
 
 
-def answer_at_once(home: Path) -> None:
-    """Let the script that was installed for zsh answer the first press of the key, not only the second."""
+def patch_zsh_script(home: Path) -> None:
+    """Change the script installed for zsh so that it completes when it is first loaded."""
     script = home / ".zfunc" / "_sizeup"
-    if script.is_file() and _ANSWERS not in (text := script.read_text("utf-8")):
-        write_text(script, [text.replace(_REGISTERS, _ANSWERS)])
+    if script.is_file() and _COMPLETE_AND_REGISTER not in (text := script.read_text("utf-8")):
+        write_text(script, [text.replace(_REGISTER, _COMPLETE_AND_REGISTER)])

@@ -1,4 +1,4 @@
-"""`sizeup devices`: what is known of hardware."""
+"""`sizeup devices`: the catalog of devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sizeup.cli import completion
-from sizeup.cli.exits import verb
+from sizeup.cli.options import Json
+from sizeup.cli.runner import command
 
 if TYPE_CHECKING:
     from sizeup.targets import Device
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: sizeup devices stm32f746"
 
 
-@verb
+@command
 def devices(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
-            help="A device, a word that names of devices, makers or cores hold, or a device file.",
+            metavar="NAME",
+            help="Device, part of the name of a device, vendor or core, or a device file, e.g. stm32f746.",
             autocompletion=completion.devices,
             show_default=False,
         ),
@@ -32,46 +33,52 @@ def devices(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="Only microcontroller, phone, npu, cpu, gpu, ... devices.",
+            help="Only devices of this kind, e.g. microcontroller, phone, npu, cpu or gpu.",
             autocompletion=completion.kinds,
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference as Markdown.")] = False,
+    json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the list as Markdown.")] = False,
     template: Annotated[
-        bool, typer.Option("--template", help="Print a file to fill in, for a new device called NAME.")
+        bool, typer.Option("--template", help="Print a device file to fill in for a new device NAME.")
     ] = False,
 ) -> None:
-    """List devices that models can be sized up for, or tell all of one, with its sources."""
+    """List the known devices, or print one device in full with its sources."""
     from sizeup import targets
-    from sizeup.cli.exits import device_files, in_file
+    from sizeup.cli.runner import device_files, parse_device_file
 
     if template:
-        sys.stdout.write(targets.template(name or "my device", [each.name for each in targets.runtimes()]))
+        sys.stdout.write(
+            targets.template(name or "my device", [runtime.name for runtime in targets.runtimes()])
+        )
         return
-    place = in_file(name)
-    if place is None:
-        found = targets.devices(name, kind=kind)
-        _show(found, name is not None and len(found) == 1, json, markdown)
+    device_file = parse_device_file(name)
+    if device_file is None:
+        matches = targets.devices(name, kind=kind)
+        _print(matches, name is not None and len(matches) == 1, json, markdown)
         return
-    with device_files(place.file):
-        names = targets.names_in(Path(place.file)) if place.device is None else [place.device]
-        found = [each for named in names for each in targets.devices(named, kind=kind)]
-        _show(found, len(found) == 1, json, markdown)
+    with device_files(device_file.file):
+        file = Path(device_file.file)
+        names = targets.names_in(file) if device_file.device is None else [device_file.device]
+        matches = [device for device_name in names for device in targets.devices(device_name, kind=kind)]
+        _print(matches, len(matches) == 1, json, markdown)
 
 
-def _show(found: list[Device], in_full: bool, json: bool, markdown: bool) -> None:
+def _print(matches: list[Device], in_full: bool, json: bool, markdown: bool) -> None:
     from sizeup import targets
     from sizeup.cli import terminal
     from sizeup.render.console import devices as report
     from sizeup.render.data import devices as device_data
 
     if json:
-        fits = [fit for each in found for fit in targets.fits(each)]
-        sys.stdout.writelines(device_data.json_lines(found, targets.runtimes(found), fits))
+        fits = [fit for device in matches for fit in targets.calibrations(device)]
+        sys.stdout.writelines(device_data.json_lines(matches, targets.runtimes(matches), fits))
     elif markdown:
-        sys.stdout.writelines(report.markdown(found, targets.runtimes(found)))
+        sys.stdout.writelines(report.markdown(matches, targets.runtimes(matches)))
     elif in_full:
-        report.render_one(found[0], targets.runtimes(found), terminal.output(), fits=targets.fits(found[0]))
+        device = matches[0]
+        report.render_one(
+            device, targets.runtimes(matches), terminal.output(), fits=targets.calibrations(device)
+        )
     else:
-        report.render_list(found, terminal.output())
+        report.render_list(matches, terminal.output())

@@ -1,4 +1,4 @@
-"""`sizeup explain`: where a number comes from."""
+"""`sizeup explain`: how a number is computed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli.exits import verb
 from sizeup.cli.options import (
     Basis,
     Bind,
@@ -16,23 +15,23 @@ from sizeup.cli.options import (
     Model,
     Precision,
     Rules,
+    Train,
     bindings,
     model_inputs,
 )
+from sizeup.cli.runner import command
 
-EXAMPLE = (
-    "Example: sizeup explain torchvision:resnet50 layer1.0.conv1, or --free batch,height,width [-d rpi5/ort]"
-)
+EXAMPLE = "Example: sizeup explain torchvision:resnet50 layer1.0.conv1"
 
 
-@verb
+@command
 def explain(
     model: Model,
     op: Annotated[
         str | None,
         typer.Argument(
             metavar="OP",
-            help="An operator's index or name, a tensor, a module, a kind, or a pattern such as 'layer1.*'.",
+            help="Operator index or name, tensor, module, op kind, or a pattern, e.g. 12 or 'layer1.*'.",
             show_default=False,
         ),
     ] = None,
@@ -40,8 +39,8 @@ def explain(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Without OP: closed_forms of the whole model in these dimensions, as batch,height,width;"
-            " 'all' frees every one.",
+            help="Instead of OP: print closed forms of the model's cost in these symbolic dimensions,"
+            " e.g. batch,height,width, or all.",
             show_default=False,
         ),
     ] = None,
@@ -49,11 +48,12 @@ def explain(
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
+    train: Train = False,
     rules: Rules = None,
     convention: Convention = None,
     basis: Basis = None,
 ) -> None:
-    """Show the formula behind an operator's numbers, and why another tool may show others."""
+    """Show how an operator's numbers are computed and why other tools may differ, or print closed forms."""
     from sizeup.api import analyze as analyze_api
     from sizeup.api import models as api
     from sizeup.cli import terminal
@@ -62,22 +62,25 @@ def explain(
     from sizeup.render.console.report import render_explanation
 
     if (op is None) == (free is None):
-        raise SizeupError("give either an operator, or --free with names of dimensions")
+        raise SizeupError("give either OP or --free NAMES, e.g. --free batch")
     if op is not None and (device is not None or basis is not None):
-        raise SizeupError("--device goes with --free; sizeup analyze -d tells the time of every operator")
+        raise SizeupError(
+            "--device and --basis need --free; for latency per operator use: sizeup analyze MODEL -d TARGET"
+        )
     if basis is not None and device is None:
-        raise SizeupError("--basis says what a time rests on: name a target with --device")
+        raise SizeupError("--basis needs a target: add -d TARGET")
     arguments = model_inputs(input)
-    bound = bindings(bind)
+    sizes = bindings(bind)
     with terminal.busy(f"reading {terminal.name_of(model)}"):
         for path in rules or ():
             api.load_rules(path)
         if op is None:
-            names = True if free == "all" else [each for each in (free or "").split(",") if each]
+            names = True if free == "all" else [name for name in (free or "").split(",") if name]
             forms = analyze_api.explain(
                 model,
                 **arguments,
-                bind=bound,
+                bind=sizes,
+                train=train,
                 precision=precision,
                 free=names,
                 target=device,
@@ -85,7 +88,7 @@ def explain(
             )
         else:
             explanation = analyze_api.explain(
-                model, op, **arguments, bind=bound, precision=precision, convention=convention
+                model, op, **arguments, bind=sizes, train=train, precision=precision, convention=convention
             )
     if op is None:
         closed_forms.render(forms, terminal.output())

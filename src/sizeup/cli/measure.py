@@ -1,4 +1,4 @@
-"""`sizeup measure`: how long a model takes here, and what a latency means that was measured elsewhere."""
+"""`sizeup measure`: latency on this machine, or utilization from a latency measured elsewhere."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from typing import Annotated, Any
 import typer
 
 from sizeup.cli import completion
-from sizeup.cli.exits import verb
-from sizeup.cli.options import TIMED, Bind, Inputs, Model, Trust, bindings, model_inputs
+from sizeup.cli.options import TIMED, Bind, Inputs, Json, Model, Trust, bindings, model_inputs
+from sizeup.cli.runner import command
 from sizeup.errors import SizeupError
 
 EXAMPLE = "Example: sizeup measure model.onnx --threads 4"
-_THREADS, _SECONDS, _TOP = 1, 3.0, 10
+_THREADS, _SECONDS, _TOP = 1, 3, 10
 
 
 class By(str, Enum):
-    """What the time of a run is broken down by."""
+    """Rows of the profile."""
 
     kernel = "kernel"
     module = "module"
 
 
-@verb
+@command
 def measure(
     model: Model,
     runtime: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(TIMED[:-1])} or {TIMED[-1]}; by default the usual one of the format.",
+            metavar="NAME",
+            help=f"Runtime to run the model in: {', '.join(TIMED[:-1])} or {TIMED[-1]}"
+            ", e.g. ort (default: by model format).",
             autocompletion=completion.one_of(*TIMED),
             show_default=False,
         ),
@@ -42,18 +44,19 @@ def measure(
             "--device",
             "-d",
             metavar="DEVICE",
-            help="What this machine is: shows shares of its peaks. With --from, where it was measured"
-            " (DEVICE or DEVICE/RUNTIME).",
+            help="Known device to report utilization for: this machine, or with --from the measured device,"
+            " e.g. rpi5.",
             autocompletion=completion.devices,
             show_default=False,
         ),
     ] = None,
-    given: Annotated[
+    measurement: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="KEY=VALUE,...",
-            help="Run nothing; report the utilization of DEVICE at latency_ms=12.3[,bandwidth=8GB/s].",
+            help="Run nothing and report the utilization of --device at a measured latency, e.g."
+            " latency_ms=12.3 or latency_ms=12.3,bandwidth=8GB/s.",
             show_default=False,
         ),
     ] = None,
@@ -61,50 +64,60 @@ def measure(
         str | None,
         typer.Option(
             metavar="TYPE|FILE",
-            help="With --from: precision that was measured, if not the model's own.",
+            help="With --from, the precision that was measured if not the model's own, e.g. int8.",
             autocompletion=completion.precisions,
             show_default=False,
         ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads that the runtime may use.")] = _THREADS,
+    threads: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Threads of the runtime, e.g. 4.")
+    ] = _THREADS,
     seconds: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Run it over and over for so long.")
+        float, typer.Option(min=0.0, metavar="S", help="Seconds to repeat the inference for, e.g. 10.")
     ] = _SECONDS,
-    profile: Annotated[bool, typer.Option(help="Ask the runtime for the times of its kernels.")] = True,
+    profile: Annotated[bool, typer.Option(help="Also profile the runtime's kernels.")] = True,
     input: Inputs = None,
     bind: Bind = None,
     trust: Trust = False,
     by: Annotated[
-        By | None, typer.Option(help="What a row of the profile is.", show_default="kernel")
+        By | None,
+        typer.Option(
+            metavar="kernel|module",
+            help="Rows of the profile, e.g. module (default: kernel).",
+            show_default=False,
+        ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Show so many of the slowest rows.")] = _TOP,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="Show the N slowest rows, e.g. 20.")] = _TOP,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a .json file.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a .json file, e.g. times.json."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """Run a model on this machine in a real runtime, in a process of its own, and report how long it takes.
+    """Measure the latency of a model on this machine, in a real runtime.
 
-    With --from nothing is run: a latency that you measured elsewhere becomes shares of that device's peaks.
+    With --from nothing is run: a latency measured on another device gives the utilization of that device.
     """
     from sizeup import render
     from sizeup.api import measure as api
     from sizeup.cli import terminal
-    from sizeup.render.console import measurement as measured
+    from sizeup.render.console import measurement as console
 
     if output is not None:
         render.check_path("Measurement", output)
-    if given is not None:
+    if measurement is not None:
         _refuse_with_from({
             "--threads": threads != _THREADS, "--seconds": seconds != _SECONDS, "--no-profile": not profile,
             "--trust": trust, "--top": top != _TOP, "--by": by is not None,
         })  # fmt: skip
-        _report_utilization(model, given, device, runtime, precision, model_inputs(input), bind, output, json)
+        _report_utilization(
+            model, measurement, device, runtime, precision, model_inputs(input), bind, output, json
+        )
         return
     if precision is not None:
-        raise SizeupError("--precision goes with --from; a run has the model's own precision")
+        raise SizeupError("--precision needs --from; a model is run at its own precision")
     with terminal.timing(f"timing {terminal.name_of(model)}", seconds) as progress:
-        found = api.measure(
+        result = api.measure(
             model,
             **model_inputs(input),
             bind=bindings(bind),
@@ -117,23 +130,23 @@ def measure(
             progress=progress,
         )
     if json:
-        _print_json(found.to_dict())
+        _print_json(result.to_dict())
     else:
-        measured.render(found, terminal.output(), top, by.value if by else None)
+        console.render(result, terminal.output(), top, by.value if by else None)
     if output is not None:
-        found.save(output)
-    terminal.tell_written([output])
+        result.save(output)
+    terminal.print_written([output])
 
 
 def _refuse_with_from(options: dict[str, bool]) -> None:
-    for name, is_given in options.items():
-        if is_given:
-            raise SizeupError(f"{name} goes with a run; with --from nothing is run")
+    for name, is_used in options.items():
+        if is_used:
+            raise SizeupError(f"{name} cannot be combined with --from, which runs nothing")
 
 
 def _report_utilization(
     model: str,
-    given: str,
+    text: str,
     device: str | None,
     runtime: str | None,
     precision: str | None,
@@ -151,9 +164,9 @@ def _report_utilization(
     from sizeup.render.console.measurement import render_utilization
     from sizeup.render.data.measurement import utilization_to_dict
 
-    measurement = parse_measurement(given)
+    measurement = parse_measurement(text)
     if device is None:
-        raise SizeupError("--from needs -d DEVICE, where it was measured; sizeup devices lists them")
+        raise SizeupError("--from needs the measured device: add -d DEVICE (sizeup devices lists them)")
     result = api.utilization(
         model,
         device if runtime is None or "/" in device else f"{device}/{runtime}",
@@ -170,7 +183,7 @@ def _report_utilization(
         render_utilization(result, terminal.output())
     if output is not None:
         write_text(output, [json.dumps(content, indent=2), "\n"])
-    terminal.tell_written([output])
+    terminal.print_written([output])
 
 
 def _print_json(content: dict[str, Any]) -> None:

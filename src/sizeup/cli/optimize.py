@@ -1,4 +1,4 @@
-"""`sizeup optimize`: the same model in less memory."""
+"""`sizeup optimize`: rewrite a model file so that it needs less memory."""
 
 from __future__ import annotations
 
@@ -8,50 +8,76 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, bindings
+from sizeup.cli.options import Bind, Json, bindings, device_option
+from sizeup.cli.runner import command
 
-EXAMPLE = "Example: sizeup optimize model.tflite -o smaller.tflite --cluster 16"
+EXAMPLE = "Example: sizeup optimize model.tflite -d stm32f746/tflm-cmsis-nn -o smaller.tflite"
 
 
-@verb
+@command
 def optimize(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A .tflite or .onnx file.", show_default=False)
+        Path,
+        typer.Argument(metavar="MODEL", help="Model to read: a .tflite or .onnx file.", show_default=False),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write.", show_default=False)
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File to write, e.g. smaller.tflite.", show_default=False
+        ),
     ],
-    reorder: Annotated[bool, typer.Option(help="Run operators in the order with the least peak.")] = True,
+    device: Annotated[
+        str | None,
+        device_option(
+            "Target whose kernels the schedule and the memory plan are chosen for: DEVICE,"
+            " DEVICE/RUNTIME or a device file, e.g. stm32f746/tflm-cmsis-nn (default: TFLite Micro's"
+            " reference kernels)."
+        ),
+    ] = None,
+    reorder: Annotated[
+        bool, typer.Option(help="Store the schedule with the lowest peak activation memory.")
+    ] = True,
     plan: Annotated[
-        bool, typer.Option(help="Store places for tensors, which TFLite Micro follows (.tflite).")
+        bool, typer.Option(help="Store a memory plan in the file, which TFLite Micro uses (.tflite).")
     ] = True,
     cluster: Annotated[
         int | None,
-        typer.Option(min=2, metavar="N", help="Leave at most N values in each weight (.tflite)."),
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Cluster each weight tensor to at most N distinct values, e.g. 16 (.tflite).",
+        ),
     ] = None,
     pack: Annotated[
-        bool, typer.Option("--pack", help="Store weights as code-books, which TFLite Micro decodes.")
+        bool,
+        typer.Option(
+            "--pack",
+            help="Compress clustered weights to lookup tables, which TFLite Micro decodes (.tflite).",
+        ),
     ] = False,
     overlap: Annotated[
         bool,
         typer.Option(
             "--overlap",
-            help="Let outputs overlap dying inputs (.tflite). TFLite Micro reference kernels only (not"
-            " CMSIS-NN, Ethos-U or other optimised kernels).",
+            help="Let outputs reuse the memory of inputs that are no longer needed:"
+            " TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimized kernels).",
         ),
     ] = False,
-    verify: Annotated[bool, typer.Option(help="Run original and result in a real runtime.")] = True,
-    time_limit: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds for each search.")] = 10.0,
+    verify: Annotated[
+        bool, typer.Option(help="Run the original and the result in a real runtime and compare the outputs.")
+    ] = True,
+    time_limit: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Time limit per search in seconds, e.g. 60.")
+    ] = 10,
     bind: Bind = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """Write a model file that needs less memory, and prove in a real runtime that it computes the same."""
+    """Write a model file that needs less memory, and verify its outputs in a real runtime."""
     from sizeup.api import plan as api
     from sizeup.cli import terminal
     from sizeup.render.console import optimize as rewriting
 
-    bound = bindings(bind)
+    sizes = bindings(bind)
     with terminal.searching(f"rewriting {terminal.name_of(model)}", time_limit) as progress:
         result = api.optimize(
             model,
@@ -63,8 +89,9 @@ def optimize(
             overlap=overlap,
             verify=verify,
             time_limit=time_limit,
-            bind=bound,
+            bind=sizes,
             progress=progress,
+            target=device,
         )
     if json:
         print(json_text.dumps(result.to_dict(), indent=2))

@@ -1,4 +1,4 @@
-"""`sizeup plan`: how much memory a model needs, and where to put what."""
+"""`sizeup plan`: the schedule and the memory plan with the lowest peak."""
 
 from __future__ import annotations
 
@@ -8,34 +8,59 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Inputs, Model, Plot, Precision, RawCsv, Rules, bindings, model_inputs
+from sizeup.cli.options import (
+    Bind,
+    Inputs,
+    Json,
+    Model,
+    Plot,
+    Precision,
+    RawCsv,
+    Rules,
+    bindings,
+    device_option,
+    model_inputs,
+)
+from sizeup.cli.runner import command
 
 EXAMPLE = "Example: sizeup plan model.tflite --plot arena.png"
 
 
-@verb
+@command
 def plan(
     model: Model,
-    reorder: Annotated[bool, typer.Option(help="Look for the order with the least peak.")] = True,
-    time_limit: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds for each search.")] = 10.0,
+    device: Annotated[
+        str | None,
+        device_option(
+            "Target with TFLite Micro whose kernels to plan for, with their scratch:"
+            " DEVICE/RUNTIME, e.g. stm32f746/tflm-cmsis-nn (.tflite)."
+        ),
+    ] = None,
+    reorder: Annotated[bool, typer.Option(help="Search for the schedule with the lowest peak.")] = True,
+    time_limit: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Time limit per search in seconds, e.g. 60.")
+    ] = 10,
     alignment: Annotated[
-        int, typer.Option(min=1, max=1 << 30, metavar="N", help="Bytes that every offset is a multiple of.")
+        int, typer.Option(min=1, max=1 << 30, metavar="N", help="Alignment of offsets in bytes, e.g. 16.")
     ] = 1,
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Show so many of the largest places.")] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Show the N largest buffers, e.g. 20.")
+    ] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .json or .csv file; repeatable."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write a .json or .csv file, e.g. plan.json; repeatable."
+        ),
     ] = None,
     plot: Plot = None,
     raw_csv: RawCsv = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
     rules: Rules = None,
 ) -> None:
-    """Find the order and the places of tensors that need the least memory, and prove how low it goes."""
+    """Find the schedule and memory plan with the lowest peak, and a proven lower bound for any plan."""
     from sizeup import render
     from sizeup.api import models as models_api
     from sizeup.api import plan as api
@@ -49,26 +74,27 @@ def plan(
     for path in plot or ():
         plots.check(path)
     arguments = model_inputs(input)
-    bound = bindings(bind)
-    with terminal.searching(f"console {terminal.name_of(model)}", time_limit) as progress:
+    sizes = bindings(bind)
+    with terminal.searching(f"planning {terminal.name_of(model)}", time_limit) as progress:
         for path in rules or ():
             models_api.load_rules(path)
-        found = api.plan(
+        memory_plan = api.plan(
             model,
             **arguments,
-            bind=bound,
+            bind=sizes,
             precision=precision,
             reorder=reorder,
             alignment=alignment,
             time_limit=time_limit,
             progress=progress,
+            target=device,
         )
         for path in output or ():
-            found.save(path, raw_csv=raw_csv)
+            memory_plan.save(path, raw_csv=raw_csv)
         for path in plot or ():
-            found.plot(path)
+            memory_plan.plot(path)
     if json:
-        sys.stdout.writelines(plan_data.json_lines(found))
+        sys.stdout.writelines(plan_data.json_lines(memory_plan))
     else:
-        console.render(found, terminal.output(), top=top)
-    terminal.tell_written([*(output or ()), *(plot or ())])
+        console.render(memory_plan, terminal.output(), top=top)
+    terminal.print_written([*(output or ()), *(plot or ())])

@@ -1,4 +1,4 @@
-"""`sizeup query`: the results of sweeps, asked by views or SQL."""
+"""`sizeup query`: read the results of a sweep by a view or by SQL."""
 
 from __future__ import annotations
 
@@ -8,47 +8,59 @@ from typing import Annotated
 
 import typer
 
-from sizeup.cli.exits import verb
-from sizeup.cli.options import RawCsv
+from sizeup.cli.options import Json, RawCsv
+from sizeup.cli.runner import command
 
 EXAMPLE = "Example: sizeup query results --view fits -d stm32f746 --precision int8 --under 20ms"
 
 
-@verb
+@command
 def query(
     folder: Annotated[
         str,
-        typer.Argument(metavar="DIR", help="The results of a sweep (sizeup sweep -o).", show_default=False),
+        typer.Argument(
+            metavar="DIR", help="Results of a sweep (sizeup sweep -o DIR), e.g. results.", show_default=False
+        ),
     ],
     sql: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SQL]", help="One SELECT from points, or from a view by its name.", show_default=False
+            metavar="SQL",
+            help="A SELECT from points, or from a view by its name, e.g. 'SELECT * FROM fits'.",
+            show_default=False,
         ),
     ] = None,
     view: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="summary, fits, misfits, fastest, pareto, unknown, errors or regressions.",
-            show_default="summary",
+            help="View to print: summary, fits, misfits, fastest, pareto, unknown, errors or regressions,"
+            " e.g. fits (default: summary).",
+            show_default=False,
         ),
     ] = None,
     device: Annotated[
         list[str] | None,
-        typer.Option("--device", "-d", metavar="NAME", help="Only this device or target; repeatable."),
+        typer.Option(
+            "--device", "-d", metavar="NAME", help="Only this device or target, e.g. rpi5/ort; repeatable."
+        ),
     ] = None,
     precision: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help="Only this precision, or stored; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE",
+            help='Only this precision, e.g. int8 ("stored": as in the model file); repeatable.',
+        ),
     ] = None,
     under: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only points of at most this latency, as 20ms.")
+        str | None, typer.Option(metavar="TIME", help="Only points with at most this latency, e.g. 20ms.")
     ] = None,
     top: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Rows; for fits, misfits and fastest of each target, precision and batch.",
+            metavar="N",
+            help="Show at most N rows (fits, misfits, fastest: N per target, precision and batch), e.g. 5.",
             show_default=False,
         ),
     ] = None,
@@ -56,19 +68,23 @@ def query(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="What pareto weighs, as ms,peak_bytes or ms,max:accuracy.",
-            show_default="ms,weight_bytes",
+            help="Two columns of the Pareto front, e.g. ms,peak_bytes or ms,max:accuracy (default:"
+            " ms,weight_bytes).",
+            show_default=False,
         ),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="An earlier sweep, for regressions (in SQL: before)."),
+        typer.Option(
+            metavar="DIR",
+            help="Earlier sweep for the view regressions (table before in SQL), e.g. results-v1.",
+        ),
     ] = None,
     join: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="A .csv or .parquet table with more about models, as accuracy; repeatable.",
+            help="Table with further columns per model, e.g. accuracy.csv (or .parquet); repeatable.",
         ),
     ] = None,
     output: Annotated[
@@ -77,13 +93,13 @@ def query(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write .csv, .parquet or .json, or the leaderboard as .html; repeatable.",
+            help="Write .csv, .parquet or .json, or the leaderboard as .html, e.g. board.html; repeatable.",
         ),
     ] = None,
     raw_csv: RawCsv = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """Ask the results of a sweep: what fits, what is fastest, what became worse, or any SQL."""
+    """Query the results of a sweep: which models fit, which are fastest, which regressed, or any SQL."""
     from sizeup import render
     from sizeup.api import query as api
     from sizeup.cli import terminal
@@ -92,10 +108,8 @@ def query(
 
     for path in output or ():
         render.check_path("QueryResult", path)
-    if under is not None and under.strip().isdecimal():
-        raise typer.BadParameter(f"name its unit, as {under.strip()}ms", param_hint="--under")
-    with terminal.busy(f"asking {folder}"):
-        answer = api.query(
+    with terminal.busy(f"querying {folder}"):
+        result = api.query(
             folder,
             sql,
             view=view,
@@ -108,9 +122,9 @@ def query(
             join=join or (),
         )
         for path in output or ():
-            answer.save(path, raw_csv=raw_csv)
+            result.save(path, raw_csv=raw_csv)
     if json:
-        sys.stdout.writelines(json_lines(answer))
+        sys.stdout.writelines(json_lines(result))
     elif not output:
-        console.render(answer, terminal.output())
-    terminal.tell_written(output or ())
+        console.render(result, terminal.output())
+    terminal.print_written(output or ())

@@ -1,4 +1,4 @@
-"""`sizeup sweep`: many models at many points, kept as Parquet."""
+"""`sizeup sweep`: evaluate many models at many points and store the rows as Parquet."""
 
 from __future__ import annotations
 
@@ -11,85 +11,113 @@ from typing import Annotated
 import typer
 
 from sizeup.cli.clock import since_start
-from sizeup.cli.exits import INCOMPLETE, verb
+from sizeup.cli.commands import USAGE_ERROR
+from sizeup.cli.options import Json
+from sizeup.cli.runner import INCOMPLETE, command
 
-EXAMPLE = "Example: sizeup sweep registry.toml -o results --engine ray"
+EXAMPLE = "Example: sizeup sweep registry.toml -o results --workers 8"
 
 
-@verb
+@command
 def sweep(
     spec: Annotated[
         Path | None,
         typer.Argument(
             metavar="SPEC.toml",
-            help="Models, targets, precisions, batches and shapes.",
+            help="Sweep spec: models, targets, precisions, batch sizes and shapes, e.g. models.toml (optional"
+            " with --compact).",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="A folder, or an address such as s3://bucket/sweep."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Folder or fsspec address for the results, e.g. results or s3://bucket/sweep.",
         ),
     ] = "",
     engine: Annotated[
-        str, typer.Option(metavar="here|ray", help="Processes of this machine, or Ray.")
-    ] = "here",
+        str, typer.Option(metavar="local|ray", help="Run in processes on this machine, or on Ray, e.g. ray.")
+    ] = "local",
     address: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="A cluster of Ray; without it, Ray runs on this machine."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Ray cluster to use, e.g. head:6379 (default: Ray runs on this machine).",
+        ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Models at a time; by default one for each core.", show_default=False),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of models evaluated in parallel, e.g. 8 (default: one per core).",
+            show_default=False,
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, metavar="S", help="Time for one try of a model.", show_default="300"),
+        typer.Option(
+            min=0.1,
+            metavar="S",
+            help="Time limit in seconds per attempt to evaluate a model, e.g. 60 (default: 300).",
+            show_default=False,
+        ),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory for one model.", show_default="4GiB")
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Memory limit per model, e.g. 8GiB (default: 4GiB).", show_default=False
+        ),
     ] = None,
     tries: Annotated[
         int | None,
-        typer.Option(min=1, help="Tries of a model that crashes or takes too much.", show_default="2"),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Attempts for a model that crashes or exceeds a limit, e.g. 3 (default: 2).",
+            show_default=False,
+        ),
     ] = None,
     retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="Try again what is an error in the store.")
+        bool, typer.Option("--retry-errors", help="Retry points that ended in an error.")
     ] = False,
     in_process: Annotated[
-        bool, typer.Option("--in-process", help="Load models in this process, where they could end it.")
+        bool,
+        typer.Option("--in-process", help="Load models in this process, without protection from crashes."),
     ] = False,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Sort all rows by device, precision and model at the end.")
+        bool,
+        typer.Option("--compact", help="Afterwards, rewrite all rows sorted by device, precision and model."),
     ] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove rows that this spec does not plan, at the end.")
+        bool, typer.Option("--prune", help="Afterwards, remove rows that are not part of this spec.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 3 where rows written now are errors.")
+        bool, typer.Option("--strict", help="Exit with code 3 if any row written by this run is an error.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """Evaluate many models at many points, and keep the rows as Parquet. Run again, it goes on."""
+    """Evaluate many models on many targets and store the rows as Parquet; an interrupted sweep resumes."""
     from sizeup.api import sweep as api
     from sizeup.cli import terminal
     from sizeup.render.console import sweep as console
 
-    if not output:
-        raise typer.BadParameter("name a folder for the results", param_hint="--output / -o")
-    if spec is None and not compact:
-        raise typer.BadParameter("name a .toml file, or --compact what is there", param_hint="SPEC.toml")
+    missing = ["SPEC.toml"] * (spec is None and not compact) + ["-o DIR"] * (not output)
+    if missing:
+        raise USAGE_ERROR(f"missing {' and '.join(missing)}")
     if spec is None:
         with terminal.busy(f"sorting {output}"):
             rows = api.compact(output)
-        terminal.output().print(f"{rows:,} rows of {output} sorted by device, precision and model")
+        terminal.output().print(f"sorted {rows:,} rows of {output} by device, precision and model")
         return
-    with _told_how_to_go_on(), terminal.sweeping(f"starting {spec}") as progress:
-        done = api.sweep(
+    with _resume_hint(), terminal.sweeping(f"starting {spec}") as progress:
+        result = api.sweep(
             spec,
             output,
-            engine=engine,  # type: ignore[arg-type] # a wrong one is refused in words
+            engine=engine,  # type: ignore[arg-type] # sweeps.sweep rejects unknown engines
             address=address,
             workers=workers,
             seconds=seconds,
@@ -101,24 +129,24 @@ def sweep(
             prune=prune,
             progress=progress,
         )
-    done = replace(done, seconds=since_start())
-    if done.damaged:
-        terminal.remark(console.damage(done))
+    result = replace(result, seconds=since_start())
+    if result.corrupt_shards:
+        terminal.print_note(console.corrupt_shards_text(result))
     if json:
-        print(console.to_json(done))
+        print(console.to_json(result))
     else:
-        terminal.output().print(console.text(done), soft_wrap=True)
-    if strict and done.errors:
+        terminal.output().print(console.text(result), soft_wrap=True)
+    if strict and result.errors:
         raise typer.Exit(INCOMPLETE)
 
 
 @contextmanager
-def _told_how_to_go_on() -> Iterator[None]:
-    """Whoever stops a sweep need not fear for what it has done."""
+def _resume_hint() -> Iterator[None]:
+    """Print how to resume if the sweep is interrupted."""
     from sizeup.cli import terminal
 
     try:
         yield
     except KeyboardInterrupt:
-        terminal.remark("stopped; what is done is kept, and the same command goes on from there")
+        terminal.print_note("interrupted; finished rows are stored, run the same command again to resume")
         raise

@@ -1,4 +1,4 @@
-"""Where a verb prints: results on stdout, everything else on stderr, with the time since it started."""
+"""Console output of commands: results on stdout; errors, notes and progress on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup.cli.clock import since_start
-from sizeup.units import brief, duration, plain, size
+from sizeup.units import duration, printable, shorten, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -28,18 +28,18 @@ _QUIET = ContextVar("quiet", default=False)
 
 
 def set_quiet(quiet: bool) -> None:
-    """Print only errors on stderr from now on, or everything again."""
+    """Set whether only errors are printed on stderr."""
     _QUIET.set(quiet)
 
 
 class _Log:
-    """A stream in which no line is a command to GitHub Actions: a layer may be named `::error::`."""
+    """A stream whose lines are never commands to GitHub Actions, even if a layer is named `::error::`."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write lines, with a space in what would be `::command` or `##[command]`."""
+        """Write text, with a space inserted into `::command` and `##[command]`."""
         return self._stream.write(_COMMAND.sub(r"\1: ", text).replace("##[", "## ["))
 
     def __getattr__(self, name: str) -> Any:
@@ -48,12 +48,12 @@ class _Log:
 
 class _Output(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the verb's end, which knows the exit code."""
+        """Re-raise: the command decides on the exit code."""
         raise BrokenPipeError
 
 
 def output() -> Console:
-    """The console for results; no colours where they are not wanted or not shown."""
+    """The console for results; without colors if the terminal or the environment does not allow them."""
     return _Output(file=cast(IO[str], _Log(sys.stdout)), highlight=False, soft_wrap=False)
 
 
@@ -61,47 +61,47 @@ def _errors() -> Console:
     return Console(file=cast(IO[str], _Log(sys.stderr)), highlight=False)
 
 
-def complain(message: str, hint: str = "") -> None:
-    """Say on stderr what is wrong, and on a line of its own where to look."""
-    text = Text("sizeup: ", style="bold red").append(plain(message))
+def print_error(message: str, hint: str = "") -> None:
+    """Print an error on stderr, and a hint on the next line."""
+    text = Text("sizeup: ", style="bold red").append(printable(message))
     if hint:
-        text.append(f"\n{plain(hint)}")
+        text.append(f"\n{printable(hint)}")
     _errors().print(text, soft_wrap=True)
 
 
-def remark(message: str) -> None:
-    """Say on stderr what a result does not show, unless nobody wants to hear it."""
+def print_note(message: str) -> None:
+    """Print a note on stderr, unless --quiet is set."""
     if _QUIET.get():
         return
-    _errors().print(Text(plain(message), style="dim"), soft_wrap=True)
+    _errors().print(Text(printable(message), style="dim"), soft_wrap=True)
 
 
-def tell_written(paths: Iterable[Path | None]) -> None:
-    """Say on stderr which files there are now, and how large they became; what was no file is passed over."""
+def print_written(paths: Iterable[Path | None]) -> None:
+    """Print name and size of each written file on stderr; skips None and paths that are not regular files."""
     for path in paths:
         if path is not None and path.is_file():
-            remark(f"{path} written, {size(path.stat().st_size)}")
+            print_note(f"{path} written, {size(path.stat().st_size)}")
 
 
 def name_of(model: object) -> str:
-    """What a model is called where there is little room: the end of its path."""
-    return brief(plain(PurePath(str(model)).name or str(model)))
+    """The short name of a model for progress messages: the last part of its path."""
+    return shorten(printable(PurePath(str(model)).name or str(model)))
 
 
-def _is_watched() -> bool:
-    """Whether somebody sees what moves on stderr."""
-    # Not Console.is_terminal, which FORCE_COLOR sets: colours may be wanted in a file, a spinner is not.
+def _is_interactive() -> bool:
+    """Whether to show progress on stderr."""
+    # Not Console.is_terminal: FORCE_COLOR sets it, and a file may want colors but no spinner.
     return not _QUIET.get() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextlib.contextmanager
 def busy(text: str) -> Iterator[Callable[[str], None]]:
-    """Show that work goes on, on terminals only, and keep stdout free of what other code prints.
+    """Show a spinner on terminals, and redirect what other code prints on stdout to stderr.
 
-    Yields a way to say what is done next.
+    Yields a function that changes the text next to the spinner.
     """
     with contextlib.redirect_stdout(sys.stderr):
-        if not _is_watched():
+        if not _is_interactive():
             yield lambda _: None
             return
         with Console(stderr=True).status(_one_line(text)) as status:
@@ -109,31 +109,31 @@ def busy(text: str) -> Iterator[Callable[[str], None]]:
 
 
 def _one_line(text: str) -> Text:
-    return Text(plain(text), overflow="ellipsis", no_wrap=True)
+    return Text(printable(text), overflow="ellipsis", no_wrap=True)
 
 
 @contextlib.contextmanager
 def searching(text: str, seconds: float) -> Iterator[Callable[[str, int, int], None] | None]:
-    """As `busy`, with a way to show how far a search has come: what it looks for, its bound and its best."""
+    """Like `busy`; yields a function that shows a search's name, lower bound and best result in bytes."""
     with contextlib.redirect_stdout(sys.stderr), _bar(text) as bar:
         if bar is None:
             yield None
             return
-        searched = ""
+        current = ""
 
-        def show(what: str, bound: int, best: int) -> None:
-            nonlocal searched
-            if what != searched:
-                bar.begin(seconds)
-                searched = what
-            bar.lasting(f"best {what}: {bound:,} B proven, {best:,} B found")
+        def show(search: str, bound: int, best: int) -> None:
+            nonlocal current
+            if search != current:
+                bar.start(seconds)
+                current = search
+            bar.show_elapsed(f"{search}: lower bound {bound:,} B, best {best:,} B")
 
         yield show
 
 
 @contextlib.contextmanager
 def timing(text: str, seconds: float) -> Iterator[Callable[[int, float], None] | None]:
-    """As `busy`, with a way to show how many runs there were and the fastest of them."""
+    """Like `busy`; yields a function that shows the number of runs and the fastest one."""
     with contextlib.redirect_stdout(sys.stderr), _bar(text) as bar:
         if bar is None:
             yield None
@@ -141,55 +141,57 @@ def timing(text: str, seconds: float) -> Iterator[Callable[[int, float], None] |
 
         def show(runs: int, least: float) -> None:
             if not bar.is_determinate:
-                bar.begin(seconds)
-            bar.lasting(f"{text}: {runs:,} runs, {duration(least)} at best")
+                bar.start(seconds)
+            bar.show_elapsed(f"{text}: {runs:,} runs, fastest {duration(least)}")
 
         yield show
 
 
 @contextlib.contextmanager
 def steps(text: str) -> Iterator[Callable[..., None] | None]:
-    """As `busy`, with a bar: told how many steps are done, of how many, and which is next."""
+    """Like `busy`; yields a function that shows the steps done, their total, and the next step."""
     with contextlib.redirect_stdout(sys.stderr), _bar(text) as bar:
         if bar is None:
             yield None
             return
 
-        def show(done: int, total: int, what: str = text) -> None:
-            bar.show(what, done, total, f"{done:,}/{total:,}")
+        def show(done: int, total: int, step: str = text) -> None:
+            bar.show(step, done, total, f"{done:,}/{total:,}")
 
         yield show
 
 
 class _Bar:
-    """A line that tells what is done, how far it is, and how long it takes still."""
+    """A progress line: current step, bar and time left."""
 
     def __init__(self, bar: Bars, text: str) -> None:
         self._bar = bar
-        self._task = bar.add_task(plain(text), total=None, figures="")
+        self._task = bar.add_task(printable(text), total=None, figures="")
 
     @property
     def is_determinate(self) -> bool:
-        """Whether it is known how much there is to do."""
+        """Whether the total is known."""
         return self._bar.tasks[0].total is not None
 
-    def begin(self, seconds: float) -> None:
-        """From now on it takes so long, at most."""
+    def start(self, seconds: float) -> None:
+        """Restart the bar for a step that takes at most `seconds`."""
         self._bar.reset(self._task, total=max(seconds, 1e-3))
 
-    def lasting(self, text: str) -> None:
-        """Show what is done as far as time has passed."""
+    def show_elapsed(self, text: str) -> None:
+        """Show the current step, with the bar at the elapsed time."""
         elapsed = self._bar.tasks[0].elapsed or 0.0
-        self._bar.update(self._task, description=plain(text), completed=elapsed)
+        self._bar.update(self._task, description=printable(text), completed=elapsed)
 
     def show(self, text: str, done: float, total: float, figures: str) -> None:
-        """Show what is done next and how much there is behind and ahead."""
-        self._bar.update(self._task, description=plain(text), completed=done, total=total, figures=figures)
+        """Show the current step, with the bar at `done` of `total`."""
+        self._bar.update(
+            self._task, description=printable(text), completed=done, total=total, figures=figures
+        )
 
 
 @contextlib.contextmanager
 def _bar(text: str) -> Iterator[_Bar | None]:
-    if not _is_watched():
+    if not _is_interactive():
         yield None
         return
     from rich import progress
@@ -208,40 +210,40 @@ def _bar(text: str) -> Iterator[_Bar | None]:
 
 @contextlib.contextmanager
 def sweeping(text: str) -> Iterator[Callable[[Progress], None]]:
-    """As `busy`, with a line that tells how far a sweep is; without a terminal, one every few seconds."""
+    """Like `busy`; yields a function that shows a sweep's progress, without a terminal one line per 10 s."""
     with contextlib.redirect_stdout(sys.stderr):
-        if _is_watched():
+        if _is_interactive():
             with Console(stderr=True).status(_one_line(text)) as status:
-                yield lambda progress: status.update(_one_line(_how_far(progress)))
+                yield lambda progress: status.update(_one_line(_progress_line(progress)))
             return
-        told = 0.0
+        last = 0.0
 
         def show(progress: Progress) -> None:
-            nonlocal told
-            if not _QUIET.get() and progress.seconds - told >= _SECONDS_BETWEEN_LINES:
-                told = progress.seconds
-                print(_how_far(progress), file=sys.stderr, flush=True)
+            nonlocal last
+            if not _QUIET.get() and progress.seconds - last >= _SECONDS_BETWEEN_LINES:
+                last = progress.seconds
+                print(_progress_line(progress), file=sys.stderr, flush=True)
 
         yield show
 
 
-def _how_far(progress: Progress) -> str:
-    """Done, failed, wall time of the process, rate and time left, in words."""
-    of_all = "" if progress.total is None else f" of {progress.total:,}"
-    parts = [f"{progress.done:,}{of_all} models"]
-    if progress.there:
-        parts.append(f"{progress.there:,} already there")
+def _progress_line(progress: Progress) -> str:
+    """Models done, reused and failed, elapsed time, rate and time left."""
+    total = "" if progress.total is None else f" of {progress.total:,}"
+    parts = [f"{progress.done:,}{total} models"]
+    if progress.existing:
+        parts.append(f"{progress.existing:,} already stored")
     parts.append(f"{progress.failed:,} with errors")
     parts.append(f"{_clock(since_start())} elapsed")
     if progress.rate is not None:
         parts.append(f"{progress.rate:.3g} models/s")
-    if progress.left is not None:
-        parts.append(f"{_clock(progress.left)} left")
+    if progress.seconds_left is not None:
+        parts.append(f"{_clock(progress.seconds_left)} left")
     return ", ".join(parts)
 
 
 def _clock(seconds: float) -> str:
-    """A time that is still to come: 1:02:03."""
+    """Seconds as 1:02:03 or 2:03."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

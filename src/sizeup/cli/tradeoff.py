@@ -1,4 +1,4 @@
-"""`sizeup tradeoff`: a model at every precision, batch and input size."""
+"""`sizeup tradeoff`: one model at several precisions, batch sizes and input sizes."""
 
 from __future__ import annotations
 
@@ -9,50 +9,67 @@ from typing import Annotated
 import typer
 
 from sizeup.cli import completion
-from sizeup.cli.exits import verb
-from sizeup.cli.options import Bind, Device, Inputs, Model, RawCsv, Trust, bindings, model_inputs
+from sizeup.cli.options import Bind, Device, Inputs, Json, Model, RawCsv, Trust, bindings, model_inputs
+from sizeup.cli.runner import command
 
 EXAMPLE = "Example: sizeup tradeoff model.onnx -d rpi5/ort --batch 1,8 --data test.npz -o table.html"
 
 
-@verb
+@command
 def tradeoff(
     model: Model,
     precisions: Annotated[
         str,
         typer.Option(
-            metavar="LIST", help="Precisions to compare, as fp32,int8.", autocompletion=completion.precisions
+            metavar="LIST",
+            help="Precisions to compare, e.g. fp32,int8.",
+            autocompletion=completion.precisions,
         ),
     ] = "fp32,fp16,int8,int4,int2",
-    batch: Annotated[str, typer.Option(metavar="LIST", help="Batch sizes, as 1,8 (default: as saved).")] = "",
+    batch: Annotated[
+        str, typer.Option(metavar="LIST", help="Batch sizes, e.g. 1,8 (default: that of the model).")
+    ] = "",
     size: Annotated[
-        str, typer.Option(metavar="LIST", help="Heights and widths of the input, or lengths, as 160,224.")
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="Input sizes (height and width, or length), e.g. 160,224 (default: that of the model).",
+        ),
     ] = "",
     device: Device = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Measure accuracy on an .npz file with samples (x) and labels (y)."
+            metavar="FILE",
+            help="Measure accuracy on an .npz file with samples (x) and labels (y), e.g. test.npz.",
         ),
     ] = None,
     accuracy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Take accuracy from a .csv file with columns precision, accuracy."),
+        typer.Option(
+            metavar="FILE",
+            help="Read accuracy from a CSV file with columns precision and accuracy, e.g. accuracy.csv.",
+        ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Limit on bytes of weights, as 256KiB.")
+        str | None, typer.Option(metavar="SIZE", help="Maximum size of the weights, e.g. 256KiB.")
     ] = None,
     activations: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Limit on the memory plan of activations, as 64KiB.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Maximum size of the activation memory plan, e.g. 64KiB."),
     ] = None,
-    latency: Annotated[str | None, typer.Option(metavar="TIME", help="Limit on latency.")] = None,
+    latency: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Maximum latency on the target, e.g. 20ms.")
+    ] = None,
     energy: Annotated[
-        str | None, typer.Option(metavar="ENERGY", help="Limit on energy per inference.")
+        str | None,
+        typer.Option(metavar="ENERGY", help="Maximum energy per inference on the target, e.g. 3mJ."),
     ] = None,
     budgets: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A budgets.toml: say for every row which of its budgets accept it."
+            metavar="FILE",
+            help="Also show which budgets of a file each row meets, e.g. budgets.toml.",
         ),
     ] = None,
     input: Inputs = None,
@@ -61,17 +78,22 @@ def tradeoff(
     output: Annotated[
         list[Path] | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write a .csv, .json, .md or .html file; repeatable."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write a .csv, .json, .md or .html file, e.g. table.html; repeatable.",
         ),
     ] = None,
     plot: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Draw every point as a .png or .svg file; repeatable."),
+        typer.Option(
+            metavar="FILE", help="Plot all points as a .png or .svg file, e.g. points.png; repeatable."
+        ),
     ] = None,
     raw_csv: RawCsv = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    json: Json = False,
 ) -> None:
-    """Compare precisions: accuracy, latency, energy, memory, and the budgets that accept each."""
+    """Compare precisions, batch sizes and input sizes of a model: accuracy, latency, energy and memory."""
     import json as text
 
     from sizeup import render
@@ -89,7 +111,7 @@ def tradeoff(
         table = api.tradeoff(
             model,
             **arguments,
-            precisions=[each.strip() for each in precisions.split(",") if each.strip()],
+            precisions=[name.strip() for name in precisions.split(",") if name.strip()],
             batches=_numbers(batch, "--batch"),
             sizes=_numbers(size, "--size"),
             target=device,
@@ -111,11 +133,11 @@ def tradeoff(
         sys.stdout.write(text.dumps(table.to_dict(), indent=2) + "\n")
     else:
         render_tradeoff(table, terminal.output())
-    terminal.tell_written([*(output or ()), *(plot or ())])
+    terminal.print_written([*(output or ()), *(plot or ())])
 
 
 def _numbers(text: str, option: str) -> list[int]:
-    parts = [each.strip() for each in text.split(",") if each.strip()]
-    if not all(each.isdecimal() and int(each) for each in parts):
-        raise typer.BadParameter(f"{text!r} is not a list of numbers, such as 1,8", param_hint=option)
-    return [int(each) for each in parts]
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise typer.BadParameter(f"{text!r} is not a list of numbers, e.g. 1,8", param_hint=option)
+    return [int(part) for part in parts]

@@ -1,29 +1,30 @@
-"""Cost as closed forms: cost rules run once on symbolic dimensions, then evaluated at a million points."""
+"""Cost as closed forms: cost rules run once on symbolic dimensions, then are evaluated at many points."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from sizeup import dtypes
 from sizeup.cost import Cost, Flags, count
-from sizeup.cost.rows import row_of
+from sizeup.cost.columns import scale_bytes_read
+from sizeup.cost.rows import op_cost
 from sizeup.dtypes import BIAS, DType
 from sizeup.errors import RuleError
-from sizeup.graph import Graph, Tensor, without_collection
+from sizeup.graph import Graph, Tensor, without_gc
 from sizeup.symbolic import (
     Assumptions,
-    FreeGraph,
     Grid,
     Guard,
     Number,
     Specialization,
+    SymbolicGraph,
     Values,
     assuming,
-    bound,
+    bind,
     cover,
     grid_of,
     guard_source,
@@ -34,8 +35,8 @@ from sizeup.symbolic import (
 
 # An int at one point; a column of int64 at many, or of Python ints if int64 is too narrow.
 Count: TypeAlias = Any
-Precision: TypeAlias = str | DType | None
-Moved: TypeAlias = tuple[tuple[Number, Number, Tensor], ...]  # elements, how often, and of which tensor
+Precision: TypeAlias = str | DType | Any | None
+Moved: TypeAlias = tuple[tuple[Number, Number, Tensor], ...]  # elements, repetitions, tensor
 Side = Literal["reads", "writes"]
 
 
@@ -43,11 +44,11 @@ Side = Literal["reads", "writes"]
 class CostForms:
     """Columns of closed forms, one row per op, and the guards under which they are valid.
 
-    What depends on no size (parameters, which rows are known and why not) is that of the example.
+    Values that depend on no size (parameters, unknown ops and their reasons) are those of the example.
     """
 
     specialization: Specialization
-    graph: Graph  # whose ops the rows are of
+    graph: Graph  # of the ops in the rows
     origins: Mapping[Guard, str]  # guards, and the part of the model that needs each
     macs: tuple[Number, ...]
     elementwise: tuple[Number, ...]
@@ -73,19 +74,19 @@ class CostForms:
     def bytes(self, side: Side, precision: DType | None = None) -> Number:
         """Bytes that all ops read, or write, at their own dtypes or at one precision."""
         moved: tuple[Moved, ...] = getattr(self, side)
-        return sum_of(bytes_of(*each, precision) for row in moved for each in row)
+        return sum_of(bytes_of(*access, precision) for row in moved for access in row)
 
 
-class FreeCost:
-    """What a model costs as closed forms of its symbolic dimensions, by specialization."""
+class SymbolicCost:
+    """The cost of a model as closed forms in its symbolic dimensions, by specialization."""
 
-    def __init__(self, graph: FreeGraph) -> None:
+    def __init__(self, graph: SymbolicGraph) -> None:
         self.graph = graph
         self.forms: list[CostForms] = []
         self._more(graph.example)
 
     def __repr__(self) -> str:
-        return f"<FreeCost of {self.graph!r}: {self.forms[0].specialization.graph!r}>"
+        return f"<SymbolicCost of {self.graph!r}: {self.forms[0].specialization.graph!r}>"
 
     def at(self, **sizes: Any) -> Counts:
         """The counts at one point (ints), or at many (arrays that broadcast)."""
@@ -93,18 +94,18 @@ class FreeCost:
         return Counts(self.parts(grid), grid.points, shape)
 
     def cost_at(self, **sizes: int) -> Cost:
-        """The columns at one point, as counting a fresh load gives them."""
+        """The cost at one point, equal to that of the model loaded with these sizes."""
         return count(self.graph.at(**sizes))
 
     def parts(self, grid: Grid) -> tuple[Part, ...]:
         """The closed forms that cover some points, each with the points that it covers."""
         return tuple(
-            Part(forms, places, grid if len(places) == grid.points else grid.take(places))
-            for forms, places in cover(grid, self.forms, self._more)
+            Part(forms, indices, grid if len(indices) == grid.points else grid.take(indices))
+            for forms, indices in cover(grid, self.forms, self._more)
         )
 
     def _more(self, point: Mapping[str, int]) -> CostForms:
-        with without_collection():
+        with without_gc():
             forms = cost_forms(self.graph.specialization_at(point), point)
         self.forms.append(forms)
         return forms
@@ -112,10 +113,10 @@ class FreeCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Points that one set of closed forms covers, and their places among all points."""
+    """Points that one set of closed forms covers, and their indices among all points."""
 
     forms: CostForms
-    places: Values
+    indices: Values
     grid: Grid
 
 
@@ -128,7 +129,7 @@ class Counts:
     shape: tuple[int, ...]
 
     def __repr__(self) -> str:
-        return f"<Counts at {self.points:,} points in {len(self.parts)} pieces>"
+        return f"<Counts at {self.points:,} points in {len(self.parts)} parts>"
 
     @property
     def macs(self) -> Count:
@@ -147,13 +148,13 @@ class Counts:
 
     @property
     def params(self) -> Count:
-        """Parameters of the model, shared ones once."""
+        """Parameters of the model; shared ones count once."""
         return self.total(lambda forms: forms.params)
 
     @property
     def is_known(self) -> Any:
         """Whether every op is counted."""
-        return self._gathered([np.full(len(each.places), each.forms.known.all()) for each in self.parts])
+        return self._gather([np.full(len(part.indices), part.forms.known.all()) for part in self.parts])
 
     def read_bytes(self, precision: Precision = None) -> Count:
         """Bytes that are read, at the model's own dtypes or at one precision."""
@@ -177,51 +178,58 @@ class Counts:
 
     def total(self, form: Callable[[CostForms], Number]) -> Count:
         """The value of any closed form at the points; raises RuleError if it is negative at one of them."""
-        columns = [each.grid.values([form(each.forms)])[0] for each in self.parts]
+        columns = [part.grid.values([form(part.forms)])[0] for part in self.parts]
         for column in columns:
             if len(column) and column.min() < 0:
                 raise RuleError(f"a count is negative at one of the points ({column.min():,})")
-        return self._gathered(columns)
+        return self._gather(columns)
 
     def _moved(self, side: Side, precision: Precision) -> Count:
         dtype = _dtype(precision)
         return self.total(lambda forms: forms.bytes(side, dtype))
 
-    def _gathered(self, columns: list[Values]) -> Any:
+    def _gather(self, columns: list[Values]) -> Any:
         if len(columns) == 1:
             gathered = columns[0]
         else:
-            kinds = {each.dtype for each in columns}
-            gathered = np.empty(self.points, kinds.pop() if len(kinds) == 1 else object)
+            types = {values.dtype for values in columns}
+            gathered = np.empty(self.points, types.pop() if len(types) == 1 else object)
             for part, column in zip(self.parts, columns, strict=True):
-                gathered[part.places] = column
+                gathered[part.indices] = column
         return gathered.reshape(self.shape) if self.shape else gathered.item()
 
 
 def _dtype(precision: Precision) -> DType | None:
-    return dtypes.precision(precision) if isinstance(precision, str) else precision
+    return None if precision is None else dtypes.precision(precision)
 
 
 def bytes_of(elements: Number, times: Number, tensor: Tensor, precision: DType | None = None) -> Number:
-    """Bytes of one access. Two numbers of four bits share a byte; the last one has it alone."""
+    """Bytes of one access; sub-byte elements are packed, and the last byte is padded."""
     bits = _bits(tensor, precision)
     whole, rest = divmod(bits, 8)
-    return elements * whole * times if not rest else ((elements * bits + 7) // 8) * times
+    moved = elements * whole * times if not rest else ((elements * bits + 7) // 8) * times
+    if precision is not None and tensor.follows_precision:
+        return moved
+    return moved + _scale_bytes(tensor, elements) * times
+
+
+def _scale_bytes(tensor: Tensor, elements: Number) -> Number:
+    return scale_bytes_read(tensor, cast("int", elements))  # arithmetic of integers, or of expressions
 
 
 def _bits(tensor: Tensor, precision: DType | None) -> int:
     if precision is None or not tensor.follows_precision:
         return tensor.dtype.bits
-    small = tensor.is_parameter and len(tensor.shape or ()) <= 1
-    return BIAS.bits if small and precision.is_quantised else precision.bits
+    is_small = tensor.is_parameter and len(tensor.shape or ()) <= 1
+    return BIAS.bits if is_small and precision.is_quantized else precision.bits
 
 
 def cost_forms(specialization: Specialization, example: Mapping[str, int]) -> CostForms:
-    """The closed forms of a specialization around an example, or those of that point alone.
+    """The closed forms of a specialization around an example, or only at the example if there are none.
 
-    They are checked against the cost of the graph at the example, which is counted from ints.
+    They are checked against the cost of the graph at the example, computed from integers.
     """
-    at_example = count(bound(specialization.graph, example))
+    at_example = count(bind(specialization.graph, example))
     assumptions = Assumptions(example)
     try:
         with assuming(assumptions):
@@ -242,12 +250,12 @@ def _counted(
 ) -> CostForms:
     rows = []
     for op in graph.ops:
-        with guard_source(f"the rule of {op.kind} in {op.scope or op.name}"):
-            rows.append(row_of(graph, op))
+        with guard_source(f"the cost rule of {op.kind} in {op.scope or op.name}"):
+            rows.append(op_cost(graph, op))
     return CostForms(
         specialization,
         graph,
-        {**specialization.origins, **assumptions.origins},
+        {**specialization.guard_sources, **assumptions.guard_sources},
         tuple(row.macs for row in rows),
         tuple(row.elementwise for row in rows),
         tuple(tuple(row.reads) for row in rows),
@@ -264,7 +272,7 @@ def _agrees(forms: CostForms, cost: Cost, sizes: Mapping[str, int]) -> bool:
         for accesses, moved in ((cost.reads, forms.reads[row]), (cost.writes, forms.writes[row])):
             first, last = accesses.first[row : row + 2].tolist()
             elements, times = accesses.elements[first:last].tolist(), accesses.times[first:last].tolist()
-            if [(value_at(each, sizes), value_at(often, sizes)) for each, often, _ in moved] != list(
+            if [(value_at(number, sizes), value_at(repeats, sizes)) for number, repeats, _ in moved] != list(
                 zip(elements, times, strict=True)
             ):
                 return False

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from sizeup.closed_forms.cost import CostForms, FreeCost, Moved, bytes_of
+from sizeup.closed_forms.cost import CostForms, Moved, SymbolicCost, bytes_of
 from sizeup.cost import Cost, count
 from sizeup.dtypes import DType
-from sizeup.graph import Graph, Tensor, without_collection
+from sizeup.graph import Graph, Tensor, without_gc
 from sizeup.latency.estimate import BASES, Estimate, check_types
-from sizeup.latency.executed import Executed, Quantities, executed
-from sizeup.latency.timed import Basis, times_of
+from sizeup.latency.execution import Execution, Quantities, execution_of
+from sizeup.latency.prediction import Basis, latencies_of
 from sizeup.latency.work import Codes, Flags, Floats, Work
 from sizeup.symbolic import (
     Assumptions,
@@ -25,7 +25,7 @@ from sizeup.symbolic import (
     Ratio,
     as_ratio,
     assuming,
-    bound,
+    bind,
     cover,
     grid_of,
     guard_source,
@@ -42,8 +42,8 @@ _MOST_FORMS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Times:
-    """Seconds at some points, numbers or arrays; nan if a prediction interval is not known."""
+class Latencies:
+    """Seconds at some points, as numbers or arrays; `low` and `high` are nan if there is no interval."""
 
     seconds: Any
     low: Any
@@ -66,45 +66,45 @@ class LatencyOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _OneByOne:
-    """Stands for points that no closed form covers."""
+class _PointByPoint:
+    """Points that no closed form covers."""
 
     guards: tuple[Guard, ...] = ()
 
 
-class FreeEstimate:
+class SymbolicEstimate:
     """The latency of a model with symbolic dimensions on a target.
 
-    Fusion and what a kernel moves are closed forms under guards, as counts are. If there are none, and for a
-    table of coefficients or a precision map, every distinct point is bound and estimated by itself
-    (`single`), without reading the model again.
+    Fusion and memory traffic are closed forms under guards, as counts are. If there are none, and for a
+    coefficient table or a precision map, each distinct point is estimated separately (`single`), without
+    loading the model again.
     """
 
     def __init__(
-        self, cost: FreeCost, single: Callable[[Cost], Estimate], options: LatencyOptions | None = None
+        self, cost: SymbolicCost, single: Callable[[Cost], Estimate], options: LatencyOptions | None = None
     ) -> None:
         if options is not None:
             check_types(options.target, options.precision)
         self.cost, self.options = cost, options
         self._single = single
         self._known: dict[tuple[int, ...], tuple[float | None, ...]] = {}
-        self._forms: dict[int, list[KernelForms | _OneByOne]] = {}
+        self._forms: dict[int, list[KernelForms | _PointByPoint]] = {}
 
-    def at(self, **sizes: Any) -> Times:
+    def at(self, **sizes: Any) -> Latencies:
         """The latency at one point (ints), or at many (arrays that broadcast)."""
         grid, shape = grid_of(self.cost.graph.names, sizes)
         columns, basis = np.full((3, grid.points), np.nan), np.zeros(grid.points, np.int8)
         for part in self.cost.parts(grid):
             for forms, inside in self._cover(part.forms, part.grid):
-                places = part.places[inside]
-                here = part.grid if len(inside) == part.grid.points else part.grid.take(inside)
-                for some, times, bases in self._times(forms, here):
-                    columns[:, places[some]], basis[places[some]] = times, bases
+                indices = part.indices[inside]
+                subgrid = part.grid if len(inside) == part.grid.points else part.grid.take(inside)
+                for chunk, times, bases in self._times(forms, subgrid):
+                    columns[:, indices[chunk]], basis[indices[chunk]] = times, bases
         if shape:
-            seconds, low, high = (each.reshape(shape) for each in columns)
-            return Times(seconds, low, high, np.array(BASES)[basis].reshape(shape))
+            seconds, low, high = (column.reshape(shape) for column in columns)
+            return Latencies(seconds, low, high, np.array(BASES)[basis].reshape(shape))
         seconds, low, high = columns[:, 0].tolist()
-        return Times(seconds, low, high, BASES[basis[0]])
+        return Latencies(seconds, low, high, BASES[basis[0]])
 
     def forms_at(self, sizes: Mapping[str, int]) -> KernelForms | None:
         """The kernels as closed forms around a point; None if there are none."""
@@ -113,52 +113,52 @@ class FreeEstimate:
         ((forms, _),) = self._cover(part.forms, part.grid)
         return forms if isinstance(forms, KernelForms) else None
 
-    def _cover(self, forms: CostForms, grid: Grid) -> list[tuple[KernelForms | _OneByOne, Any]]:
+    def _cover(self, forms: CostForms, grid: Grid) -> list[tuple[KernelForms | _PointByPoint, Any]]:
         known = self._forms.setdefault(id(forms), [])
 
-        def more(point: Mapping[str, int]) -> KernelForms | _OneByOne:
+        def more(point: Mapping[str, int]) -> KernelForms | _PointByPoint:
             added = None
             if self.options is not None and len(known) < _MOST_FORMS:
-                fuses = self.options.target.runtime.fuses or ()
-                with without_collection():
+                fuses = self.options.target.runtime.fusions or ()
+                with without_gc():
                     added = kernel_forms(forms, point, self.options.precision, fuses)
-            known.append(added or _OneByOne())
+            known.append(added or _PointByPoint())
             return known[-1]
 
         return cover(grid, known, more)
 
-    def _times(self, forms: KernelForms | _OneByOne, grid: Grid) -> Iterable[tuple[slice, Any, Any]]:
+    def _times(self, forms: KernelForms | _PointByPoint, grid: Grid) -> Iterable[tuple[slice, Any, Any]]:
         """Seconds, low and high of some points at a time, and their basis."""
-        if self.options is None or isinstance(forms, _OneByOne):
-            rows = np.array([self._alone(grid.point(place)) for place in range(grid.points)], np.float64)
+        if self.options is None or isinstance(forms, _PointByPoint):
+            rows = np.array([self._at_point(grid.point(index)) for index in range(grid.points)], np.float64)
             yield slice(grid.points), rows[:, :3].T, rows[:, 3]
             return
-        is_whole = not forms.forms.example.reasons
-        for some, work in forms.works(grid):
-            times = times_of(work, self.options.target, self.options.basis, is_whole)
+        is_complete = not forms.forms.example.reasons
+        for chunk, work in forms.works(grid):
+            times = latencies_of(work, self.options.target, self.options.basis, is_complete)
             bases = np.where(times.is_calibrated, BASES.index("calibrated"), BASES.index("roofline"))
-            yield some, (times.seconds, times.low, times.high), bases
+            yield chunk, (times.seconds, times.low, times.high), bases
 
-    def _alone(self, sizes: Mapping[str, int]) -> tuple[float | None, ...]:
+    def _at_point(self, sizes: Mapping[str, int]) -> tuple[float | None, ...]:
         point = tuple(sizes[name] for name in self.cost.graph.names)
         if point not in self._known:
-            estimate = self.single(sizes)
+            estimate = self.estimate_at(sizes)
             basis = BASES.index(estimate.basis)
             self._known[point] = (estimate.seconds, estimate.low, estimate.high, basis)
         return self._known[point]
 
-    def single(self, sizes: Mapping[str, int]) -> Estimate:
-        """The whole estimate at one point."""
+    def estimate_at(self, sizes: Mapping[str, int]) -> Estimate:
+        """The full estimate at one point."""
         return self._single(self.cost.cost_at(**sizes))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelForm:
-    """Kernels that differ in their names alone: their class, how often they run, and their columns."""
+    """Kernels that are equal except for their names."""
 
-    name: str
-    count: float
-    places: tuple[int, ...]  # the kernels that it stands for
+    name: str  # their class
+    count: float  # of runs
+    indices: tuple[int, ...]  # of the kernels
     quantities: tuple[Ratio, ...]  # in the order of `COLUMNS`
 
 
@@ -169,7 +169,7 @@ class KernelForms:
     forms: CostForms
     origins: Mapping[Guard, str]
     kernels: tuple[KernelForm, ...]
-    main: Codes  # of every kernel the op that names it
+    main: Codes  # the main op of each kernel
 
     @property
     def guards(self) -> tuple[Guard, ...]:
@@ -177,35 +177,39 @@ class KernelForms:
         return tuple(self.origins)
 
     def works(self, grid: Grid) -> Iterator[tuple[slice, Work]]:
-        """The work at all points, one network per point, as many points at a time as bound memory."""
-        parts = [(each.top, each.bottom) for kernel in self.kernels for each in kernel.quantities]
-        numbers: list[Number] = list(dict.fromkeys(part for each in parts for part in each))
-        place = {number: index for index, number in enumerate(numbers)}
+        """The work at all points, one network per point, in chunks that bound the memory."""
+        parts = [
+            (quantity.numerator, quantity.denominator)
+            for kernel in self.kernels
+            for quantity in kernel.quantities
+        ]
+        numbers: list[Number] = list(dict.fromkeys(part for pair in parts for part in pair))
+        index_of = {number: index for index, number in enumerate(numbers)}
         tops, bottoms = (
-            np.array([[place[each] for each in pair] for pair in parts], np.int64).reshape(-1, 2).T
+            np.array([[index_of[number] for number in pair] for pair in parts], np.int64).reshape(-1, 2).T
         )
         step = max(_ROWS // max(len(self.kernels), 1), 1)
         for start in range(0, grid.points, step):
-            here = slice(start, min(start + step, grid.points))
-            values = np.empty((len(numbers), here.stop - start))
-            points = grid.take(np.arange(start, here.stop))
+            chunk = slice(start, min(start + step, grid.points))
+            values = np.empty((len(numbers), chunk.stop - start))
+            points = grid.take(np.arange(start, chunk.stop))
             for row, column in zip(values, points.values(numbers), strict=True):
                 row[:] = column
-            yield here, self._work(values[tops] / values[bottoms])
+            yield chunk, self._work(values[tops] / values[bottoms])
 
     def _work(self, values: Floats) -> Work:
-        """From one row per quantity of every kernel, one column per point."""
+        """The work from values with one row per quantity of each kernel and one column per point."""
         points = values.shape[1]
-        names = tuple(dict.fromkeys(each.name for each in self.kernels))
-        kinds = np.array([names.index(each.name) for each in self.kernels], np.int64)
-        counts = np.array([each.count for each in self.kernels], np.float64)
+        names = tuple(dict.fromkeys(kernel.name for kernel in self.kernels))
+        classes = np.array([names.index(kernel.name) for kernel in self.kernels], np.int64)
+        counts = np.array([kernel.count for kernel in self.kernels], np.float64)
         by_column = values.reshape(len(self.kernels), len(COLUMNS), points).transpose(1, 0, 2)
         return Work(
             names,
             points,
             np.tile(np.arange(points), len(self.kernels)),
-            np.repeat(kinds, points),
-            **{name: each.reshape(-1) for name, each in zip(COLUMNS, by_column, strict=True)},
+            np.repeat(classes, points),
+            **{name: column.reshape(-1) for name, column in zip(COLUMNS, by_column, strict=True)},
             count=np.repeat(counts, points),
         )
 
@@ -215,25 +219,27 @@ def kernel_forms(
 ) -> KernelForms | None:
     """The kernels of a specialization around an example; None if they have no closed form.
 
-    They are checked against the kernels at the example, which come from ints.
+    They are checked against the kernels at the example, computed from integers.
     """
     counted = _Counted(forms.graph, _objects(forms.macs), _Accesses(forms.reads), _Accesses(forms.writes))
     assumptions = Assumptions(example)
     try:
-        with assuming(assumptions), guard_source("what runs as one kernel"):
-            symbolic = executed(counted, precision, fuses)
+        with assuming(assumptions), guard_source("kernel fusion"):
+            symbolic = execution_of(counted, precision, fuses)
     # A cost rule may need more than an expression supports, and fail in its own way.
     except (TypeError, ValueError, ArithmeticError, LookupError):
         return None
-    plain = executed(count(bound(forms.graph, example)), precision, fuses)
+    plain = execution_of(count(bind(forms.graph, example)), precision, fuses)
     if not _agrees(symbolic, plain, example):
         return None
-    return KernelForms(forms, dict(assumptions.origins), tuple(_folded(symbolic.work)), symbolic.main)
+    return KernelForms(
+        forms, dict(assumptions.guard_sources), tuple(_grouped(symbolic.work)), symbolic.main_op
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Accesses:
-    """Reads or writes of closed forms, with the interface of those of ints."""
+    """Reads or writes as closed forms, with the interface of those of a cost."""
 
     moved: tuple[Moved, ...]
 
@@ -246,11 +252,11 @@ class _Accesses:
         return tuple(tensor for row in self.moved for _, _, tensor in row)
 
     @property
-    def weight(self) -> Flags:
-        return np.array([each.data is not None for each in self.tensors], np.bool_)
+    def is_weight(self) -> Flags:
+        return np.array([tensor.data is not None for tensor in self.tensors], np.bool_)
 
     def bytes_at(self, precision: DType | None = None) -> Quantities:
-        return _objects([as_ratio(bytes_of(*each, precision)) for row in self.moved for each in row])
+        return _objects([as_ratio(bytes_of(*access, precision)) for row in self.moved for access in row])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -269,29 +275,32 @@ def _objects(values: Collection[Any]) -> Quantities:
     return column
 
 
-def _agrees(symbolic: Executed, plain: Executed, sizes: Mapping[str, int]) -> bool:
+def _agrees(symbolic: Execution, plain: Execution, sizes: Mapping[str, int]) -> bool:
     one, other = symbolic.work, plain.work
-    if [one.names[each] for each in one.kind] != [other.names[each] for each in other.kind]:
+    if [one.names[index] for index in one.class_index] != [other.names[index] for index in other.class_index]:
         return False
-    same = (symbolic.kernel == plain.kernel).all() and (symbolic.main == plain.main).all()
+    same = (symbolic.kernel == plain.kernel).all() and (symbolic.main_op == plain.main_op).all()
     if not same or (one.count != other.count).any():
         return False
-    values = [[_at(each, sizes) for each in getattr(one, column)] for column in COLUMNS]
+    values = [[_at(quantity, sizes) for quantity in getattr(one, column)] for column in COLUMNS]
     expected = [getattr(other, column) for column in COLUMNS]
     return bool(np.allclose(values, expected, rtol=_CLOSE, atol=0))
 
 
 def _at(quantity: Any, sizes: Mapping[str, int]) -> float:
     ratio = as_ratio(quantity)
-    return value_at(ratio.top, sizes) / value_at(ratio.bottom, sizes)
+    return value_at(ratio.numerator, sizes) / value_at(ratio.denominator, sizes)
 
 
-def _folded(work: Work) -> Iterator[KernelForm]:
-    """Equal kernels as one, in the order of their first."""
-    alike: dict[tuple[Any, ...], list[int]] = {}
+def _grouped(work: Work) -> Iterator[KernelForm]:
+    """Equal kernels grouped, in the order of their first."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
     quantities = zip(*(map(as_ratio, getattr(work, column)) for column in COLUMNS), strict=True)
-    for place, (kind, row) in enumerate(zip(work.kind.tolist(), quantities, strict=True)):
-        alike.setdefault((kind, *((each.top, each.bottom) for each in row)), []).append(place)
-    for (kind, *parts), places in alike.items():
-        runs = float(work.count[places].sum())
-        yield KernelForm(work.names[kind], runs, tuple(places), tuple(Ratio(*each) for each in parts))
+    for index, (class_index, row) in enumerate(zip(work.class_index.tolist(), quantities, strict=True)):
+        groups.setdefault((class_index, *((ratio.numerator, ratio.denominator) for ratio in row)), []).append(
+            index
+        )
+    for (class_index, *parts), indices in groups.items():
+        runs = float(work.count[indices].sum())
+        ratios = tuple(Ratio(*part) for part in parts)
+        yield KernelForm(work.names[class_index], runs, tuple(indices), ratios)

@@ -1,6 +1,6 @@
-"""Two models side by side: which operator is which, what changed, and what the differences add up to."""
+"""Compares two models: matches their ops and reports what changed and how the costs differ."""
 
 from sizeup.comparison.accounting import Differences, compare
-from sizeup.comparison.rows import STATUSES, Change, Figures, Priced, Row, Status
+from sizeup.comparison.rows import STATUSES, Change, Figures, ModelCosts, Row, Status
 
-__all__ = ["STATUSES", "Change", "Differences", "Figures", "Priced", "Row", "Status", "compare"]
+__all__ = ["STATUSES", "Change", "Differences", "Figures", "ModelCosts", "Row", "Status", "compare"]

@@ -1,4 +1,4 @@
-"""All rows of a comparison, in order, and what their differences add up to: exactly that of the totals."""
+"""The rows of a comparison in order, and their sums, which add up exactly to the difference of the totals."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TypeAlias
 from sizeup.comparison.facts import Interner, facts_of
 from sizeup.comparison.matching import match
 from sizeup.comparison.regions import Group, groups_of
-from sizeup.comparison.rows import STATUSES, Priced, Row, RowMaker, Status
+from sizeup.comparison.rows import STATUSES, ModelCosts, Row, RowBuilder, Status
 from sizeup.cost import total
-from sizeup.graph import without_collection
+from sizeup.graph import without_gc
 
 Sums: TypeAlias = Mapping[Status, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Differences:
-    """Every operator of both models in exactly one row."""
+    """The differences of two models, with every op of both in exactly one row."""
 
-    a: Priced
-    b: Priced
+    a: ModelCosts
+    b: ModelCosts
     rows: tuple[Row, ...]
 
     def __repr__(self) -> str:
@@ -32,38 +32,38 @@ class Differences:
 
     @property
     def macs(self) -> int:
-        """MACs that B has more than A, from the totals of both."""
+        """Total MACs of B minus those of A."""
         return self.b.cost.total_macs - self.a.cost.total_macs
 
     @property
     def explained_macs(self) -> Sums:
-        """The same by status, of the rows that have a cause."""
+        """The difference in MACs by status, of the rows that have a cause."""
         return self._by_status(lambda row: row.macs if row.is_explained else 0)
 
     @property
     def unexplained_macs(self) -> int:
-        """What is left of the difference of the totals when all that is explained is taken away."""
+        """The difference of the totals minus the explained differences."""
         return self.macs - sum(self.explained_macs.values())
 
     @property
     def unexplained_rows(self) -> tuple[Row, ...]:
-        """Rows whose MACs differ although nothing else does, or that were not counted in full."""
+        """Rows that differ only in MACs, or that have ops of unknown cost."""
         return tuple(row for row in self.rows if not row.is_explained)
 
     @property
     def params_by_status(self) -> Sums:
-        """Parameters that B has more than A, of operators of each status; unused ones are in no row."""
+        """Parameters of B minus those of A, by status; unused parameters are in no row."""
         return self._by_status(lambda row: row.params)
 
     @property
     def unused_params(self) -> int:
-        """Parameters that no operator reads, those of B less those of A."""
-        before, after = (each.cost.total_params - total(each.cost.params) for each in (self.a, self.b))
+        """Parameters that no op reads, those of B minus those of A."""
+        before, after = (priced.cost.total_params - total(priced.cost.params) for priced in (self.a, self.b))
         return after - before
 
     @property
     def traffic_by_status(self) -> Sums:
-        """Bytes that B moves more than A, by status."""
+        """Bytes moved by B minus those moved by A, by status."""
         return self._by_status(lambda row: row.traffic_bytes)
 
     def _by_status(self, amount: Callable[[Row], int]) -> Sums:
@@ -73,28 +73,28 @@ class Differences:
         return sums
 
 
-def compare(a: Priced, b: Priced) -> Differences:
-    """Put two models side by side, operator by operator."""
-    with without_collection():
+def compare(a: ModelCosts, b: ModelCosts) -> Differences:
+    """Compare two models op by op."""
+    with without_gc():
         intern = Interner()
-        one, other = (facts_of(each.cost.graph, each.cost, intern) for each in (a, b))
-        matched = match(one, other, intern)
-        groups = _ordered(groups_of(one, other, matched), len(other.graph.ops))
-        maker = RowMaker(one, other, matched, a, b)
-        return Differences(a, b, tuple(maker.row(group) for group in groups))
+        facts_a, facts_b = (facts_of(priced.cost.graph, priced.cost, intern) for priced in (a, b))
+        matched = match(facts_a, facts_b, intern)
+        groups = _ordered(groups_of(facts_a, facts_b, matched), len(facts_b.graph.ops))
+        builder = RowBuilder(facts_a, facts_b, matched, a, b)
+        return Differences(a, b, tuple(builder.row(group) for group in groups))
 
 
 def _ordered(groups: list[Group], count: int) -> list[Group]:
-    """In the order of A; what only B has follows what comes before it there."""
+    """Groups in the order of A; those of B alone follow the group that precedes them in B."""
     partner = [-1] * count
     for group in groups:
-        for place in group.b:
-            partner[place] = min(group.a, default=-1)
+        for index in group.b:
+            partner[index] = min(group.a, default=-1)
     before = -1
-    for place, first in enumerate(partner):
+    for index, first in enumerate(partner):
         before = first if first >= 0 else before
-        partner[place] = before
-    return sorted(groups, key=lambda each: _key(each, partner))
+        partner[index] = before
+    return sorted(groups, key=lambda group: _key(group, partner))
 
 
 def _key(group: Group, before: list[int]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What is compared of operators: their facts as tokens, and their modules' names, equal across formats."""
+"""The properties of ops that are compared: tokens of facts, and module names, independent of the format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sizeup.graph import ABSENT, Graph, Op, Shape, name_of
 Tokens: TypeAlias = list[int]
 Dims: TypeAlias = tuple[int, ...] | None
 
-# Kinds that stand for each other: formats and their converters differ in which of them they write.
+# Equivalent op kinds: formats and converters differ in which of them they write.
 _CLASSES = {
     **dict.fromkeys(("relu6", "clamp"), "clamp"),
     **dict.fromkeys(("mean", "global_pool", "pool"), "pool"),
@@ -28,61 +28,63 @@ _ACTIVATIONS = (
     *("relu", "clamp", "leaky_relu", "prelu", "elu", "sigmoid", "hardsigmoid", "hardswish", "silu", "gelu"),
     *("tanh", "mish", "softplus"),
 )
-_PRODUCTS = ("conv", "conv_transpose", "matmul", "einsum", "grouped_matmul", "outer", "bilinear")
+_PRODUCTS = ("conv", "conv_transpose", "matmul", "einsum", "grouped_matmul", "sparse_matmul", "bilinear")
 
 
-def class_of(kind: str) -> str:
-    """The kind, or what it shares with others that formats write in its place."""
-    return _CLASSES.get(kind, kind)
+def class_of(op_kind: str) -> str:
+    """The class of equivalent op kinds, or the op kind itself."""
+    return _CLASSES.get(op_kind, op_kind)
 
 
-def is_product(kind: str) -> bool:
-    """Whether it multiplies and sums, so that a norm or a bias may be folded in."""
-    return kind in _PRODUCTS
+def is_product(op_kind: str) -> bool:
+    """Whether an op kind is a product, into which a norm or a bias may be folded."""
+    return op_kind in _PRODUCTS
 
 
 def dims(shape: Shape | None) -> Dims:
-    """Sizes in order of size and without ones: the same wherever a format puts the channels."""
-    return None if shape is None else tuple(sorted(each for each in shape if each != 1))
+    """Sizes sorted and without ones: independent of the layout of a format."""
+    return None if shape is None else tuple(sorted(size for size in shape if size != 1))
 
 
 class Interner:
-    """Small numbers for what is equal, shared by both models."""
+    """Maps equal keys to the same small number, for both models."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
 
     def __call__(self, key: Hashable) -> int:
-        """The number of a key, a new one where it was not met before."""
+        """The number of a key; a new one for a new key."""
         return self._numbers.setdefault(key, len(self._numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """One model as the comparison sees it: columns, one entry an operator."""
+    """The facts of one model, as columns with one entry per op."""
 
     graph: Graph
     cost: Cost
     paths: list[Path]
     own_names: list[str]
-    exact: Tokens  # its class, what it makes, and its MACs
-    shaped: Tokens  # its kind and its window, whatever its sizes
-    classed: Tokens  # its class alone
+    exact: Tokens  # class, output shape and MACs
+    shaped: Tokens  # class and kernel size, without tensor sizes
+    classed: Tokens  # class only
     has_macs: list[bool]
-    maker: dict[int, int]  # of a tensor, the operator
-    readers: dict[int, list[int]]  # of a tensor, the operators
+    producer: dict[int, int]  # the op that produces a tensor
+    readers: dict[int, list[int]]  # the ops that read a tensor
 
-    def makers_of(self, index: int) -> list[int]:
-        """The operators whose results an operator reads, in the order of its inputs."""
-        return [self.maker[each] for each in self.graph.ops[index].inputs if each in self.maker]
+    def producers_of(self, index: int) -> list[int]:
+        """The ops that produce the inputs of an op, in input order."""
+        return [
+            self.producer[identity] for identity in self.graph.ops[index].inputs if identity in self.producer
+        ]
 
     def readers_of(self, index: int) -> list[int]:
-        """The operators that read what an operator makes."""
-        return [each for made in self.graph.ops[index].outputs for each in self.readers.get(made, ())]
+        """The ops that read the outputs of an op."""
+        return [reader for output in self.graph.ops[index].outputs for reader in self.readers.get(output, ())]
 
 
 def facts_of(graph: Graph, cost: Cost, intern: Interner) -> Facts:
-    """The columns of one model; tokens of two models compare where one interner made both."""
+    """The facts of one model; tokens of two models are comparable if they share an interner."""
     macs = cost.macs.tolist()
     readers: dict[int, list[int]] = {}
     for index, op in enumerate(graph.ops):
@@ -104,8 +106,8 @@ def facts_of(graph: Graph, cost: Cost, intern: Interner) -> Facts:
 
 
 def _exact(graph: Graph, op: Op, macs: int) -> Hashable:
-    made = tuple(dims(graph.tensors[identity].shape) for identity in op.outputs[:1])
-    return ("product" if macs and is_product(op.kind) else class_of(op.kind), made, macs)
+    output_shape = tuple(dims(graph.tensors[identity].shape) for identity in op.outputs[:1])
+    return ("product" if macs and is_product(op.kind) else class_of(op.kind), output_shape, macs)
 
 
 def _window(op: Op) -> Iterable[Hashable]:
@@ -114,33 +116,33 @@ def _window(op: Op) -> Iterable[Hashable]:
 
 
 def plain(value: Any) -> Any:
-    """An attribute's value, lists as tuples, so that formats compare."""
+    """An attribute's value with lists as tuples, comparable across formats."""
     return tuple(map(plain, value)) if isinstance(value, list | tuple) else value
 
 
-def is_activation(kind: str) -> bool:
-    """Whether it changes number by number what one value holds."""
-    return class_of(kind) in _ACTIVATIONS
+def is_activation(op_kind: str) -> bool:
+    """Whether an op kind is an activation."""
+    return class_of(op_kind) in _ACTIVATIONS
 
 
 Path: TypeAlias = tuple[str, ...]
 
 _SEPARATORS = re.compile(r"[/.]")
 # LiteRT's converter writes the class of a module before its name: torch.nn.modules.conv.Conv2d_0.
-# The patterns leave one way to read a text, so that no name, however long, takes long.
+# The patterns are unambiguous, so that matching takes linear time.
 _WITH_CLASS = re.compile(r"(?:\w+\.)+[A-Z][^\W_]*_(\w+)")
 _CLASS_ALONE = re.compile(r"(?:\w+\.)+[A-Z]\w*")
-_SHORTEST = 3  # letters: `n4` is no name that anybody gave
+_SHORTEST = 3  # letters: shorter names such as `n4` are generated
 
 
 def paths(graph: Graph) -> list[Path]:
-    """Of every operator the modules that it is in, without one that all of them are in; () where unknown."""
-    found = [_path(op.scope) + _innermost(name_of(graph, op)) for op in graph.ops]
-    named = [path for path in found if path]
+    """The module path of every op, without a prefix that all share; () if unknown."""
+    module_paths = [_path(op.scope) + _converter_module(name_of(graph, op)) for op in graph.ops]
+    named = [path for path in module_paths if path]
     common = 0
     while named and all(len(path) > common + 1 and path[common] == named[0][common] for path in named):
         common += 1
-    return [path[common:] for path in found]
+    return [path[common:] for path in module_paths]
 
 
 def _path(scope: str) -> Path:
@@ -150,26 +152,26 @@ def _path(scope: str) -> Path:
         if with_class:
             parts.append(with_class[1])
         elif not _CLASS_ALONE.fullmatch(part):
-            parts += [each for each in _SEPARATORS.split(part) if each]
+            parts += [name for name in _SEPARATORS.split(part) if name]
     return tuple(parts)
 
 
-def _innermost(name: str) -> Path:
-    """The module at the end of a name that LiteRT's converter wrote, where other names have the operator."""
+def _converter_module(name: str) -> Path:
+    """The module at the end of a name that LiteRT's converter wrote; () for other names."""
     with_class = _WITH_CLASS.fullmatch(name.partition(";")[0].rpartition("/")[2])
     return (with_class[1],) if with_class else ()
 
 
 def own_names(graph: Graph) -> list[str]:
-    """Of every operator the name that somebody gave it; empty where it is a kind and a counter."""
+    """The name of every op; empty if it is generated from the op kind and a counter."""
     if graph.format == "torch":
         return [""] * len(graph.ops)
-    if graph.format == "tflite":  # where tensors alone have names
+    if graph.format == "tflite":  # only tensors have names
         return [_own_name(op, name_of(graph, op)) for op in graph.ops]
     return [_own_name(op, op.name) for op in graph.ops]
 
 
 def _own_name(op: Op, name: str) -> str:
     base = name.removeprefix("node_").rstrip(digits).strip("_/").lower()
-    kinds = {op.kind.lower(), op.source.rpartition(".")[2].lower()}
-    return "" if len(base) < _SHORTEST or base in kinds else name
+    op_kinds = {op.kind.lower(), op.source.rpartition(".")[2].lower()}
+    return "" if len(base) < _SHORTEST or base in op_kinds else name

@@ -1,4 +1,4 @@
-"""The rows of a comparison: what stands for what, what changed in which column, and what that adds up to."""
+"""The rows of a comparison: matched ops, the properties that changed, and their costs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from sizeup.comparison.matching import Matched
 from sizeup.comparison.regions import Group
 from sizeup.cost import Bytes, Cost
 from sizeup.dtypes import DType, precision_name
-from sizeup.graph import ABSENT, Graph, Op, name_of
+from sizeup.graph import ABSENT, Graph, Op, Tensor, is_precomputed, name_of
 
 Status = Literal["same", "changed", "replaced", "fused", "split", "added", "removed"]
 STATUSES: tuple[Status, ...] = ("changed", "replaced", "fused", "split", "added", "removed", "same")
 
-# Why an operator may be there in one model alone, by its class.
-_REASONS = {
-    "transpose": "another order of axes in memory",
-    "conversion": "a change of number type",
-    "identity": "does nothing at inference",
-    "reshape": "renames bytes, moves none",
+# Why an op may be in one model only, by its class.
+_ONE_SIDED_REASONS = {
+    "transpose": "different memory layout",
+    "conversion": "dtype conversion",
+    "identity": "no effect at inference",
+    "reshape": "alias, moves no bytes",
 }
-_PADDING = "padding that the other model has within the operator after it"
-_PREPARED = "computed before the first run"
-AMOUNTS = ("params", "macs")  # columns that follow from others, and explain nothing by themselves
+_PADDING = "padding that the other model fuses into the next op"
+_PRECOMPUTED = "computed before the first inference"
+AMOUNTS = ("params", "macs")  # columns that follow from others and are not causes
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One fact that differs between two operators that stand for each other."""
+    """One property that differs between two matched ops."""
 
     column: str
     before: str
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the operators of one side of a row cost together; seconds are None without a target."""
+    """The total cost of the ops on one side of a row; seconds are None without a target."""
 
     macs: int = 0
     params: int = 0
@@ -51,47 +51,47 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Operators of A and of B that stand for each other, by their places; () where one model has none."""
+    """Matched ops of A and B, by index; () if one model has none."""
 
     status: Status
     a: tuple[int, ...]
     b: tuple[int, ...]
     name: str
     matched_by: str  # name, structure, or empty
-    kinds_a: tuple[str, ...]
-    kinds_b: tuple[str, ...]
+    a_op_kinds: tuple[str, ...]
+    b_op_kinds: tuple[str, ...]
     changes: tuple[Change, ...]
-    why: str
+    reason: str
     before: Figures
     after: Figures
-    known: bool  # whether all of its operators could be counted
+    known: bool  # whether the cost of all its ops is known
 
     @property
     def macs(self) -> int:
-        """MACs that B has more than A."""
+        """MACs of B minus those of A."""
         return self.after.macs - self.before.macs
 
     @property
     def params(self) -> int:
-        """Parameters that B has more than A."""
+        """Parameters of B minus those of A."""
         return self.after.params - self.before.params
 
     @property
     def traffic_bytes(self) -> int:
-        """Bytes that B moves more than A."""
+        """Bytes moved by B minus those moved by A."""
         before, after = self.before, self.after
         return after.read_bytes + after.written_bytes - before.read_bytes - before.written_bytes
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that B takes longer than A."""
+        """Seconds of B minus those of A; None if one is unknown."""
         if self.before.seconds is None or self.after.seconds is None:
             return None
         return self.after.seconds - self.before.seconds
 
     @property
     def is_explained(self) -> bool:
-        """Whether a difference of its MACs has a cause: operators that one model lacks, facts that differ."""
+        """Whether a difference in MACs has a cause: missing ops, or properties that differ."""
         if not self.macs or not self.known:
             return not self.macs
         if self.status in ("added", "removed", "replaced"):
@@ -100,8 +100,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Priced:
-    """A counted model, its bytes at one precision and its seconds by operator, where there is a target."""
+class ModelCosts:
+    """The costs of a model, its bytes at one precision, and its seconds per op if there is a target."""
 
     cost: Cost
     moved: Bytes
@@ -109,28 +109,30 @@ class Priced:
     seconds: Sequence[float] | None = None
 
     def figures(self) -> Callable[[Iterable[int]], Figures]:
-        """What some operators cost together, as exact Python ints."""
+        """A function that sums the costs of some ops, as exact Python integers."""
         columns = (self.cost.macs, self.cost.params, self.moved.read, self.moved.written)
         macs, params, read, written = (column.tolist() for column in columns)
-        taken = self.seconds
+        op_seconds = self.seconds
 
         def together(ops: Iterable[int]) -> Figures:
-            places = list(ops)
+            indices = list(ops)
             return Figures(
-                sum(macs[each] for each in places),
-                sum(params[each] for each in places),
-                sum(read[each] for each in places),
-                sum(written[each] for each in places),
-                None if taken is None else sum(taken[each] for each in places),
+                sum(macs[index] for index in indices),
+                sum(params[index] for index in indices),
+                sum(read[index] for index in indices),
+                sum(written[index] for index in indices),
+                None if op_seconds is None else sum(op_seconds[index] for index in indices),
             )
 
         return together
 
 
-class RowMaker:
-    """Makes rows of groups; both models are known to it."""
+class RowBuilder:
+    """Builds the rows of two models from groups."""
 
-    def __init__(self, a: Facts, b: Facts, matched: Matched, price_a: Priced, price_b: Priced) -> None:
+    def __init__(
+        self, a: Facts, b: Facts, matched: Matched, price_a: ModelCosts, price_b: ModelCosts
+    ) -> None:
         self.a, self.b, self.matched = a, b, matched
         self.price_a, self.price_b = price_a, price_b
         self.figures = (price_a.figures(), price_b.figures())
@@ -156,11 +158,11 @@ class RowMaker:
             tuple(sorted(group.a)),
             tuple(sorted(group.b)),
             self._name(group),
-            group.how,
+            group.matched_by,
             _kinds(self.a.graph, group.a),
             _kinds(self.b.graph, group.b),
             changes,
-            self._why(group),
+            self._reason(group),
             before,
             after,
             known,
@@ -173,44 +175,44 @@ class RowMaker:
         side, ops = (self.a, group.a) if group.a else (self.b, group.b)
         return _label(side, ops[0])
 
-    def _why(self, group: Group) -> str:
-        if group.words:
-            return ", ".join(dict.fromkeys(group.words))
+    def _reason(self, group: Group) -> str:
+        if group.notes:
+            return ", ".join(dict.fromkeys(group.notes))
         if group.a and group.b:
             return ""
         side, index = (self.a, group.a[0]) if group.a else (self.b, group.b[0])
         graph, op = side.graph, side.graph.ops[index]
-        if op.outputs and all(graph.tensors[each].data is not None for each in op.outputs):
-            return _PREPARED
+        if is_precomputed(graph, op):
+            return _PRECOMPUTED
         if op.kind == "pad":
             return _PADDING if self._is_padded_within(index, bool(group.a)) else ""
-        return _REASONS.get(class_of(op.kind), "")
+        return _ONE_SIDED_REASONS.get(class_of(op.kind), "")
 
     def _is_padded_within(self, pad: int, of_a: bool) -> bool:
-        """Whether who reads it stands for an operator that reads what is not padded."""
+        """Whether the partner of its reader reads the unpadded tensor."""
         side, other, partner = (self.a, self.b, self.matched.a) if of_a else (self.b, self.a, self.matched.b)
         readers = side.readers_of(pad)
         if len(readers) != 1 or partner[readers[0]] < 0:
             return False
         if class_of(side.graph.ops[readers[0]].kind) not in ("conv", "pool"):
             return False
-        given = [
-            dims(each.graph.tensors[op.inputs[0]].shape)
-            for each, op in (
+        input_sizes = [
+            dims(facts.graph.tensors[op.inputs[0]].shape)
+            for facts, op in (
                 (side, side.graph.ops[pad]),
                 (other, other.graph.ops[partner[readers[0]]]),
             )
         ]
-        return given[0] == given[1]
+        return input_sizes[0] == input_sizes[1]
 
     def _changes(self, i: int, j: int) -> Iterator[Change]:
-        """The facts that differ, those that are causes: kind, shapes, attributes, number type."""
+        """The causes that differ: op kind, shapes, attributes, dtype."""
         a, b = self.a.graph, self.b.graph
         one, other = a.ops[i], b.ops[j]
         if one.kind != other.kind and class_of(one.kind) != class_of(other.kind):
             yield Change("kind", one.kind, other.kind)
         yield from self._shapes("output", a, one.outputs[:1], b, other.outputs[:1])
-        # Padding may be an operator of its own, and weights lie otherwise, in another format.
+        # In another format, padding may be a separate op, and weights have another layout.
         if self.same_format:
             yield from self._shapes("input", a, one.inputs, b, other.inputs)
         elif is_product(one.kind):
@@ -221,7 +223,18 @@ class RowMaker:
             for graph, op, price in ((a, one, self.price_a), (b, other, self.price_b))
         ]
         if types[0] != types[1]:
-            yield Change("type", types[0], types[1])
+            yield Change("precision", types[0], types[1])
+        else:
+            yield from self._weight_types(one, other)
+
+    def _weight_types(self, one: Op, other: Op) -> Iterator[Change]:
+        """The dtypes of weights if they differ although the outputs have one dtype."""
+        types = [
+            [_type_at(graph.tensors[identity], price.precision) for identity in _weights(graph, op)]
+            for graph, op, price in ((self.a.graph, one, self.price_a), (self.b.graph, other, self.price_b))
+        ]
+        if all(types) and types[0] != types[1]:
+            yield Change("weight dtype", types[0][0], types[1][0])
 
     def _shapes(
         self,
@@ -232,17 +245,17 @@ class RowMaker:
         theirs: tuple[int, ...],
     ) -> Iterator[Change]:
         shapes = [
-            [graph.tensors[each].shape for each in identities if each != ABSENT]
+            [graph.tensors[identity].shape for identity in identities if identity != ABSENT]
             for graph, identities in ((a, ours), (b, theirs))
         ]
         if self.same_layout:
             equal = shapes[0] == shapes[1] or (
-                not self.same_format and _loose(shapes[0]) == _loose(shapes[1])
+                not self.same_format and _sorted_sizes(shapes[0]) == _sorted_sizes(shapes[1])
             )
         else:
-            equal = _loose(shapes[0]) == _loose(shapes[1])
+            equal = _sorted_sizes(shapes[0]) == _sorted_sizes(shapes[1])
         if not equal:
-            yield Change(column, *(_written(each) for each in shapes))
+            yield Change(column, *(_shapes_text(identity) for identity in shapes))
 
     def _attributes(self, one: Op, other: Op) -> Iterator[Change]:
         for key in sorted(one.attrs.keys() & other.attrs.keys()):
@@ -251,32 +264,37 @@ class RowMaker:
                 yield Change(key, str(one.attrs[key]), str(other.attrs[key]))
 
 
-# Attributes that mean the same in all formats; others are written differently.
+# Attributes with the same meaning in all formats.
 _COMPARABLE = frozenset(("groups", "kernel", "stride", "dilation", "out_channels"))
 
 
 def _weights(graph: Graph, op: Op) -> tuple[int, ...]:
-    return tuple(each for each in op.inputs[1:2] if each != ABSENT and graph.tensors[each].is_parameter)
+    return tuple(
+        identity for identity in op.inputs[1:2] if identity != ABSENT and graph.tensors[identity].is_parameter
+    )
 
 
-def _loose(shapes: list[Any]) -> list[Any]:
-    return [dims(each) for each in shapes]
+def _sorted_sizes(shapes: list[Any]) -> list[Any]:
+    return [dims(shape) for shape in shapes]
 
 
-def _written(shapes: list[Any]) -> str:
-    return ", ".join(units.shape(each) for each in shapes)
+def _shapes_text(shapes: list[Any]) -> str:
+    return ", ".join(units.shape(shape) for shape in shapes)
 
 
-def _type(graph: Graph, op: Op, asked: DType | None) -> str:
-    """The number type of what an operator makes, at the precision that is priced."""
+def _type(graph: Graph, op: Op, precision: DType | None) -> str:
+    """The dtype of an op's first output at the given precision."""
     if not op.outputs:
         return ""
-    tensor = graph.tensors[op.outputs[0]]
-    return precision_name(asked if asked is not None and tensor.follows_precision else tensor.dtype)
+    return _type_at(graph.tensors[op.outputs[0]], precision)
+
+
+def _type_at(tensor: Tensor, precision: DType | None) -> str:
+    return precision_name(precision if precision is not None and tensor.follows_precision else tensor.dtype)
 
 
 def _amounts(before: Figures, after: Figures) -> Iterator[Change]:
-    """Counts that differ, with a cause or without."""
+    """Counts that differ, with or without a cause."""
     if before.params != after.params:
         yield Change("params", f"{before.params:,}", f"{after.params:,}")
     if before.macs != after.macs:
@@ -296,12 +314,12 @@ def _status(group: Group, changes: tuple[Change, ...], equal_macs: bool) -> Stat
 
 
 def _kinds(graph: Graph, ops: Iterable[int]) -> tuple[str, ...]:
-    """Kinds in the order in which they run, with the activation that one has inside."""
-    found = []
+    """Op kinds in execution order, with their fused activations."""
+    op_kinds = []
     for index in sorted(ops):
-        inside = graph.ops[index].attrs.get("activation")
-        found.append(f"{graph.ops[index].kind} ({inside})" if inside else graph.ops[index].kind)
-    return tuple(found)
+        activation = graph.ops[index].attrs.get("activation")
+        op_kinds.append(f"{graph.ops[index].kind} ({activation})" if activation else graph.ops[index].kind)
+    return tuple(op_kinds)
 
 
 def _label(side: Facts, index: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from sizeup.api import models as api
 from sizeup.compat.networks import ruled
 from sizeup.compat.tools import library_usage
-from sizeup.conventions import CONVENTIONS, Counted
+from sizeup.conventions import CONVENTIONS, ConventionCounts
 from sizeup.cost import Cost
 
 COLUMNS = (
@@ -62,12 +62,12 @@ class ModelAnalyse:
     """Analyse a PyTorch model on one batch of random images, print the table, and keep its rows."""
 
     def __init__(self, model: Any, inp_size: Sequence[int], batch_size: int = 1) -> None:
-        from sizeup.formats.torch import layers
+        from sizeup.formats.torch import layers, modes
 
         if not isinstance(inp_size, list | tuple) or not inp_size:
             raise TypeError(f"the input's shape is (channels, height, width), not {inp_size!r}")
         shape = (batch_size, *inp_size)
-        with layers.evaluating(model):
+        with modes.run_mode(model):
             cost = api.count(model, (shape,))
         calls = layers.layer_calls(model, (shape,))
         counts = CONVENTIONS["dnn-analyzer"].counted(cost)
@@ -142,7 +142,7 @@ def _ops_of_calls(cost: Cost, calls: Sequence[Any]) -> list[list[int]]:
     return found
 
 
-def _layer(call: Any, counts: Counted, ops: Sequence[int]) -> Layer:
+def _layer(call: Any, counts: ConventionCounts, ops: Sequence[int]) -> Layer:
     supported = not SUPPORTED.isdisjoint(call.classes)
     mine = list(ops) if supported else []
     return Layer(

@@ -13,7 +13,7 @@ from sizeup.errors import SizeupError
 from sizeup.formats.torch import network
 from sizeup.graph import Graph
 from sizeup.render.console.layout import leaving_quietly
-from sizeup.units import plain
+from sizeup.units import printable
 
 CLASSES = 100
 """Both tools analysed networks for a hundred classes."""
@@ -109,7 +109,7 @@ def simple(headers: Sequence[str], rows: Rows) -> str:
 
 def centred(headers: Sequence[str], rows: Rows, right: Sequence[str] = ()) -> str:
     """A framed table of centred texts, but for the columns that are to stand on the right."""
-    cells = [list(headers), *([plain(str(value)) for value in row] for row in rows)]
+    cells = [list(headers), *([printable(str(value)) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     frame = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
     lines = []
@@ -137,7 +137,7 @@ def _columns(headers: Sequence[str], rows: Rows) -> list[list[str]]:
 def _column(header: str, values: Sequence[Any]) -> list[str]:
     numbers = bool(values) and all(isinstance(value, int | float) for value in values)
     if not numbers:
-        cells = [plain(str(value)) for value in values]
+        cells = [printable(str(value)) for value in values]
         width = max([len(header) + _ROOM, *map(len, cells)])
         return [text.ljust(width) for text in (header, *cells)]
     floating = any(isinstance(value, float) for value in values)

@@ -19,12 +19,12 @@ from sizeup.dtypes import precision, precision_name
 from sizeup.files import write_text
 from sizeup.latency import layer_times, read_table
 from sizeup.latency.coefficients import DEFAULT, Table
-from sizeup.mixed_precision import layers, matched
-from sizeup.mixed_precision.mixing import read_mapping
-from sizeup.mixed_precision.sizes import USUAL
+from sizeup.mixed_precision import layers, match_layers
+from sizeup.mixed_precision.precision_map import read_precision_map
+from sizeup.mixed_precision.sizes import DEFAULT_DTYPES
 
 _PROGRAM = "tensor_latency_predictor"
-_KNOWN = tuple(map(precision_name, USUAL))
+_KNOWN = tuple(map(precision_name, DEFAULT_DTYPES))
 _FALLBACK = "fp32"
 # The tool's names of the rows of the table.
 _TYPES = {"conv": "Conv", "depthwise": "DWConv", "linear": "Linear"}
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    mapping = read_mapping(arguments.precision_mapping_file) if arguments.precision_mapping_file else {}
+    mapping = read_precision_map(arguments.precision_mapping_file) if arguments.precision_mapping_file else {}
     table = read_table(arguments.coefficients_file) if arguments.coefficients_file else DEFAULT
     cost = sizeup.count(networks.load(arguments))
     chosen = _precisions(cost, mapping)
@@ -88,10 +88,10 @@ def _precisions(cost: Cost, mapping: Mapping[str, str]) -> dict[int, str]:
             _warn(f"{name}: unknown precision {wanted!r}, {_FALLBACK} instead; known are {', '.join(_KNOWN)}")
     cleaned = {name: wanted if wanted in _KNOWN else _FALLBACK for name, wanted in mapping.items()}
     found = {layer.op: _FALLBACK for layer in layers(cost.graph)}
-    named = matched(cost.graph, cleaned).chosen
+    named = match_layers(cost.graph, cleaned).dtypes
     for name in cleaned:
-        near = matched(cost.graph, {name: _FALLBACK})
-        if not near.chosen.keys() & found.keys():
+        near = match_layers(cost.graph, {name: _FALLBACK})
+        if not near.dtypes.keys() & found.keys():
             hints = ", ".join(near.unmatched.get(name, ()))
             _warn(f"no layer is called {name!r}{f'; nearest: {hints}' if hints else ''}")
     return {op: precision_name(named[op]) if op in named else kept for op, kept in found.items()}

@@ -15,14 +15,14 @@ from sizeup.compat import networks
 from sizeup.dtypes import precision_name
 from sizeup.files import write_text
 from sizeup.graph import Graph
-from sizeup.mixed_precision import Sizes, sizes
-from sizeup.mixed_precision.sizes import USUAL
+from sizeup.mixed_precision import LayerSizes, sizes
+from sizeup.mixed_precision.sizes import DEFAULT_DTYPES
 
 _PROGRAM = "tensor_memory_filter"
 _KB = 1024
 _UNITS = {"": 1, "b": 1, "kb": _KB, "kib": _KB, "mb": _KB**2, "mib": _KB**2}
 _WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
-_NAMES = tuple(map(precision_name, USUAL))
+_NAMES = tuple(map(precision_name, DEFAULT_DTYPES))
 
 
 class Threshold(NamedTuple):
@@ -84,24 +84,24 @@ def _run(arguments: argparse.Namespace, asked: Threshold) -> None:
         "model_type": arguments.model_type,
         "input_shape": list(shape),
         "memory_threshold_kb": limit / _KB,
-        "filtered_precisions": {each.layer.name: list(each.kept_names) for each in found},
+        "filtered_precisions": {each.layer.name: list(each.fitting_precisions) for each in found},
     }
     write_text(arguments.output_file, [json.dumps(content, indent=4), "\n"])
     print(f"written to {arguments.output_file}")
 
 
-def _layer(graph: Graph, each: Sizes, limit: int) -> Iterator[str]:
+def _layer(graph: Graph, each: LayerSizes, limit: int) -> Iterator[str]:
     op = graph.ops[each.layer.op]
     yield f"\n{each.layer.name}"
-    sides = (("input", op.inputs[0], each.read_bytes), ("output", op.outputs[0], each.made_bytes))
+    sides = (("input", op.inputs[0], each.read_bytes), ("output", op.outputs[0], each.written_bytes))
     for side, tensor, taken in sides:
         listed = (
             f"{name} {_kilobytes(size)}{' (over)' if size > limit else ''}"
             for name, size in zip(_NAMES, taken, strict=True)
         )
         yield f"  {side:<7} {units.shape(graph.tensors[tensor].shape):<15} {', '.join(listed)}"
-    if each.kept:
-        yield f"  options {', '.join(each.kept_names)}"
+    if each.fitting_dtypes:
+        yield f"  options {', '.join(each.fitting_precisions)}"
     else:
         yield f"  WARNING no number type fits {_kilobytes(limit)}"
 
@@ -110,9 +110,9 @@ def _kilobytes(size: int) -> str:
     return f"{size / _KB:.2f} KB"
 
 
-def _summary(found: Sequence[Sizes]) -> str:
+def _summary(found: Sequence[LayerSizes]) -> str:
     """How many layers keep which types, those with most types first."""
-    counts = Counter(each.kept_names for each in found)
+    counts = Counter(each.fitting_precisions for each in found)
     lines = [f"{len(found)} layers:"]
     for kept, count in sorted(counts.items(), key=lambda item: -len(item[0])):
         lines.append(f"  {count:>3} keep {', '.join(kept) or 'none'}")
@@ -130,7 +130,9 @@ def _about_the_unit(graph: Graph, asked: Threshold) -> str:
 
 def _unlimited(graph: Graph, limit: int) -> int:
     """How many layers keep every type."""
-    return sum(len(each.kept) == len(USUAL) for each in sizes(graph, limit, measure="tensors"))
+    return sum(
+        len(each.fitting_dtypes) == len(DEFAULT_DTYPES) for each in sizes(graph, limit, measure="tensors")
+    )
 
 
 if __name__ == "__main__":

@@ -25,10 +25,11 @@ from sizeup.api import analyze as analyze_api
 from sizeup.api import models as api
 from sizeup.compat.networks import simple
 from sizeup.compat.tools import library_usage
-from sizeup.conventions import CONVENTIONS, Counted
+from sizeup.conventions import CONVENTIONS, ConventionCounts
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError, TargetError
-from sizeup.targets.gpu_specs import EXAMPLE, NAME, TYPES, figures, read_gpu_specs
+from sizeup.targets.gpu_specs import EXAMPLE, NAME, TYPES, read_gpu_specs
+from sizeup.targets.gpu_specs import rates as spec_rates
 from sizeup.targets.table import Table
 
 PRECISIONS: Mapping[str, tuple[str, int, bool]] = {  # number type, its bytes, whether norms keep fp32
@@ -199,9 +200,9 @@ class _Cell:
 
 
 def _counted_in_evaluation(model: Any, inputs: Any) -> Cost:
-    from sizeup.formats.torch.layers import evaluating
+    from sizeup.formats.torch.modes import run_mode
 
-    with evaluating(model):
+    with run_mode(model):
         counted: Cost = api.count(model, inputs if isinstance(inputs, tuple) else (inputs,))
     return counted
 
@@ -234,7 +235,7 @@ def _warn_uncounted(uncounted: Mapping[str, int]) -> None:
             _LOG.warning("Unsupported operator %s encountered %d time(s)", name, times)
 
 
-def _cells(counts: Counted) -> list[_Cell]:
+def _cells(counts: ConventionCounts) -> list[_Cell]:
     cells: dict[tuple[str, str], _Cell] = {}
     graph, macs, elements = counts.cost.graph, counts.cost.macs, counts.elements
     for index, op in enumerate(graph.ops):
@@ -315,7 +316,7 @@ def _by_sizeup(cost: Cost, gpu: str, dtype: str) -> str:
     except SizeupError as error:
         return f"Note: sizeup itself has no estimate: {error}"
     within = "" if found.low is None or found.high is None else f", from {found.low} to {found.high} s"
-    return f"Note: sizeup itself estimates {found.seconds} s{within} ({found.basis}: {found.origin})."
+    return f"Note: sizeup itself estimates {found.seconds} s{within} ({found.basis}: {found.provenance})."
 
 
 def _printed(row: Row) -> tuple[Any, ...]:
@@ -349,7 +350,7 @@ def card(name: str, file: str | os.PathLike[str] | None = None) -> dict[str, Any
     """A card's GB/s (`memory_bandwidth`) and its TFLOPS by number type, as far as they are known."""
     specs = _specs(file)
     if name in specs:
-        return {"name": name, **figures(specs[name])}
+        return {"name": name, **spec_rates(specs[name])}
     try:
         device = targets.device(name)
     except TargetError as error:

@@ -79,8 +79,8 @@ class TFLiteModel:
 
     def compute_best_peak_memory_usage(self) -> tuple[int, list[int]]:
         """The least peak of any order, and that order: the operators by their numbers in the file."""
-        found = memory.best_order(memory.problem_of(self.graph, views=False))
-        return found.peak_bytes, list(found.order)
+        found = memory.best_schedule(memory.problem_of(self.graph, aliases=False))
+        return found.peak_bytes, list(found.ops)
 
     def print_model_analysis(self) -> None:
         """Print the tensors, the schedule and the peak."""
@@ -128,7 +128,7 @@ class TFLiteModel:
 
     def tensors(self) -> list[tuple[int, Tensor, int]]:
         """Number, tensor and bytes of all that takes memory beside the weights."""
-        place = memory.lifetimes(self.graph, views=False).of_tensor
+        place = memory.buffer_liveness(self.graph, aliases=False).buffer_of_tensor
         return [
             (identity, tensor, memory.tensor_bytes(tensor))
             for identity, tensor in enumerate(self.graph.tensors)
@@ -138,7 +138,7 @@ class TFLiteModel:
     def schedule(self) -> list[Step]:
         """The operators in the file's order, each with what is in memory while it runs."""
         graph = self.graph
-        buffers = memory.lifetimes(graph, views=False)
+        buffers = memory.buffer_liveness(graph, aliases=False)
         live = buffers.live_bytes().tolist()
         return [
             Step(_output_name(graph, index), _working_set(buffers, index), live[index])

@@ -1,5 +1,5 @@
-"""How other tools count: their numbers from our graph, so that a difference has a reason."""
+"""Counting conventions of other tools, applied to our graph to explain different numbers."""
 
-from sizeup.conventions.convention import CONVENTIONS, Convention, Counted, convention
+from sizeup.conventions.convention import CONVENTIONS, Convention, ConventionCounts, convention
 
-__all__ = ["CONVENTIONS", "Convention", "Counted", "convention"]
+__all__ = ["CONVENTIONS", "Convention", "ConventionCounts", "convention"]

@@ -1,4 +1,4 @@
-"""How other tools count: the formula of a tool by op kind, and the usual reasons for other numbers."""
+"""Counting conventions: the formulas of other tools by op kind, and usual reasons for different numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from sizeup.conventions import formulas as f
-from sizeup.conventions.seen import Formula, Seen, seen
+from sizeup.conventions.observed_op import Formula, ObservedOp, observed_ops
 from sizeup.cost import Cost
 from sizeup.errors import SizeupError
 from sizeup.ops import UnknownShape
@@ -23,63 +23,70 @@ _ACTIVATIONS = ("relu", "relu6", "leaky_relu", "prelu")
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """What another tool counts, by kind of operator; what has no formula counts nothing there."""
+    """The formulas of another tool by op kind; an op kind without a formula counts 0."""
 
     name: str
-    title: str  # the tool, in the version that was compared
-    unit: str  # the tool's own word
+    title: str  # the tool and its version
+    unit: str  # in the tool's output
     counts: Mapping[str, Formula]
-    # It sees modules, not what they call: every module, or those of PyTorch's own classes alone.
+    # It hooks modules and misses functions: "any" module, or only those of PyTorch's "own" classes.
     hooks: Literal["", "any", "own"] = ""
-    reads: Mapping[str, Formula] = field(default_factory=dict)  # numbers, where it counts them
+    reads: Mapping[str, Formula] = field(default_factory=dict)  # elements, if it counts them
     writes: Mapping[str, Formula] = field(default_factory=dict)
-    untold: frozenset[str] = frozenset()  # kinds that it counts in a way that is not reproduced here
+    not_reproduced: frozenset[str] = frozenset()  # op kinds whose formula is not reproduced here
 
-    def why(self, each: Seen) -> str:
-        """How it comes to its number for an operator, in one sentence."""
-        if each.op.kind in self.untold or (each.is_block and self.hooks):
+    def why(self, observed: ObservedOp) -> str:
+        """How the tool counts an op, in one sentence."""
+        if observed.op.kind in self.not_reproduced or (observed.is_encoder_layer and self.hooks):
             return "counted in a way that is not reproduced here"
-        if self._is_hidden(each):
-            return "Nothing: it looks at modules, and this is called as a function."
-        formula = self.counts.get(each.op.kind)
-        return "Nothing: it has no rule for this kind." if formula is None else formula.__doc__ or ""
+        if self._is_hidden(observed):
+            return "Not counted: it hooks modules, and this op is called as a function."
+        formula = self.counts.get(observed.op.kind)
+        return "Not counted: it has no rule for this op kind." if formula is None else formula.__doc__ or ""
 
-    def count(self, each: Seen) -> float:
-        """Its number for an operator; not a number where that is not reproduced."""
-        return self._number(self.counts, each)
+    def count(self, observed: ObservedOp) -> float:
+        """Its count for an op; NaN if not reproduced."""
+        return self._number(self.counts, observed)
 
-    def _number(self, table: Mapping[str, Formula], each: Seen) -> float:
-        if each.op.kind in self.untold or each.op.bodies or (each.is_block and self.hooks):
+    def _number(self, table: Mapping[str, Formula], observed: ObservedOp) -> float:
+        if (
+            observed.op.kind in self.not_reproduced
+            or observed.op.bodies
+            or (observed.is_encoder_layer and self.hooks)
+        ):
             return float("nan")
-        formula = table.get(each.op.kind)
-        if formula is None or self._is_hidden(each):
+        formula = table.get(observed.op.kind)
+        if formula is None or self._is_hidden(observed):
             return 0.0
         try:
-            return float(formula(each))
+            return float(formula(observed))
         except UnknownShape:
             return float("nan")
 
-    def _is_hidden(self, each: Seen) -> bool:
-        return bool(self.hooks) and not (each.is_plain if self.hooks == "own" else each.is_layer)
+    def _is_hidden(self, observed: ObservedOp) -> bool:
+        return bool(self.hooks) and not (observed.is_plain if self.hooks == "own" else observed.is_layer)
 
-    def read(self, each: Seen) -> float:
-        """Numbers that it takes an operator to read."""
-        return self._number(self.reads, each)
+    def read(self, observed: ObservedOp) -> float:
+        """The elements that it counts as read by an op."""
+        return self._number(self.reads, observed)
 
-    def written(self, each: Seen) -> float:
-        """Numbers that it takes an operator to write."""
-        return self._number(self.writes, each)
+    def written(self, observed: ObservedOp) -> float:
+        """The elements that it counts as written by an op."""
+        return self._number(self.writes, observed)
 
-    def counted(self, cost: Cost) -> Counted:
-        """What the tool says of every operator of a counted graph."""
-        rows = [(self.count(each), self.read(each), self.written(each)) for each in seen(cost)]
+    def counted(self, cost: Cost) -> ConventionCounts:
+        """The counts of the tool for every op of a graph."""
+        rows = [
+            (self.count(observed), self.read(observed), self.written(observed))
+            for observed in observed_ops(cost)
+        ]
         columns = np.array(rows, np.float64).reshape(-1, 3).T
-        return Counted(self, cost, columns[0], columns[1], columns[2])
+        return ConventionCounts(self, cost, columns[0], columns[1], columns[2])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Counted:
-    """A convention's numbers for every operator of a graph; not a number where it is not reproduced."""
+class ConventionCounts:
+    """The counts of a convention for every op of a graph; NaN if not reproduced."""
 
     convention: Convention
     cost: Cost
@@ -89,44 +96,44 @@ class Counted:
 
     @property
     def total(self) -> float:
-        """The tool's total, without what is not reproduced."""
+        """The tool's total, without ops that are not reproduced."""
         return float(np.nansum(self.counts))
 
     @property
-    def untold(self) -> int:
-        """Operators that the tool counts in a way that is not reproduced."""
+    def not_reproduced(self) -> int:
+        """The number of ops whose counts are not reproduced."""
         return int(np.isnan(self.counts).sum())
 
     @property
     def elements(self) -> Floats:
-        """Numbers read and written by every operator, where the tool counts those."""
+        """Elements read and written by every op, if the tool counts them."""
         return self.reads + self.writes
 
     @property
-    def whole_total(self) -> int | float:
-        """The total, an int if it is one, which it is for all tools that do not divide by strides."""
+    def exact_total(self) -> int | float:
+        """The total, as int if integral, as for all tools that do not divide by strides."""
         return _whole(self.total)
 
     def differences_by_kind(self) -> dict[str, int | float]:
-        """Its count less our MACs by op kind, the largest first, without kinds on which both agree."""
+        """Its count minus our MACs by op kind, largest first, without zeros."""
         sums: Counter[str] = Counter()
         rows = zip(self.cost.graph.ops, self.counts.tolist(), self.cost.macs.tolist(), strict=True)
         for op, theirs, ours in rows:
             if not np.isnan(theirs):
                 sums[op.kind] += theirs - ours
         parts = sorted(sums.items(), key=lambda pair: -abs(pair[1]))
-        return {kind: _whole(value) for kind, value in parts if value}
+        return {op_kind: _whole(value) for op_kind, value in parts if value}
 
     def sentence(self, index: int) -> str:
-        """Its number for one operator, and why that is so."""
-        value, why = self.counts[index], self.why(index)
+        """Its count for one op, with the reason."""
+        value, reason = self.counts[index], self.reason(index)
         if np.isnan(value):
-            return f"{self.convention.title}: {why}"
-        return f"{self.convention.title}: {_whole(value):,} {self.convention.unit}. {why}"
+            return f"{self.convention.title}: {reason}"
+        return f"{self.convention.title}: {_whole(value):,} {self.convention.unit}. {reason}"
 
-    def why(self, index: int) -> str:
-        """How the tool comes to its number for one operator."""
-        return self.convention.why(_at(self.cost, index))
+    def reason(self, index: int) -> str:
+        """How the tool counts one op."""
+        return self.convention.why(_observed_op(self.cost, index))
 
     def __repr__(self) -> str:
         return f"<{self.convention.title}: {self.total:,.0f} {self.convention.unit}>"
@@ -136,8 +143,8 @@ def _whole(value: float) -> int | float:
     return int(value) if float(value).is_integer() else float(value)
 
 
-def _at(cost: Cost, index: int) -> Seen:
-    return next(each for place, each in enumerate(seen(cost)) if place == index)
+def _observed_op(cost: Cost, index: int) -> ObservedOp:
+    return next(observed for position, observed in enumerate(observed_ops(cost)) if position == index)
 
 
 _FVCORE: dict[str, Formula] = {
@@ -147,10 +154,10 @@ _FVCORE: dict[str, Formula] = {
     "einsum": f.macs,
     "attention_layer": f.projections,
     "batch_norm": f.scale_and_shift,
-    "layer_norm": f.five_a_number,
+    "layer_norm": f.five_per_element,
     "global_pool": f.adaptive_average_2d,
     "resize": f.interpolation_2d,
-    "grid_sample": f.four_an_output,
+    "grid_sample": f.four_per_output,
 }
 _THOP: dict[str, Formula] = {
     "conv": f.macs,
@@ -158,7 +165,7 @@ _THOP: dict[str, Formula] = {
     "matmul": f.macs,
     "batch_norm": f.twice_scale_and_shift,
     "layer_norm": f.twice_without_groups,
-    "prelu": f.one_an_input,
+    "prelu": f.one_per_input,
     "softmax": f.softmax_steps,
     "pool": f.pool_of_windows,
     "global_pool": f.adaptive_average,
@@ -171,9 +178,9 @@ _PTFLOPS: dict[str, Formula] = {
     "batch_norm": f.as_layer(f.scale_and_shift),
     "layer_norm": f.as_layer(f.shift_of_norms),
     **dict.fromkeys(("relu", "prelu", "elu", "gelu", "pool", "global_pool"), f.twice_as_layer),
-    "resize": f.twice_an_output_as_layer,
-    **dict.fromkeys(("relu6", "leaky_relu"), f.as_layer(f.one_an_input)),
-    **dict.fromkeys(("silu", "softmax"), f.one_an_input),
+    "resize": f.twice_per_output_as_layer,
+    **dict.fromkeys(("relu6", "leaky_relu"), f.as_layer(f.one_per_input)),
+    **dict.fromkeys(("silu", "softmax"), f.one_per_input),
 }
 _PTFLOPS_ATEN: dict[str, Formula] = {
     "conv": f.macs_and_bias,
@@ -184,17 +191,17 @@ _PTFLOPS_ATEN: dict[str, Formula] = {
 _TORCHINFO: dict[str, Formula] = {
     "conv": f.macs_and_bias,
     "conv_transpose": f.weights_over_positions,
-    **dict.fromkeys(("matmul", "batch_norm", "layer_norm", "prelu", "embedding"), f.weights_a_batch),
+    **dict.fromkeys(("matmul", "batch_norm", "layer_norm", "prelu", "embedding"), f.weights_per_sample),
 }
 _DNN_ANALYZER: dict[str, Formula] = {
     "conv": f.over_strides,
     "matmul": f.second_dimensions,
     "batch_norm": f.scale_and_shift,
-    **dict.fromkeys((*_ACTIVATIONS, "pool", "global_pool"), f.one_an_input),
+    **dict.fromkeys((*_ACTIVATIONS, "pool", "global_pool"), f.one_per_input),
 }
 _DNN_ANALYZER_READS: dict[str, Formula] = {
     "conv": f.product_reads,
-    "matmul": f.parameters_alone,
+    "matmul": f.parameters_only,
     "batch_norm": f.output_and_channels,
     **dict.fromkeys((*_ACTIVATIONS, "pool", "global_pool"), f.first_input),
     "prelu": f.data_and_slopes,
@@ -214,12 +221,16 @@ _TENSORSCOPE_WRITES: dict[str, Formula] = {
 }
 
 CONVENTIONS: dict[str, Convention] = {
-    each.name: each
-    for each in (
+    entry.name: entry
+    for entry in (
         Convention("fvcore", "fvcore 0.1.5 (FlopCountAnalysis)", "FLOPs", _FVCORE),
-        Convention("thop", "thop 0.1.1", "MACs", _THOP, hooks="own", untold=frozenset(_RECURRENT)),
+        Convention("thop", "thop 0.1.1", "MACs", _THOP, hooks="own", not_reproduced=frozenset(_RECURRENT)),
         Convention(
-            "ptflops", "ptflops 0.7.5 (pytorch backend)", "MACs", _PTFLOPS, untold=frozenset(_RECURRENT)
+            "ptflops",
+            "ptflops 0.7.5 (pytorch backend)",
+            "MACs",
+            _PTFLOPS,
+            not_reproduced=frozenset(_RECURRENT),
         ),
         Convention("ptflops-aten", "ptflops 0.7.5 (aten backend)", "MACs", _PTFLOPS_ATEN),
         Convention(
@@ -228,7 +239,7 @@ CONVENTIONS: dict[str, Convention] = {
             "mult-adds",
             _TORCHINFO,
             hooks="any",
-            untold=frozenset(_RECURRENT),
+            not_reproduced=frozenset(_RECURRENT),
         ),
         Convention(
             "dnn-analyzer",
@@ -252,53 +263,69 @@ CONVENTIONS: dict[str, Convention] = {
 
 
 def convention(name: str) -> Convention:
-    """The convention of that name; case, underscores and dashes do not matter."""
-    wanted = name.lower().replace("_", "-")
-    found = CONVENTIONS.get(wanted)
-    if found is None:
-        near = difflib.get_close_matches(wanted, CONVENTIONS, 1)
-        raise SizeupError(
-            f"there is no convention {name!r}{f'; did you mean {near[0]}?' if near else ''}"
-            f" (known: {', '.join(CONVENTIONS)})"
-        )
-    return found
+    """The convention of that name; case is ignored, and underscores equal dashes."""
+    key = name.lower().replace("_", "-")
+    known = CONVENTIONS.get(key)
+    if known is None:
+        near = "".join(f"; nearest: {each}" for each in difflib.get_close_matches(key, CONVENTIONS, 1))
+        raise SizeupError(f"unknown convention {name!r}{near}; known: {', '.join(CONVENTIONS)}")
+    return known
+
+
+class _PyTorchOnly(str):
+    """A reason that applies only to counters of PyTorch models."""
+
+    __slots__ = ()
 
 
 _MAC_OR_FLOP = "a tool that counts FLOPs shows twice the MACs; several print MACs under the name FLOPs"
 
 _BY_KIND: dict[str, tuple[str, ...]] = {
-    "einsum": ("five of thirteen counters give 0 for an einsum",),
-    "grouped_matmul": ("torch's FlopCounterMode gives 0 for the grouped products of experts",),
-    "embedding": ("where the table is tied to the output layer, tools that add up modules count it twice",),
-    "batch_norm": ("tools that count two MACs for each number here show more for the whole network",),
+    "einsum": (_PyTorchOnly("five of thirteen counters give 0 for an einsum"),),
+    "grouped_matmul": (_PyTorchOnly("torch's FlopCounterMode gives 0 for the grouped products of experts"),),
+    "embedding": (
+        _PyTorchOnly("if the table is tied to the output layer, tools that sum over modules count it twice"),
+    ),
+    "batch_norm": ("tools that count two MACs per element here show a higher total",),
 }
 _BY_FAMILY: dict[str, tuple[str, ...]] = {
     "conv": (
-        "tools that count the bias add one for each output number",
-        "tools that hook modules give 0 for a functional convolution: five of thirteen counters did",
+        "tools that count the bias add one per output element",
+        _PyTorchOnly(
+            "tools that hook modules give 0 for a functional convolution, as five of thirteen counters did"
+        ),
     ),
     "matmul": (
-        "tools that hook modules see nn.Linear but no @, matmul or bmm",
-        "tools that count the bias add one for each output number",
+        _PyTorchOnly("tools that hook modules count nn.Linear but not @, matmul or bmm"),
+        "tools that count the bias add one per output element",
     ),
     "attention": (
-        "tools that only hook modules miss the two products: 80 % of a block without them, 0 % in some",
-        "torch's FlopCounterMode gives 0 for fused attention on the CPU; others count 106 % of a block",
+        _PyTorchOnly(
+            "tools that only hook modules miss the two products: they count 80 % of a block, some 0 %"
+        ),
+        _PyTorchOnly(
+            "torch's FlopCounterMode gives 0 for fused attention on the CPU; others count 106 % of a block"
+        ),
     ),
     "recurrent": (
-        "five of thirteen counters give 0 for an LSTM, others 102 % and 135 %",
-        "torch's FlopCounterMode gives 0 for an LSTM on the CPU",
+        _PyTorchOnly("five of thirteen counters give 0 for an LSTM, others 102 % and 135 %"),
+        _PyTorchOnly("torch's FlopCounterMode gives 0 for an LSTM on the CPU"),
     ),
-    "elementwise": ("this kind has no MACs; tools that count activations as FLOPs show more",),
-    "reduction": ("this kind has no MACs; tools that count norms, pooling or softmax as FLOPs show more",),
-    "resample": ("this kind has no MACs; tools that count interpolation as FLOPs show more",),
+    "elementwise": ("this op kind has no MACs; tools that count activations as FLOPs show more",),
+    "reduction": ("this op kind has no MACs; tools that count norms, pooling or softmax as FLOPs show more",),
+    "resample": ("this op kind has no MACs; tools that count interpolation as FLOPs show more",),
 }
-_NO_RULE = ("most counters give 0 for an operator that they do not know, and do not say so",)
+_NO_RULE = ("most counters silently give 0 for an unknown op",)
 
 
-def differences(kind: str, family: str | None, has_macs: bool) -> tuple[str, ...]:
-    """The usual reasons, each a line; `family` is None for an operator without a rule."""
+def differences(op_kind: str, family: str | None, has_macs: bool, format: str = "") -> tuple[str, ...]:
+    """The usual reasons for different counts; `family` is None for an op without a cost rule.
+
+    Reasons that apply only to PyTorch models are omitted for ONNX and TFLite.
+    """
     if family is None:
         return _NO_RULE
-    reasons = (*_BY_KIND.get(kind, ()), *_BY_FAMILY.get(family, ()))
+    reasons = (*_BY_KIND.get(op_kind, ()), *_BY_FAMILY.get(family, ()))
+    if format in ("onnx", "tflite"):
+        reasons = tuple(text for text in reasons if not isinstance(text, _PyTorchOnly))
     return (_MAC_OR_FLOP, *reasons) if has_macs else reasons

@@ -1,240 +1,240 @@
-"""What other tools count for an operator; each docstring says in which way it differs from a MAC."""
+"""The formulas of other tools. Docstrings are shown to users and state the difference from our MACs."""
 
 from __future__ import annotations
 
 import math
 
-from sizeup.conventions.seen import Formula, Seen
+from sizeup.conventions.observed_op import Formula, ObservedOp
 from sizeup.ops import Call
 
 # Products
 
 
-def macs(seen: Seen) -> float:
-    """One for each multiply-accumulate, as we count."""
-    return seen.macs
+def macs(op: ObservedOp) -> float:
+    """One per multiply-accumulate, as sizeup counts."""
+    return op.macs
 
 
-def macs_and_bias(seen: Seen) -> float:
-    """One for each multiply-accumulate, and one more for each output number that a bias is added to."""
-    return seen.macs + seen.made * seen.has_bias
+def macs_and_bias(op: ObservedOp) -> float:
+    """One per multiply-accumulate, and one per output element with a bias."""
+    return op.macs + op.output_elements * op.has_bias
 
 
-def projections(seen: Seen) -> float:
-    """The projections, and norms of a whole layer: the products inside the fused attention are not seen."""
-    return rows(seen) * matrices(seen) + (2 * 5 * seen.read if seen.is_block else 0)
+def projections(op: ObservedOp) -> float:
+    """Projections, and norms of an encoder layer: the products inside the fused attention are not counted."""
+    return rows(op) * matrices(op) + (2 * 5 * op.input_elements if op.is_encoder_layer else 0)
 
 
-def projections_and_bias(seen: Seen) -> float:
-    """The projections and their biases: the two products inside the fused attention are not seen."""
-    biases = sum(seen.call.input(place).elements for place in _biases(seen))
-    return rows(seen) * (matrices(seen) + biases)
+def projections_and_bias(op: ObservedOp) -> float:
+    """Projections and their biases: the two products inside the fused attention are not counted."""
+    biases = sum(op.call.input(position).elements for position in _biases(op))
+    return rows(op) * (matrices(op) + biases)
 
 
-def hooked_attention(seen: Seen) -> float:
-    """All products, the biases, one for each number of Q to scale it and one for each score (softmax)."""
-    if seen.is_block:
+def hooked_attention(op: ObservedOp) -> float:
+    """All products, the biases, one per element of Q (scaling) and one per score (softmax)."""
+    if op.is_encoder_layer:
         return math.nan
-    batch, length, width = seen.call.input(0).shape
-    scores = batch * seen.call.number("heads") * length * length
-    # The output projection is taken to have a bias, whether it has or not.
-    biased = (3 * bool(_biases(seen)) + 1) * width
-    return seen.macs + scores + batch * length * (width + biased)
+    batch, length, width = op.call.input(0).shape
+    scores = batch * op.call.number("heads") * length * length
+    # The tool assumes that the output projection has a bias.
+    biased = (3 * bool(_biases(op)) + 1) * width
+    return op.macs + scores + batch * length * (width + biased)
 
 
-def rows(seen: Seen) -> int:
-    """Tokens of all sequences."""
-    batch, length, _ = seen.call.input(0).shape
+def rows(op: ObservedOp) -> int:
+    """The number of tokens in all sequences."""
+    batch, length, _ = op.call.input(0).shape
     return batch * length
 
 
-def matrices(seen: Seen) -> int:
-    """Numbers in all matrices of a layer."""
-    return sum(seen.call.input(place).elements for place in seen.call.attrs["matrices"])
+def matrices(op: ObservedOp) -> int:
+    """The number of elements in all matrices of a layer."""
+    return sum(op.call.input(position).elements for position in op.call.attrs["matrices"])
 
 
-def _biases(seen: Seen) -> list[int]:
-    return [place for place in seen.call.attrs["biases"] if seen.call.given(place)]
+def _biases(op: ObservedOp) -> list[int]:
+    return [position for position in op.call.attrs["biases"] if op.call.has_input(position)]
 
 
-def over_strides(seen: Seen) -> float:
-    """MACs divided by the strides, although the output that they are counted for is strided already."""
-    return seen.macs / math.prod(strides(seen.call))
+def over_strides(op: ObservedOp) -> float:
+    """MACs divided by the strides, although they are counted for the strided output already."""
+    return op.macs / math.prod(strides(op.call))
 
 
 def strides(call: Call) -> tuple[int, ...]:
-    """One stride for each side of the filter."""
+    """One stride per spatial dimension."""
     sides = len(call.output.shape) - 2
-    given = call.attrs.get("stride") or 1
-    found = (given,) * sides if isinstance(given, int) else tuple(given)
-    return found * sides if len(found) == 1 else found
+    stride = call.attrs.get("stride") or 1
+    per_side = (stride,) * sides if isinstance(stride, int) else tuple(stride)
+    return per_side * sides if len(per_side) == 1 else per_side
 
 
-def second_dimensions(seen: Seen) -> float:
-    """Batch x the second dimension of the input x that of the output: right for two dimensions alone."""
-    read, made = seen.call.input(0).shape, seen.call.output.shape
-    return read[0] * read[1] * made[1] if len(read) > 1 else seen.macs
+def second_dimensions(op: ObservedOp) -> float:
+    """Batch x second dimension of the input x second dimension of the output: correct only in 2-D."""
+    input_shape, output_shape = op.call.input(0).shape, op.call.output.shape
+    return input_shape[0] * input_shape[1] * output_shape[1] if len(input_shape) > 1 else op.macs
 
 
-def weights_over_positions(seen: Seen) -> float:
-    """Weight and bias once for each position of the output: MACs, and one for each number with a bias."""
-    batch, _, *sides = seen.call.output.shape
-    return seen.params * batch * math.prod(sides) if seen.channels else 0
+def weights_over_positions(op: ObservedOp) -> float:
+    """Weight and bias once per output position: MACs, and one per output element with a bias."""
+    batch, _, *sides = op.call.output.shape
+    return op.params * batch * math.prod(sides) if op.channels else 0
 
 
-def weights_a_batch(seen: Seen) -> float:
-    """Weight and bias once for each sample, however many positions each sample has."""
-    return seen.params * seen.call.output.shape[0]
+def weights_per_sample(op: ObservedOp) -> float:
+    """Weight and bias once per sample, regardless of its number of positions."""
+    return op.params * op.call.output.shape[0]
 
 
-def output_channels(seen: Seen) -> float:
-    """A transposed convolution as if it were a plain one: output numbers x taps x input channels."""
-    taps = math.prod((seen.shape_of_weight or seen.call.input(1).shape)[2:])
-    groups: int = seen.call.attrs.get("groups", 1)
-    return seen.made * taps * (seen.channels // groups)
+def output_channels(op: ObservedOp) -> float:
+    """A transposed convolution counted as a regular one: output elements x taps x input channels."""
+    taps = math.prod((op.shape_of_weight or op.call.input(1).shape)[2:])
+    groups: int = op.call.attrs.get("groups", 1)
+    return op.output_elements * taps * (op.channels // groups)
 
 
-# Everything else
+# Other op kinds
 
 
-def _each(times: float, words: str, numbers: str) -> Formula:
-    def formula(seen: Seen) -> float:
-        return times * (seen.read if numbers == "input" else seen.made)
+def _per_element(times: float, words: str, numbers: str) -> Formula:
+    def formula(op: ObservedOp) -> float:
+        return times * (op.input_elements if numbers == "input" else op.output_elements)
 
-    formula.__doc__ = f"{words} for each {numbers} number, counted as if it were a MAC."
+    formula.__doc__ = f"{words} per {numbers} element, counted as MACs."
     return formula
 
 
-one_an_input = _each(1, "One", "input")
-four_an_output = _each(4, "Four", "output")
+one_per_input = _per_element(1, "One", "input")
+four_per_output = _per_element(4, "Four", "output")
 
 
-def scale_and_shift(seen: Seen) -> float:
-    """Two for each number where the norm has a weight, one where it has none, counted as MACs."""
-    return seen.read * (2 if seen.is_affine else 1)
+def scale_and_shift(op: ObservedOp) -> float:
+    """Two per element if the norm has a weight, else one, counted as MACs."""
+    return op.input_elements * (2 if op.is_affine else 1)
 
 
-def twice_scale_and_shift(seen: Seen) -> float:
-    """Four for each number where the norm has a weight, two where it has none, counted as MACs."""
-    return 2 * scale_and_shift(seen)
+def twice_scale_and_shift(op: ObservedOp) -> float:
+    """Four per element if the norm has a weight, else two, counted as MACs."""
+    return 2 * scale_and_shift(op)
 
 
-def five_a_number(seen: Seen) -> float:
-    """Five for each number where the norm has a weight, four where it has none: a rough estimate."""
-    return seen.read * (5 if seen.is_affine else 4)
+def five_per_element(op: ObservedOp) -> float:
+    """Five per element if the norm has a weight, else four: a rough estimate."""
+    return op.input_elements * (5 if op.is_affine else 4)
 
 
-def shift_of_norms(seen: Seen) -> float:
-    """One for each number of a layer norm, two of other norms with a weight, counted as MACs."""
-    return seen.read if seen.name in ("", "layer_norm", "layernormalization") else scale_and_shift(seen)
+def shift_of_norms(op: ObservedOp) -> float:
+    """One per element of a layer norm, two for other norms with a weight, counted as MACs."""
+    return op.input_elements if op.name in ("", "layer_norm", "layernormalization") else scale_and_shift(op)
 
 
-def twice_without_groups(seen: Seen) -> float:
-    """Layer norms four for each number, two without a weight; group norms nothing."""
-    return 0 if seen.name.startswith("group") else twice_scale_and_shift(seen)
+def twice_without_groups(op: ObservedOp) -> float:
+    """Four per element of a layer norm, two without a weight; 0 for group norms."""
+    return 0 if op.name.startswith("group") else twice_scale_and_shift(op)
 
 
-def softmax_steps(seen: Seen) -> float:
-    """An exponential and a division for each number, and a sum of each row, counted as MACs."""
-    features = seen.call.input(0).shape[-1]
-    return 3 * seen.read - seen.read // features
+def softmax_steps(op: ObservedOp) -> float:
+    """An exponential and a division per element, and a sum per row, counted as MACs."""
+    features = op.call.input(0).shape[-1]
+    return 3 * op.input_elements - op.input_elements // features
 
 
-def pool_of_windows(seen: Seen) -> float:
-    """One for each output number of an average; nothing for a maximum."""
-    return 0 if "max" in seen.name else seen.made
+def pool_of_windows(op: ObservedOp) -> float:
+    """One per output element of an average; 0 for a maximum."""
+    return 0 if "max" in op.name else op.output_elements
 
 
-def adaptive_average(seen: Seen) -> float:
-    """A window's numbers and one division for each output number of an average; nothing for a maximum."""
-    return 0 if "max" in seen.name else seen.read + seen.made
+def adaptive_average(op: ObservedOp) -> float:
+    """The input elements and one division per output element of an average; 0 for a maximum."""
+    return 0 if "max" in op.name else op.input_elements + op.output_elements
 
 
-def adaptive_average_2d(seen: Seen) -> float:
-    """One for each input number of a two-dimensional average."""
-    return seen.read if seen.name in ("", "adaptive_avg_pool2d", "globalaveragepool") else 0
+def adaptive_average_2d(op: ObservedOp) -> float:
+    """One per input element of a two-dimensional average."""
+    return op.input_elements if op.name in ("", "adaptive_avg_pool2d", "globalaveragepool") else 0
 
 
-def interpolation_2d(seen: Seen) -> float:
-    """One (nearest) or four (bilinear) for each output number of an image."""
-    return {1: 1, 4: 4}.get(seen.call.attrs.get("taps", 4), 0) * seen.made
+def interpolation_2d(op: ObservedOp) -> float:
+    """One (nearest) or four (bilinear) per output element of an image."""
+    return {1: 1, 4: 4}.get(op.call.attrs.get("taps", 4), 0) * op.output_elements
 
 
-def interpolation_steps(seen: Seen) -> float:
-    """The sums and products of an interpolation for each output number: 1, 5, 11 or 259 by its taps."""
-    return {1: 1, 2: 5, 4: 11, 16: 259}.get(seen.call.attrs.get("taps", 4), 0) * seen.made
+def interpolation_steps(op: ObservedOp) -> float:
+    """The additions and multiplications per output element: 1, 5, 11 or 259, by the number of taps."""
+    return {1: 1, 2: 5, 4: 11, 16: 259}.get(op.call.attrs.get("taps", 4), 0) * op.output_elements
 
 
 def as_layer(formula: Formula, also: tuple[str, ...] = ()) -> Formula:
-    """A formula for layers, and for functions of those names; other functions count nothing."""
+    """A formula for layers and for functions named in `also`; other functions count 0."""
 
-    def limited(seen: Seen) -> float:
-        return formula(seen) if seen.is_plain or seen.name in also else 0
+    def limited(op: ObservedOp) -> float:
+        return formula(op) if op.is_plain or op.name in also else 0
 
-    limited.__doc__ = f"{formula.__doc__} Nothing where no layer of PyTorch's own runs it."
+    limited.__doc__ = f"{formula.__doc__} Not counted unless one of PyTorch's own layers runs it."
     return limited
 
 
-def twice_as_layer(seen: Seen) -> float:
-    """One for each number, and again for the function that the layer calls: counted twice."""
-    return (2 if seen.is_plain else 1) * seen.read
+def twice_as_layer(op: ObservedOp) -> float:
+    """One per element, counted twice: for the layer and for the function that it calls."""
+    return (2 if op.is_plain else 1) * op.input_elements
 
 
-def twice_an_output_as_layer(seen: Seen) -> float:
-    """One for each output number, and again for the function that the layer calls: counted twice."""
-    return (2 if seen.is_plain else 1) * seen.made
+def twice_per_output_as_layer(op: ObservedOp) -> float:
+    """One per output element, counted twice: for the layer and for the function that it calls."""
+    return (2 if op.is_plain else 1) * op.output_elements
 
 
-# Numbers moved
+# Elements moved
 
 
-def product_reads(seen: Seen) -> float:
-    """Data, weight, and bias where there is one."""
-    return seen.read + seen.params
+def product_reads(op: ObservedOp) -> float:
+    """Data, weight, and bias if any."""
+    return op.input_elements + op.params
 
 
-def operand_reads(seen: Seen) -> float:
+def operand_reads(op: ObservedOp) -> float:
     """Every operand once."""
-    return sum(value.elements for value in seen.call.inputs if value is not None)
+    return sum(value.elements for value in op.call.inputs if value is not None)
 
 
-def first_input(seen: Seen) -> float:
-    """The data alone, without the parameters."""
-    return seen.read
+def first_input(op: ObservedOp) -> float:
+    """The data without the parameters."""
+    return op.input_elements
 
 
-def first_two_inputs(seen: Seen) -> float:
+def first_two_inputs(op: ObservedOp) -> float:
     """The data and the grid."""
-    return seen.read + seen.call.input(1).elements
+    return op.input_elements + op.call.input(1).elements
 
 
-def first_output(seen: Seen) -> float:
+def first_output(op: ObservedOp) -> float:
     """The output."""
-    return seen.made
+    return op.output_elements
 
 
-def projection_reads(seen: Seen) -> float:
-    """Data and weights of the projections; what the fused attention moves is not seen."""
-    shapes = [seen.call.input(place).shape for place in seen.call.attrs["matrices"]]
-    biases = sum(seen.call.input(place).elements for place in _biases(seen))
-    return rows(seen) * sum(shape[1] for shape in shapes) + matrices(seen) + biases
+def projection_reads(op: ObservedOp) -> float:
+    """Data and weights of the projections; the traffic inside the fused attention is not counted."""
+    shapes = [op.call.input(position).shape for position in op.call.attrs["matrices"]]
+    biases = sum(op.call.input(position).elements for position in _biases(op))
+    return rows(op) * sum(shape[1] for shape in shapes) + matrices(op) + biases
 
 
-def projection_writes(seen: Seen) -> float:
+def projection_writes(op: ObservedOp) -> float:
     """Outputs of the projections."""
-    return rows(seen) * sum(seen.call.input(place).shape[0] for place in seen.call.attrs["matrices"])
+    return rows(op) * sum(op.call.input(position).shape[0] for position in op.call.attrs["matrices"])
 
 
-def parameters_alone(seen: Seen) -> float:
-    """Weight and bias, but not the data."""
-    return seen.params
+def parameters_only(op: ObservedOp) -> float:
+    """Weight and bias, without the data."""
+    return op.params
 
 
-def output_and_channels(seen: Seen) -> float:
-    """As many numbers as it makes, and two for each channel."""
-    return seen.made + 2 * seen.channels
+def output_and_channels(op: ObservedOp) -> float:
+    """The output elements, and two per channel."""
+    return op.output_elements + 2 * op.channels
 
 
-def data_and_slopes(seen: Seen) -> float:
+def data_and_slopes(op: ObservedOp) -> float:
     """The data, and the slopes of a PReLU."""
-    return seen.read + seen.params
+    return op.input_elements + op.params

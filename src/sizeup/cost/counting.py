@@ -1,4 +1,4 @@
-"""Counting a graph: a row per op, joined into columns; and again after a change of dtypes alone."""
+"""Counts the cost of a graph, one row per op, and updates a cost after a change of dtypes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import replace
 import numpy as np
 
 from sizeup.cost.columns import LARGEST, Access, AccessColumns, Accesses, Column, Cost, access_columns
-from sizeup.cost.rows import row_of
+from sizeup.cost.rows import op_cost
 from sizeup.errors import InvalidGraph
-from sizeup.graph import ABSENT, Graph, Op, Tensor, differ_in_types_alone, without_collection
+from sizeup.graph import ABSENT, Graph, Op, Tensor, differ_only_in_dtypes, is_precomputed, without_gc
 
-# More elements than this take more bytes, at 64 bits each, than a column can hold.
-_MOST_ELEMENTS = LARGEST // 8
+# More elements, at 64 bits each, take more bytes than a column can hold.
+_MAX_ELEMENTS = LARGEST // 8
 
 
 def count(graph: Graph) -> Cost:
-    """Count every operator of a graph by the rule of its kind."""
-    with without_collection():
+    """Count the cost of every op of a graph by the cost rule of its op kind."""
+    with without_gc():
         return _count(graph)
 
 
@@ -28,7 +28,7 @@ def _count(graph: Graph) -> Cost:
     reads, writes = AccessColumns(), AccessColumns()
     reasons: dict[int, str] = {}
     for index, op in enumerate(graph.ops):
-        row = row_of(graph, op)
+        row = op_cost(graph, op)
         macs.append(row.macs)
         elementwise.append(row.elementwise)
         known.append(row.reason is None)
@@ -51,15 +51,15 @@ def _count(graph: Graph) -> Cost:
     )
 
 
-def recount(cost: Cost, graph: Graph) -> Cost:
-    """What `count` gives for a graph, by way of a cost where that has the same operators on the same shapes.
+def count_with_dtypes(cost: Cost, graph: Graph) -> Cost:
+    """Returns `count(graph)`, reusing `cost` if both graphs differ in dtypes only.
 
-    Rules know shapes and attributes but no number types, so that what they counted stays; which bytes that
-    is, and which parameters are shared, is found out anew.
+    Cost rules depend on shapes and attributes, not on dtypes, so their counts are reused. Bytes and shared
+    parameters are computed again.
     """
-    if not differ_in_types_alone(cost.graph, graph):
+    if not differ_only_in_dtypes(cost.graph, graph):
         return count(graph)
-    with without_collection():
+    with without_gc():
         params, parameters, stored_bytes = _parameter_columns(graph)
         return replace(
             cost,
@@ -73,81 +73,85 @@ def recount(cost: Cost, graph: Graph) -> Cost:
 
 
 def _retyped(accesses: Accesses, counted: Graph, graph: Graph) -> Accesses:
-    """The same accesses, to the tensors that stand in the other graph; those of bodies stay."""
-    now = {id(one): other for one, other in zip(counted.tensors, graph.tensors, strict=True)}
-    tensors = [now.get(id(each), each) for each in accesses.tensors]
+    """The same accesses with the tensors of the other graph; tensors of bodies are unchanged."""
+    new = {id(one): other for one, other in zip(counted.tensors, graph.tensors, strict=True)}
+    tensors = [new.get(id(tensor), tensor) for tensor in accesses.tensors]
     return access_columns(accesses.first, accesses.elements, accesses.times, tensors)
 
 
 def _parameter_columns(graph: Graph) -> tuple[Column, Accesses, int]:
-    """Parameters by the operator that takes each first, every one of them once, and the bytes that they
-    are kept in."""
+    """Returns the parameters per op (of first use), all parameters once, and their stored bytes."""
     owners, parameters = _Owners(), AccessColumns()
     parameters.add(_parameters(graph))
     params = np.array([owners.parameters_of(graph, op) for op in graph.ops], np.int64)
-    every = parameters.freeze()
-    return params, every, _stored_bytes(parameters.tensors, every.bytes_at())
+    accesses = parameters.freeze()
+    return params, accesses, _stored_bytes(parameters.tensors, accesses.bytes_at())
 
 
 class _Owners:
-    """Gives every parameter to the first operator that computes with it.
+    """Assigns every parameter to the first op that computes with it.
 
-    What only prepares a parameter before the first run (weights unpacked from half precision) passes
-    it on to whoever takes the result.
+    An op that only prepares a parameter before the first inference (such as unpacking half-precision weights)
+    passes it on to the op that reads the result.
     """
 
     def __init__(self) -> None:
-        self.owned: set[int] = set()  # by the identity of the constant, which shared weights share
-        self.prepared: dict[tuple[int, int], list[int]] = {}  # parameters behind a derived tensor, once
+        self.owned: set[int] = set()  # by the id of the Constant, which shared weights have in common
+        # Parameters behind a derived tensor, by graph and tensor. The first reader pops the count.
+        self.prepared: dict[tuple[int, int], list[int]] = {}
 
     def parameters_of(self, graph: Graph, op: Op) -> int:
-        """Parameters that no earlier operator took."""
-        found = 0
+        """Number of parameters first used by this op."""
+        count = 0
+        tensors = graph.tensors
         for identity in op.inputs:
             if identity == ABSENT:
                 continue
-            tensor = graph.tensors[identity]
-            if tensor.is_parameter and id(tensor.data) not in self.owned:
-                self.owned.add(id(tensor.data))
-                found += tensor.elements or 0  # known, or the count has failed before
-            behind = self.prepared.get((id(graph), identity))
-            found += behind.pop() if behind else 0
+            data = tensors[identity].data
+            if data is None:
+                continue
+            if data.role == "parameter" and id(data) not in self.owned:
+                self.owned.add(id(data))
+                count += tensors[identity].weights or 0  # never None: `_element_count` raises first
+            prepared = self.prepared.get((id(graph), identity))
+            count += prepared.pop() if prepared else 0
         for body in op.bodies:
-            found += sum(self.parameters_of(body.graph, inner) for inner in body.graph.ops)
-        if op.outputs and all(graph.tensors[identity].data is not None for identity in op.outputs):
-            behind = [found]
-            self.prepared.update({(id(graph), identity): behind for identity in op.outputs})
+            for inner in body.graph.ops:
+                count += self.parameters_of(body.graph, inner)
+        if is_precomputed(graph, op):
+            prepared = [count]
+            self.prepared.update({(id(graph), identity): prepared for identity in op.outputs})
             return 0
-        return found
+        return count
 
 
 def _stored_bytes(tensors: Iterable[Tensor], dense: Column) -> int:
-    stored = (None if each.data is None else each.data.stored_bytes for each in tensors)
-    return sum(full if kept is None else kept for kept, full in zip(stored, dense.tolist(), strict=True))
+    stored = (None if tensor.data is None else tensor.data.stored_bytes for tensor in tensors)
+    return sum(full if size is None else size for size, full in zip(stored, dense.tolist(), strict=True))
 
 
 def _parameters(graph: Graph) -> list[Access]:
-    """Every parameter once, used or not, those of bodies included."""
-    found: dict[int, Tensor] = {}
+    """Every parameter once, including unused ones and those of bodies."""
+    parameters: dict[int, Tensor] = {}
     stack = [graph]
     while stack:
-        each = stack.pop()
-        for tensor in each.tensors:
+        current = stack.pop()
+        for tensor in current.tensors:
             if tensor.is_parameter:
-                found.setdefault(id(tensor.data), tensor)
-        stack.extend(body.graph for op in each.ops for body in op.bodies)
-    sizes = [_countable(graph, tensor) for tensor in found.values()]
+                parameters.setdefault(id(tensor.data), tensor)
+        stack.extend(body.graph for op in current.ops for body in op.bodies)
+    sizes = [_element_count(graph, tensor) for tensor in parameters.values()]
     if sum(sizes) > LARGEST:
         raise InvalidGraph(f"{graph.name or 'graph'}: {sum(sizes):,} parameters do not fit 64 bits")
-    return [(size, 1, tensor) for size, tensor in zip(sizes, found.values(), strict=True)]
+    return [(size, 1, tensor) for size, tensor in zip(sizes, parameters.values(), strict=True)]
 
 
-def _countable(graph: Graph, tensor: Tensor) -> int:
-    """The elements of a parameter; one of unknown size would make every total of parameters wrong."""
-    where = f"{graph.name or 'graph'}: parameter {tensor.name!r}"
-    elements = tensor.elements
+def _element_count(graph: Graph, tensor: Tensor) -> int:
+    """The elements of a parameter; raises InvalidGraph if unknown or too large."""
+    label = f"{graph.name or 'graph'}: parameter {tensor.name!r}"
+    elements = tensor.weights
     if elements is None:
-        raise InvalidGraph(f"{where} has no known shape, so the parameters cannot be counted")
-    if elements > _MOST_ELEMENTS:
-        raise InvalidGraph(f"{where} of the shape {tensor.shape} does not fit 64 bits")
+        raise InvalidGraph(f"{label} has no known shape, so the parameters cannot be counted")
+    if elements > _MAX_ELEMENTS:
+        raise InvalidGraph(f"{label} of shape {tensor.shape} does not fit 64 bits")
     return elements

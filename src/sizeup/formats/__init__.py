@@ -1,30 +1,32 @@
-"""The doors through which models come in; each becomes the one graph."""
+"""Model loaders: every format is converted to the same graph."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from sizeup.errors import LfsPointer, LoadError, UnboundDimension, UnknownFormat
-from sizeup.formats.names import SUFFIXES, check_regular, is_code
+from sizeup.files import read_problem
+from sizeup.formats.names import SUFFIXES, check_regular, is_code, no_training_mode
 from sizeup.graph import Graph
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
-# Tensors or plain shapes: positional for code, by name for files.
+# Tensors or shapes: positional for code, by name for files.
 Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
-# Which dimensions are free: names with their places, (input, axis) or several; names alone; or True for all.
-Free: TypeAlias = Mapping[str, Any] | Sequence[str] | bool
+# Symbolic dimensions: names with one or more (input, axis), names only, or True for all.
+FreeSpec: TypeAlias = Mapping[str, Any] | Sequence[str] | bool
 
 _TFLITE_MAGIC = b"TFL3"
-# A pointer is at most 1,024 bytes and begins with its version (the specification of Git LFS, docs/spec.md).
-LFS_MOST = 1024
+# A pointer file starts with its version and has at most 1,024 bytes (Git LFS specification, docs/spec.md).
+LFS_MAX_BYTES = 1024
 _LFS_MAGIC = b"version https://git-lfs.github.com/spec/v1"
 _LFS_OBJECT = re.compile(rb"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
-_MOST_NEAR = 3
+_MAX_SUGGESTIONS = 3
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
 _KNOWN = (
     "a .tflite, .onnx or .pt2 file, package.module:factory, torchvision:NAME, timm:NAME or hf:CONFIG.json"
@@ -37,20 +39,23 @@ def load(
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
+    train: bool = False,
 ) -> Graph:
-    """Read a model from wherever it is: a file, a name, a PyTorch module, an ONNX model, or a graph."""
+    """Load a model from a file, a name, a PyTorch module, an ONNX model, or a graph."""
+    if train:
+        _require_module(source)
     if isinstance(source, Graph):
         return source
-    if isinstance(source, FreeGraph):
+    if isinstance(source, SymbolicGraph):
         missing = [name for name in source.names if name not in (bind or {})]
         if missing:
-            raise UnboundDimension(f"{source.name}: free dimensions need sizes here: {', '.join(missing)}")
+            raise UnboundDimension(f"{source.name}: symbolic dimensions without a size: {', '.join(missing)}")
         return source.at(**(bind or {}))
     for name, size in (bind or {}).items():
         if size < 1:
-            raise LoadError(f"{name}={size}: a dimension is bound to at least 1")
+            raise LoadError(f"{name}={size}: a dimension must be at least 1")
     if isinstance(source, str | os.PathLike):
-        return _load_named(os.fspath(source), inputs, kwargs, bind)
+        return _load_named(os.fspath(source), inputs, kwargs, bind, train)
     package = type(source).__module__.partition(".")[0]
     if package in ("onnx", "onnx_ir"):
         from sizeup.formats import onnx
@@ -60,18 +65,21 @@ def load(
         return _load_bytes(bytes(source), inputs, bind)
     from sizeup.formats import torch
 
-    return torch.load(source, inputs=inputs, kwargs=kwargs, bind=bind)
+    return torch.load(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train)
 
 
-def load_free(
+def load_symbolic(
     source: Any,
-    free: Free,
+    free: FreeSpec,
     *,
     inputs: Inputs = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-) -> FreeGraph:
-    """Read a model whose dimensions of these names have no sizes yet."""
+    train: bool = False,
+) -> SymbolicGraph:
+    """Load a model with these dimensions left symbolic."""
+    if train:
+        _require_module(source)
     package = type(source).__module__.partition(".")[0]
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
     is_bytes = isinstance(source, bytes | bytearray | memoryview)
@@ -80,84 +88,97 @@ def load_free(
     if name.lower().endswith(".tflite") or (is_bytes and bytes(source[4:8]) == _TFLITE_MAGIC):
         from sizeup.formats import tflite
 
-        return tflite.load_free(source, free, inputs=_by_name(inputs))
+        return tflite.load_symbolic(source, free, inputs=_by_name(inputs))
     if package in ("onnx", "onnx_ir") or name.lower().endswith(".onnx") or is_bytes:
         from sizeup.formats import onnx
 
-        return onnx.load_free(source, free, inputs=_by_name(inputs), bind=bind)
+        return onnx.load_symbolic(source, free, inputs=_by_name(inputs), bind=bind)
     from sizeup.formats import torch
 
     if name and (name.lower().endswith(".pt2") or (":" in name and not is_code(name))):
         source = Path(name)
-    return torch.load_free(source, free, inputs=inputs, kwargs=kwargs, bind=bind)
+    return torch.load_symbolic(source, free, inputs=inputs, kwargs=kwargs, bind=bind, train=train)
+
+
+def _require_module(source: Any) -> None:
+    """Raises LoadError for a source without training mode: a file, its content or a graph."""
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    is_content = isinstance(source, bytes | bytearray | memoryview | Graph | SymbolicGraph)
+    package = type(source).__module__.partition(".")[0]
+    if (name and not is_code(name)) or is_content or package in ("onnx", "onnx_ir"):
+        raise LoadError(no_training_mode(name or f"a {type(source).__name__}"))
 
 
 def _load_named(
-    source: str, inputs: Inputs, kwargs: Mapping[str, Any] | None, bind: Mapping[str, int] | None
+    source: str,
+    inputs: Inputs,
+    kwargs: Mapping[str, Any] | None,
+    bind: Mapping[str, int] | None,
+    train: bool,
 ) -> Graph:
     path = Path(source)
-    _refuse(source)
+    _check_name(source)
     if is_code(source):
         from sizeup.formats import torch
 
-        return torch.load_named(source, inputs=inputs, kwargs=kwargs, bind=bind)
+        return torch.load_named(source, inputs=inputs, kwargs=kwargs, bind=bind, train=train)
     if not path.exists():
         raise LoadError(no_such_file(path, _KNOWN))
     check_regular(path, source)
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as file:
-            head = file.read(LFS_MOST)
+            head = file.read(LFS_MAX_BYTES)
     except OSError as error:
-        raise LoadError(f"{source}: cannot be read: {error.strerror}") from error
+        raise LoadError(f"{source}: {read_problem(error)}") from error
     if lfs_object(head) is not None:
         raise LfsPointer(f"{source}: a Git LFS pointer, not the model itself; run: git lfs pull")
     if head[4:8] == _TFLITE_MAGIC or suffix == ".tflite":
         from sizeup.formats import tflite
 
-        return tflite.load(path, inputs=_by_name(inputs), bind=bind)
+        return _load_file(tflite.load, path, inputs, bind)
     if suffix == ".onnx":
         from sizeup.formats import onnx
 
-        return onnx.load(path, inputs=_by_name(inputs), bind=bind)
+        return _load_file(onnx.load, path, inputs, bind)
     if suffix == ".pt2":
         from sizeup.formats import torch
 
         return torch.load_file(path, inputs=inputs, bind=bind)
     if suffix in _PICKLES:
         raise UnknownFormat(
-            f"{source}: pickled PyTorch files can run any code when opened and are never loaded;"
-            " save the model with torch.export.save(...) as .pt2, or name its code as package.module:factory"
+            f"{source}: pickled PyTorch files can run arbitrary code and are not loaded;"
+            " save the model with torch.export.save(...) as .pt2, or give its code as package.module:factory"
         )
-    raise UnknownFormat(f"{source}: not a model that sizeup reads; give {_KNOWN}")
+    raise UnknownFormat(f"{source}: unknown model format; give {_KNOWN}")
 
 
 def lfs_object(head: bytes) -> str | None:
-    """The name of the object that a file points to if its first 1,024 bytes are a Git LFS pointer."""
+    """The SHA-256 of the object if `head`, the first 1,024 bytes of a file, is a Git LFS pointer."""
     match = _LFS_OBJECT.search(head) if head.startswith(_LFS_MAGIC) else None
     return None if match is None else match[1].decode("ascii")
 
 
-def _refuse(source: str) -> None:
-    """Say what to give instead of what can be no model."""
+def _check_name(source: str) -> None:
+    """Raises UnknownFormat for an empty name, a URL or a folder."""
     if not source:
-        raise UnknownFormat(f"an empty name is no model; give {_KNOWN}")
+        raise UnknownFormat(f"the model name is empty; give {_KNOWN}")
     if "://" in source:
-        raise UnknownFormat(f"{source}: sizeup asks no network; download the file and name it")
+        raise UnknownFormat(f"{source}: URLs are not supported; download the file and pass its path")
     if Path(source).is_dir():
         raise UnknownFormat(f"{source} is a folder; give {_KNOWN}")
 
 
 def no_such_file(path: Path, known: str) -> str:
-    """What to say where there is no file: models beside it whose names are near, else what may be given."""
+    """The error message for a missing file: suggests similar names in its folder, or else `known`."""
     try:
-        beside = [each.name for each in path.absolute().parent.iterdir() if each.suffix.lower() in SUFFIXES]
+        siblings = [file.name for file in path.absolute().parent.iterdir() if file.suffix.lower() in SUFFIXES]
     except OSError:
-        return f"{path}: no such file, nor a folder for it; give {known}"
-    near = difflib.get_close_matches(path.name, beside, _MOST_NEAR, 0.5)
-    near += [each for each in sorted(beside) if each not in near and Path(each).stem == path.name]
-    if near:
-        return f"{path}: no such file; near it: {', '.join(near)}"
+        return f"{path}: no such file; give {known}"
+    similar = difflib.get_close_matches(path.name, siblings, _MAX_SUGGESTIONS, 0.5)
+    similar += [name for name in sorted(siblings) if name not in similar and Path(name).stem == path.name]
+    if similar:
+        return f"{path}: no such file; similar names: {', '.join(similar)}"
     return f"{path}: no such file; give {known}"
 
 
@@ -165,24 +186,36 @@ def _load_bytes(content: bytes, inputs: Inputs, bind: Mapping[str, int] | None) 
     if content[4:8] == _TFLITE_MAGIC:
         from sizeup.formats import tflite
 
-        return tflite.load(content, inputs=_by_name(inputs), bind=bind)
+        return _load_file(tflite.load, content, inputs, bind)
     from sizeup.formats import onnx
 
-    return onnx.load(content, inputs=_by_name(inputs), bind=bind)
+    return _load_file(onnx.load, content, inputs, bind)
 
 
-def _by_name(inputs: Inputs) -> Mapping[str, Any]:
+def _load_file(
+    load: Callable[..., Graph], source: Path | bytes, inputs: Inputs, bind: Mapping[str, int] | None
+) -> Graph:
+    """The graph of a file whose inputs have names; raises LoadError with the names if they are not given."""
+    names = ""
+    if inputs is not None and not isinstance(inputs, Mapping):
+        with suppress(UnboundDimension):  # a graph needs all its dimensions
+            graph = load(source, bind=bind)
+            names = f"; inputs: {', '.join(repr(graph.tensors[tensor].name) for tensor in graph.inputs)}"
+    return load(source, inputs=_by_name(inputs, names), bind=bind)
+
+
+def _by_name(inputs: Inputs, names: str = "") -> Mapping[str, Any]:
     if inputs is None:
         return {}
     if isinstance(inputs, Mapping):
-        return {name: _untyped(shape) for name, shape in inputs.items()}
+        return {name: _without_dtype(shape) for name, shape in inputs.items()}
     raise LoadError(
-        "inputs of a model file are given by name: --input NAME:1x3x224x224,"
-        " or inputs={'NAME': (1, 3, 224, 224)}"
+        "give the inputs of a model file by name: --input NAME:1x3x224x224,"
+        f" or inputs={{'NAME': (1, 3, 224, 224)}}{names}"
     )
 
 
-def _untyped(shape: Any) -> Any:
-    """The sizes alone: a file knows the number types of its inputs."""
-    typed = isinstance(shape, tuple | list) and len(shape) == 2 and isinstance(shape[1], str)
-    return shape[0] if typed else shape
+def _without_dtype(shape: Any) -> Any:
+    """The shape of a (shape, dtype) pair: a file declares the dtypes of its inputs."""
+    is_pair = isinstance(shape, tuple | list) and len(shape) == 2 and isinstance(shape[0], tuple | list)
+    return shape[0] if is_pair else shape

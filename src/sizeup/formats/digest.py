@@ -1,4 +1,4 @@
-"""What tells one model file from another."""
+"""Content digests of model files."""
 
 from __future__ import annotations
 
@@ -6,45 +6,49 @@ import hashlib
 from pathlib import Path
 
 from sizeup.errors import CorruptModel, LoadError
-from sizeup.formats.external import external_file, home_of
+from sizeup.formats.external import external_file, model_folders
 from sizeup.formats.names import check_regular
+from sizeup.formats.quantization_config import quantization_file
 
 _CHUNK = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, without the files that it refers to."""
+    """The SHA-256 of a file's content, without its external files."""
     check_regular(path)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def content_digest(path: Path) -> str:
-    """The SHA-256 of a model's file; where it keeps numbers in files beside it, of those as well.
+    """The SHA-256 of a model file and its external files.
 
-    A file that is missing counts as such: the digest changes when it is put there.
+    A missing external file is part of the digest, which changes when the file appears.
     """
-    own, others = sha256_of(path), _files_beside(path)
-    if not others:
+    own, names = sha256_of(path), _external_files(path)
+    if not names:
         return own
-    parts = (own, *(f"{name}\0{_digest_beside(path, name)}" for name in sorted(others)))
+    parts = (own, *(f"{name}\0{_external_digest(path, name)}" for name in sorted(names)))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _files_beside(path: Path) -> list[str]:
-    from sizeup.formats.onnx.outside import files_beside
+def _external_files(path: Path) -> list[str]:
+    from sizeup.formats.onnx.external_data import external_files
 
+    quantization = quantization_file(path)
+    if quantization is not None:
+        return [quantization.name]
     is_onnx = path.suffix.lower() == ".onnx"
-    return [name for name in files_beside(path) if name != path.name] if is_onnx else []
+    return [name for name in external_files(path) if name != path.name] if is_onnx else []
 
 
-def _digest_beside(path: Path, name: str) -> str:
-    """The digest of a file beside a model; a word where readers of models refuse it or do not find it."""
+def _external_digest(path: Path, name: str) -> str:
+    """The digest of an external file, or a fixed word if loaders reject it or it cannot be read."""
     try:
-        return sha256_of(external_file(home_of(path), name, "external data"))
+        return sha256_of(external_file(model_folders(path), name, "external data"))
     except CorruptModel:
         return "elsewhere"
     except LoadError:

@@ -1,4 +1,4 @@
-"""Files in which a model keeps weights: only regular files in the model's own folder are opened."""
+"""External weight files of a model: only regular files in the model's folder are opened."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TypeAlias
 
 from sizeup.errors import CorruptModel, LoadError
 
-Home: TypeAlias = tuple[Path, ...]
-"""The folders that a model's files may be in; names start from the first. Empty without a path."""
+ModelFolders: TypeAlias = tuple[Path, ...]
+"""The folders that may contain a model's files; names are relative to the first. Empty without a path."""
 
 
-def home_of(model: Path) -> Home:
-    """The folder of a model and that of the file behind it: in a cache of links, data is in the latter."""
+def model_folders(model: Path) -> ModelFolders:
+    """The folder of a model, and the folder of the file that its symbolic link points to (as in caches)."""
     return model.absolute().parent, model.resolve().parent
 
 
-def check_inside(name: str, what: str) -> None:
-    """Refuse a name that leads outside the folder that it starts from, on any system, as it is written."""
+def check_inside(name: str, label: str) -> None:
+    """Raises CorruptModel if the text of a path leaves its folder on any operating system."""
     windows = PureWindowsPath(name)
     if (
         not name
@@ -27,30 +27,30 @@ def check_inside(name: str, what: str) -> None:
         or ".." in windows.parts
     ):
         raise CorruptModel(
-            f"{what} points outside the model's folder ({name!r}), which is refused;"
+            f"{label} points outside the model's folder ({name!r});"
             " external data must be in the model's folder"
         )
 
 
-def external_file(home: Home, name: str, what: str) -> Path:
-    """The file that a model names; `what` begins the message of the error if it must not or cannot be opened.
+def external_file(home: ModelFolders, name: str, label: str) -> Path:
+    """The path of an external file; `label` starts the error message if it may not or cannot be opened.
 
-    A link is judged by where it leads, whichever part of the path it is. Pipes and devices, which may never
-    end, are refused without being opened.
+    Symbolic links are resolved in every part of the path. Pipes and devices are rejected unopened,
+    because reading them may never end.
     """
     if not home:
-        raise LoadError(f"{what} is in the file {name!r}; load the model by its path")
-    check_inside(name, what)
+        raise LoadError(f"{label} is in the file {name!r}; load the model by its path")
+    check_inside(name, label)
     path = home[0] / name
     try:
         target = path.resolve()
         exists, is_regular = target.exists(), target.is_file()
     except (OSError, RuntimeError) as error:  # a loop of links, a name that is too long
-        raise CorruptModel(f"{what}: {path} cannot be followed: {error}") from error
+        raise CorruptModel(f"{label}: {path} cannot be resolved: {error}") from error
     if not any(target.is_relative_to(folder.resolve()) for folder in home):
-        raise CorruptModel(f"{what}: {path} leads outside the model's folder, which is refused")
+        raise CorruptModel(f"{label}: {path} leads outside the model's folder")
     if not exists:
-        raise LoadError(f"{path}: the file with {what} is missing; put it there")
+        raise LoadError(f"{path}: the file with {label} is missing")
     if not is_regular:
-        raise CorruptModel(f"{what}: {path} is not a regular file, which is refused")
+        raise CorruptModel(f"{label}: {path} is not a regular file")
     return path

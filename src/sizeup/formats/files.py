@@ -1,4 +1,4 @@
-"""Files of a model: their size, packed and not, where a new one may go, and what is copied along with it."""
+"""Model files: gzip size, checks of output paths, and copies of external weight files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
 from sizeup.errors import CorruptModel, LoadError, WriteError
-from sizeup.files import replacing
+from sizeup.files import atomic_path, read_problem
 from sizeup.formats import no_such_file
-from sizeup.formats.external import external_file, home_of
+from sizeup.formats.external import external_file, model_folders
 
-# Beyond this, minutes of compressing say little that a user of such a model asks for.
-_WORTH_PACKING = 1 << 28
+# Compressing larger files takes minutes.
+_MAX_GZIP = 1 << 28
 
 
 def content_of(path: Path) -> bytes:
@@ -23,51 +23,51 @@ def content_of(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise LoadError(f"{path}: {read_problem(error)}") from error
 
 
 def gzip_bytes(content: bytes) -> int | None:
-    """The size after gzip at its usual level; None for very large content."""
-    return len(gzip.compress(content, 6, mtime=0)) if len(content) <= _WORTH_PACKING else None
+    """The size after gzip at level 6; None for content over 256 MiB."""
+    return len(gzip.compress(content, 6, mtime=0)) if len(content) <= _MAX_GZIP else None
 
 
 def gzip_bytes_of(path: Path) -> int | None:
-    """The size of a file after gzip; None for very large files."""
-    return gzip_bytes(path.read_bytes()) if path.stat().st_size <= _WORTH_PACKING else None
+    """The size of a file after gzip; None for files over 256 MiB."""
+    return gzip_bytes(path.read_bytes()) if path.stat().st_size <= _MAX_GZIP else None
 
 
-def check_target(source: Path, out: Path) -> None:
-    """Refuse targets that would destroy the model, change its format or have nowhere to go."""
+def check_output_path(source: Path, out: Path) -> None:
+    """Raises if `out` cannot be written: the model itself, another format, or a missing folder."""
     if not source.is_file():
         raise LoadError(no_such_file(source, "a .tflite or .onnx file"))
     if out.exists() and (out.is_dir() or out.samefile(source)):
-        what = "a folder" if out.is_dir() else "the model itself, which is kept"
-        raise WriteError(f"{out}: this is {what}; give another name to write to")
+        problem = "is a folder" if out.is_dir() else "is the input model, which is not overwritten"
+        raise WriteError(f"{out}: {problem}; give another output path")
     if out.exists() and not out.is_file():
-        raise WriteError(f"{out}: a model is written to a regular file, which this is not; give another name")
+        raise WriteError(f"{out}: not a regular file; give another output path")
     if out.suffix.lower() != source.suffix.lower():
-        raise WriteError(f"{out}: a model keeps its format; give it the ending {source.suffix}")
+        raise WriteError(f"{out}: the format cannot change; use the suffix {source.suffix}")
     if not out.absolute().parent.is_dir():
-        raise WriteError(f"{out}: there is no such folder")
+        raise WriteError(f"{out}: no such folder")
 
 
-class Companion(NamedTuple):
-    """A file in which a model keeps weights, and where it belongs beside the new file."""
+class ExternalFile(NamedTuple):
+    """An external weight file of a model, and the path of its copy next to the new model file."""
 
     name: str
     old: Path
     new: Path
 
 
-def companions(names: Iterable[str], source: Path, out: Path) -> list[Companion]:
-    """The files that a model names, each a regular file in its folder, with a place in the folder of `out`.
+def external_copies(names: Iterable[str], source: Path, out: Path) -> list[ExternalFile]:
+    """The external files of a model with their paths in the folder of `out`.
 
-    Raises before anything is run or copied. Hidden files are refused: nothing keeps weights in `.git/config`
-    or `.bashrc`.
+    Raises if one cannot be copied. Hidden files are rejected: a model does not store weights in
+    `.git/config` or `.bashrc`.
     """
-    found = []
+    files = []
     for name in names:
-        old = external_file(home_of(source), name, f"{source}: weights")
+        old = external_file(model_folders(source), name, f"{source}: weights")
         new = out.parent / name
         if any(part.startswith(".") for part in PureWindowsPath(name).parts):
             raise CorruptModel(f"{source}: weights in the hidden file {name!r} are not copied; rename it")
@@ -80,17 +80,17 @@ def companions(names: Iterable[str], source: Path, out: Path) -> list[Companion]
             and not new.samefile(old)
             and not (new.is_file() and filecmp.cmp(old, new, shallow=False))
         ):
-            raise WriteError(f"{new}: another file of that name is there; write the model to an empty folder")
-        found.append(Companion(name, old, new))
-    return found
+            raise WriteError(f"{new}: a different file exists; write the model to an empty folder")
+        files.append(ExternalFile(name, old, new))
+    return files
 
 
-def copy_along(found: Iterable[Companion]) -> list[str]:
-    """Copy weights that are not there yet beside the new file of a model; returns a note for each."""
+def copy_external_files(files: Iterable[ExternalFile]) -> list[str]:
+    """Copy external weight files that do not exist yet; returns a note per copied file."""
     notes = []
-    for name, old, new in found:
+    for name, old, new in files:
         if not new.exists():
-            with replacing(new, like=old, make_folder=True) as copy:
+            with atomic_path(new, like=old, make_folder=True) as copy:
                 shutil.copyfile(old, copy)
-            notes.append(f"{name}, which holds weights, was copied beside it")
+            notes.append(f"copied the weight file {name} next to it")
     return notes

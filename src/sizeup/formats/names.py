@@ -1,4 +1,4 @@
-"""Which names mean files and which mean code, and which files may be opened."""
+"""Model names: whether a name is a file or code, and which files may be opened."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sizeup.errors import LoadError
 SUFFIXES = (".tflite", ".onnx", ".pt2")
 
 
-def means_code(source: str) -> bool:
-    """Whether a name has the form of torchvision:NAME or package.module:factory, and not that of a path.
+def looks_like_code(source: str) -> bool:
+    """Whether a name has the form torchvision:NAME or package.module:factory, and is not a path.
 
-    Names of files come from pull requests: one that looks like a path must never lead to an import.
+    File names may come from pull requests: a name that looks like a path must never cause an import.
     """
     before, colon, _ = source.partition(":")
     is_path = Path(source).is_absolute() or "/" in before or os.sep in before
@@ -21,11 +21,19 @@ def means_code(source: str) -> bool:
 
 
 def is_code(source: str) -> bool:
-    """Whether a name means code; a file of that name comes first, and so does a link that leads nowhere."""
-    return means_code(source) and not os.path.lexists(source)
+    """Whether a name refers to code; a file of that name, even a broken link, takes precedence."""
+    return looks_like_code(source) and not os.path.lexists(source)
 
 
 def check_regular(path: Path, name: str = "") -> None:
-    """Refuse pipes and devices, which may never end; what is missing is for others to report."""
+    """Raises LoadError for folders, pipes and devices; missing files pass."""
     if path.exists() and not path.is_file():
         raise LoadError(f"{name or path}: not a regular file")
+
+
+def no_training_mode(source: str) -> str:
+    """The error message for a source that cannot be recorded in training mode."""
+    return (
+        f"{source} has no training mode: --train (train=True) needs a PyTorch module or its name,"
+        " such as torchvision:resnet18"
+    )

@@ -1,4 +1,4 @@
-"""The operators of a model file as they stand in it, for whoever shows that file and not our graph of it."""
+"""The nodes of a model file, for tools that show the file rather than the sizeup graph."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sizeup.graph import ABSENT, Graph
 
 @dataclass(frozen=True, slots=True)
 class FileNodes:
-    """The main graph: its name, a name for every node that no other has, and the tensors that each makes.
+    """The main graph of a file: its name, a unique name per node, and the output tensors per node.
 
-    Tensors are told by their names in ONNX, by their numbers in TFLite. Names are those of Model Explorer.
+    Tensors are identified by name in ONNX and by index in TFLite. Names are those of Model Explorer.
     """
 
     graph: str
@@ -19,27 +19,27 @@ class FileNodes:
     outputs: tuple[tuple[str | int, ...], ...]
 
 
-def owners(graph: Graph, nodes: FileNodes) -> list[int | None]:
-    """Of every operator of the graph the node that it came from.
+def source_nodes(graph: Graph, nodes: FileNodes) -> list[int | None]:
+    """The index of the source node of every op of the graph.
 
-    That is the node which makes what the operator makes. Operators of a function that was expanded, and
-    conversions that a mixture of number types needs, belong to the node that takes what they make.
+    That is the node with the same outputs. Ops of inlined functions, and casts inserted by a precision map,
+    belong to the node that reads their outputs.
     """
     by_name = graph.format == "onnx"
-    makers = {key: place for place, keys in enumerate(nodes.outputs) for key in keys if key != ""}
-    silent = iter([place for place, keys in enumerate(nodes.outputs) if not keys])
-    found: list[int | None] = [None] * len(graph.ops)
+    producers = {key: node for node, keys in enumerate(nodes.outputs) for key in keys if key != ""}
+    without_outputs = iter([node for node, keys in enumerate(nodes.outputs) if not keys])
+    sources: list[int | None] = [None] * len(graph.ops)
     for index, op in enumerate(graph.ops):
         keys = [graph.tensors[identity].name if by_name else identity for identity in op.outputs]
-        found[index] = next((makers[key] for key in keys if key in makers), None)
+        sources[index] = next((producers[key] for key in keys if key in producers), None)
         if not op.outputs:
-            found[index] = next(silent, None)
-    reader: dict[int, int | None] = {}
+            sources[index] = next(without_outputs, None)
+    readers: dict[int, int | None] = {}
     for index in range(len(graph.ops) - 1, -1, -1):
         op = graph.ops[index]
-        if found[index] is None:
-            found[index] = next((reader[each] for each in op.outputs if each in reader), None)
+        if sources[index] is None:
+            sources[index] = next((readers[i] for i in op.outputs if i in readers), None)
         for identity in op.inputs:
             if identity != ABSENT:
-                reader[identity] = found[index]
-    return found
+                readers[identity] = sources[index]
+    return sources

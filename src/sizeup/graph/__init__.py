@@ -1,6 +1,6 @@
-"""The graph: its types, how it is built, and its invariants."""
+"""The graph: types, builder and invariants."""
 
-from sizeup.graph.builder import GraphBuilder, check, without_collection
+from sizeup.graph.builder import GraphBuilder, check, without_gc
 from sizeup.graph.ir import (
     ABSENT,
     Body,
@@ -9,12 +9,13 @@ from sizeup.graph.ir import (
     Graph,
     Op,
     Quant,
+    RecordedRun,
     Role,
-    Run,
     Shape,
     SymbolicSize,
     Tensor,
-    differ_in_types_alone,
+    differ_only_in_dtypes,
+    is_precomputed,
     name_of,
 )
 
@@ -27,13 +28,14 @@ __all__ = [
     "GraphBuilder",
     "Op",
     "Quant",
+    "RecordedRun",
     "Role",
-    "Run",
     "Shape",
     "SymbolicSize",
     "Tensor",
     "check",
-    "differ_in_types_alone",
+    "differ_only_in_dtypes",
+    "is_precomputed",
     "name_of",
-    "without_collection",
+    "without_gc",
 ]

@@ -1,4 +1,4 @@
-"""Building frozen graphs, and the invariants that every graph meets."""
+"""Builds frozen graphs and checks the invariants of every graph."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from sizeup.dtypes import DType
 from sizeup.errors import InvalidGraph
-from sizeup.graph.ir import ABSENT, Body, Constant, Graph, Op, Quant, Run, Shape, Tensor
+from sizeup.graph.ir import ABSENT, Body, Constant, Graph, Op, Quant, RecordedRun, Shape, Tensor
 from sizeup.units import quoted
 
-_MOST_BITS = 8 << 56
+_MAX_BITS = 8 << 56
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
-    """Pause Python's collector: what is built here is all kept, and looking through it only costs time."""
+def without_gc() -> Iterator[None]:
+    """Pause Python's garbage collector while many long-lived objects are allocated."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -28,7 +28,7 @@ def without_collection() -> Iterator[None]:
 
 
 class GraphBuilder:
-    """Collects tensors and operators, hands out tensor ids, and freezes the result."""
+    """Collects tensors and ops, assigns tensor ids, and freezes the result."""
 
     def __init__(self, name: str = "", format: str = "") -> None:
         self.name = name
@@ -38,7 +38,7 @@ class GraphBuilder:
         self.inputs: list[int] = []
         self.outputs: list[int] = []
         self.notes: list[str] = []
-        self.run: Run | None = None
+        self.run: RecordedRun | None = None
 
     def tensor(
         self,
@@ -53,7 +53,7 @@ class GraphBuilder:
         return len(self.tensors) - 1
 
     def input(self, name: str, shape: Shape | None, dtype: DType) -> int:
-        """Add a tensor that is an input of the graph and return its id."""
+        """Add a graph input and return its tensor id."""
         self.inputs.append(self.tensor(name, shape, dtype))
         return self.inputs[-1]
 
@@ -69,18 +69,17 @@ class GraphBuilder:
         scope: str = "",
         bodies: tuple[Body, ...] = (),
     ) -> int:
-        """Add an operator at the end of the schedule and return its index."""
-        made = Op(kind, tuple(inputs), tuple(outputs), attrs or {}, source, name, scope, bodies)
-        self.ops.append(made)
+        """Append an op to the schedule and return its index."""
+        self.ops.append(Op(kind, tuple(inputs), tuple(outputs), attrs or {}, source, name, scope, bodies))
         return len(self.ops) - 1
 
     def note(self, text: str) -> None:
-        """Record an assumption that the reader of a report should see; repeated ones count once."""
+        """Record an assumption to show in reports; duplicates are dropped."""
         if text not in self.notes:
             self.notes.append(text)
 
     def freeze(self) -> Graph:
-        """The finished graph, its invariants checked."""
+        """Return the finished graph after checking its invariants."""
         graph = Graph(
             tuple(self.tensors),
             tuple(self.ops),
@@ -89,22 +88,25 @@ class GraphBuilder:
             self.name,
             self.format,
             tuple(self.notes),
-            run=self.run,
+            recorded_run=self.run,
         )
         check(graph)
         return graph
 
 
 def check(graph: Graph) -> None:
-    """Raise InvalidGraph unless every id exists, every value is made once, before it is used, no
-    dimension or trip count is negative, and every tensor would fit some machine."""
+    """Raise InvalidGraph if the graph breaks an invariant.
+
+    Every id exists. Every tensor is produced once, before it is read. No dimension or trip count is negative.
+    No tensor exceeds 64 PiB.
+    """
     _check_shapes(graph)
-    made = _given(graph)
+    available = _initially_available(graph)
     for index, op in enumerate(graph.ops):
-        _check_op(graph, index, op, made)
+        _check_op(graph, index, op, available)
     for identity in graph.outputs:
-        if identity not in made:
-            raise InvalidGraph(f"{_where(graph)}: output tensor {identity} is never made")
+        if identity not in available:
+            raise InvalidGraph(f"{_location(graph)}: no operator produces output tensor {identity}")
     _check_run(graph)
 
 
@@ -115,60 +117,68 @@ def _check_shapes(graph: Graph) -> None:
         for size in tensor.shape or ():
             if type(size) is int:
                 if size < 0:
-                    raise _wrong_shape(graph, tensor, "has a negative dimension")
-                bits = min(bits * size, _MOST_BITS + 1)  # the product of a hostile shape takes minutes
-        if bits > _MOST_BITS:
-            raise _wrong_shape(graph, tensor, "takes more than 64 PiB, which fits no machine")
+                    raise _shape_error(graph, tensor, "has a negative dimension")
+                bits *= size
+                if bits > _MAX_BITS:  # capped: the product of a hostile shape takes minutes
+                    bits = _MAX_BITS + 1
+        if bits > _MAX_BITS:
+            raise _shape_error(graph, tensor, "takes more than 64 PiB")
 
 
-def _wrong_shape(graph: Graph, tensor: Tensor, problem: str) -> InvalidGraph:
+def _shape_error(graph: Graph, tensor: Tensor, problem: str) -> InvalidGraph:
     return InvalidGraph(
-        f"{_where(graph)}: tensor {tensor.name!r} {problem}: {quoted(list(tensor.shape or ()))}"
+        f"{_location(graph)}: tensor {tensor.name!r} {problem}: {quoted(list(tensor.shape or ()))}"
     )
 
 
-def _given(graph: Graph) -> set[int]:
+def _initially_available(graph: Graph) -> set[int]:
+    """Returns the ids of inputs and stored constants; raises if an input or output id does not exist."""
     count = len(graph.tensors)
     for identity in (*graph.inputs, *graph.outputs):
         if not 0 <= identity < count:
-            raise InvalidGraph(f"{_where(graph)}: no tensor has the id {identity}")
-    given = set(graph.inputs)
+            raise InvalidGraph(f"{_location(graph)}: no tensor has the id {identity}")
+    available = set(graph.inputs)
     for identity, tensor in enumerate(graph.tensors):
         if tensor.data is not None and tensor.data.role != "derived":
-            given.add(identity)
-    return given
+            available.add(identity)
+    return available
 
 
-def _check_op(graph: Graph, index: int, op: Op, made: set[int]) -> None:
+def _check_op(graph: Graph, index: int, op: Op, available: set[int]) -> None:
     count = len(graph.tensors)
     for body in op.bodies:
         if type(body.runs) is int and body.runs < 0:
-            raise InvalidGraph(f"{_where(graph, index, op)} runs {body.name!r} {body.runs:,} times")
+            raise InvalidGraph(f"{_location(graph, index, op)} runs {body.name!r} {body.runs:,} times")
     for identity in op.inputs:
         if identity == ABSENT:
             continue
         if not 0 <= identity < count:
-            raise InvalidGraph(f"{_where(graph, index, op)} reads tensor {identity}, which does not exist")
-        if identity not in made:
+            raise InvalidGraph(f"{_location(graph, index, op)} reads tensor {identity}, which does not exist")
+        if identity not in available:
             name = graph.tensors[identity].name
-            raise InvalidGraph(f"{_where(graph, index, op)} reads {name!r} before anything makes it")
+            raise InvalidGraph(f"{_location(graph, index, op)} reads {name!r} before it is produced")
     for identity in op.outputs:
         if not 0 <= identity < count:
-            raise InvalidGraph(f"{_where(graph, index, op)} writes tensor {identity}, which does not exist")
-        if identity in made:
+            raise InvalidGraph(
+                f"{_location(graph, index, op)} writes tensor {identity}, which does not exist"
+            )
+        if identity in available:
             name = graph.tensors[identity].name
-            raise InvalidGraph(f"{_where(graph, index, op)} makes {name!r} a second time")
-        made.add(identity)
+            raise InvalidGraph(f"{_location(graph, index, op)} produces {name!r}, which already exists")
+        available.add(identity)
 
 
 def _check_run(graph: Graph) -> None:
-    if graph.run is None:
+    if graph.recorded_run is None:
         return
-    storages = max(graph.run.storage, default=-1) + 1
-    if len(graph.run.storage) != len(graph.tensors) or len(graph.run.freed) not in (0, storages):
-        raise InvalidGraph(f"{_where(graph)}: the run that is told of is not one of these tensors")
+    storages = max(graph.recorded_run.storage, default=-1) + 1
+    if len(graph.recorded_run.storage) != len(graph.tensors) or len(graph.recorded_run.freed_after) not in (
+        0,
+        storages,
+    ):
+        raise InvalidGraph(f"{_location(graph)}: the recorded run does not match the graph's tensors")
 
 
-def _where(graph: Graph, index: int | None = None, op: Op | None = None) -> str:
+def _location(graph: Graph, index: int | None = None, op: Op | None = None) -> str:
     name = graph.name or "graph"
     return name if op is None else f"{name}: operator {index} ({op.source or op.kind})"

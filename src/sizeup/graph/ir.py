@@ -1,4 +1,4 @@
-"""The one graph that every format becomes: tensors, operators, and the order they run in."""
+"""The graph that every format is converted to: tensors, ops and their schedule."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ import numpy as np
 
 from sizeup.dtypes import DType
 
-# A graph with symbolic dimensions has a SymbolicSize in the place of an int: cost rules compute with
-# + - * // alone and neither cast nor compare a Dim.
+# In a graph with symbolic dimensions a Dim may be a SymbolicSize. Cost rules therefore use + - * // only,
+# and neither cast nor compare a Dim.
 Dim: TypeAlias = int
 Shape: TypeAlias = tuple[Dim, ...]
 
-# parameter: trained; buffer: kept with the model but not trained (running statistics, tables);
-# constant: neither (a shape, an axis, a scale written into the graph); derived: computed from
-# constants alone, so a runtime can have it before the first run; scratch: no content at all, memory
-# that an operator asks for by reading it.
+# parameter: trained. buffer: stored with the model but not trained (running statistics, tables).
+# constant: neither (a shape, an axis, a scale in the graph). derived: computed from constants only, so a
+# runtime can compute it before the first inference. scratch: no content, memory that an op requests.
 Role = Literal["parameter", "buffer", "constant", "derived", "scratch"]
 
 ABSENT = -1
-"""The id that stands where an optional input was not given."""
+"""The id of an omitted optional input."""
 
 
 class SymbolicSize:
@@ -34,25 +33,29 @@ class SymbolicSize:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """What is known of a tensor's fixed content; `read` fetches the numbers only when asked."""
+    """The fixed content of a tensor; `read` loads the values on demand."""
 
     role: Role
     read: Callable[[], np.ndarray[Any, Any]] | None = None
-    stored_bytes: int | None = None  # in the file, where that differs from elements x width
+    stored_bytes: int | None = None  # in the file, if not elements x width
+    elements: int | None = None  # weights as the user counts them, if a packed tensor has fewer elements
+    scheme: str = ""  # how a quantized weight is stored, such as "1 scale per row"
+    scale_bytes: int = 0  # of these: scales and zero points, which are read with the elements
 
 
 @dataclass(frozen=True, slots=True)
 class Quant:
-    """Affine quantisation: real = scale x (stored - zero point), per tensor or along one axis."""
+    """Affine quantization: real = scale x (stored - zero point), per tensor or along one axis."""
 
     scale: np.ndarray[Any, Any]
     zero_point: np.ndarray[Any, Any]
     axis: int | None = None
+    recorded_axis: int | None = None  # of the file, if its size is not the number of scales
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value; `shape` is None where it depends on data. `data` is set for constants only."""
+    """A tensor; `shape` is None if it depends on data. `data` is set for constants only."""
 
     name: str
     shape: Shape | None
@@ -62,23 +65,28 @@ class Tensor:
 
     @property
     def elements(self) -> Dim | None:
-        """How many numbers it holds; None where the shape depends on data."""
+        """Number of elements; None if the shape depends on data."""
         return None if self.shape is None else math.prod(self.shape)
 
     @property
+    def weights(self) -> Dim | None:
+        """Number of weights as the user counts them: of a packed tensor, those that it contains."""
+        return self.elements if self.data is None or self.data.elements is None else self.data.elements
+
+    @property
     def follows_precision(self) -> bool:
-        """Whether a change of precision changes its width; indices, masks and shapes keep theirs."""
+        """Whether a change of precision changes its dtype; indices, masks and shapes keep theirs."""
         return self.dtype.family == "float" or self.quant is not None
 
     @property
     def is_parameter(self) -> bool:
-        """Whether it holds trained numbers."""
+        """Whether it is a trained weight."""
         return self.data is not None and self.data.role == "parameter"
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A sub-graph that an operator of control flow runs; `runs` is None where data decides."""
+    """A subgraph run by a control-flow op; `runs` is None if the trip count depends on data."""
 
     name: str
     graph: Graph
@@ -87,7 +95,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One step. `kind` is ours, `source` the name in the model's own format, `scope` the module."""
+    """One op. `kind` is the op kind, `source` the name in the model's format, `scope` the module path."""
 
     kind: str
     inputs: tuple[int, ...]
@@ -100,22 +108,24 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """How a framework ran it in this order: which tensors lay in one storage, and when that was freed."""
+class RecordedRun:
+    """A recorded execution in this schedule: the storage of every tensor, and when each was freed."""
 
-    storage: tuple[int, ...]  # of every tensor; -1 for constants
-    freed: tuple[int, ...]  # of every storage, the last operator that it was there for; () where last used
+    storage: tuple[int, ...]  # per tensor; -1 for constants
+    freed_after: tuple[
+        int, ...
+    ]  # per storage, the last op during which it was allocated; () if freed at last use
     device: str = "cpu"
     threads: int = 1
-    lanes: int = 16  # numbers in a vector of the processor, as oneDNN computes; 0 where it is not there
-    # Of tensors that convolutions and norms read, where not row by row: "channels_last" or "other". Of those
-    # that products read, "apart" where their leading dimensions do not lie in memory as one.
+    simd_lanes: int = 16  # elements per SIMD vector, as oneDNN uses them; 0 if oneDNN is not available
+    # Non-contiguous layouts by tensor. Inputs of convolutions and norms: "channels_last" or "other".
+    # Inputs of matrix products: "apart" if their leading dimensions cannot be flattened to one.
     layouts: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph:
-    """A network in the order in which it runs; tensor ids index `tensors`."""
+    """A network with its ops in schedule order; tensor ids index `tensors`."""
 
     tensors: tuple[Tensor, ...]
     ops: tuple[Op, ...]
@@ -124,25 +134,40 @@ class Graph:
     name: str = ""
     format: str = ""
     notes: tuple[str, ...] = ()
-    offsets: tuple[int, ...] = ()  # a memory plan that the file prescribes: one a tensor, -1 for none
-    run: Run | None = None  # where the graph was recorded from one
-    # The other graphs of the same file, called or not, in its order; None where one of them cannot be read.
-    others: tuple[Graph, ...] | None = ()
-    entries: tuple[str, ...] = ()  # signatures of the file that run another graph, which is not counted
+    offsets: tuple[int, ...] = ()  # memory plan stored in the file: one offset per tensor, -1 for none
+    recorded_run: RecordedRun | None = None  # set if the graph was recorded from an execution
+    # The other graphs of the same file, called or not, in file order; None if one of them cannot be read.
+    other_graphs: tuple[Graph, ...] | None = ()
+    uncounted_signatures: tuple[
+        str, ...
+    ] = ()  # signatures of the file that run another graph, which is not counted
+    fit_notes: tuple[str, ...] = ()  # those of `notes` that a fit verdict depends on
+    # Shapes that the file records for tensors whose `shape` was inferred instead, by tensor id.
+    recorded_shapes: Mapping[int, Shape] = field(default_factory=dict)
+    placeholder_sizes: tuple[str, ...] = ()  # inputs whose recorded sizes stand for any size, as sentences
+    weights_are_upper_bound: bool = False  # they are stored in a format whose size is unknown
 
     def __repr__(self) -> str:
-        # In full it would be as long as the model.
+        # The generated repr would be as long as the model.
         name = self.name or "without a name"
         return f"<Graph {name}: {len(self.ops):,} operators, {len(self.tensors):,} tensors>"
 
 
 def name_of(graph: Graph, op: Op) -> str:
-    """An operator's own name, or that of its first output where the format gives it none."""
+    """Returns the op's name, or its first output's name if the op has none."""
     return op.name or (graph.tensors[op.outputs[0]].name if op.outputs else "")
 
 
-def differ_in_types_alone(one: Graph, other: Graph) -> bool:
-    """Whether both graphs have the same op objects, equal shapes and the same constants."""
+def is_precomputed(graph: Graph, op: Op) -> bool:
+    """Whether an op is computed from constants only, before the first inference."""
+    for identity in op.outputs:
+        if graph.tensors[identity].data is None:
+            return False
+    return bool(op.outputs)
+
+
+def differ_only_in_dtypes(one: Graph, other: Graph) -> bool:
+    """Whether both graphs have the same op objects, equal shapes and the same set of constant tensors."""
     if one is other:
         return True
     if (len(one.ops), len(one.tensors)) != (len(other.ops), len(other.tensors)):
@@ -153,7 +178,7 @@ def differ_in_types_alone(one: Graph, other: Graph) -> bool:
 
 
 def _differ_in_type_alone(one: Tensor, other: Tensor) -> bool:
-    # Strings have no bits: their bytes are unknown, which a cost reports.
+    # String tensors have 0 bits: their size is unknown, which affects the cost.
     return (
         one.shape == other.shape
         and (one.data is None) == (other.data is None)

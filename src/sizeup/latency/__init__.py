@@ -1,74 +1,81 @@
-"""How long it takes: work as columns, and estimators that say how far they may be off."""
+"""Latency prediction: kernels as columns, estimators over them, and prediction intervals."""
 
 from sizeup.latency.coefficients import layer_times, read_table, table_from
 from sizeup.latency.estimate import BASES, Estimate, estimate
-from sizeup.latency.executed import Executed, executed, typed
-from sizeup.latency.fit import Form, fit
+from sizeup.latency.execution import Execution, class_with_dtype, execution_of
 from sizeup.latency.hardware import (
-    Hardware,
-    Limited,
+    EnergyEstimate,
+    LimiterShare,
     Measurement,
-    Spent,
+    Throughput,
     Utilization,
     energy,
     energy_by_op,
     flops_per_byte,
-    hardware,
-    hardware_of,
-    limited,
     measurement,
     parse_measurement,
+    throughput,
+    throughput_of,
+    time_by_limiter,
     utilization,
 )
-from sizeup.latency.interval import Band, band, drift, held_out, unseen_share, unseen_spread
+from sizeup.latency.interval import (
+    PredictionInterval,
+    drift,
+    held_out_estimates,
+    prediction_interval,
+    unseen_share,
+    unseen_spread,
+)
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
-from sizeup.latency.roofline import by_data_sheet, type_of
-from sizeup.latency.timed import Basis
+from sizeup.latency.prediction import Basis
+from sizeup.latency.regression import FitOptions, fit_rates
+from sizeup.latency.roofline import dtype_of, roofline_kernels
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
 
 __all__ = [
     "BASES",
     "CLASSES",
-    "Band",
     "Basis",
+    "EnergyEstimate",
     "Estimate",
-    "Executed",
-    "Form",
-    "Hardware",
+    "Execution",
+    "FitOptions",
     "Kernels",
-    "Limited",
+    "LimiterShare",
     "Measurement",
+    "PredictionInterval",
     "Rate",
     "Rates",
-    "Spent",
+    "Throughput",
     "Utilization",
     "Work",
-    "band",
-    "by_data_sheet",
     "class_of",
+    "class_with_dtype",
     "drift",
+    "dtype_of",
     "energy",
     "energy_by_op",
     "estimate",
-    "executed",
-    "fit",
+    "execution_of",
+    "fit_rates",
     "flops_per_byte",
     "from_columns",
-    "hardware",
-    "hardware_of",
-    "held_out",
+    "held_out_estimates",
     "kernels",
     "layer_times",
-    "limited",
     "measurement",
     "parse_measurement",
+    "prediction_interval",
     "rates_from",
     "read_table",
+    "roofline_kernels",
     "seconds",
     "stack",
     "table_from",
-    "type_of",
-    "typed",
+    "throughput",
+    "throughput_of",
+    "time_by_limiter",
     "unseen_share",
     "unseen_spread",
     "utilization",

@@ -1,6 +1,6 @@
-"""The simplest estimate: milliseconds for two million MACs, by kind of layer and precision.
+"""The coefficients basis: milliseconds per 2,000,000 MACs, by layer and precision.
 
-A table that anybody can measure and replace; nothing but products takes time in it.
+The table can be replaced by measured values. Only convolutions and matrix products take time in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sizeup.errors import SizeupError
 from sizeup.files import read_settings
 from sizeup.graph import Graph, Op
 from sizeup.latency.work import Floats, is_depthwise
-from sizeup.ops import rule_of
+from sizeup.ops import cost_rule_of
 from sizeup.units import quoted
 
 if sys.version_info >= (3, 11):
@@ -31,10 +31,10 @@ else:
     import tomli as tomllib
 
 MACS = 2_000_000
-"""The work that one coefficient stands for."""
-_LEAST, _MOST = 1e-12, 1e12  # milliseconds for two million MACs on any machine
+"""MACs that a coefficient is the time of."""
+_LEAST, _MOST = 1e-12, 1e12  # valid coefficients, except 0
 LAYERS = ("conv", "depthwise", "linear")
-# Rows as the tensor latency predictor and others name them, in any case.
+# Row names of other tools, in lower case.
 _ALIASES = {"dwconv": "depthwise", "depthwiseconv": "depthwise", "depthwise_conv": "depthwise"}
 
 _EXAMPLE = '{"conv": {"fp32": 100, "int8": 28}}'
@@ -53,20 +53,20 @@ DEFAULT: Table = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerTimes:
-    """Milliseconds of every operator, and which row of the table priced it ('' where none did)."""
+    """Milliseconds of each op, and its row of the table ('' if it has none)."""
 
     layers: tuple[str, ...]
     milliseconds: Floats
 
     @property
     def total(self) -> float:
-        """Milliseconds of one pass."""
+        """Milliseconds of one inference."""
         return float(self.milliseconds.sum())
 
 
 def layer_of(graph: Graph, op: Op) -> str:
-    """Which row of the table prices an operator; '' for what is no product."""
-    rule = rule_of(op.kind)
+    """The table row of an op; '' if it is neither a convolution nor a matrix product."""
+    rule = cost_rule_of(op.kind)
     if rule is None or rule.macs is None:
         return ""
     if op.kind == "conv":
@@ -75,12 +75,14 @@ def layer_of(graph: Graph, op: Op) -> str:
 
 
 def layer_times(cost: Cost, precision: DType | list[DType], table: Table = DEFAULT) -> LayerTimes:
-    """MACs / 2,000,000 x coefficient for every operator, at one precision or at one an operator."""
+    """MACs / 2,000,000 x coefficient of each op, at one precision or at one per op."""
     layers = tuple(layer_of(cost.graph, op) for op in cost.graph.ops)
-    wanted = [precision] * len(layers) if isinstance(precision, DType) else precision
-    if len(wanted) != len(layers):
-        raise SizeupError(f"{len(wanted)} precisions do not fit {len(layers)} operators")
-    rates = [_coefficient(table, layer, each) for layer, each in zip(layers, wanted, strict=True)]
+    dtypes_by_op = [precision] * len(layers) if isinstance(precision, DType) else precision
+    if len(dtypes_by_op) != len(layers):
+        raise SizeupError(
+            f"{len(dtypes_by_op)} precisions for {len(layers)} operators; give one per operator"
+        )
+    rates = [_coefficient(table, layer, dtype) for layer, dtype in zip(layers, dtypes_by_op, strict=True)]
     return LayerTimes(layers, cost.macs / MACS * np.array(rates, np.float64))
 
 
@@ -94,16 +96,16 @@ def _coefficient(table: Table, layer: str, precision: DType) -> float:
 
 
 def table_from(content: Any) -> Table:
-    """A table of coefficients from plain data; layers and precisions that it leaves out keep the default."""
+    """A coefficient table from plain data; layers and precisions not in it keep their default."""
     if not isinstance(content, Mapping) or not all(isinstance(row, Mapping) for row in content.values()):
-        raise SizeupError(f"a table of coefficients has one table per layer: {_EXAMPLE}")
+        raise SizeupError(f"a coefficient table has one table per layer: {_EXAMPLE}")
     table = {layer: dict(DEFAULT[layer]) for layer in LAYERS}
-    written: dict[str, str] = {}
+    row_names: dict[str, str] = {}
     for name, row in content.items():
         layer = _layer_named(name)
-        if layer in written:
-            raise SizeupError(f"{quoted(written[layer])} and {quoted(name)} are the same layer; keep one")
-        written[layer] = name
+        if layer in row_names:
+            raise SizeupError(f"{quoted(row_names[layer])} and {quoted(name)} are the same layer; keep one")
+        row_names[layer] = name
         table[layer] |= dict(_coefficients(name, row))
     return table
 
@@ -113,7 +115,7 @@ def _layer_named(name: Any) -> str:
     layer = _ALIASES.get(lower, lower)
     if layer not in LAYERS:
         raise SizeupError(
-            f"unknown layer {quoted(name)}; a table of coefficients has {', '.join(LAYERS)}"
+            f"unknown layer {quoted(name)}; a coefficient table has {', '.join(LAYERS)}"
             f" (also Conv, DWConv, Linear): {_EXAMPLE}"
         )
     return layer
@@ -124,19 +126,19 @@ def _coefficients(layer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, flo
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not (value == 0 or _LEAST <= value <= _MOST):
             raise SizeupError(
-                f"the coefficient of {layer} at {name} is no number of milliseconds: {quoted(value)}"
+                f"the coefficient of {layer} at {name} is {quoted(value)}, not a number of milliseconds"
             )
         yield precision_name(dtypes.precision(name)), value
 
 
 def read_table(path: str | Path) -> Table:
-    """A table of coefficients from a TOML or JSON file."""
+    """A coefficient table from a TOML or JSON file."""
     file = Path(path)
     try:
         text = read_settings(file)
         content = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise SizeupError(f"{file}: not a table of coefficients: {error}") from error
+        raise SizeupError(f"{file}: not a coefficient table: {error}") from error
     try:
         return table_from(content)
     except SizeupError as error:

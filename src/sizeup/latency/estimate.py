@@ -1,4 +1,4 @@
-"""One answer from three estimators: how long a network takes on a target, and on what that rests."""
+"""Latency of a network on a target, with its prediction interval, basis and provenance."""
 
 from __future__ import annotations
 
@@ -6,29 +6,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sizeup import dtypes, units
 from sizeup.cost import Cost
-from sizeup.dtypes import DType, precision, precision_name
+from sizeup.dtypes import DType, precision_name
 from sizeup.errors import SizeupError, TargetError
 from sizeup.latency import coefficients
-from sizeup.latency.executed import Executed
-from sizeup.latency.executed import executed as kernels_of
+from sizeup.latency.cycles import InstructionsPrediction, predict_instructions
+from sizeup.latency.execution import Execution
+from sizeup.latency.execution import execution_of as kernels_of
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.model import Kernels, rates_from
-from sizeup.latency.roofline import BOUNDS, Bound
-from sizeup.latency.timed import Basis, Fitted, Sheet, by_fit, by_sheet, is_covered, not_calibrated
+from sizeup.latency.prediction import (
+    Basis,
+    CalibratedPrediction,
+    RooflinePrediction,
+    is_covered,
+    not_calibrated_error,
+    predict_calibrated,
+    predict_roofline,
+)
+from sizeup.latency.roofline import BOUNDS, Bound, dtype_of
 from sizeup.latency.work import Floats, Work
-from sizeup.targets import Fit, Reach, Target, current
+from sizeup.targets import Slowdown, Target, TargetCalibration, current_catalog
 
-BASES: tuple[Basis, ...] = ("calibrated", "roofline", "coefficients")
+BASES: tuple[Basis, ...] = ("calibrated", "instructions", "roofline", "coefficients")
 _FILES = ("tflite", "onnx")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Estimate:
-    """Seconds of one pass on a target, the range that nine of ten measurements fall into, and every kernel.
+    """Seconds of one inference on a target, their 90 % prediction interval, and the kernels.
 
-    `low` and `high` are None where nothing was measured that tells how far the estimate may be off; `high`
-    also where operators are not known, whose time is missing.
+    `low` and `high` are None if no measurements support an interval. `high` is also None if the network has
+    unknown operators, because their time is missing.
     """
 
     target: Target | None
@@ -36,54 +46,58 @@ class Estimate:
     seconds: float
     low: float | None
     high: float | None
-    run_seconds: float  # what a pass adds beside its kernels
-    executed: Executed
+    overhead_seconds: float  # per-inference overhead
+    executed: Execution
     kernels: Kernels
-    origin: str  # where the numbers are from, for people
+    provenance: str  # provenance of the numbers, as text
     notes: tuple[str, ...] = ()
-    fit: Fit | None = None
+    calibration: TargetCalibration | None = None
+    is_applicable: bool = True  # False if the model does not fit the target's memory
 
     def __repr__(self) -> str:
-        where = "" if self.target is None else f" on {self.target.name}"
-        return f"<Estimate{where}: {self.ms:.4g} ms ({self.basis})>"
+        target = "" if self.target is None else f" on {self.target.name}"
+        caveat = "" if self.is_applicable else ", not applicable: does not fit"
+        return f"<Estimate{target}: {self.ms:.4g} ms ({self.basis}){caveat}>"
 
     @property
     def level(self) -> float:
-        """The share of measurements that the range is stated for."""
+        """The level of the prediction interval, 0.9."""
         return LEVEL
 
     @property
     def ms(self) -> float:
-        """Milliseconds of one pass."""
+        """Milliseconds of one inference."""
         return 1e3 * self.seconds
 
     @property
     def low_ms(self) -> float | None:
-        """The least milliseconds that it stands for."""
+        """The lower end of the interval in milliseconds."""
         return None if self.low is None else 1e3 * self.low
 
     @property
     def high_ms(self) -> float | None:
-        """The most milliseconds that it stands for."""
+        """The upper end of the interval in milliseconds."""
         return None if self.high is None else 1e3 * self.high
 
     @property
     def work(self) -> Work:
-        """What runs, one row a kernel."""
+        """The kernels that run, one row per kernel."""
         return self.executed.work
 
     def by_op(self) -> tuple[Floats, tuple[Bound | None, ...]]:
-        """Of every operator its seconds and what bounds it: the operator that names a kernel has all of its
-        time, those merged into it have none and no bound."""
+        """Seconds and bound of each op.
+
+        The main op of a kernel has all of the kernel's time; ops fused into it have 0 seconds and no bound.
+        """
         seconds = np.zeros(len(self.executed.kernel))
         bounds: list[Bound | None] = [None] * len(seconds)
-        taken = self.kernels.seconds * self.work.count
+        by_kernel = self.kernels.seconds * self.work.count
         parts = np.stack([self.kernels.compute, self.kernels.traffic, self.kernels.launch])
         longest = np.zeros(len(seconds))
         for op, part, time in zip(
-            self.executed.main.tolist(), parts.argmax(axis=0).tolist(), taken, strict=True
+            self.executed.main_op.tolist(), parts.argmax(axis=0).tolist(), by_kernel, strict=True
         ):
-            seconds[op] += time  # copies that a product needs run under its name
+            seconds[op] += time  # layout copies of a matrix product have the product as main op
             if bounds[op] is None or time > longest[op]:
                 longest[op] = time
                 bounds[op] = BOUNDS[part] if time > 0 else "nothing"
@@ -93,174 +107,237 @@ class Estimate:
 def estimate(
     cost: Cost,
     target: Target | None = None,
-    asked: DType | None = None,
+    precision: DType | None = None,
     *,
     basis: Basis | None = None,
     table: coefficients.Table | None = None,
-    executed: Executed | None = None,
+    executed: Execution | None = None,
 ) -> Estimate:
-    """How long a counted network takes on a target, at its own number types or at one precision.
+    """The latency of a counted network on a target, at its own dtypes or at one precision.
 
-    Measurements of the target go before its data sheet, unless a basis is asked for; `table` holds the
-    coefficients of that basis. Whoever asks for many targets may hand over the kernels that the runtime
-    executes, which are the same for all that merge the same. Raises TargetError where nothing
-    is known that an estimate could rest on.
+    By default a calibration of the target takes precedence over its data sheet. `table` holds the
+    coefficients of the basis `coefficients`. `executed` saves time if several targets have the same fusions.
+    Raises TargetError if the target has neither a calibration nor data-sheet rates.
     """
     if basis not in (None, *BASES):
-        raise SizeupError(f"no basis is called {basis!r}; there are {', '.join(BASES)}")
+        raise SizeupError(f"unknown basis {basis!r}; known: {', '.join(BASES)}")
     if basis == "coefficients" or (basis is None and table is not None):
-        return _by_coefficients(cost, target, asked, table or coefficients.DEFAULT)
+        return _by_coefficients(cost, target, precision, table or coefficients.DEFAULT)
     if target is None:
-        raise TargetError("an estimate needs a target, or a table of coefficients")
-    return _Estimator(cost, target, asked, executed).by(basis)
+        raise TargetError("an estimate needs a target or a coefficient table")
+    return _Estimator(cost, target, precision, executed).by(basis)
 
 
-def check_types(target: Target, asked: DType | None) -> None:
-    """Refuse a precision that the runtime of a target has no kernels for."""
-    kinds = target.runtime.dtypes
-    if asked is not None and precision_name(asked) not in kinds:
+def check_types(target: Target, precision: DType | None) -> None:
+    """Raises TargetError if the runtime of a target has no kernels for a precision."""
+    names = target.runtime.dtypes
+    if precision is not None and precision_name(precision) not in names:
         raise TargetError(
-            f"{target.runtime.name} has no kernels for {precision_name(asked)}; it has {', '.join(kinds)}"
+            f"{target.runtime.name} has no kernels for {precision_name(precision)}; it has {', '.join(names)}"
         )
 
 
 class _Estimator:
-    def __init__(self, cost: Cost, target: Target, asked: DType | None, ran: Executed | None = None) -> None:
-        self.cost, self.target, self.asked = cost, target, asked
+    def __init__(
+        self, cost: Cost, target: Target, precision: DType | None, executed: Execution | None = None
+    ) -> None:
+        self.target = target
         self.notes: list[str] = []
-        if target.runtime.fuses is None:
+        if target.runtime.fusions is None:
             self.notes.append(
-                f"what {target.runtime.name} merges is not known: operators are priced one by one"
+                f"the fusions of {target.runtime.name} are unknown: each operator is a separate kernel"
             )
         self._check_format(cost.graph.format)
-        self.executed = ran or kernels_of(cost, asked, target.runtime.fuses or ())
+        self.cost, self.precision = cost, precision
+        self.executed = executed or kernels_of(cost, precision, target.runtime.fusions or ())
         self.work = self.executed.work
-        check_types(target, asked)
-        missing = len(cost.reasons)
-        self.is_whole = not missing
-        if missing:
-            self.notes.append(
-                f"the time of {missing:,} operators that are not known is missing, at least in part"
-            )
+        check_types(target, precision)
+        unknown = len(cost.reasons)
+        self.is_complete = not unknown
+        if unknown:
+            self.notes.append(f"incomplete: the time of {unknown:,} unknown operators is missing")
 
     def by(self, basis: Basis | None) -> Estimate:
-        fit = None if basis == "roofline" else current().fit(self.target)
-        if fit is not None and is_covered(self.work, fit)[0]:
-            fitted = by_fit(self.work, self.target, fit)
-            if basis == "calibrated" or not fitted.waits_for_launches[0]:
+        if basis == "instructions":
+            counted = self._counted()
+            if counted is None:
+                raise TargetError(
+                    f"the instructions of this network on {self.target.name} are unknown; known: .tflite"
+                    " files in TFLite Micro with CMSIS-NN on Cortex-M4 and Cortex-M33"
+                )
+            return self._instructions(counted)
+        calibration = None if basis == "roofline" else current_catalog().calibration(self.target)
+        if calibration is not None and is_covered(self.work, calibration)[0]:
+            fitted = predict_calibrated(self.work, self.target, calibration)
+            if basis == "calibrated" or not fitted.is_launch_bound[0]:
                 return self._calibrated(fitted)
             self.notes.append(
-                f"{self.target.name} was fitted to networks that keep it busy, which this one does not"
+                f"not calibrated for networks this small on {self.target.name}: kernel launches dominate"
             )
         elif basis == "calibrated":
-            raise not_calibrated(self.target, fit)
-        elif fit is not None:
+            raise not_calibrated_error(self.target, calibration)
+        elif calibration is not None:
             self.notes.append(
-                f"the calibration of {self.target.name} was measured at {', '.join(fit.precisions)} only"
+                f"the calibration of {self.target.name} covers only {', '.join(calibration.precisions)}"
             )
+        counted = self._counted() if calibration is None else None
+        if counted is not None and basis is None:
+            return self._instructions(counted)
+        if counted is not None:
+            self.notes.append(f"by instructions, which are closer: {units.duration(counted.seconds)}")
         return self._roofline()
 
+    def _counted(self) -> InstructionsPrediction | None:
+        return predict_instructions(self.cost, self.target, self.precision, self.executed)
+
+    def _instructions(self, counted: InstructionsPrediction) -> Estimate:
+        if counted.unknown:
+            names = ", ".join(sorted(set(counted.unknown)))
+            self.notes.append(f"incomplete: the instructions of {names} are not known")
+        if counted.high is None:
+            self.notes.append("operators on real numbers: their cycles per instruction were not measured")
+        rate = counted.rate
+        clock = units.count(self.target.units[0].clock_hz or 0.0)
+        origin = (
+            f"{units.count(counted.instructions.total)} instructions (fitted to an emulated core) x"
+            f" {rate.cycles:.3g} cycles ({rate.measurements} networks in microTVM) at {clock}Hz"
+        )
+        return Estimate(
+            self.target,
+            "instructions",
+            counted.seconds,
+            counted.low,
+            None if counted.unknown or not self.is_complete else counted.high,
+            counted.overhead_seconds,
+            self.executed,
+            counted.kernels,
+            origin,
+            tuple(dict.fromkeys(self.notes)),
+        )
+
     def _check_format(self, format: str) -> None:
-        """Code can be exported to anything; a file is what it is."""
-        runtime = self.target.runtime
-        if format in _FILES and runtime.reads is not None and format not in runtime.reads:
+        runtime = self.target.runtime  # models in code can be exported to any format
+        if format in _FILES and runtime.formats is not None and format not in runtime.formats:
             self.notes.append(
-                f"{runtime.name} does not read .{format} files: this is for the same operators there"
+                f"{runtime.name} does not read .{format} files: the latency is for the same operators"
             )
 
-    def _calibrated(self, found: Fitted) -> Estimate:
-        rates, share = rates_from(found.fit.rates), float(found.share[0])
-        unseen = [name for name in self.work.names if not rates.knows(name)]
+    def _calibrated(self, fitted: CalibratedPrediction) -> Estimate:
+        rates, share = rates_from(fitted.calibration.rates), float(fitted.unseen_share[0])
+        unseen = [name for name in self.work.names if not rates.covers(name)]
         if share > 0.01:
             listed = ", ".join(unseen[:4])
             self.notes.append(
-                f"{100 * share:.0f} % of it is in kernels that the calibration has not seen ({listed})"
+                f"{100 * share:.0f} % of the time is in kernels not covered by the calibration ({listed})"
             )
-        if found.fit.note:
-            self.notes.append(f"calibration: {found.fit.note}")
-        return self._estimate("calibrated", found, found.run, found.kernels, _origin(found.fit), found.fit)
+        if fitted.calibration.note:
+            self.notes.append(f"calibration: {fitted.calibration.note}")
+        return self._estimate(
+            "calibrated",
+            fitted,
+            fitted.overhead_seconds,
+            fitted.kernels,
+            _provenance(fitted.calibration, self.target) + self._equal_precisions(fitted.calibration),
+            fitted.calibration,
+        )
+
+    def _equal_precisions(self, calibration: TargetCalibration) -> str:
+        """That rates and interval of a dtype are those of another one with the same peak."""
+        used = {dtype_of(name) for name in self.work.names}.intersection(calibration.equal_precisions)
+        measured = ", ".join(calibration.precisions)
+        return "".join(
+            f"; rates and interval for {dtype} are those measured at {measured}, which has the same peak"
+            for dtype in sorted(used)
+        )
 
     def _roofline(self) -> Estimate:
-        found = by_sheet(self.work, self.target)
-        self.notes += found.notes
-        origin = f"data sheet of {self.target.device.title}"
-        if np.isnan(found.low[0]):
-            if found.is_lost[0]:
+        sheet = predict_roofline(self.work, self.target)
+        self.notes += sheet.notes
+        origin = f"{self.target.device.title} data sheet"
+        if np.isnan(sheet.low[0]):
+            if sheet.is_launch_bound[0]:
                 runtime = self.target.runtime.name
-                self.notes.append(f"what {runtime} takes to start a kernel is not known, and most of it here")
-            self.notes.append("no measurement tells how much longer it takes: this is the least")
-            return self._estimate("roofline", found, 0.0, found.kernels, origin)
-        if found.reach is not None:
-            origin += f", {_multiple(found.reach)}"
-        least, times = found.kernels, found.times[0]
+                self.notes.append(f"kernel launches dominate, and their time with {runtime} is unknown")
+            self.notes.append("lower bound: the slowdown against the data sheet was not measured")
+            return self._estimate("roofline", sheet, 0.0, sheet.kernels, origin)
+        if sheet.slowdown is not None:
+            origin += f" {_slowdown(sheet.slowdown)}"
+        least, times = sheet.kernels, sheet.slowdown_factor[0]
         parts = (least.compute, least.traffic, least.launch, least.seconds)
-        return self._estimate("roofline", found, 0.0, Kernels(*(part * times for part in parts)), origin)
+        return self._estimate("roofline", sheet, 0.0, Kernels(*(part * times for part in parts)), origin)
 
     def _estimate(
         self,
         basis: Basis,
-        found: Fitted | Sheet,
+        prediction: CalibratedPrediction | RooflinePrediction,
         run: float,
-        each: Kernels,
+        kernels: Kernels,
         origin: str,
-        fit: Fit | None = None,
+        calibration: TargetCalibration | None = None,
     ) -> Estimate:
-        seconds = float(found.seconds[0])
-        low, high = (None if np.isnan(side[0]) else float(side[0]) for side in (found.low, found.high))
+        seconds = float(prediction.seconds[0])
+        bounds = (prediction.low, prediction.high)
+        low, high = (None if np.isnan(bound[0]) else float(bound[0]) for bound in bounds)
         if not seconds:
-            self.notes.append("nothing that it runs takes time on this basis")
+            self.notes.append("no operator takes time on this basis")
             low = high = None
         notes = tuple(dict.fromkeys(self.notes))
-        high = high if self.is_whole else None
-        return Estimate(self.target, basis, seconds, low, high, run, self.executed, each, origin, notes, fit)
+        high = high if self.is_complete else None
+        return Estimate(
+            self.target, basis, seconds, low, high, run, self.executed, kernels, origin, notes, calibration
+        )
 
 
-def _multiple(times: Reach) -> str:
-    """How many times longer than its data sheet says networks took, and where, in words."""
-    runtime = times.name.partition("/")[2]
-    devices = f"{times.devices} such device{'s' * (times.devices != 1)}{f' with {runtime}' * bool(runtime)}"
-    return f"x {times.times:.3g} as {times.measurements:,} networks on {devices} took"
-
-
-def _origin(fit: Fit) -> str:
-    """What a fit rests on, in words."""
-    threads = f", {fit.threads} thread{'s' * (fit.threads != 1)}" if fit.threads else ""
-    version = f" in version {fit.version}" if fit.version else ""
+def _slowdown(slowdown: Slowdown) -> str:
+    """The measured slowdown against a data sheet: `x 3.72 (measured slowdown: 933 networks, ...)`."""
+    runtime = slowdown.name.partition("/")[2]
+    devices = f"{slowdown.devices} comparable device{'s' * (slowdown.devices != 1)}"
+    suffix = f" with {runtime}" if runtime else ""
     return (
-        f"fitted to {fit.measurements:,} measurements{version}{threads};"
-        f" {100 * fit.error:.1f} % off on average with the {fit.held_out} held out"
+        f"x {slowdown.factor:.3g} (measured slowdown: {slowdown.measurements:,} networks, {devices}{suffix})"
+    )
+
+
+def _provenance(calibration: TargetCalibration, target: Target) -> str:
+    threads = (
+        f", {calibration.threads} thread{'s' * (calibration.threads != 1)}" if calibration.threads else ""
+    )
+    version = f", {target.runtime.title} {calibration.version}" if calibration.version else ""
+    return (
+        f"{calibration.measurements:,} measurements{version}{threads};"
+        f" MAPE {100 * calibration.mape:.1f} %, {calibration.held_out} held out"
     )
 
 
 def _by_coefficients(
-    cost: Cost, target: Target | None, asked: DType | None, table: coefficients.Table
+    cost: Cost, target: Target | None, precision: DType | None, table: coefficients.Table
 ) -> Estimate:
-    """Milliseconds for two million MACs, operator by operator."""
-    types, missing = ([asked] * len(cost.graph.ops), []) if asked else _own_types(cost, table)
+    types, missing = ([precision] * len(cost.graph.ops), []) if precision else _own_types(cost, table)
     times = coefficients.layer_times(cost, types, table)
-    whole = kernels_of(cost, asked)
-    _, first = np.unique(whole.main, return_index=True)  # copies run under a product's name
-    compute = np.zeros(len(whole.main))
-    compute[first] = times.milliseconds[whole.main[first]] / 1e3
-    empty = np.zeros(len(compute))
-    found = Kernels(compute, empty, empty, compute)
-    notes = ["a table has no error bar, and only products take time in it"]
+    executed = kernels_of(cost, precision)
+    # Layout copies share the main op of their product; only the first kernel of an op takes its time.
+    _, first = np.unique(executed.main_op, return_index=True)
+    compute = np.zeros(len(executed.main_op))
+    compute[first] = times.milliseconds[executed.main_op[first]] / 1e3
+    zeros = np.zeros(len(compute))
+    kernels = Kernels(compute, zeros, zeros, compute)
+    notes = ["no prediction interval: coefficients count only convolutions and matrix products"]
     if missing:
-        notes.append(f"no coefficient is known for {', '.join(missing)}: priced at fp32")
-    origin = "milliseconds for 2,000,000 MACs by layer and precision"
+        notes.append(f"no coefficient for {', '.join(missing)}: fp32 is assumed")
+    origin = "milliseconds per 2,000,000 MACs by layer and precision"
     return Estimate(
-        target, "coefficients", times.total / 1e3, None, None, 0.0, whole, found, origin, tuple(notes)
+        target, "coefficients", times.total / 1e3, None, None, 0.0, executed, kernels, origin, tuple(notes)
     )
 
 
 def _own_types(cost: Cost, table: coefficients.Table) -> tuple[list[DType], list[str]]:
-    """The number type that every operator makes, fp32 where the table lacks it, and which it lacks."""
+    """The output dtype of each op, fp32 if the table lacks it; and the dtypes that the table lacks."""
     types, missing = [], dict[str, None]()
     for op in cost.graph.ops:
         layer = coefficients.layer_of(cost.graph, op)
-        made = cost.graph.tensors[op.outputs[0]].dtype if op.outputs else precision("fp32")
-        is_known = not layer or precision_name(made) in table[layer]
-        types.append(made if is_known else precision("fp32"))
+        dtype = cost.graph.tensors[op.outputs[0]].dtype if op.outputs else dtypes.precision("fp32")
+        is_known = not layer or precision_name(dtype) in table[layer]
+        types.append(dtype if is_known else dtypes.precision("fp32"))
         if not is_known:
-            missing[precision_name(made)] = None
+            missing[precision_name(dtype)] = None
     return types, list(missing)

@@ -1,4 +1,4 @@
-"""What a time says about the hardware: throughput, limits, overhead, energy, and utilization."""
+"""Hardware use at a latency: throughput, limiters, overhead, energy and utilization."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.errors import SizeupError
 from sizeup.latency.estimate import Estimate
-from sizeup.latency.executed import executed
-from sizeup.latency.roofline import BOUNDS, Bound, nearest_peak, type_of
+from sizeup.latency.execution import execution_of
+from sizeup.latency.roofline import BOUNDS, Bound, dtype_of, nearest_peak
 from sizeup.latency.work import Floats, Work
 from sizeup.targets import Device, Target, quantities
 from sizeup.units import FLOPS_PER_MAC, quoted
 
 
 @dataclass(frozen=True, slots=True)
-class Hardware:
-    """Rates that a pass attains, the share of the device's own, and the share of time that does no work.
+class Throughput:
+    """Throughput of an inference, its shares of the device's peaks, and the overhead's share of the time.
 
-    A share is None where the device's rate, or the part of the time, is not known.
+    A share is None if the device's peak, or the overhead, is unknown.
     """
 
     macs: float
@@ -38,12 +38,14 @@ class Hardware:
     overhead_share: float | None
 
 
-def hardware(work: Work, seconds: float, target: Target | None, overhead: float | None = None) -> Hardware:
-    """What a pass of so many seconds attains; `overhead` are the seconds of them that do no work."""
+def throughput(
+    work: Work, seconds: float, target: Target | None, overhead: float | None = None
+) -> Throughput:
+    """The throughput of an inference that takes `seconds`, of which `overhead` do no work."""
     macs, moved = float(work.totals(work.macs)[0]), float(work.totals(work.traffic)[0])
     bandwidth = None if target is None else target.device.bandwidth
     least = None if target is None else _least_compute(work, target)
-    return Hardware(
+    return Throughput(
         macs,
         moved,
         macs / seconds,
@@ -54,21 +56,23 @@ def hardware(work: Work, seconds: float, target: Target | None, overhead: float 
     )
 
 
-def hardware_of(found: Estimate) -> Hardware | None:
-    """The same for an estimate, which knows what launches and runs add; None for a bound or nothing."""
-    if not found.seconds or (found.low is None and found.basis == "roofline"):
+def throughput_of(estimate: Estimate) -> Throughput | None:
+    """The throughput that an estimate implies; None for a lower bound or 0 seconds."""
+    if not estimate.seconds or (estimate.low is None and estimate.basis == "roofline"):
         return None
-    launches = float(found.work.totals(found.kernels.launch)[0])
-    known = found.fit is not None or (found.target is not None and found.target.overhead_seconds is not None)
-    overhead = launches + found.run_seconds if known else None
-    return hardware(found.work, found.seconds, found.target, overhead)
+    launches = float(estimate.work.totals(estimate.kernels.launch)[0])
+    known = estimate.calibration is not None or (
+        estimate.target is not None and estimate.target.overhead_seconds is not None
+    )
+    overhead = launches + estimate.overhead_seconds if known else None
+    return throughput(estimate.work, estimate.seconds, estimate.target, overhead)
 
 
 def _least_compute(work: Work, target: Target) -> float | None:
-    """Seconds of the arithmetic alone, each number type at its full rate; None where one is not known."""
+    """Seconds of the arithmetic alone, each dtype at its peak rate; None if a rate is unknown."""
     seconds = 0.0
     for name, macs in zip(work.names, work.by_class(work.macs)[0].tolist(), strict=True):
-        rate = target.peak(type_of(name)) if macs else 1.0
+        rate = target.peak(dtype_of(name)) if macs else 1.0
         if rate is None:
             return None
         seconds += macs / rate
@@ -79,54 +83,55 @@ EnergyBasis = Literal["per MAC and byte", "typical power", "design power"]
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """Joules of one pass and their range; `at_most` where only the power that the device is designed for is
-    known, which networks seldom draw."""
+class EnergyEstimate:
+    """Joules of one inference and their interval; `is_upper_bound` if from the design power (TDP)."""
 
     joules: float
     low: float | None
     high: float | None
     basis: EnergyBasis
-    at_most: bool
+    is_upper_bound: bool
     source: str
 
 
-def energy(found: Estimate) -> Spent | None:
-    """What one pass costs in energy; None where the device's file, or the range of its time, is not known."""
-    if found.target is None or found.low is None:
+def energy(estimate: Estimate) -> EnergyEstimate | None:
+    """The energy of one inference; None if the device's power or the prediction interval is unknown."""
+    if estimate.target is None or estimate.low is None:
         return None
-    device = found.target.device
-    return _by_work(found.work, device) or _by_power(found, device)
+    device = estimate.target.device
+    return _by_work(estimate.work, device) or _by_power(estimate, device)
 
 
-def energy_by_op(found: Estimate) -> Floats | None:
-    """Joules of every operator, all of a kernel's with the operator that names it; None as for `energy`."""
-    spent = energy(found)
-    if spent is None or found.target is None:
+def energy_by_op(estimate: Estimate) -> Floats | None:
+    """Joules of each op, those of a kernel with its main op; None as for `energy`."""
+    spent = energy(estimate)
+    if spent is None or estimate.target is None:
         return None
-    known = found.target.device.energy
+    known = estimate.target.device.energy
     if spent.basis != "per MAC and byte" or known is None:
-        return found.by_op()[0] * (spent.joules / found.seconds)
-    prices = np.array([known.pj_per_mac.get(type_of(name), 0.0) for name in found.work.names])
-    moved = found.work.traffic * max(known.pj_per_byte.values())
-    by_kernel = (found.work.macs * prices[found.work.kind] + moved) * found.work.count * 1e-12
-    return np.asarray(np.bincount(found.executed.main, by_kernel, len(found.executed.kernel)), np.float64)
+        return estimate.by_op()[0] * (spent.joules / estimate.seconds)
+    prices = np.array([known.pj_per_mac.get(dtype_of(name), 0.0) for name in estimate.work.names])
+    moved = estimate.work.traffic * max(known.pj_per_byte.values())
+    by_kernel = (estimate.work.macs * prices[estimate.work.class_index] + moved) * estimate.work.count * 1e-12
+    return np.asarray(
+        np.bincount(estimate.executed.main_op, by_kernel, len(estimate.executed.kernel)), np.float64
+    )
 
 
-def _by_work(work: Work, device: Device) -> Spent | None:
+def _by_work(work: Work, device: Device) -> EnergyEstimate | None:
     known = device.energy
     if known is None or not known.pj_per_mac or not known.pj_per_byte:
         return None
     by_class = work.by_class(work.macs)[0]
-    prices = [known.pj_per_mac.get(type_of(name)) for name in work.names]
+    prices = [known.pj_per_mac.get(dtype_of(name)) for name in work.names]
     if any(price is None and macs for price, macs in zip(prices, by_class, strict=True)):
         return None
     macs = float(np.dot(by_class, [price or 0.0 for price in prices]))
     moved = float(work.totals(work.traffic)[0]) * max(known.pj_per_byte.values())
-    return Spent((macs + moved) * 1e-12, None, None, "per MAC and byte", False, known.source)
+    return EnergyEstimate((macs + moved) * 1e-12, None, None, "per MAC and byte", False, known.source)
 
 
-def _by_power(found: Estimate, device: Device) -> Spent | None:
+def _by_power(estimate: Estimate, device: Device) -> EnergyEstimate | None:
     power = device.power
     if power is None:
         return None
@@ -134,72 +139,72 @@ def _by_power(found: Estimate, device: Device) -> Spent | None:
     if watts is None:
         return None
     typical = power.typical_watts is not None
-    low, high = (None if each is None else each * watts for each in (found.low, found.high))
+    low, high = (None if bound is None else bound * watts for bound in (estimate.low, estimate.high))
     basis: EnergyBasis = "typical power" if typical else "design power"
-    return Spent(found.seconds * watts, low, high, basis, not typical, power.source)
+    return EnergyEstimate(estimate.seconds * watts, low, high, basis, not typical, power.source)
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
-    """The operators that one resource limits, their time and its share of the latency."""
+class LimiterShare:
+    """The ops that one resource limits, their time and its share of the latency."""
 
     ops: int
     seconds: float
     share: float
 
 
-def limited(found: Estimate) -> dict[Bound, Limited] | None:
-    """Operators and time by what limits them; None if the basis cannot tell arithmetic from memory.
+def time_by_limiter(estimate: Estimate) -> dict[Bound, LimiterShare] | None:
+    """Ops and time by limiting resource; None if the basis does not separate arithmetic from memory.
 
-    Coefficients price arithmetic alone, and so do a data sheet without a bandwidth and a calibration without
-    a rate per byte. Operators fused into others count for none.
+    Coefficients time only arithmetic, and so do a data sheet without a bandwidth and a calibration without a
+    rate per byte. Ops fused into others are not counted.
     """
-    if not found.seconds or not _prices_both(found):
+    if not estimate.seconds or not _prices_both(estimate):
         return None
-    seconds, bounds = found.by_op()
-    limits = np.array([each or "" for each in bounds])
-    result: dict[Bound, Limited] = {}
+    seconds, bounds = estimate.by_op()
+    limits = np.array([bound or "" for bound in bounds])
+    result: dict[Bound, LimiterShare] = {}
     for bound in BOUNDS:
         is_limited = limits == bound
         time = float(seconds[is_limited].sum())
-        result[bound] = Limited(int(is_limited.sum()), time, time / found.seconds)
-    return result if any(each.ops for each in result.values()) else None
+        result[bound] = LimiterShare(int(is_limited.sum()), time, time / estimate.seconds)
+    return result if any(limit.ops for limit in result.values()) else None
 
 
-def flops_per_byte(found: Estimate) -> dict[str, float]:
-    """FLOPs per byte of the target's data sheet, by the precisions that the network multiplies in."""
-    target = found.target
+def flops_per_byte(estimate: Estimate) -> dict[str, float]:
+    """FLOPs per byte in the target's data sheet, for each precision of the network's MACs."""
+    target = estimate.target
     bandwidth = None if target is None else target.device.bandwidth
     if target is None or bandwidth is None:
         return {}
-    peaks = (nearest_peak(target, each) for each in _precisions(found))
+    peaks = (nearest_peak(target, name) for name in _precisions(estimate))
     return {peak[0]: FLOPS_PER_MAC * peak[1] / bandwidth for peak in peaks if peak is not None}
 
 
-def _prices_both(found: Estimate) -> bool:
-    """Whether both arithmetic and memory take time; on a data sheet in every kernel that needs them.
+def _prices_both(estimate: Estimate) -> bool:
+    """Whether both arithmetic and memory take time: in any kernel, and with a data sheet in all of them.
 
-    A fitted rate of a class may well be zero, a rate of a data sheet only if it is not known.
+    A fitted rate may be zero for some classes; the time by a data sheet is zero only if a rate is unknown.
     """
-    work, kernels = found.work, found.kernels
+    work, kernels = estimate.work, estimate.kernels
     parts = [kernels.compute[work.macs > 0], kernels.traffic[work.traffic > 0]]
-    if found.basis == "roofline":
+    if estimate.basis == "roofline":
         return all(bool((seconds > 0).all()) for seconds in parts)
     return all(bool((seconds > 0).any()) for seconds in parts if len(seconds))
 
 
-def _precisions(found: Estimate) -> list[str]:
-    work = found.work
+def _precisions(estimate: Estimate) -> list[str]:
+    work = estimate.work
     macs = work.by_class(work.macs)[0].tolist()
-    return sorted({type_of(name) for name, count in zip(work.names, macs, strict=True) if count})
+    return sorted({dtype_of(name) for name, count in zip(work.names, macs, strict=True) if count})
 
 
 Bottleneck = Literal["compute", "memory"]
 
 _KEYS = ("latency_ms", "bandwidth")
 _NUMBER = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
-_IDLE = 0.1  # below this share of both peaks neither of them is the reason for the latency
-_TOLERANCE = 1.05  # clocks boost, and data sheets round
+_IDLE = 0.1  # below this share of both peaks, neither compute nor memory limits the latency
+_TOLERANCE = 1.05  # boost clocks, and rounding in data sheets
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +221,10 @@ class Measurement:
 
 
 def measurement(latency_ms: float, bandwidth: float | str | None = None) -> Measurement:
-    """A checked measurement; the bandwidth is in bytes per second, or a text such as "8 GB/s"."""
+    """A measurement; the bandwidth is in bytes per second, or a text such as "8 GB/s".
+
+    Raises SizeupError if a value is not a positive, finite number.
+    """
     if isinstance(bandwidth, str):
         try:
             bandwidth = quantities.parse(bandwidth, quantities.BANDWIDTH)
@@ -224,7 +232,7 @@ def measurement(latency_ms: float, bandwidth: float | str | None = None) -> Meas
             raise SizeupError(f"bandwidth: {error}") from None
     for name, value in zip(_KEYS, (latency_ms, bandwidth), strict=True):
         if not (_is_positive(value) or (value is None and name != "latency_ms")):
-            raise SizeupError(f"{name} is {quoted(value)}; it has to be a positive, finite number")
+            raise SizeupError(f"{name} is {quoted(value)}; it must be a positive, finite number")
     return Measurement(float(latency_ms), None if bandwidth is None else float(bandwidth))
 
 
@@ -260,17 +268,17 @@ _EXAMPLE = "latency_ms=12.3,bandwidth=8GB/s"
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """Rates of an inference that took a measured time, and their shares of a target's peaks.
+    """Throughput of an inference with a measured latency, and its shares of a target's peaks.
 
-    What depends on counts is None if not every operator of the model could be counted, and a share is None
-    if the target's own rate is not known.
+    Values that depend on counts are None if the model has unknown operators. A share is None if the target's
+    peak is unknown.
     """
 
     name: str
     format: str
     target: Target
     measurement: Measurement
-    counted: Hardware | None
+    counted: Throughput | None
     precisions: tuple[str, ...] = ()  # of its MACs, the one with the most first
 
     @property
@@ -291,7 +299,7 @@ class Utilization:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The bandwidth that was measured, or what the counted bytes mean without it."""
+        """The measured bandwidth, else the counted bytes per second."""
         measured = self.measurement.bandwidth
         return measured or (None if self.counted is None else self.counted.bytes_per_second)
 
@@ -311,7 +319,7 @@ class Utilization:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What makes the shares doubtful."""
+        """Reasons to doubt the shares."""
         return tuple(self._caveats())
 
     def _caveats(self) -> Iterator[str]:
@@ -328,17 +336,17 @@ class Utilization:
 def utilization(
     cost: Cost, target: Target, measurement: Measurement, precision: DType | None = None
 ) -> Utilization:
-    """What a measurement of a counted model on a target means; `precision` is None for the model's own."""
+    """The utilization of a target by a counted model; `precision` is None for the model's own dtypes."""
     name, format = cost.graph.name or "model", cost.graph.format
     if not cost.known.all():
         return Utilization(name, format, target, measurement, None)
-    work = executed(cost, precision, target.runtime.fuses or ()).work
-    rates = hardware(work, measurement.seconds, target)
+    work = execution_of(cost, precision, target.runtime.fusions or ()).work
+    rates = throughput(work, measurement.seconds, target)
     return Utilization(name, format, target, measurement, rates, _utilization_precisions(work))
 
 
 def _utilization_precisions(work: Work) -> tuple[str, ...]:
     macs: Counter[str] = Counter()
     for name, count in zip(work.names, work.by_class(work.macs)[0].tolist(), strict=True):
-        macs[type_of(name)] += count
+        macs[dtype_of(name)] += count
     return tuple(name for name, count in macs.most_common() if count)

@@ -1,4 +1,4 @@
-"""The calibrated estimate: rates by class of kernel, and the time that they give for any work."""
+"""The calibrated basis: fitted rates by class of kernel, and the time of work at these rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sizeup.targets import RATES_SCHEMA
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a kernel of one class costs: seconds a MAC, seconds a byte, seconds a launch."""
+    """The rate of a class of kernels: seconds per MAC, per byte and per launch."""
 
     mac: float
     byte: float
@@ -23,14 +23,13 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """A fitted target: a rate for every class seen, one for all others, and what a whole run adds.
+    """Fitted rates of a target: one per class, one pooled for other classes, and the per-inference overhead.
 
-    A kernel takes soft(macs x mac x idle, bytes x byte) + launch, where soft is the `power` norm of both
-    (1: they add up, large: the longer one alone), and idle = (1 + length / length of the product) x the
-    same for columns and rows: short products leave lanes, columns and cores without work; and rows are
-    computed by the `tile`, the last of which may be part empty. A device that computes a `wave` of results
-    at once leaves half of the last wave idle, on average. Where all that a kernel touches exceeds the
-    `cache`, each byte takes `far` seconds more.
+    A kernel takes soft(macs x mac x idle, bytes x byte) + launch. soft is the `power` norm of both (1: their
+    sum, large: their maximum). idle is (1 + length / length of the product), times the same for columns and
+    rows: short products leave lanes and cores idle. Rows are computed in tiles of `tile`, the last of which
+    may be partly empty. A device that computes a `wave` of results at once leaves half of the last wave idle
+    on average. If a kernel's bytes exceed the `cache`, each byte takes `far` seconds more.
     """
 
     pooled: Rate
@@ -46,15 +45,15 @@ class Rates:
     wave: float = 0.0
 
     def of(self, name: str) -> Rate:
-        """The rate of a class; else that of its number type, or of all classes together."""
-        return self.classes.get(name) or self.classes.get(of_type(name), self.pooled)
+        """The rate of a class, else of its dtype, else the pooled one."""
+        return self.classes.get(name) or self.classes.get(dtype_wildcard(name), self.pooled)
 
-    def knows(self, name: str) -> bool:
-        """Whether the fit has met a class, or all classes are one to it."""
-        return not self.classes or name in self.classes or of_type(name) in self.classes
+    def covers(self, name: str) -> bool:
+        """Whether the calibration covers a class, or does not distinguish classes."""
+        return not self.classes or name in self.classes or dtype_wildcard(name) in self.classes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and tables, as TOML and JSON hold them."""
+        """Plain numbers and tables for TOML and JSON."""
         return {
             "schema": RATES_SCHEMA,
             "run": self.run,
@@ -72,8 +71,8 @@ class Rates:
         }
 
 
-def of_type(name: str) -> str:
-    """How rates name all classes of a number type together: `*.int8` for `conv.int8`, `*` for `conv`."""
+def dtype_wildcard(name: str) -> str:
+    """The name for all classes of a dtype: `*.int8` for `conv.int8`, `*` for `conv`."""
     return "".join(("*", *name.partition(".")[1:]))
 
 
@@ -92,13 +91,13 @@ def rates_from(table: Mapping[str, Any]) -> Rates:
         float(table.get("power", 1.0)),
         cache=float(cache.get("bytes", 0.0)),
         far=float(cache.get("far", 0.0)),
-        **{each: float(saturation.get(each, 0.0)) for each in ("length", "columns", "rows", "tile", "wave")},
+        **{key: float(saturation.get(key, 0.0)) for key in ("length", "columns", "rows", "tile", "wave")},
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernels:
-    """Seconds of every kernel, one run of it: computing, moving bytes, being launched, and all together."""
+    """Seconds of one run of each kernel: compute, memory traffic, launch, and in total."""
 
     compute: Floats
     traffic: Floats
@@ -107,27 +106,27 @@ class Kernels:
 
 
 def extents(work: Work, tile: float = 0.0) -> tuple[Floats, Floats, Floats]:
-    """Length, columns and rows of the products; rows in full tiles where they are computed so."""
+    """Length, columns and rows of the products; rows rounded up to full tiles."""
     rows = np.ceil(work.rows / tile) * tile if tile else work.rows
     return work.length, work.columns, rows
 
 
-def idleness(
+def idle_factor(
     work: Work, length: float, columns: float, rows: float, tile: float = 0.0, wave: float = 0.0
 ) -> Floats:
-    """How many times longer products take than at full rate because they are short; 1 for what is none."""
-    found = extents(work, tile)
-    slow = np.divide(found[2], work.rows, out=np.ones(len(work)), where=work.rows > 0)
-    for extent, half in zip(found, (length, columns, rows), strict=True):
+    """The slowdown of matrix products against the full rate because of short sides; 1 for other kernels."""
+    sides = extents(work, tile)
+    slow = np.divide(sides[2], work.rows, out=np.ones(len(work)), where=work.rows > 0)
+    for extent, half in zip(sides, (length, columns, rows), strict=True):
         if half:
             slow *= 1 + np.divide(half, extent, out=np.zeros(len(work)), where=extent > 0)
-    # Added, not multiplied: half a wave takes its time however short the sides of the product are.
-    results = found[1] * found[2]
+    # Added, not multiplied: half a wave takes the same time however short the sides of the product are.
+    results = sides[1] * sides[2]
     return slow + np.divide(wave / 2, results, out=np.zeros(len(work)), where=results > 0)
 
 
-def soft(left: Floats, right: Floats, power: float) -> Floats:
-    """The norm of two durations: their sum at power 1, the longer one where they overlap perfectly."""
+def power_norm(left: Floats, right: Floats, power: float) -> Floats:
+    """The `power` norm of two durations: their sum at 1, towards their maximum (full overlap) above."""
     if power == 1:
         return left + right
     longer = np.maximum(left, right)
@@ -135,22 +134,22 @@ def soft(left: Floats, right: Floats, power: float) -> Floats:
     return np.asarray(longer * (1 + share**power) ** (1 / power), np.float64)
 
 
-def far_bytes(work: Work, cache: float) -> Floats:
-    """Bytes of kernels that touch more than the cache holds; none where no cache is known."""
+def cache_miss_bytes(work: Work, cache: float) -> Floats:
+    """Bytes of the kernels that exceed the cache; 0 if the cache size is unknown."""
     moved = work.traffic
     return np.where(moved > cache, moved, 0.0) if cache else np.zeros(len(work))
 
 
 def kernels(rates: Rates, work: Work) -> Kernels:
-    """What every kernel of the work takes at these rates."""
+    """Seconds of each kernel at these rates."""
     table = np.array([[r.mac, r.byte, r.launch] for r in map(rates.of, work.names)]).reshape(-1, 3)
-    mac, byte, launch = table[work.kind].T
-    idle = idleness(work, rates.length, rates.columns, rates.rows, rates.tile, rates.wave)
+    mac, byte, launch = table[work.class_index].T
+    idle = idle_factor(work, rates.length, rates.columns, rates.rows, rates.tile, rates.wave)
     compute = mac * work.macs * idle
-    traffic = byte * work.traffic + rates.far * far_bytes(work, rates.cache)
-    return Kernels(compute, traffic, launch, soft(compute, traffic, rates.power) + launch)
+    traffic = byte * work.traffic + rates.far * cache_miss_bytes(work, rates.cache)
+    return Kernels(compute, traffic, launch, power_norm(compute, traffic, rates.power) + launch)
 
 
 def seconds(rates: Rates, work: Work) -> Floats:
-    """What every network of the work takes at these rates."""
+    """Seconds of each network at these rates."""
     return work.totals(kernels(rates, work).seconds) + rates.run

@@ -1,4 +1,4 @@
-"""The roofline: no kernel is faster than the arithmetic or the memory of the data sheet."""
+"""The roofline basis: each kernel takes the longer of its compute and memory times by the data sheet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sizeup.targets import Target
 
 Bound = Literal["compute", "traffic", "launch", "nothing"]
 BOUNDS: tuple[Bound, ...] = ("compute", "traffic", "launch")
-# Where the data sheet has no rate for a number type, the kernel runs at that of the next wider one.
+# If the data sheet has no rate for a dtype, kernels run at the rate of the next wider one.
 _WIDER = {
     "int2": "int4",
     "int4": "int8",
@@ -28,53 +28,55 @@ _WIDER = {
 }
 
 
-def type_of(name: str) -> str:
-    """The number type that a class of kernels computes in: `conv.int8` in int8."""
-    kind = name.partition(".")[2]
-    return kind if kind and not kind.startswith("w") else "fp32"
+def dtype_of(name: str) -> str:
+    """The dtype that a class of kernels computes in: int8 for `conv.int8`."""
+    dtype = name.partition(".")[2]
+    return dtype if dtype and not dtype.startswith("w") else "fp32"
 
 
-def by_data_sheet(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]]:
-    """Every kernel at the full rate of its number type or of the memory, after its launch; of every network
-    whether the rates of all its arithmetic are known; and what to know.
+def roofline_kernels(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]]:
+    """The time of each kernel at the peak rate of its dtype or at the full bandwidth, plus its launch.
 
-    Raises TargetError where neither rate is known.
+    Also returns whether the rates of all MACs of each network are known, and caveats. Raises TargetError if
+    neither an arithmetic rate nor the bandwidth is known.
     """
     notes: list[str] = []
-    known = [_peak(target, type_of(name), notes) or math.inf for name in work.names]
-    by_class = np.array(known, np.float64)
-    rates, is_told = by_class[work.kind], np.isfinite(by_class)
+    peaks = [_peak(target, dtype_of(name), notes) or math.inf for name in work.names]
+    by_class = np.array(peaks, np.float64)
+    rates, is_known = by_class[work.class_index], np.isfinite(by_class)
     device, overhead = target.device, target.overhead_seconds
     bandwidth = device.bandwidth
-    if bandwidth is None and not is_told[work.kind].any():
-        raise TargetError(f"{device.name}: neither its arithmetic nor its memory has a known rate")
+    if bandwidth is None and not is_known[work.class_index].any():
+        raise TargetError(f"{device.name}: neither its arithmetic rates nor its memory bandwidth is known")
     if bandwidth is None:
-        notes.append(f"the bandwidth of {device.name} is not known: traffic takes no time here")
+        notes.append(f"the bandwidth of {device.name} is unknown: memory traffic counts as 0 s")
     compute = work.macs / rates
     traffic = work.traffic / (bandwidth or math.inf)
     launch = np.full(len(work), overhead or 0.0)
-    is_whole = np.ones(work.networks, np.bool_)
-    if not is_told.all():
-        is_whole = work.totals(work.macs * ~is_told[work.kind]) == 0
-    return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_whole, notes
+    is_complete = np.ones(work.networks, np.bool_)
+    if not is_known.all():
+        is_complete = work.totals(work.macs * ~is_known[work.class_index]) == 0
+    return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_complete, notes
 
 
-def nearest_peak(target: Target, kind: str) -> tuple[str, float] | None:
-    """The number type whose rate holds for a type, itself or the next wider that is known, and its MACs a
-    second; None where none is."""
-    rate = target.peak(kind)
-    while rate is None and kind in _WIDER:
-        kind = _WIDER[kind]
-        rate = target.peak(kind)
-    return None if rate is None else (kind, rate)
+def nearest_peak(target: Target, dtype: str) -> tuple[str, float] | None:
+    """The dtype itself or the next wider one with a known rate, and that rate in MACs per second.
+
+    None if no rate is known.
+    """
+    rate = target.peak(dtype)
+    while rate is None and dtype in _WIDER:
+        dtype = _WIDER[dtype]
+        rate = target.peak(dtype)
+    return None if rate is None else (dtype, rate)
 
 
-def _peak(target: Target, asked: str, notes: list[str]) -> float | None:
-    found = nearest_peak(target, asked)
-    if found is None:
-        notes.append(f"no rate is known of {target.device.name} in {asked}: it takes no time here")
+def _peak(target: Target, dtype: str, notes: list[str]) -> float | None:
+    peak = nearest_peak(target, dtype)
+    if peak is None:
+        notes.append(f"the {dtype} rate of {target.device.name} is unknown: it counts as 0 s")
         return None
-    kind, rate = found
-    if kind != asked:
-        notes.append(f"{asked} is priced at the rate of {kind}")
+    peak_dtype, rate = peak
+    if peak_dtype != dtype:
+        notes.append(f"{dtype} uses the rate of {peak_dtype}")
     return rate

@@ -1,4 +1,4 @@
-"""Kernels as columns: what every estimator of time takes, from a graph or from a table of measurements."""
+"""Kernels as columns, the input of all latency estimators, from a graph or from measured tables."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.graph import ABSENT, Graph, Op
-from sizeup.ops import conv, rule_of
-from sizeup.ops.rule import names
+from sizeup.ops import conv, cost_rule_of
+from sizeup.ops.cost_rule import names
 from sizeup.symbolic import divide
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Codes: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-# The shape of a product: length of its sums, columns of its result, rows of its result.
+# The shape of a matrix product: length of its sums, columns of its result, rows of its result.
 Product: TypeAlias = tuple[float, float, float]
 _NO_PRODUCT: Product = (0.0, 0.0, 0.0)
 
@@ -32,6 +32,7 @@ _ACTIVATIONS = frozenset(
 )
 _BY_KIND = {
     "batch_norm": "batch_norm",
+    "batch_norm_training": "layer_norm",
     "rms_norm": "layer_norm",
     "skip_layer_norm": "layer_norm",
     "skip_rms_norm": "layer_norm",
@@ -64,21 +65,21 @@ CLASSES = (
     "activation", "elementwise", "scaling", "pool", "reduce", "copy", "copy_strided", "concat", "index",
     "resize", "quantize", "control", "weights", "weight_norm", "other",
 )  # fmt: skip
-"""What `work_of` tells apart; a table of measurements may bring classes of its own."""
+"""The classes that `work_of` distinguishes; measured tables may have others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """One row a kernel; `kind` indexes `names`, `network` says whose kernel it is.
+    """One row per kernel; `kind` indexes `names`, and `network` is the network of the kernel.
 
-    Bytes are those at the precision that the work was priced at. `length`, `columns` and `rows` give the
-    shape of a product, and are 0 where there is none. A kernel that runs `count` times is one row.
+    `length`, `columns` and `rows` are the shape of a matrix product, 0 for other kernels. A kernel that runs
+    `count` times is one row.
     """
 
     names: tuple[str, ...]
     networks: int
     network: Codes
-    kind: Codes
+    class_index: Codes
     macs: Floats
     read: Floats  # bytes of activations
     written: Floats
@@ -89,7 +90,7 @@ class Work:
     count: Floats
 
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.class_index)
 
     @property
     def traffic(self) -> Floats:
@@ -97,36 +98,36 @@ class Work:
         return self.read + self.written + self.weights
 
     def totals(self, column: Floats) -> Floats:
-        """Sums over all kernels, one number a network."""
+        """Sums over all kernels, one per network."""
         return np.asarray(np.bincount(self.network, column * self.count, self.networks), np.float64)
 
     def by_class(self, column: Floats) -> Floats:
-        """Sums over the kernels of a class, one row a network and one column a class."""
-        cell = self.network * len(self.names) + self.kind
+        """Sums over the kernels of a class, one row per network and one column per class."""
+        cell = self.network * len(self.names) + self.class_index
         flat = np.bincount(cell, column * self.count, self.networks * len(self.names))
         return np.asarray(flat, np.float64).reshape(self.networks, len(self.names))
 
-    def of(self, networks: Sequence[int] | Codes) -> Work:
-        """The work of some networks, numbered anew in that order."""
-        wanted = np.asarray(networks, np.int64)
+    def select(self, networks: Sequence[int] | Codes) -> Work:
+        """The work of some networks, renumbered in that order."""
+        chosen = np.asarray(networks, np.int64)
         order = np.argsort(self.network, kind="stable")
         first = np.searchsorted(self.network[order], np.arange(self.networks + 1))
-        lengths = first[wanted + 1] - first[wanted]
+        lengths = first[chosen + 1] - first[chosen]
         inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return self._picked(
-            order[np.repeat(first[wanted], lengths) + inside],
-            np.repeat(np.arange(len(wanted)), lengths),
-            len(wanted),
+        return self._select(
+            order[np.repeat(first[chosen], lengths) + inside],
+            np.repeat(np.arange(len(chosen)), lengths),
+            len(chosen),
         )
 
-    def _picked(self, rows: Codes, network: Codes, networks: int) -> Work:
-        kept = {each: getattr(self, each)[rows] for each in _COLUMNS if each != "network"}
-        return Work(self.names, networks, network.astype(np.int64), **kept)
+    def _select(self, rows: Codes, network: Codes, networks: int) -> Work:
+        columns = {name: getattr(self, name)[rows] for name in _COLUMNS if name != "network"}
+        return Work(self.names, networks, network.astype(np.int64), **columns)
 
     def at_batch(self, batch: float | Floats) -> Work:
-        """The same kernels on so many samples at once (one number, or one a network).
+        """The same kernels at a batch size (one for all networks, or one per network).
 
-        Weights stay, and so does a kernel that touches nothing else: it prepares weights for all samples.
+        Weights do not grow, nor do kernels that access only weights: they prepare them once for all samples.
         """
         times = np.broadcast_to(np.asarray(batch, np.float64), (self.networks,))[self.network]
         times = np.where((self.read + self.written > 0) | (self.weights == 0), times, 1.0)
@@ -139,56 +140,58 @@ class Work:
         )
 
 
-_COLUMNS = tuple(each.name for each in fields(Work) if each.name not in ("names", "networks"))
+_COLUMNS = tuple(field.name for field in fields(Work) if field.name not in ("names", "networks"))
 
 
 def from_columns(
     names: Iterable[str], networks: int, network: Sequence[int] | Codes, **columns: Sequence[float] | Floats
 ) -> Work:
-    """Work from plain columns; one that is not given is 0, and `count` is 1."""
+    """Work from plain columns; missing columns are 0, except `count`, which is 1."""
     labels = list(names)
     vocabulary = tuple(dict.fromkeys(labels))
     code = {name: index for index, name in enumerate(vocabulary)}
-    empty = np.zeros(len(labels))
-    given: Mapping[str, Any] = {"count": empty + 1, **columns}
+    zeros = np.zeros(len(labels))
+    by_name: Mapping[str, Any] = {"count": zeros + 1, **columns}
     return Work(
         vocabulary,
         networks,
         np.asarray(network, np.int64),
-        np.array([code[each] for each in labels], np.int64),
-        *(_column(given.get(each, empty)) for each in _COLUMNS[2:]),
+        np.array([code[label] for label in labels], np.int64),
+        *(_column(by_name.get(name, zeros)) for name in _COLUMNS[2:]),
     )
 
 
-def _column(given: Any) -> Floats:
-    """Floats; expressions of symbolic dimensions stay as they are."""
-    values = np.asarray(given)
+def _column(column: Any) -> Floats:
+    """The column as floats; expressions of symbolic dimensions are unchanged."""
+    values = np.asarray(column)
     return values if values.dtype == object else values.astype(np.float64, copy=False)
 
 
 def stack(works: Sequence[Work]) -> Work:
-    """Several networks side by side, in that order, over the classes of all of them."""
+    """The work of several networks in one object, in that order, over the classes of all of them."""
     vocabulary = tuple(dict.fromkeys(name for work in works for name in work.names))
     code = {name: index for index, name in enumerate(vocabulary)}
     offsets = np.cumsum([0, *(work.networks for work in works)])
     return Work(
         vocabulary,
         int(offsets[-1]),
-        _joined([work.network + offset for work, offset in zip(works, offsets, strict=False)]),
-        _joined([np.array([code[each] for each in work.names], np.int64)[work.kind] for work in works]),
-        *(np.concatenate([getattr(work, each) for work in works]) for each in _COLUMNS[2:]),
+        _concatenate([work.network + offset for work, offset in zip(works, offsets, strict=False)]),
+        _concatenate(
+            [np.array([code[name] for name in work.names], np.int64)[work.class_index] for work in works]
+        ),
+        *(np.concatenate([getattr(work, name) for work in works]) for name in _COLUMNS[2:]),
     )
 
 
-def _joined(parts: list[Codes]) -> Codes:
+def _concatenate(parts: list[Codes]) -> Codes:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def work_of(cost: Cost, precision: DType | None = None) -> Work:
-    """The kernels of a counted graph, one row an operator; what moves and computes nothing runs 0 times."""
+    """The kernels of a counted graph, one row per op; ops without MACs, elements and bytes run 0 times."""
     graph = cost.graph
     moved = cost.bytes_at(precision)
-    held = cost.reads.by_op(np.where(cost.reads.weight, cost.reads.bytes_at(precision), 0))
+    weights = cost.reads.by_op(np.where(cost.reads.is_weight, cost.reads.bytes_at(precision), 0))
     shapes = np.array([product_of(graph, op) for op in graph.ops], np.float64).reshape(-1, 3)
     idle = (cost.macs == 0) & (cost.elementwise == 0) & (moved.read == 0) & (moved.written == 0) & cost.known
     return from_columns(
@@ -196,9 +199,9 @@ def work_of(cost: Cost, precision: DType | None = None) -> Work:
         1,
         np.zeros(len(graph.ops), np.int64),
         macs=cost.macs.astype(np.float64),
-        read=(moved.read - held).astype(np.float64),
+        read=(moved.read - weights).astype(np.float64),
         written=moved.written.astype(np.float64),
-        weights=held.astype(np.float64),
+        weights=weights.astype(np.float64),
         length=shapes[:, 0],
         columns=shapes[:, 1],
         rows=shapes[:, 2],
@@ -207,8 +210,8 @@ def work_of(cost: Cost, precision: DType | None = None) -> Work:
 
 
 def class_of(graph: Graph, op: Op) -> str:
-    """The class of kernels that an operator belongs to, of `CLASSES`."""
-    rule = rule_of(op.kind)
+    """The class of an op's kernel, one of `CLASSES`."""
+    rule = cost_rule_of(op.kind)
     if op.kind == "conv":
         return _class_of_conv(graph, op)
     if rule is None:
@@ -222,30 +225,30 @@ def class_of(graph: Graph, op: Op) -> str:
     if op.kind in _ACTIVATIONS:
         return "activation"
     if op.kind == "copy":
-        # Whoever asks for a copy of what lies in order is given the same bytes.
-        return "copy_strided" if op.source.endswith(_ORDERING) else "copy"
+        # PyTorch copies in these calls only if the input is strided.
+        return "copy_strided" if op.source.endswith(_CONTIGUOUS_CALLS) else "copy"
     if rule.family == "elementwise" and any(_is_scale(graph, identity) for identity in op.inputs):
         return "scaling"
     return _BY_KIND.get(op.kind) or _BY_FAMILY.get(rule.family, "other")
 
 
-_ORDERING = (".reshape", ".contiguous", ".flatten")
+_CONTIGUOUS_CALLS = (".reshape", ".contiguous", ".flatten")
 
 
 def _is_scale(graph: Graph, identity: int) -> bool:
-    """Whether it is trained and no scalar: where types are mixed, it keeps its own, and gives it to all."""
+    """Whether a tensor is a trained non-scalar: in mixed precision its dtype becomes that of the result."""
     return identity != ABSENT and graph.tensors[identity].is_parameter and bool(graph.tensors[identity].shape)
 
 
 def _class_of_attention(graph: Graph, op: Op) -> str:
     if len(graph.tensors[op.inputs[0]].shape or ()) > 4:
-        return "attention_apart"  # merged kernels take a batch of heads, no more dimensions
+        return "attention_apart"  # fused kernels take at most 4 dimensions
     return "attention_masked" if len(op.inputs) > 3 and op.inputs[3] != ABSENT else "attention"
 
 
 def _class_of_norm(graph: Graph, op: Op) -> str:
-    turned = graph.run is not None and op.inputs[0] in graph.run.layouts
-    return "layer_norm_strided" if turned else "layer_norm"
+    is_strided = graph.recorded_run is not None and op.inputs[0] in graph.recorded_run.layouts
+    return "layer_norm_strided" if is_strided else "layer_norm"
 
 
 def _is_constant(graph: Graph, identity: int) -> bool:
@@ -260,20 +263,20 @@ def _class_of_conv(graph: Graph, op: Op) -> str:
     if groups > 1:
         return "conv_grouped"
     length = product_of(graph, op)[0]
-    # Pictures have up to four channels; what slides over channels or frames is no picture.
+    # Images have up to four channels; 1-D and 3-D kernels are not over images.
     if taps > 1 and length <= 4 * taps and len(op.attrs["kernel"]) == 2:
         return "conv_stem"
     return "conv" if taps > 1 else "conv_1x1"
 
 
 def is_depthwise(graph: Graph, op: Op) -> bool:
-    """Whether every channel meets one filter of its own: groups = channels in = channels out."""
+    """Whether each channel has one separate filter: groups = input channels = output channels."""
     groups: int = op.attrs.get("groups", 1)
     return bool(groups > 1 and op.attrs.get("out_channels") == groups and conv.is_depthwise(graph, op))
 
 
 def product_of(graph: Graph, op: Op) -> Product:
-    """Length, columns and rows of the product that an operator is, where it is one."""
+    """Length, columns and rows of an op's matrix product; zeros if it is none."""
     find = _PRODUCTS.get(op.kind)
     shapes = [None if i == ABSENT else graph.tensors[i].shape for i in (*op.inputs[:3], *op.outputs[:1])]
     if find is None or any(shape is None for shape in shapes[:2]) or shapes[-1] is None:
@@ -300,10 +303,10 @@ def _transposed(graph: Graph, op: Op) -> Product:
 
 
 def _matrices(graph: Graph, op: Op) -> Product:
-    left, made = graph.tensors[op.inputs[0]].shape or (), graph.tensors[op.outputs[0]].shape or ()
+    left, result = graph.tensors[op.inputs[0]].shape or (), graph.tensors[op.outputs[0]].shape or ()
     length = math.prod(left[axis] for axis in op.attrs["contracted"])
-    columns = made[-1] if made else 1
-    return length, columns, divide(math.prod(made), max(columns, 1))
+    columns = result[-1] if result else 1
+    return length, columns, divide(math.prod(result), max(columns, 1))
 
 
 def _attention(graph: Graph, op: Op) -> Product:

@@ -1,35 +1,38 @@
-"""When memory is in use, in which order to run, and where to put what."""
+"""Liveness, schedules and memory plans."""
 
-from sizeup.memory.check import check_offsets, check_order
-from sizeup.memory.liveness import Buffers, given_tensors, lifetimes, tensor_bytes
-from sizeup.memory.overview import Overview, as_shipped, overview, refusal_of
-from sizeup.memory.placement import Placement, best_placement
-from sizeup.memory.schedule import Progress, best_order
-from sizeup.memory.schedule_problem import Ordering, Problem, problem_of
-from sizeup.memory.usage import Live, LiveTensor, Shares, Usage, shares, usage
+from sizeup.memory.check import check_offsets, check_schedule
+from sizeup.memory.cuda_usage import DeviceMemory, device_memory
+from sizeup.memory.liveness import Buffers, buffer_liveness, initial_tensors, tensor_bytes
+from sizeup.memory.memory_plan import MemoryPlan, best_memory_plan
+from sizeup.memory.overview import Overview, overview, tflm_arena, unsupported_reason
+from sizeup.memory.schedule import Progress, best_schedule
+from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of
+from sizeup.memory.usage import LiveBreakdown, LiveTensor, LiveTensors, Usage, live_breakdown, usage
 
 __all__ = [
     "Buffers",
-    "Live",
+    "DeviceMemory",
+    "LiveBreakdown",
     "LiveTensor",
-    "Ordering",
+    "LiveTensors",
+    "MemoryPlan",
     "Overview",
-    "Placement",
-    "Problem",
     "Progress",
-    "Shares",
+    "Schedule",
+    "ScheduleProblem",
     "Usage",
-    "as_shipped",
-    "best_order",
-    "best_placement",
+    "best_memory_plan",
+    "best_schedule",
+    "buffer_liveness",
     "check_offsets",
-    "check_order",
-    "given_tensors",
-    "lifetimes",
+    "check_schedule",
+    "device_memory",
+    "initial_tensors",
+    "live_breakdown",
     "overview",
     "problem_of",
-    "refusal_of",
-    "shares",
     "tensor_bytes",
+    "tflm_arena",
+    "unsupported_reason",
     "usage",
 ]

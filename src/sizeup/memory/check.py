@@ -1,4 +1,4 @@
-"""The judge of every plan: it shares no code with whoever made it."""
+"""Validates schedules and memory plans, independently of the code that computes them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sizeup.memory.liveness import Buffers
 
 
 class Overlap(NamedTuple):
-    """Leave for an output to share bytes with an input that nobody needs afterwards.
+    """Permission for an output to share bytes with an input that is not used afterwards.
 
-    The input must begin at least `distance` bytes behind the output (below zero: at most so many before it);
-    where it is to be `in_place` they begin at one address.
+    The input must start at least `distance` bytes after the output (if negative: at most that many bytes
+    before it). With `in_place`, both must start at the same offset.
     """
 
     source: int  # buffer of the input
@@ -24,72 +24,74 @@ class Overlap(NamedTuple):
     in_place: bool = False
 
 
-def check_order(graph: Graph, order: Sequence[int]) -> None:
-    """Raise InvalidPlan unless the order runs every operator once, after what it reads was made."""
-    if sorted(order) != list(range(len(graph.ops))):
-        raise InvalidPlan(f"an order of {len(graph.ops)} operators must name each of them once")
-    maker = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
+def check_schedule(graph: Graph, schedule: Sequence[int]) -> None:
+    """Raise InvalidPlan unless the schedule runs every op once, after the producers of its inputs."""
+    if sorted(schedule) != list(range(len(graph.ops))):
+        raise InvalidPlan(f"a schedule of {len(graph.ops)} ops must contain each of them once")
+    producer = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
     done: set[int] = set()
-    for index in order:
+    for index in schedule:
         for identity in graph.ops[index].inputs:
-            if identity in maker and maker[identity] not in done:
-                name, made_by = graph.tensors[identity].name, maker[identity]
-                raise InvalidPlan(f"operator {index} runs before {made_by}, which makes its input {name!r}")
+            if identity in producer and producer[identity] not in done:
+                name, before = graph.tensors[identity].name, producer[identity]
+                raise InvalidPlan(f"op {index} runs before op {before}, which produces its input {name!r}")
         done.add(index)
 
 
 def check_offsets(
     buffers: Buffers, offsets: Sequence[int], *, capacity: int | None = None, alignment: int = 1
 ) -> None:
-    """Raise InvalidPlan unless buffers in use at once share no byte, are aligned and within the capacity.
+    """Raise InvalidPlan unless live buffers are disjoint, aligned and within the capacity.
 
-    Buffers are swept in the order of time; those in use are kept sorted by address, so that only
-    neighbours need comparing.
+    Sweeps over time. Live buffers are sorted by offset, so only neighbors are compared.
     """
-    sizes = _check_places(buffers, offsets, capacity, alignment)
-    starts, ends = _turns(buffers)
+    sizes = _check_bounds(buffers, offsets, capacity, alignment)
+    starts, ends = _changes(buffers)
     _sweep(starts, ends, offsets, sizes)
 
 
 def check_overlapping(
     buffers: Buffers, offsets: Sequence[int], allowed: Iterable[Overlap], *, alignment: int = 1
 ) -> None:
-    """Raise InvalidPlan unless buffers in use at once share bytes only where, and only as far as, allowed.
+    """Raise InvalidPlan if buffers that are live at once share bytes beyond the allowed overlaps.
 
-    All pairs that are in use at once are compared, for neighbours tell little where buffers may overlap.
+    All pairs of live buffers are compared: with overlaps, comparing neighbors is not enough.
     """
-    _check_places(buffers, offsets, None, alignment)
-    leaves = {(leave.source, leave.result): leave for leave in allowed}
-    starts, ends = _turns(buffers)
-    in_use: set[int] = set()
+    _check_bounds(buffers, offsets, None, alignment)
+    permitted = {(overlap.source, overlap.result): overlap for overlap in allowed}
+    starts, ends = _changes(buffers)
+    live: set[int] = set()
     for step in sorted({*starts, *ends}):
-        in_use.difference_update(ends.get(step, ()))
+        live.difference_update(ends.get(step, ()))
         for buffer in starts.get(step, ()):
-            for other in in_use:
-                leave = leaves.get((other, buffer)) or leaves.get((buffer, other))
-                _check_pair(buffers, offsets, buffer, other, leave)
-            in_use.add(buffer)
+            for other in live:
+                overlap = permitted.get((other, buffer)) or permitted.get((buffer, other))
+                _check_pair(buffers, offsets, buffer, other, overlap)
+            live.add(buffer)
 
 
 def _check_pair(
-    buffers: Buffers, offsets: Sequence[int], one: int, other: int, leave: Overlap | None
+    buffers: Buffers, offsets: Sequence[int], one: int, other: int, overlap: Overlap | None
 ) -> None:
     lower, upper = sorted((one, other), key=lambda buffer: offsets[buffer])
     if offsets[lower] + int(buffers.size[lower]) <= offsets[upper]:
         return
-    what = f"buffers {lower} and {upper} share bytes"
-    if leave is None:
-        raise InvalidPlan(f"{what} while both are in use")
-    if buffers.last[leave.source] != buffers.first[leave.result]:
-        raise InvalidPlan(f"{what}, but {leave.source} is needed after {leave.result} is made")
-    behind = offsets[leave.source] - offsets[leave.result]
-    if behind != 0 if leave.in_place else behind < leave.distance:
+    pair = f"buffers {lower} and {upper} share bytes"
+    if overlap is None:
+        raise InvalidPlan(f"{pair} while both are live")
+    if buffers.last[overlap.source] != buffers.first[overlap.result]:
         raise InvalidPlan(
-            f"{what}: {leave.source} begins {behind} behind {leave.result}, not {leave.distance}"
+            f"{pair}, but buffer {overlap.source} is used after buffer {overlap.result} is written"
+        )
+    distance = offsets[overlap.source] - offsets[overlap.result]
+    if distance != 0 if overlap.in_place else distance < overlap.distance:
+        raise InvalidPlan(
+            f"{pair}: buffer {overlap.source} starts {distance} B after buffer {overlap.result},"
+            f" {overlap.distance} B required"
         )
 
 
-def _check_places(
+def _check_bounds(
     buffers: Buffers, offsets: Sequence[int], capacity: int | None, alignment: int
 ) -> list[int]:
     if len(offsets) != len(buffers):
@@ -97,14 +99,14 @@ def _check_places(
     sizes: list[int] = buffers.size.tolist()
     for buffer, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
         if offset < 0 or offset % alignment:
-            raise InvalidPlan(f"buffer {buffer} at {offset}: not a multiple of {alignment}")
+            raise InvalidPlan(f"buffer {buffer} at offset {offset}: not a multiple of {alignment} B")
         if capacity is not None and offset + size > capacity:
-            raise InvalidPlan(f"buffer {buffer} ends at {offset + size}, beyond the capacity of {capacity}")
+            raise InvalidPlan(f"buffer {buffer} ends at {offset + size} B, capacity is {capacity} B")
     return sizes
 
 
-def _turns(buffers: Buffers) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """The buffers whose use begins with each step, and those whose use has ended by then."""
+def _changes(buffers: Buffers) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """The buffers that become live at each step, and those that are no longer live from each step on."""
     starts: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     for buffer, (first, last) in enumerate(zip(buffers.first.tolist(), buffers.last.tolist(), strict=True)):
@@ -117,16 +119,16 @@ def _turns(buffers: Buffers) -> tuple[dict[int, list[int]], dict[int, list[int]]
 def _sweep(
     starts: dict[int, list[int]], ends: dict[int, list[int]], offsets: Sequence[int], sizes: Sequence[int]
 ) -> None:
-    in_use: list[tuple[int, int]] = []  # (address, buffer)
+    live: list[tuple[int, int]] = []  # (address, buffer)
     for step in sorted({*starts, *ends}):
         for buffer in ends.get(step, ()):
-            in_use.pop(bisect_left(in_use, (offsets[buffer], buffer)))
+            live.pop(bisect_left(live, (offsets[buffer], buffer)))
         for buffer in starts.get(step, ()):
-            insort(in_use, (offsets[buffer], buffer))
-            place = bisect_left(in_use, (offsets[buffer], buffer))
-            for lower, upper in ((place - 1, place), (place, place + 1)):
-                if lower < 0 or upper >= len(in_use):
+            insort(live, (offsets[buffer], buffer))
+            index = bisect_left(live, (offsets[buffer], buffer))
+            for lower, upper in ((index - 1, index), (index, index + 1)):
+                if lower < 0 or upper >= len(live):
                     continue
-                below, above = in_use[lower][1], in_use[upper][1]
+                below, above = live[lower][1], live[upper][1]
                 if offsets[below] + sizes[below] > offsets[above]:
-                    raise InvalidPlan(f"buffers {below} and {above} share bytes while operator {step} runs")
+                    raise InvalidPlan(f"buffers {below} and {above} share bytes while op {step} runs")

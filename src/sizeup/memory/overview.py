@@ -1,4 +1,4 @@
-"""The memory part of a report: the peak as it is, how low it could go, and TFLite Micro's arena."""
+"""Memory results of a report: peak activation memory, the best peak, and TFLite Micro's arena."""
 
 from __future__ import annotations
 
@@ -9,77 +9,110 @@ from dataclasses import dataclass
 from sizeup.dtypes import DType
 from sizeup.errors import Incomplete, InvalidPlan
 from sizeup.graph import Graph
-from sizeup.memory.schedule import best_order
+from sizeup.memory.cuda_usage import DeviceMemory, device_memory
+from sizeup.memory.schedule import best_schedule
 from sizeup.memory.schedule_problem import problem_of
-from sizeup.memory.tflm import MicroArena, arena
+from sizeup.memory.tflm import FIRMWARE, Build, MicroArena, arena
 from sizeup.memory.usage import Usage, usage
 
-# A report is asked for often and must say the same every time: a fixed effort, not a fixed time.
-_MOST_OPS = 500
-_MOST_STATES = 500
-_REORDERABLE = ("onnx", "tflite")  # code runs in the order in which it is written
+# Reports must be deterministic: the search is limited by states, not by time.
+_MAX_OPS = 500
+_MAX_STATES = 500
+_REORDERABLE = ("onnx", "tflite")  # PyTorch code has a fixed schedule
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Overview:
-    """What a run holds; the fields of the best order are None where none was looked for."""
+    """Memory of an inference; the fields of the best schedule are None if no search was run."""
 
     usage: Usage
     best_peak_bytes: int | None
     lower_bound_bytes: int | None
-    status: str | None  # 'optimal' where no order goes below the best peak, otherwise 'feasible'
-    arena: MicroArena | None  # for TFLite files at their own number types
-    refused: str | None = None  # why TFLite Micro's interpreter does not take a TFLite file as it is
-    word_bits: int = 32  # of the processor that the arena is for
+    status: str | None  # 'optimal' if the best peak equals the lower bound, otherwise 'feasible'
+    arena: MicroArena | None  # for TFLite files at their stored dtypes
+    unsupported_reason: str | None = None  # why TFLite Micro's interpreter does not run the file
+    word_bits: int = 32  # word size of the processor, for the arena
+    device_memory: DeviceMemory | None = None  # of PyTorch's caching allocator, on a GPU that it manages
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most bytes in use at once beside the weights; None where data decides."""
-        return None if self.usage.unknown else self.usage.peak_bytes
+        """Peak activation memory, excluding weights; None if a tensor size depends on data."""
+        return None if self.usage.unknown_sizes else self.usage.peak_bytes
 
     @property
     def arena_bytes(self) -> int | None:
-        """The smallest arena that TFLite Micro accepts for the file; None for other formats or if unknown."""
+        """The smallest arena that TFLite Micro accepts; None for other formats or if unknown."""
         return None if self.arena is None else self.arena.arena_bytes(self.word_bits)
 
     def __repr__(self) -> str:
         figures = {"peak": self.peak_bytes, "best": self.best_peak_bytes, "arena": self.arena_bytes}
         known = [f"{name} {size:,} B" for name, size in figures.items() if size is not None]
-        return f"<Memory: {', '.join(known) or self.usage.missing}>"
+        return f"<Memory: {', '.join(known) or self.usage.unavailable_reason}>"
 
 
-def overview(graph: Graph, precision: DType | None = None, word_bits: int = 32) -> Overview:
-    """Look at a graph's memory with an effort that suits a report; `best_order` looks longer.
+def overview(
+    graph: Graph,
+    precision: DType | None = None,
+    word_bits: int = 32,
+    *,
+    firmware: Build = FIRMWARE,
+    on_gpu: bool = False,
+    blas_workspace_bytes: int | None = None,
+) -> Overview:
+    """Memory results with a search limited to the effort of a report; `best_schedule` can search longer.
 
-    `word_bits` is the word size of the processor, which TFLite Micro's arena depends on.
+    TFLite Micro's arena depends on `word_bits`, the word size of the processor, and on its `firmware`. With
+    `on_gpu`, kernels of PyTorch run on a GPU. `blas_workspace_bytes` is set if PyTorch's caching allocator
+    manages its memory.
     """
-    found = usage(graph, precision=precision, as_run=True)
-    micro = as_shipped(graph) if precision is None else None
-    refused = refusal_of(graph, micro)
-    if graph.format not in _REORDERABLE or len(graph.ops) > _MOST_OPS or found.unknown:
-        return Overview(found, None, None, None, micro, refused, word_bits)
+    memory_usage = usage(graph, precision=precision, use_recorded_run=True, on_gpu=on_gpu)
+    allocator = None
+    if blas_workspace_bytes is not None and not memory_usage.unknown_sizes:
+        allocator = device_memory(
+            graph, memory_usage.buffers, precision=precision, blas_workspace_bytes=blas_workspace_bytes
+        )
+    arena = tflm_arena(graph, firmware) if precision is None else None
+    refused = unsupported_reason(graph, arena, firmware)
+    if graph.format not in _REORDERABLE or len(graph.ops) > _MAX_OPS or memory_usage.unknown_sizes:
+        return Overview(memory_usage, None, None, None, arena, refused, word_bits, allocator)
     problem = problem_of(graph, precision=precision)
-    best = best_order(problem, time_limit=math.inf, most_states=_MOST_STATES)
-    return Overview(found, best.peak_bytes, best.lower_bound_bytes, best.status, micro, refused, word_bits)
+    schedule = best_schedule(problem, time_limit=math.inf, max_states=_MAX_STATES)
+    return Overview(
+        memory_usage,
+        schedule.peak_bytes,
+        schedule.lower_bound_bytes,
+        schedule.status,
+        arena,
+        refused,
+        word_bits,
+        allocator,
+    )
 
 
-def as_shipped(graph: Graph) -> MicroArena | None:
-    """TFLite Micro's arena for a TFLite file as it is; None for other formats and where it cannot run."""
+def tflm_arena(graph: Graph, firmware: Build = FIRMWARE, *, is_file: bool = True) -> MicroArena | None:
+    """TFLite Micro's arena for a TFLite file; None for other formats or if it cannot run.
+
+    `is_file` is False for a graph whose dtypes are those of an assumed precision.
+    """
     if graph.format != "tflite":
         return None
-    # A size that depends on data, or a plan for another number of tensors: the interpreter refuses either.
+    # The interpreter rejects sizes that depend on data, and plans for another number of tensors.
     with suppress(Incomplete, InvalidPlan):
-        return arena(graph, offsets=graph.offsets or None, overlap=True)
+        return arena(graph, offsets=graph.offsets or None, overlap=True, firmware=firmware, is_file=is_file)
     return None
 
 
-def refusal_of(graph: Graph, shipped: MicroArena | None) -> str | None:
-    """Why TFLite Micro's interpreter does not take a TFLite file; None where no reason is known."""
+def unsupported_reason(
+    graph: Graph, shipped: MicroArena | None, firmware: Build = FIRMWARE, *, is_file: bool = True
+) -> str | None:
+    """Why TFLite Micro's interpreter does not run a TFLite file; None if no reason is known."""
     if graph.format != "tflite":
         return None
     if shipped is not None:
-        return shipped.refused
+        return shipped.unsupported_reason
     try:
-        return arena(graph, offsets=graph.offsets or None, overlap=True).refused
+        offsets = graph.offsets or None
+        memory = arena(graph, offsets=offsets, overlap=True, firmware=firmware, is_file=is_file)
+        return memory.unsupported_reason
     except (Incomplete, InvalidPlan) as error:
         return str(error)

@@ -1,11 +1,11 @@
-"""The order of operators that needs the least memory, with a proof of how low any order can go.
+"""Searches for the schedule with the lowest peak activation memory, with a proven lower bound.
 
-Best-first over sets of operators that have run. A threshold starts at a bound that no order avoids;
-everything that can be reached within it is explored before it is raised, so the threshold is at all
-times a proven lower bound, and the first complete order found is a best one.
+Best-first search over sets of executed ops. A threshold starts at a lower bound of all schedules. Every state
+reachable within the threshold is explored before the threshold rises, so it is always a proven lower bound,
+and the first complete schedule is optimal.
 
-Live memory is submodular on these sets. So a dependent chain that can run within the threshold and
-leaves no more memory in use than it found may be run at once: doing it first never hurts.
+Live memory is submodular on these sets. So a dependent chain that runs within the threshold and does not
+increase live memory can be scheduled immediately without losing optimality.
 """
 
 from __future__ import annotations
@@ -17,96 +17,96 @@ from dataclasses import dataclass, field, replace
 
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
-from sizeup.memory.check import check_order
-from sizeup.memory.liveness import lifetimes
-from sizeup.memory.schedule_problem import Ordering, Problem, problem_of, static_bound, topological
+from sizeup.memory.check import check_schedule
+from sizeup.memory.liveness import buffer_liveness
+from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of, static_bound, topological
 
-# The exact bound keeps one bit for each pair of operators.
-_MOST_FOR_STATIC_BOUND = 20_000
+# The static bound needs one bit per pair of ops.
+_MAX_STATIC_BOUND_OPS = 20_000
 _BEAMS = (8, 64)
-_LONGEST_CHAIN = 64
+_MAX_CHAIN = 64
 _CLOCK_EVERY = 256
 
-Progress = Callable[[str, int, int], None]  # what is searched for, proven lower bound, best so far
+Progress = Callable[[str, int, int], None]  # name of the search, proven lower bound, best so far
 _Bounds = Callable[[int, int], None]  # proven lower bound, best peak so far
 
 
-def find_order(
+def find_schedule(
     graph: Graph,
     *,
-    views: bool,
+    aliases: bool,
     time_limit: float,
     progress: Progress | None,
     precision: DType | None = None,
     alignment: int = 1,
-) -> Ordering:
-    """The best order found in time, with the bound proven by then; sizes are rounded up to `alignment`."""
-    problem = problem_of(graph, views=views, precision=precision)
+) -> Schedule:
+    """The best schedule found within the time limit; sizes are rounded up to `alignment`."""
+    problem = problem_of(graph, aliases=aliases, precision=precision)
     problem = replace(problem, sizes=tuple(-(-size // alignment) * alignment for size in problem.sizes))
-    found = best_order(problem, time_limit=time_limit, progress=telling(progress, "order"))
-    check_order(graph, found.order)
-    return found
+    schedule = best_schedule(problem, time_limit=time_limit, progress=search_progress(progress, "schedule"))
+    check_schedule(graph, schedule.ops)
+    return schedule
 
 
-def telling(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
-    """What a search reports its bounds to, so that it is known which search that is."""
-    return None if progress is None else lambda bound, best: progress(what, bound, best)
+def search_progress(progress: Progress | None, name: str) -> Callable[[int, int], None] | None:
+    """A callback for the bounds of one search, which passes its name to `progress`."""
+    return None if progress is None else lambda bound, best: progress(name, bound, best)
 
 
 def peak_bytes(graph: Graph) -> int:
-    """The most bytes in use at once, in the graph's own order."""
-    live = lifetimes(graph).live_bytes()
+    """Peak activation memory of a graph in file order."""
+    live = buffer_liveness(graph).live_bytes()
     return int(live.max()) if len(live) else 0
 
 
-def reordered(graph: Graph, order: Sequence[int] | None) -> Graph:
-    """The graph with its operators in another order."""
+def with_schedule(graph: Graph, order: Sequence[int] | None) -> Graph:
+    """The graph with another schedule."""
     return graph if order is None else replace(graph, ops=tuple(graph.ops[index] for index in order))
 
 
-def moved(order: Sequence[int]) -> int:
-    """How many operators stand elsewhere than before."""
-    return sum(place != index for place, index in enumerate(order))
+def count_moved_ops(order: Sequence[int]) -> int:
+    """The number of ops that a schedule moves."""
+    return sum(step != index for step, index in enumerate(order))
 
 
-def best_order(
-    problem: Problem,
+def best_schedule(
+    problem: ScheduleProblem,
     *,
     time_limit: float = 10.0,
-    most_states: int | None = None,
+    max_states: int | None = None,
     progress: _Bounds | None = None,
-) -> Ordering:
-    """The order with the least peak, or the best found within the limits with the bound proven by then."""
+) -> Schedule:
+    """The schedule with the lowest peak, or the best one found within the limits."""
     started = time.monotonic()
-    given = tuple(topological(problem))
+    initial = tuple(topological(problem))
     if problem.count == 0:
-        return Ordering((), 0, 0, 0.0)
-    peak = problem.peak(given)
+        return Schedule((), 0, 0, 0.0)
+    peak = problem.peak(initial)
     bound = max(_working_sets(problem), 0)
-    best = (peak, given)
-    if peak > bound and problem.count <= _MOST_FOR_STATIC_BOUND:
+    best = (peak, initial)
+    if peak > bound and problem.count <= _MAX_STATIC_BOUND_OPS:
         bound = static_bound(problem)
     if peak > bound:
         best = _upper_bound(problem, best, bound, started + time_limit / 4)
     states = 0
     if best[0] > bound:
-        search = _Search(problem, best, bound, started + time_limit, most_states, progress)
+        search = _Search(problem, best, bound, started + time_limit, max_states, progress)
         best, bound = search.run()
         states = search.states
-    return Ordering(best[1], best[0], bound, time.monotonic() - started, states)
+    return Schedule(best[1], best[0], bound, time.monotonic() - started, states)
 
 
-def _working_sets(problem: Problem) -> int:
-    """The most that one operator touches: the simplest bound, linear in the size of the graph."""
-    own = zip(problem.reads, problem.made_bytes, strict=True)
-    return max((made + sum(problem.sizes[b] for b in reads) for reads, made in own), default=0)
+def _working_sets(problem: ScheduleProblem) -> int:
+    """The largest working set of one op: the simplest lower bound, in linear time."""
+    ops = zip(problem.inputs, problem.output_bytes, strict=True)
+    return max((produced + sum(problem.sizes[b] for b in inputs) for inputs, produced in ops), default=0)
 
 
 _Best = tuple[int, tuple[int, ...]]  # peak, order
 
 
-def _upper_bound(problem: Problem, best: _Best, bound: int, deadline: float) -> _Best:
-    """Greedy orders, then beams, until the bound is met or time is up."""
+def _upper_bound(problem: ScheduleProblem, best: _Best, bound: int, deadline: float) -> _Best:
+    """Greedy search, then beam search, until the lower bound is reached or time is up."""
     for key in (_least_growth, _least_growth_above(bound)):
         best = min(best, _greedy(problem, key))
         if best[0] <= bound:
@@ -120,40 +120,40 @@ def _upper_bound(problem: Problem, best: _Best, bound: int, deadline: float) -> 
     return best
 
 
-_Key = Callable[[Problem, int, int, int], tuple[int, int]]
+_Key = Callable[[ScheduleProblem, int, int, int], tuple[int, int]]
 
 
-def _least_growth(problem: Problem, done: int, live: int, op: int) -> tuple[int, int]:
-    return problem.run(done, live, op)[1] - live, problem.made_bytes[op]
+def _least_growth(problem: ScheduleProblem, done: int, live: int, op: int) -> tuple[int, int]:
+    return problem.run(done, live, op)[1] - live, problem.output_bytes[op]
 
 
 def _least_growth_above(bound: int) -> _Key:
-    def key(problem: Problem, done: int, live: int, op: int) -> tuple[int, int]:
-        in_use = live + problem.made_bytes[op]
-        return max(in_use, bound), problem.run(done, live, op)[1] - live
+    def key(problem: ScheduleProblem, done: int, live: int, op: int) -> tuple[int, int]:
+        needed = live + problem.output_bytes[op]
+        return max(needed, bound), problem.run(done, live, op)[1] - live
 
     return key
 
 
-def _greedy(problem: Problem, key: _Key) -> _Best:
-    done, live, peak = 0, problem.start_bytes, 0
+def _greedy(problem: ScheduleProblem, key: _Key) -> _Best:
+    done, live, peak = 0, problem.initial_bytes, 0
     ready = problem.ready()
     order: list[int] = []
     while ready:
-        op = min(ready, key=lambda each: key(problem, done, live, each))
-        peak = max(peak, live + problem.made_bytes[op])
+        op = min(ready, key=lambda candidate: key(problem, done, live, candidate))
+        peak = max(peak, live + problem.output_bytes[op])
         done, live = problem.run(done, live, op)
-        ready = _following(problem, ready, done, op)
+        ready = _next_ready(problem, ready, done, op)
         order.append(op)
     return peak, tuple(order)
 
 
-def _following(problem: Problem, ready: list[int], done: int, op: int) -> list[int]:
-    """What can run after an operator has."""
-    needs = problem.needs
-    following = [each for each in ready if each != op]
-    following += [each for each in problem.followers[op] if not needs[each] & ~done]
-    return following
+def _next_ready(problem: ScheduleProblem, ready: list[int], done: int, op: int) -> list[int]:
+    """The ops that are ready after an op has run."""
+    dependencies = problem.dependencies
+    ready_ops = [candidate for candidate in ready if candidate != op]
+    ready_ops += [candidate for candidate in problem.dependents[op] if not dependencies[candidate] & ~done]
+    return ready_ops
 
 
 @dataclass(order=True)
@@ -162,33 +162,33 @@ class _Partial:
     live: int
     done: int = field(compare=False)
     ready: list[int] = field(compare=False)
-    trail: tuple[object, int] | None = field(compare=False)  # (earlier trail, operator)
+    trail: tuple[object, int] | None = field(compare=False)  # (earlier trail, op)
 
 
-def _beam(problem: Problem, width: int, best: _Best, deadline: float) -> _Best:
-    """The `width` best partial orders of each length, those that cannot improve left out."""
-    beam = [_Partial(0, problem.start_bytes, 0, problem.ready(), None)]
+def _beam(problem: ScheduleProblem, width: int, best: _Best, deadline: float) -> _Best:
+    """Beam search: keeps the `width` best partial schedules per length that can still improve."""
+    beam = [_Partial(0, problem.initial_bytes, 0, problem.ready(), None)]
     for _ in range(problem.count):
-        found: dict[int, _Partial] = {}
+        partials: dict[int, _Partial] = {}
         for partial in beam:
             for op in partial.ready:
-                peak = max(partial.peak, partial.live + problem.made_bytes[op])
+                peak = max(partial.peak, partial.live + problem.output_bytes[op])
                 if peak >= best[0]:
                     continue
                 done, live = problem.run(partial.done, partial.live, op)
-                if done not in found or found[done].peak > peak:
-                    found[done] = _Partial(peak, live, done, partial.ready, (partial.trail, op))
-        if not found or time.monotonic() > deadline:
+                if done not in partials or partials[done].peak > peak:
+                    partials[done] = _Partial(peak, live, done, partial.ready, (partial.trail, op))
+        if not partials or time.monotonic() > deadline:
             return best
-        beam = heapq.nsmallest(width, found.values())
+        beam = heapq.nsmallest(width, partials.values())
         for partial in beam:
             if partial.trail is not None:
-                partial.ready = _following(problem, partial.ready, partial.done, partial.trail[1])
+                partial.ready = _next_ready(problem, partial.ready, partial.done, partial.trail[1])
     winner = min(beam)
-    return winner.peak, _unrolled(winner.trail)
+    return winner.peak, _schedule_of(winner.trail)
 
 
-def _unrolled(trail: object) -> tuple[int, ...]:
+def _schedule_of(trail: object) -> tuple[int, ...]:
     order: list[int] = []
     while isinstance(trail, tuple):
         trail, op = trail
@@ -196,7 +196,7 @@ def _unrolled(trail: object) -> tuple[int, ...]:
     return tuple(reversed(order))
 
 
-_State = tuple[int, int, list[int]]  # operators done, live bytes, operators ready
+_State = tuple[int, int, list[int]]  # ops done, live bytes, ops ready
 
 
 class _Search:
@@ -204,35 +204,35 @@ class _Search:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: ScheduleProblem,
         best: _Best,
         bound: int,
         deadline: float,
-        most_states: int | None,
+        max_states: int | None,
         progress: _Bounds | None,
     ) -> None:
         self.problem = problem
         self.best = best
         self.threshold = bound
         self.deadline = deadline
-        self.most_states = most_states
+        self.max_states = max_states
         self.progress = progress
         self.states = 0
-        self.came: dict[int, tuple[int, tuple[int, ...]]] = {}  # set -> (set before, operators run since)
+        self.visited: dict[int, tuple[int, tuple[int, ...]]] = {}  # set -> (set before, ops run since)
         self.stack: list[_State] = []
-        self.postponed: list[tuple[int, int, _State, int]] = []  # (bytes needed, tie, state, operator)
+        self.postponed: list[tuple[int, int, _State, int]] = []  # (bytes needed, tie, state, op)
 
     def run(self) -> tuple[_Best, int]:
-        """The best order and the proven bound."""
+        """The best schedule and the proven lower bound."""
         everything = (1 << self.problem.count) - 1
-        self._enter(-1, (0, self.problem.start_bytes, self.problem.ready()), ())
+        self._enter(-1, (0, self.problem.initial_bytes, self.problem.ready()), ())
         while True:
             while self.stack:
                 state = self.stack.pop()
                 if state[0] == everything:
-                    return (self.threshold, self._order(everything)), self.threshold
+                    return (self.threshold, self._schedule(everything)), self.threshold
                 self.states += 1
-                if self.states == self.most_states or (self.states % _CLOCK_EVERY == 0 and self._is_late()):
+                if self.states == self.max_states or (self.states % _CLOCK_EVERY == 0 and self._is_late()):
                     return self.best, self.threshold
                 self._expand(state)
             if not self.postponed:
@@ -248,11 +248,11 @@ class _Search:
     def _expand(self, state: _State) -> None:
         _, live, ready = state
         for op in ready:
-            needed = live + self.problem.made_bytes[op]
+            needed = live + self.problem.output_bytes[op]
             if needed <= self.threshold:
                 self._step(state, op)
             elif needed < self.best[0]:
-                heapq.heappush(self.postponed, (needed, len(self.came) + self.states, state, op))
+                heapq.heappush(self.postponed, (needed, len(self.visited) + self.states, state, op))
 
     def _resume(self) -> None:
         while self.postponed and self.postponed[0][0] <= self.threshold:
@@ -261,16 +261,16 @@ class _Search:
 
     def _step(self, state: _State, op: int) -> None:
         done, live = self.problem.run(state[0], state[1], op)
-        self._enter(state[0], (done, live, _following(self.problem, state[2], done, op)), (op,))
+        self._enter(state[0], (done, live, _next_ready(self.problem, state[2], done, op)), (op,))
 
     def _enter(self, before: int, state: _State, ran: tuple[int, ...]) -> None:
-        """Run every chain that costs nothing, then keep the set unless it is known."""
-        state, free = self._committed(state)
-        if state[0] not in self.came:
-            self.came[state[0]] = (before, ran + tuple(free))
+        """Run all free chains, then add the state unless its set is known."""
+        state, free = self._run_free_chains(state)
+        if state[0] not in self.visited:
+            self.visited[state[0]] = (before, ran + tuple(free))
             self.stack.append(state)
 
-    def _committed(self, state: _State) -> tuple[_State, list[int]]:
+    def _run_free_chains(self, state: _State) -> tuple[_State, list[int]]:
         problem = self.problem
         done, live, ready = state
         ran: list[int] = []
@@ -280,44 +280,44 @@ class _Search:
             for op in ready:
                 chain = self._free_chain(done, live, op)
                 if chain:
-                    for each in chain:
-                        done, live = problem.run(done, live, each)
-                        ready = _following(problem, ready, done, each)
+                    for chain_op in chain:
+                        done, live = problem.run(done, live, chain_op)
+                        ready = _next_ready(problem, ready, done, chain_op)
                     ran += chain
                     searching = True
                     break
         return (done, live, ready), ran
 
     def _free_chain(self, done: int, live: int, op: int) -> list[int] | None:
-        """A chain from this operator that runs within the threshold and ends at no more than it began."""
+        """A chain from this op that stays within the threshold and does not increase live memory."""
         problem, threshold = self.problem, self.threshold
         chain: list[int] = []
-        now, in_use = done, live
-        following: int | None = op
-        while following is not None and len(chain) < _LONGEST_CHAIN:
-            if in_use + problem.made_bytes[following] > threshold:
+        chain_done, chain_live = done, live
+        next_op: int | None = op
+        while next_op is not None and len(chain) < _MAX_CHAIN:
+            if chain_live + problem.output_bytes[next_op] > threshold:
                 return None
-            now, in_use = problem.run(now, in_use, following)
-            chain.append(following)
-            if in_use <= live:
+            chain_done, chain_live = problem.run(chain_done, chain_live, next_op)
+            chain.append(next_op)
+            if chain_live <= live:
                 return chain
-            following = self._best_follower(now, in_use, following)
+            next_op = self._best_follower(chain_done, chain_live, next_op)
         return None
 
     def _best_follower(self, done: int, live: int, op: int) -> int | None:
         problem = self.problem
-        found, least = None, 0
-        for later in problem.followers[op]:
-            if problem.needs[later] & ~done or live + problem.made_bytes[later] > self.threshold:
+        best, least = None, 0
+        for later in problem.dependents[op]:
+            if problem.dependencies[later] & ~done or live + problem.output_bytes[later] > self.threshold:
                 continue
-            after = problem.run(done, live, later)[1]
-            if found is None or after < least:
-                found, least = later, after
-        return found
+            live_after = problem.run(done, live, later)[1]
+            if best is None or live_after < least:
+                best, least = later, live_after
+        return best
 
-    def _order(self, done: int) -> tuple[int, ...]:
+    def _schedule(self, done: int) -> tuple[int, ...]:
         pieces: list[tuple[int, ...]] = []
         while done >= 0:
-            done, ran = self.came[done]
+            done, ran = self.visited[done]
             pieces.append(ran)
         return tuple(op for piece in reversed(pieces) for op in piece)

@@ -1,7 +1,7 @@
-"""The ordering problem in its bare form: operators, the memory that they make and read, and sets of them.
+"""The scheduling problem: ops, and the buffers that they produce and read.
 
-A set of operators that have run is an int with one bit each. `live` memory is a function of that set
-alone: what was made and is still to be read, and what leaves the graph.
+A set of executed ops is an int with one bit per op. Live memory depends only on this set: the buffers
+produced and still to be read, and the graph outputs.
 """
 
 from __future__ import annotations
@@ -12,228 +12,236 @@ from functools import cached_property
 
 from sizeup.dtypes import DType
 from sizeup.graph import Graph, Op
-from sizeup.memory.liveness import given_tensors, lifetimes
-from sizeup.ops import rule_of
+from sizeup.memory.liveness import buffer_liveness, initial_tensors
+from sizeup.ops import cost_rule_of
 
 
 @dataclass(frozen=True)
-class Ordering:
-    """An order, the peak that it reaches, and what no order can go below."""
+class Schedule:
+    """A schedule, its peak, and a proven lower bound of all schedules."""
 
-    order: tuple[int, ...]
+    ops: tuple[int, ...]
     peak_bytes: int
     lower_bound_bytes: int
     seconds: float
-    states: int = 0  # sets of operators that the search looked at
+    states: int = 0  # states that the search explored
 
     @property
     def status(self) -> str:
-        """'optimal' where the peak is proven to be the least, otherwise 'feasible'."""
+        """'optimal' if the peak equals the lower bound, otherwise 'feasible'."""
         return "optimal" if self.peak_bytes == self.lower_bound_bytes else "feasible"
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What the search needs to know: for every operator the buffers that it makes and those that it reads."""
+class ScheduleProblem:
+    """A scheduling problem: per op, the buffers that it produces and those that it reads."""
 
-    sizes: tuple[int, ...]  # bytes of each buffer
-    makes: tuple[tuple[int, ...], ...]
-    reads: tuple[tuple[int, ...], ...]
-    stays: tuple[bool, ...]  # whether a buffer lives to the end
-    given: tuple[int, ...] = ()  # buffers that are there before the first operator
-    after: tuple[tuple[int, ...], ...] = ()  # operators that must run earlier though nothing is passed on
+    sizes: tuple[int, ...]  # bytes per buffer
+    outputs: tuple[tuple[int, ...], ...]
+    inputs: tuple[tuple[int, ...], ...]
+    is_output: tuple[bool, ...]  # whether a buffer is live until the end
+    initial: tuple[int, ...] = ()  # buffers that are live before the first op
+    predecessors: tuple[tuple[int, ...], ...] = ()  # ops that must run earlier without a data dependency
 
     @property
     def count(self) -> int:
-        """How many operators there are."""
-        return len(self.makes)
+        """The number of ops."""
+        return len(self.outputs)
 
     @cached_property
-    def made_bytes(self) -> list[int]:
-        """What each operator adds while it runs."""
-        return [sum(self.sizes[buffer] for buffer in made) for made in self.makes]
+    def output_bytes(self) -> list[int]:
+        """Output bytes per op."""
+        return [sum(self.sizes[buffer] for buffer in produced) for produced in self.outputs]
 
     @cached_property
     def readers(self) -> list[int]:
-        """The set of operators that read each buffer."""
+        """The set of ops that read each buffer."""
         readers = [0] * len(self.sizes)
-        for op, buffers in enumerate(self.reads):
+        for op, buffers in enumerate(self.inputs):
             for buffer in buffers:
                 readers[buffer] |= 1 << op
         return readers
 
     @cached_property
     def freeable(self) -> list[list[tuple[int, int]]]:
-        """For each operator the (readers, bytes) of buffers that may end with it."""
+        """Per op, the (readers, bytes) of the buffers that it may free."""
         return [
-            [(self.readers[buffer], self.sizes[buffer]) for buffer in buffers if not self.stays[buffer]]
-            for buffers in self.reads
+            [(self.readers[buffer], self.sizes[buffer]) for buffer in buffers if not self.is_output[buffer]]
+            for buffers in self.inputs
         ]
 
     @cached_property
     def unread_bytes(self) -> list[int]:
-        """What each operator makes and nobody reads: it goes at once."""
+        """Output bytes per op that are never read, so freed at once."""
         return [
-            sum(self.sizes[b] for b in made if not self.readers[b] and not self.stays[b])
-            for made in self.makes
+            sum(self.sizes[b] for b in produced if not self.readers[b] and not self.is_output[b])
+            for produced in self.outputs
         ]
 
     @cached_property
-    def needs(self) -> list[int]:
-        """The set of operators that must run before each one."""
-        maker = {buffer: op for op, made in enumerate(self.makes) for buffer in made}
-        needs = [0] * self.count
-        for op, buffers in enumerate(self.reads):
+    def dependencies(self) -> list[int]:
+        """The set of ops that must run before each op."""
+        producer = {buffer: op for op, produced in enumerate(self.outputs) for buffer in produced}
+        dependencies = [0] * self.count
+        for op, buffers in enumerate(self.inputs):
             for buffer in buffers:
-                if buffer in maker:
-                    needs[op] |= 1 << maker[buffer]
-        for op, earlier in enumerate(self.after):
+                if buffer in producer:
+                    dependencies[op] |= 1 << producer[buffer]
+        for op, earlier in enumerate(self.predecessors):
             for other in earlier:
-                needs[op] |= 1 << other
-        return [before & ~(1 << op) for op, before in enumerate(needs)]
+                dependencies[op] |= 1 << other
+        return [earlier_ops & ~(1 << op) for op, earlier_ops in enumerate(dependencies)]
 
     @cached_property
-    def followers(self) -> list[list[int]]:
-        """The operators that wait for each one."""
-        followers: list[list[int]] = [[] for _ in range(self.count)]
-        for op, before in enumerate(self.needs):
-            for earlier in members(before):
-                followers[earlier].append(op)
-        return followers
+    def dependents(self) -> list[list[int]]:
+        """The ops that depend on each op."""
+        dependents: list[list[int]] = [[] for _ in range(self.count)]
+        for op, earlier_ops in enumerate(self.dependencies):
+            for earlier in members(earlier_ops):
+                dependents[earlier].append(op)
+        return dependents
 
     @cached_property
-    def start_bytes(self) -> int:
-        """What is live before the first operator."""
-        return sum(self.sizes[buffer] for buffer in self.given if self.readers[buffer] or self.stays[buffer])
+    def initial_bytes(self) -> int:
+        """Live bytes before the first op."""
+        return sum(
+            self.sizes[buffer] for buffer in self.initial if self.readers[buffer] or self.is_output[buffer]
+        )
 
     def run(self, done: int, live: int, op: int) -> tuple[int, int]:
-        """The set and the live bytes after one more operator."""
+        """The set and the live bytes after one more op."""
         done |= 1 << op
-        live += self.made_bytes[op] - self.unread_bytes[op]
+        live += self.output_bytes[op] - self.unread_bytes[op]
         for readers, size in self.freeable[op]:
             if not readers & ~done:
                 live -= size
         return done, live
 
     def ready(self, done: int = 0) -> list[int]:
-        """The operators that can run once `done` have."""
-        return [op for op in range(self.count) if not done >> op & 1 and not self.needs[op] & ~done]
+        """The ops that can run after the set `done`."""
+        return [op for op in range(self.count) if not done >> op & 1 and not self.dependencies[op] & ~done]
 
     def peak(self, order: Iterable[int]) -> int:
-        """The most bytes in use while any operator of an order runs."""
-        done, live, peak = 0, self.start_bytes, 0
+        """Peak live bytes of a schedule."""
+        done, live, peak = 0, self.initial_bytes, 0
         for op in order:
-            peak = max(peak, live + self.made_bytes[op])
+            peak = max(peak, live + self.output_bytes[op])
             done, live = self.run(done, live, op)
         return peak
 
 
 def members(operators: int) -> list[int]:
-    """The operators of a set, in order."""
-    found = []
+    """The ops of a set, in order."""
+    indices = []
     offset = 0
     while operators:
-        # Shifting the empty end away keeps the numbers short where operators lie close together.
+        # Shifting keeps the numbers short if the ops of the set are close together.
         skipped = (operators & -operators).bit_length() - 1
         offset += skipped
-        found.append(offset)
+        indices.append(offset)
         operators >>= skipped + 1
         offset += 1
-    return found
+    return indices
 
 
-def problem_of(graph: Graph, *, views: bool = True, precision: DType | None = None) -> Problem:
-    """The ordering problem of a graph; operators with effects beyond their outputs keep their order."""
-    buffers = lifetimes(graph, views=views, precision=precision)
-    place = buffers.of_tensor
-    seen = {place[identity] for identity in given_tensors(graph) if place[identity] >= 0}
-    given = tuple(sorted(seen))
-    makes, reads = [], []
+def problem_of(graph: Graph, *, aliases: bool = True, precision: DType | None = None) -> ScheduleProblem:
+    """The scheduling problem of a graph; ops with side effects keep their relative order."""
+    buffers = buffer_liveness(graph, aliases=aliases, precision=precision)
+    buffer_of = buffers.buffer_of_tensor
+    seen = {buffer_of[identity] for identity in initial_tensors(graph) if buffer_of[identity] >= 0}
+    initial = tuple(sorted(seen))
+    outputs, inputs = [], []
     for op in graph.ops:
-        made = dict.fromkeys(place[i] for i in op.outputs if place[i] >= 0 and place[i] not in seen)
-        seen.update(made)
-        touched = (place[i] for i in (*op.inputs, *op.outputs) if i >= 0)
-        makes.append(tuple(made))
-        reads.append(tuple(b for b in dict.fromkeys(touched) if b >= 0 and b not in made))
-    stays = [False] * len(buffers)
+        produced = dict.fromkeys(
+            buffer_of[i] for i in op.outputs if buffer_of[i] >= 0 and buffer_of[i] not in seen
+        )
+        seen.update(produced)
+        buffers_used = (buffer_of[i] for i in (*op.inputs, *op.outputs) if i >= 0)
+        outputs.append(tuple(produced))
+        inputs.append(tuple(b for b in dict.fromkeys(buffers_used) if b >= 0 and b not in produced))
+    is_output = [False] * len(buffers)
     for identity in graph.outputs:
-        if place[identity] >= 0:
-            stays[place[identity]] = True
-    return Problem(
-        tuple(buffers.size.tolist()), tuple(makes), tuple(reads), tuple(stays), given, _effects(graph)
+        if buffer_of[identity] >= 0:
+            is_output[buffer_of[identity]] = True
+    return ScheduleProblem(
+        tuple(buffers.size.tolist()),
+        tuple(outputs),
+        tuple(inputs),
+        tuple(is_output),
+        initial,
+        _effects(graph),
     )
 
 
 def _effects(graph: Graph) -> tuple[tuple[int, ...], ...]:
-    """For each operator with effects the one before it: state is read and written in the given order."""
+    """Per op with side effects, the one before it: their order must not change."""
     previous: int | None = None
-    after: list[tuple[int, ...]] = []
+    predecessors: list[tuple[int, ...]] = []
     for index, op in enumerate(graph.ops):
         if not _has_effects(graph, op):
-            after.append(())
+            predecessors.append(())
             continue
-        after.append(() if previous is None else (previous,))
+        predecessors.append(() if previous is None else (previous,))
         previous = index
-    return tuple(after)
+    return tuple(predecessors)
 
 
 def _has_effects(graph: Graph, op: Op) -> bool:
-    """Whether an operator may do more than make its outputs: variables, bodies, and whatever has no rule."""
-    if not op.outputs or op.bodies or rule_of(op.kind) is None:
+    """Whether an op may have side effects: variables, bodies, or no cost rule."""
+    if not op.outputs or op.bodies or cost_rule_of(op.kind) is None:
         return True
     return any(graph.tensors[i].dtype.name in ("resource", "variant") for i in op.inputs if i >= 0)
 
 
-def static_bound(problem: Problem) -> int:
-    """Bytes that no order avoids: an operator's own, and what must straddle it.
+def static_bound(problem: ScheduleProblem) -> int:
+    """A lower bound of all schedules: the outputs of an op plus the buffers that must be live while it runs.
 
-    A buffer straddles an operator when the operator depends on its maker and one of its readers
-    depends on the operator. The sets of all operators before and behind each one are kept, one bit
-    for each pair: 20,000 operators take 100 MB and under a second.
+    A buffer must be live while an op runs if the op depends on the buffer's producer and one of the buffer's
+    readers depends on the op. Uses one bit per pair of ops: 20,000 ops take 100 MB and less than a second.
     """
-    before, behind = _closure(problem)
-    maker = {buffer: op for op, made in enumerate(problem.makes) for buffer in made}
-    over = list(problem.made_bytes)
-    everyone = (1 << problem.count) - 1
+    earlier_ops, later_ops = _closure(problem)
+    producer = {buffer: op for op, produced in enumerate(problem.outputs) for buffer in produced}
+    totals = list(problem.output_bytes)
+    all_ops = (1 << problem.count) - 1
     for buffer, size in enumerate(problem.sizes):
-        made_by = maker.get(buffer)
-        if not size or (made_by is None and buffer not in problem.given):
+        produced_by = producer.get(buffer)
+        if not size or (produced_by is None and buffer not in problem.initial):
             continue
-        possible = everyone if made_by is None else behind[made_by]
-        needed = everyone if problem.stays[buffer] else 0
+        possible = all_ops if produced_by is None else later_ops[produced_by]
+        needed = all_ops if problem.is_output[buffer] else 0
         for reader in members(problem.readers[buffer]):
-            needed |= before[reader] | 1 << reader
+            needed |= earlier_ops[reader] | 1 << reader
         for op in members(possible & needed):
-            over[op] += size
-    return max(over, default=0)
+            totals[op] += size
+    return max(totals, default=0)
 
 
-def _closure(problem: Problem) -> tuple[list[int], list[int]]:
-    """All operators that must run before each one, and all that must run behind it."""
+def _closure(problem: ScheduleProblem) -> tuple[list[int], list[int]]:
+    """Per op, all ops that must run before it, and all that must run after it."""
     order = topological(problem)
-    before = [0] * problem.count
-    behind = [0] * problem.count
+    earlier_ops = [0] * problem.count
+    later_ops = [0] * problem.count
     for op in order:
-        for earlier in members(problem.needs[op]):
-            before[op] |= before[earlier] | 1 << earlier
+        for earlier in members(problem.dependencies[op]):
+            earlier_ops[op] |= earlier_ops[earlier] | 1 << earlier
     for op in reversed(order):
-        for later in problem.followers[op]:
-            behind[op] |= behind[later] | 1 << later
-    return before, behind
+        for later in problem.dependents[op]:
+            later_ops[op] |= later_ops[later] | 1 << later
+    return earlier_ops, later_ops
 
 
-def topological(problem: Problem) -> Sequence[int]:
-    """The operators in an order that respects what each needs: their own, where that does."""
-    waiting = [before.bit_count() for before in problem.needs]
-    if all(before < 1 << op for op, before in enumerate(problem.needs)):
+def topological(problem: ScheduleProblem) -> Sequence[int]:
+    """The ops in topological order: file order if that is one."""
+    waiting = [earlier_ops.bit_count() for earlier_ops in problem.dependencies]
+    if all(earlier_ops < 1 << op for op, earlier_ops in enumerate(problem.dependencies)):
         return range(problem.count)
     ready = [op for op, count in enumerate(waiting) if not count]
-    found: list[int] = []
+    order: list[int] = []
     while ready:
         op = ready.pop()
-        found.append(op)
-        for later in problem.followers[op]:
+        order.append(op)
+        for later in problem.dependents[op]:
             waiting[later] -= 1
             if not waiting[later]:
                 ready.append(later)
-    return found
+    return order

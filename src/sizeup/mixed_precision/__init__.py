@@ -1,54 +1,60 @@
-"""Which number type each layer should have: what fits, what a choice does, and what it costs in accuracy."""
+"""Mixed precision: which dtypes fit per layer, precision maps, assignments under budgets, and sensitivity."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sizeup.mixed_precision.assign import assign
-from sizeup.mixed_precision.layers import Layer, layers, matched
-from sizeup.mixed_precision.mixing import Wish, as_wished, is_mapping
-from sizeup.mixed_precision.sizes import Measure, Sizes, sizes
+from sizeup.mixed_precision.layers import Layer, layers, match_layers
+from sizeup.mixed_precision.precision_map import PrecisionSpec, apply_precision, is_precision_map
+from sizeup.mixed_precision.sizes import LayerSizes, Measure, sizes
 
 if TYPE_CHECKING:
     from sizeup.mixed_precision.losses import Losses
-    from sizeup.mixed_precision.measuring import Bench, Options, bench, measure_assignment, sensitivity
-    from sizeup.mixed_precision.simulating import Simulation
+    from sizeup.mixed_precision.measurement import (
+        Bench,
+        MeasurementOptions,
+        bench,
+        measure_assignment,
+        sensitivity,
+    )
+    from sizeup.mixed_precision.simulation import Simulation
     from sizeup.mixed_precision.table import Baseline, Sensitivity, SensitivityTable, table_from
 
 __all__ = [
     "Baseline",
     "Bench",
     "Layer",
+    "LayerSizes",
     "Losses",
     "Measure",
-    "Options",
+    "MeasurementOptions",
+    "PrecisionSpec",
     "Sensitivity",
     "SensitivityTable",
     "Simulation",
-    "Sizes",
-    "Wish",
-    "as_wished",
+    "apply_precision",
     "assign",
     "bench",
-    "is_mapping",
+    "is_precision_map",
     "layers",
-    "matched",
+    "match_layers",
     "measure_assignment",
     "sensitivity",
     "sizes",
     "table_from",
 ]
 
-# Where the names live that only a measurement needs: every analysis imports this package.
-_HOMES = {
+# Imported on first use: only measurements need them, and every analysis imports this package.
+_LAZY = {
     "losses": ("Losses",),
-    "measuring": ("Bench", "Options", "bench", "measure_assignment", "sensitivity"),
-    "simulating": ("Simulation",),
+    "measurement": ("Bench", "MeasurementOptions", "bench", "measure_assignment", "sensitivity"),
+    "simulation": ("Simulation",),
     "table": ("Baseline", "Sensitivity", "SensitivityTable", "table_from"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
+    for module, names in _LAZY.items():
         if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

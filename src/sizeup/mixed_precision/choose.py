@@ -1,9 +1,9 @@
-"""The number types that lose least and still fit: solved exactly, then verified on the network itself.
+"""Mixed-precision assignments with the least loss within budgets: solved exactly, then verified on the graph.
 
-The solver knows the bytes, times and energy of all groups and conversions, and what is in memory at every
-step; the placement in memory it does not know. So every pick is carried out on the graph, counted, planned
-and estimated. One that exceeds a budget is excluded; if that happens often, the budget is tightened for the
-solver, and the bound that was proven before still holds.
+The solver knows the bytes, latency and energy of all groups and conversions, and the live bytes at every
+step, but not the memory plan. So every solution is applied to the graph, counted, planned and estimated. A
+solution that exceeds a budget is excluded. After several exclusions the budget is tightened for the solver;
+the bound proven before remains valid.
 """
 
 from __future__ import annotations
@@ -18,190 +18,197 @@ import numpy as np
 
 from sizeup import units
 from sizeup.dtypes import DType
-from sizeup.errors import NoChoice, SizeupError
-from sizeup.mixed_precision.figures import BUDGETS, UNITS, WORDS, Budgets, Figures, figures_of
-from sizeup.mixed_precision.live import LiveBytes
-from sizeup.mixed_precision.network import Factor, Floats, Problem
-from sizeup.mixed_precision.options import Options
+from sizeup.errors import NoAssignment, SizeupError
+from sizeup.mixed_precision.figures import BUDGET_LABELS, BUDGETS, STEPS, Budgets, Figures, figures_of
+from sizeup.mixed_precision.live_bytes import LiveBytes
+from sizeup.mixed_precision.options import OptionTable
 from sizeup.mixed_precision.solve import EQUAL, Effort, Solution, Solver
+from sizeup.mixed_precision.trellis import Factor, Floats, Problem
 
-Progress = Callable[[int, int, str], None]  # steps done, of how many, and which is next
-_MOST_EXCLUDED = 12  # picks in a row, before a budget is tightened
-_MOST_TIGHTENED = 40
-_LOOSER = 1.5
-_ENDLESS = 1e100  # a loss beyond this rules an option out
+Progress = Callable[[int, int, str], None]  # steps done, total steps, next step
+_MAX_EXCLUDED = 12  # solutions in a row before a budget is tightened
+_MAX_TIGHTENED = 40
+_LOOSEN_FACTOR = 1.5
+_MAX_LOSS = 1e100  # an option with a larger loss is not allowed
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The types of all layers by operator, what they lose and take, and whether anything could lose less."""
+class Assignment:
+    """A mixed-precision assignment: dtypes by op, its loss and figures, and a bound on the optimum."""
 
-    chosen: dict[int, DType]
+    dtypes: dict[int, DType]
     loss: float
     figures: Figures
-    bound: float | None  # a loss that no other choice goes below; None: nothing is proven
+    bound: float | None  # lower bound on the loss of any assignment; None if unproven
     rounds: int
     binding: tuple[str, ...] = ()
-    gains: dict[str, float] | None = None  # loss that one more unit of a binding budget would save
+    gains: dict[str, float] | None = None  # loss saved by one more unit of each binding budget
 
     @property
-    def proven(self) -> bool:
-        """Whether no other choice loses less."""
+    def is_proven(self) -> bool:
+        """Whether no other assignment has a lower loss."""
         return self.bound is not None and self.loss - self.bound <= 2 * EQUAL * self.loss
 
     @property
     def gap(self) -> float | None:
-        """By which share of its loss another choice may lose less, at most; None: that is not known."""
-        if self.bound is None or self.proven:
+        """The largest share of the loss that another assignment could save; None if unknown."""
+        if self.bound is None or self.is_proven:
             return None if self.bound is None else 0.0
         return 1 - max(self.bound, 0.0) / self.loss
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How long to look for a choice, and how near to the best one is near enough."""
+    """Time limit and optimality gap of a search."""
 
     gap: float = 0.0  # of the loss
     seconds: float = 20.0
     progress: Progress | None = None
 
 
-_USUAL = Search()
+_DEFAULT = Search()
 
 
-def choose(
-    options: Options, loss: Floats, budgets: Budgets, search: Search = _USUAL, objective: str = "loss"
-) -> Choice:
-    """The choice within the budgets of least loss, or other objective. Raises NoChoice if there is none."""
-    found = _Search(options, loss, budgets, search, objective).run()
-    if found is None:
-        raise NoChoice(_why_not(options, loss, budgets, search))
-    return found
+def find_assignment(
+    options: OptionTable, loss: Floats, budgets: Budgets, search: Search = _DEFAULT, objective: str = "loss"
+) -> Assignment:
+    """Returns the assignment within the budgets with the least loss, or another objective.
+
+    Raises NoAssignment if there is none.
+    """
+    assignment = _BudgetSearch(options, loss, budgets, search, objective).run()
+    if assignment is None:
+        raise NoAssignment(_infeasible_message(options, loss, budgets, search))
+    return assignment
 
 
 def candidates(
-    options: Options, loss: Floats, budgets: Budgets, most: int, search: Search = _USUAL
-) -> list[Choice]:
-    """The choices of least loss within the budgets, the best first; fewer if there are no more."""
-    solving = _Search(options, loss, budgets, search)
-    found: list[Choice] = []
-    while len(found) < most:
-        choice = solving.run()
-        if choice is None:
+    options: OptionTable, loss: Floats, budgets: Budgets, most: int, search: Search = _DEFAULT
+) -> list[Assignment]:
+    """Returns up to `most` assignments within the budgets, the least loss first."""
+    budget_search = _BudgetSearch(options, loss, budgets, search)
+    assignments: list[Assignment] = []
+    while len(assignments) < most:
+        assignment = budget_search.run()
+        if assignment is None:
             break
-        found.append(choice)
-        solving.exclude(choice)
-    if not found:
-        raise NoChoice(_why_not(options, loss, budgets, search))
-    return found
+        assignments.append(assignment)
+        budget_search.exclude(assignment)
+    if not assignments:
+        raise NoAssignment(_infeasible_message(options, loss, budgets, search))
+    return assignments
 
 
 def with_gains(
-    options: Options, loss: Floats, budgets: Budgets, found: Choice, search: Search = _USUAL
-) -> Choice:
-    """The same choice, with the budgets that hold it back and what one more unit of each would save."""
+    options: OptionTable, loss: Floats, budgets: Budgets, assignment: Assignment, search: Search = _DEFAULT
+) -> Assignment:
+    """Returns the same assignment with its binding budgets and the loss that one more unit of each saves."""
     binding, gains = [], {}
     for name in BUDGETS:
-        most = getattr(budgets, name)
-        if most is None:
+        limit = getattr(budgets, name)
+        if limit is None:
             continue
-        free = _Search(options, loss, replace(budgets, **{name: None}), search).run()
-        if free is None or free.loss >= found.loss * (1 - 1e-9):
+        unlimited = _BudgetSearch(options, loss, replace(budgets, **{name: None}), search).run()
+        if unlimited is None or unlimited.loss >= assignment.loss * (1 - 1e-9):
             continue
         binding.append(name)
-        wider = _Search(options, loss, replace(budgets, **{name: most + UNITS[name]}), search).run()
-        gains[name] = 0.0 if wider is None else max(found.loss - wider.loss, 0.0)
-    return replace(found, binding=tuple(binding), gains=gains)
+        extended = _BudgetSearch(options, loss, replace(budgets, **{name: limit + STEPS[name]}), search).run()
+        gains[name] = 0.0 if extended is None else max(assignment.loss - extended.loss, 0.0)
+    return replace(assignment, binding=tuple(binding), gains=gains)
 
 
-def front(
-    options: Options,
+def front_over_budget(
+    options: OptionTable,
     loss: Floats,
     axis: str,
     points: int = 20,
     budgets: Budgets | None = None,
-    search: Search = _USUAL,
+    search: Search = _DEFAULT,
     objective: str = "loss",
-) -> list[Choice]:
-    """Choices from the least of a budget to where more saves nothing, each the best for what it takes."""
+) -> list[Assignment]:
+    """Returns a Pareto front from the smallest feasible budget to where a larger one saves nothing."""
     if axis not in BUDGETS:
-        raise SizeupError(f"there is no budget {axis!r}; there are {', '.join(BUDGETS)}")
-    rest = budgets or Budgets()
-    silent = replace(search, progress=None)
-    best = _Search(options, loss, replace(rest, **{axis: None}), silent, objective).run()
+        raise SizeupError(f"unknown budget {axis!r}; known: {', '.join(BUDGETS)}")
+    base = budgets or Budgets()
+    quiet = replace(search, progress=None)
+    best = _BudgetSearch(options, loss, replace(base, **{axis: None}), quiet, objective).run()
     if best is None:
-        raise NoChoice(_why_not(options, loss, rest, silent))
-    least, most = _least(options, rest, axis, silent, loss), getattr(best.figures, axis)
-    if most is None or least is None:
-        raise SizeupError(f"the {WORDS[axis]} of this network is not known without a target (-d)")
-    allowed = getattr(rest, axis)
-    if allowed is not None and allowed < least:
-        raise NoChoice(_why_not(options, loss, rest, silent))
-    if allowed is not None and allowed < most:
-        most = allowed
-        best = choose(options, loss, rest, silent, objective)
-    found = {getattr(best.figures, axis): best}
-    for done, limit in enumerate(np.linspace(least, most, points)[:-1].tolist(), 1):
+        raise NoAssignment(_infeasible_message(options, loss, base, quiet))
+    lowest, highest = _minimum(options, base, axis, quiet, loss), getattr(best.figures, axis)
+    if highest is None or lowest is None:
+        raise SizeupError(f"{BUDGET_LABELS[axis]} is unknown without a target; give one with -d")
+    allowed = getattr(base, axis)
+    if allowed is not None and allowed < lowest:
+        raise NoAssignment(_infeasible_message(options, loss, base, quiet))
+    if allowed is not None and allowed < highest:
+        highest = allowed
+        best = find_assignment(options, loss, base, quiet, objective)
+    by_amount = {getattr(best.figures, axis): best}
+    for done, limit in enumerate(np.linspace(lowest, highest, points)[:-1].tolist(), 1):
         if search.progress is not None:
-            search.progress(done, points, f"the best within {units.amount(axis, limit)}")
+            search.progress(done, points, f"best within {units.amount(axis, limit)}")
         bound: dict[str, Any] = {axis: math.ceil(limit) if axis.endswith("bytes") else limit}
-        choice = _Search(options, loss, replace(rest, **bound), silent, objective).run()
-        if choice is not None:
-            found.setdefault(getattr(choice.figures, axis), choice)
-    return _falling([found[key] for key in sorted(found)], lambda choice: choice.loss)
+        assignment = _BudgetSearch(options, loss, replace(base, **bound), quiet, objective).run()
+        if assignment is not None:
+            by_amount.setdefault(getattr(assignment.figures, axis), assignment)
+    return _strictly_falling(
+        [by_amount[key] for key in sorted(by_amount)], lambda assignment: assignment.loss
+    )
 
 
-def front_of(
-    options: Options,
+def pareto_front(
+    options: OptionTable,
     loss: Floats,
     axes: tuple[str, str],
     points: int = 20,
-    search: Search = _USUAL,
+    search: Search = _DEFAULT,
     budgets: Budgets | None = None,
-) -> list[Choice]:
-    """The front over any two of the loss and the budgets, by the words for them; see `front`."""
-    names = {"loss": "loss", **{word: name for name, word in WORDS.items()}}
+) -> list[Assignment]:
+    """Returns the Pareto front over two of loss, weights, activations, latency and energy; see `front`."""
+    names = {"loss": "loss", **{label: name for name, label in BUDGET_LABELS.items()}}
     if len(set(axes)) != 2 or not set(axes) <= set(names):
-        written = ",".join(each for each in axes if each)
-        raise SizeupError(f"a front is over two of {', '.join(names)}, such as loss,weights, not {written!r}")
-    # Activations are no sum over layers: theirs is the limit that the other axis is minimized under.
+        given_axes = ",".join(axis for axis in axes if axis)
+        raise SizeupError(
+            f"a front needs two of {', '.join(names)}, such as loss,weights; got {given_axes!r}"
+        )
+    # Activations are not a sum over layers, so they are limited while the other axis is minimized.
     first, second = sorted(axes, key=lambda axis: (axis == "activations", axis != "loss"))
     objective = loss if first == "loss" else _amounts(options, names[first])
     if objective is None:
-        raise SizeupError(f"the {first} of this network is not known without a target (-d)")
-    found = front(options, objective, names[second], points, budgets, search, names[first])
+        raise SizeupError(f"{first} is unknown without a target; give one with -d")
+    assignments = front_over_budget(options, objective, names[second], points, budgets, search, names[first])
     if first == "loss":
-        return found
-    return _falling(found, lambda choice: float(getattr(choice.figures, names[first])))
+        return assignments
+    return _strictly_falling(assignments, lambda choice: float(getattr(choice.figures, names[first])))
 
 
-def _falling(ordered: list[Choice], amount: Callable[[Choice], float]) -> list[Choice]:
-    """The choices that have less than all before them."""
-    kept: list[Choice] = []
-    for each in ordered:
-        if not kept or amount(each) < amount(kept[-1]):
-            kept.append(each)
-    return kept
+def _strictly_falling(ordered: list[Assignment], value: Callable[[Assignment], float]) -> list[Assignment]:
+    """Keeps the assignments with less than all before them."""
+    falling: list[Assignment] = []
+    for assignment in ordered:
+        if not falling or value(assignment) < value(falling[-1]):
+            falling.append(assignment)
+    return falling
 
 
-def _least(options: Options, budgets: Budgets, axis: str, search: Search, loss: Floats) -> float | None:
-    """The least of a budget that any choice takes."""
+def _minimum(options: OptionTable, budgets: Budgets, axis: str, search: Search, loss: Floats) -> float | None:
+    """Returns the smallest feasible value of a budget."""
     amounts = _amounts(options, axis)
     if axis == "activation_bytes":
-        # Everything at the narrowest type, without a conversion, takes least at every step.
-        amounts = np.array([each.bits for each in options.dtype], np.float64)
+        # All layers at the narrowest dtype, without conversions, have the fewest live bytes at every step.
+        amounts = np.array([dtype.bits for dtype in options.dtype], np.float64)
     if amounts is None:
         return None
-    amounts = np.where(loss < _ENDLESS, amounts, np.inf)
-    found = _Search(options, amounts, replace(budgets, **{axis: None}), search, axis).run()
-    return None if found is None else getattr(found.figures, axis)
+    amounts = np.where(loss < _MAX_LOSS, amounts, np.inf)
+    assignment = _BudgetSearch(options, amounts, replace(budgets, **{axis: None}), search, axis).run()
+    return None if assignment is None else getattr(assignment.figures, axis)
 
 
-def _amounts(options: Options, name: str) -> Floats | None:
+def _amounts(options: OptionTable, name: str) -> Floats | None:
     return {"weight_bytes": options.weights, "seconds": options.seconds, "joules": options.joules}.get(name)
 
 
-def _fixed(options: Options, name: str) -> float:
+def _fixed(options: OptionTable, name: str) -> float:
     return {
         "weight_bytes": options.fixed_weights,
         "seconds": options.fixed_seconds,
@@ -209,29 +216,42 @@ def _fixed(options: Options, name: str) -> float:
     }[name]
 
 
-def _why_not(options: Options, loss: Floats, budgets: Budgets, search: Search) -> str:
-    """Which budget cannot be kept even alone, and the least that it would have to be."""
+_NARROWEST_BITS = 2  # of the default precisions
+
+
+def _infeasible_message(options: OptionTable, loss: Floats, budgets: Budgets, search: Search) -> str:
+    """Returns a message with the first budget that is infeasible alone, and its feasible minimum."""
     for name in BUDGETS:
-        most = getattr(budgets, name)
-        if most is None:
+        limit = getattr(budgets, name)
+        if limit is None:
             continue
-        if _Search(options, loss, Budgets(**{name: most}), search).run() is None:
-            least = _least(options, Budgets(), name, search, loss)
-            needed = "" if least is None else f"; the least is {units.amount(name, least)}"
+        if _BudgetSearch(options, loss, Budgets(**{name: limit}), search).run() is None:
+            least = _minimum(options, Budgets(), name, search, loss)
+            minimum = "" if least is None else f"; the minimum is {units.amount(name, least)}"
             return (
-                f"no choice of precisions keeps the {WORDS[name]} within {units.amount(name, most)}{needed}"
-                f"{''.join(f'; {reason}' for reason in options.unsupported)}"
+                f"no assignment keeps {BUDGET_LABELS[name]} within {units.amount(name, limit)}{minimum}"
+                f"; {_advice(options, name, least)}{''.join(f'; {reason}' for reason in options.unsupported)}"
             )
-    return "each budget can be kept alone, but no choice of precisions keeps all of them"
+    return "each budget is feasible alone, but no precision assignment meets all of them"
 
 
-# The limited quantities that are sums over groups and conversions, and the place of the latter's.
+def _advice(options: OptionTable, name: str, least: float | None) -> str:
+    """Returns the options to change if a budget is infeasible."""
+    option = f"--{BUDGET_LABELS[name]}"
+    larger = f"use a larger {option}"
+    if least is not None and name.endswith("_bytes"):
+        larger = f"use {option} {math.ceil(least / 1024)}KiB or more"
+    has_narrower = min(dtype.bits for dtype in options.offered) > _NARROWEST_BITS
+    return f"{larger}, or narrower --precisions" if has_narrower else larger
+
+
+# Quantities that are sums over groups, and their column in the conversion tables.
 _SUMS: Mapping[str, int | None] = {"weight_bytes": None, "seconds": 0, "joules": 1}
 
 
-class _Search:
+class _BudgetSearch:
     def __init__(
-        self, options: Options, loss: Floats, budgets: Budgets, search: Search, objective: str = "loss"
+        self, options: OptionTable, loss: Floats, budgets: Budgets, search: Search, objective: str = "loss"
     ) -> None:
         self.options, self.loss, self.budgets, self.objective = options, loss, budgets, objective
         self.search, self.started = search, time.monotonic()
@@ -239,64 +259,64 @@ class _Search:
         for name in self.names:
             if _amounts(options, name) is None:
                 reason = (
-                    "a target (-d)" if options.target is None else f"what {options.target.name} does not tell"
+                    "a target (-d)" if options.target is None else f"data that {options.target.name} lacks"
                 )
-                raise SizeupError(f"a limit of the {WORDS[name]} needs {reason}")
+                raise SizeupError(f"a budget for {BUDGET_LABELS[name]} needs {reason}")
         self.live = None
         if budgets.activation_bytes is not None:
-            self.live = LiveBytes(options.graph, options.typing, options.kinds)
+            self.live = LiveBytes(options.graph, options.typing, options.offered)
         self.solver = Solver(self._problem(budgets))
 
-    def run(self) -> Choice | None:
-        """The best choice that is verified; None if there is none."""
+    def run(self) -> Assignment | None:
+        """Returns the best assignment that is verified; None if there is none."""
         bound: float | None = None
         solver, budgets, excluded = self.solver, self.budgets, 0
-        for rounds in range(1, _MOST_EXCLUDED + _MOST_TIGHTENED):
+        for rounds in range(1, _MAX_EXCLUDED + _MAX_TIGHTENED):
             solution = solver.solve(self._effort())
             if solution is None:
                 if solver is not self.solver:
                     break
                 if solver.is_exhausted and self._is_bounded():
                     return None
-                # Sums may be more than what a choice takes: look a little beyond the limits, and verify.
+                # Sums may overestimate an assignment: search slightly beyond the limits, and verify.
                 budgets = self._loosened(budgets)
                 solver = Solver(self._problem(budgets))
                 continue
             bound = solution.bound if bound is None else bound
-            chosen = self._chosen(solution)
-            figures = figures_of(self.options, chosen)
-            if self.budgets.kept_by(figures):
+            assignment = self._assignment_of(solution)
+            figures = figures_of(self.options, assignment)
+            if self.budgets.met_by(figures):
                 proven = min(bound, solution.loss) if self._is_bounded() else None
-                return Choice(chosen, solution.loss, figures, proven, rounds)
-            if self._seconds_left() <= 0 and rounds > _MOST_EXCLUDED:
+                return Assignment(assignment, solution.loss, figures, proven, rounds)
+            if self._seconds_left() <= 0 and rounds > _MAX_EXCLUDED:
                 break
-            if excluded < _MOST_EXCLUDED and self._seconds_left() > 0:
+            if excluded < _MAX_EXCLUDED and self._seconds_left() > 0:
                 excluded += 1
                 solver.exclude(solution.types)
-                bound = None  # what is excluded does not fit: the next bound holds for all that may
+                bound = None  # the excluded one does not fit, so the next bound is valid for the rest
             else:
                 budgets = self._tightened(budgets, figures)
                 solver = Solver(self._problem(budgets))
-        raise NoChoice(
-            "no choice of precisions was found that keeps the budgets, and none was ruled out:"
-            " allow a little more, or more time (--time-limit)"
+        raise NoAssignment(
+            "the search found no precision assignment within the budgets, and did not rule one out;"
+            " raise a budget or --time-limit"
         )
 
     def _is_bounded(self) -> bool:
-        """Whether the sums that the solver knows are never more than what a choice takes."""
+        """Whether the solver's sums never exceed the figures of an assignment."""
         timed = {"seconds", "joules"} & {self.objective, *self.names}
         if self.live is not None and not self.options.is_plain:
             return False
         return not timed or (self.options.is_plain and self.options.is_additive)
 
-    def exclude(self, choice: Choice) -> None:
-        """Leave a choice out from now on."""
-        picked = self.options.picked(choice.chosen)
-        self.solver.exclude(picked % len(self.options.kinds))
+    def exclude(self, assignment: Assignment) -> None:
+        """Excludes an assignment from further results."""
+        rows = self.options.option_rows(assignment.dtypes)
+        self.solver.exclude(rows % len(self.options.offered))
 
-    def _chosen(self, solution: Solution) -> dict[int, DType]:
-        kinds = len(self.options.kinds)
-        return self.options.chosen(np.arange(len(solution.types)) * kinds + solution.types)
+    def _assignment_of(self, solution: Solution) -> dict[int, DType]:
+        dtype_count = len(self.options.offered)
+        return self.options.assignment_of(np.arange(len(solution.types)) * dtype_count + solution.types)
 
     def _effort(self) -> Effort:
         return Effort(self.search.gap, max(self._seconds_left(), 0.1), report=self._report)
@@ -310,36 +330,42 @@ class _Search:
             self.search.progress(0, 1, f"best {best:.4g}, at least {bound:.4g} (gap {gap:.2g} %)")
 
     def _loosened(self, budgets: Budgets) -> Budgets:
-        """More of what is a sum only by assumption."""
-        wider = {
-            name: _LOOSER * getattr(budgets, name) for name in ("seconds", "joules") if name in self.names
+        """Raises budgets whose sums are not exact."""
+        loosened = {
+            name: _LOOSEN_FACTOR * getattr(budgets, name)
+            for name in ("seconds", "joules")
+            if name in self.names
         }
-        return replace(budgets, **wider)
+        return replace(budgets, **loosened)
 
     def _tightened(self, budgets: Budgets, figures: Figures) -> Budgets:
-        """Less of each budget that a pick exceeded, by as much as it did."""
-        less: dict[str, Any] = {}
+        """Lowers each budget that a solution exceeded, by the excess."""
+        tightened: dict[str, Any] = {}
         for name in self.budgets.exceeded_by(figures):
-            most, taken = getattr(self.budgets, name), getattr(figures, name)
-            now = getattr(budgets, name)
-            less[name] = now - (taken - most) if name.endswith("bytes") else now * most / taken * (1 - 1e-9)
-        return replace(budgets, **less)
+            limit, amount = getattr(self.budgets, name), getattr(figures, name)
+            current = getattr(budgets, name)
+            tightened[name] = (
+                current - (amount - limit)
+                if name.endswith("bytes")
+                else current * limit / amount * (1 - 1e-9)
+            )
+        return replace(budgets, **tightened)
 
     def _problem(self, budgets: Budgets) -> Problem:
-        """The amounts of all groups, conversions and steps, as the solver takes them."""
-        options, kinds = self.options, len(self.options.kinds)
-        columns = [np.where((self.loss < _ENDLESS) & options.allowed, self.loss, np.inf)]
+        """Builds the solver's problem from the amounts of all groups, conversions and steps."""
+        options, dtype_count = self.options, len(self.options.offered)
+        columns = [np.where((self.loss < _MAX_LOSS) & options.allowed, self.loss, np.inf)]
         columns += [amounts for name in self.names if (amounts := _amounts(options, name)) is not None]
         limits = [getattr(budgets, name) - _fixed(options, name) for name in self.names]
-        amounts = np.stack(columns, axis=1).reshape(-1, kinds, len(columns))
+        amounts = np.stack(columns, axis=1).reshape(-1, dtype_count, len(columns))
         factors = [
             Factor(groups, table)
             for groups, both in options.conversions
-            if (table := self._converting(both)) is not None
+            if (table := self._conversion_amounts(both)) is not None
         ]
         if self.live is not None and budgets.activation_bytes is not None:
-            for groups, over in self.live.crowded(budgets.activation_bytes):
-                if not groups:  # whatever is chosen
+            for groups, over in self.live.exceeding(budgets.activation_bytes):
+                if not groups:  # for every assignment
                     amounts[..., 0] = np.inf
                     continue
                 table = np.zeros((*over.shape, len(columns)))
@@ -349,10 +375,10 @@ class _Search:
         order = tuple(sorted(first, key=first.__getitem__))
         return Problem(amounts, np.array(limits, np.float64), tuple(factors), order)
 
-    def _converting(self, both: Floats) -> Floats | None:
-        """What a conversion adds to the objective and to every limited quantity; None if to none."""
-        places = [_SUMS.get(self.objective), *(_SUMS[name] for name in self.names)]
-        if all(place is None for place in places):
+    def _conversion_amounts(self, costs: Floats) -> Floats | None:
+        """Returns what a conversion adds to the objective and each limited quantity; None if nothing."""
+        columns = [_SUMS.get(self.objective), *(_SUMS[name] for name in self.names)]
+        if all(place is None for place in columns):
             return None
-        empty = np.zeros(both.shape[:-1])
-        return np.stack([empty if place is None else both[..., place] for place in places], axis=-1)
+        empty = np.zeros(costs.shape[:-1])
+        return np.stack([empty if place is None else costs[..., place] for place in columns], axis=-1)

@@ -1,4 +1,4 @@
-"""The best path through what is left of a trellis, by CP-SAT: under several limits labels seldom dominate."""
+"""The best path through a pruned trellis, by CP-SAT: under several limits few labels dominate others."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from sizeup.mixed_precision.network import FORBIDDEN, Codes, Floats, Stage
+from sizeup.mixed_precision.trellis import FORBIDDEN, Codes, Floats, Stage
 
-# CP-SAT computes with integers: this many steps to a limit, or to the loss that is to be undercut.
+# CP-SAT computes with integers: resolution of a limit, or of the loss to undercut.
 _STEPS = 2**40
-_MOST_ARCS = 50_000
+_MAX_ARCS = 50_000
 
 
 class Arcs:
-    """The steps that a path may take, as Boolean variables that form one path."""
+    """The arcs of a trellis as Boolean variables that form one path."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         from ortools.sat.python import cp_model
@@ -30,43 +30,43 @@ class Arcs:
             leaving: dict[int, list[Any]] = {}
             following: dict[int, list[Any]] = {}
             variables = {}
-            for node, kind in np.argwhere(stage.following != FORBIDDEN).tolist():
+            for node, code in np.argwhere(stage.following != FORBIDDEN).tolist():
                 if node not in arriving:
                     continue
-                variables[node, kind] = one = self.model.new_bool_var("")
-                leaving.setdefault(node, []).append(one)
-                following.setdefault(int(stage.following[node, kind]), []).append(one)
+                variables[node, code] = arc = self.model.new_bool_var("")
+                leaving.setdefault(node, []).append(arc)
+                following.setdefault(int(stage.following[node, code]), []).append(arc)
             for node, entering in arriving.items():
                 self.model.add(sum(entering) == sum(leaving.get(node, [])))
             arriving = following
             self.variables.append(variables)
 
-    def limit(self, quantity: int, most: float) -> None:
-        """Keep a quantity within a limit; amounts that are not whole are rounded, in favour of the path."""
+    def limit(self, quantity: int, limit: float) -> None:
+        """Limits a quantity; fractional amounts are rounded in favor of the path."""
         terms = self._amounts(quantity)
-        is_whole = all(amount == math.floor(amount) for _, amount in terms) and abs(most) < _STEPS
-        by = 1.0 if is_whole else _STEPS / (abs(most) or 1.0)
-        self._add(terms, math.floor, by, math.floor(most * by) + (0 if is_whole else 1))
+        is_whole = all(amount == math.floor(amount) for _, amount in terms) and abs(limit) < _STEPS
+        scale = 1.0 if is_whole else _STEPS / (abs(limit) or 1.0)
+        self._add(terms, math.floor, scale, math.floor(limit * scale) + (0 if is_whole else 1))
 
     def undercut(self, loss: float) -> None:
-        """Minimize the loss, below one that is known."""
-        by = _STEPS / (abs(loss) or 1.0)
-        weights = [round(amount * by) for _, amount in self._amounts(0)]
+        """Minimizes the loss, scaled by a known loss."""
+        scale = _STEPS / (abs(loss) or 1.0)
+        weights = [round(amount * scale) for _, amount in self._amounts(0)]
         self.model.minimize(self.cp_model.LinearExpr.weighted_sum(self._all(), weights))
 
     def exclude(self, types: Codes) -> None:
-        """Forbid one path."""
-        node, steps = 0, []
+        """Forbids one path."""
+        node, path = 0, []
         for stage, variables in zip(self.stages, self.variables, strict=True):
-            kind = int(types[stage.group])
-            if (node, kind) not in variables:
+            code = int(types[stage.group])
+            if (node, code) not in variables:
                 return
-            steps.append(variables[node, kind])
-            node = int(stage.following[node, kind])
-        self.model.add_bool_or([each.negated() for each in steps])
+            path.append(variables[node, code])
+            node = int(stage.following[node, code])
+        self.model.add_bool_or([arc.negated() for arc in path])
 
     def solve(self, seconds: float) -> tuple[Codes | None, float]:
-        """The types of the best path, None if there is none, and the proven share of the known loss."""
+        """Returns the codes of the best path (None if none is found) and the proven share of the loss."""
         solver = self.cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.max_time_in_seconds = seconds
@@ -79,42 +79,42 @@ class Arcs:
         types = np.zeros(len(self.stages), np.int64)
         for stage, variables in zip(self.stages, self.variables, strict=True):
             types[stage.group] = next(
-                kind for (_, kind), each in variables.items() if solver.boolean_value(each)
+                code for (_, code), arc in variables.items() if solver.boolean_value(arc)
             )
         return types, proven
 
     def _all(self) -> list[Any]:
-        return [each for variables in self.variables for each in variables.values()]
+        return [arc for variables in self.variables for arc in variables.values()]
 
     def _amounts(self, quantity: int) -> list[tuple[Any, float]]:
         return [
-            (each, float(stage.amounts[node, kind, quantity]))
+            (arc, float(stage.amounts[node, code, quantity]))
             for stage, variables in zip(self.stages, self.variables, strict=True)
-            for (node, kind), each in variables.items()
+            for (node, code), arc in variables.items()
         ]
 
-    def _add(self, terms: list[tuple[Any, float]], rounded: Any, by: float, most: int) -> None:
-        weights = [rounded(amount * by) for _, amount in terms]
-        self.model.add(self.cp_model.LinearExpr.weighted_sum([each for each, _ in terms], weights) <= most)
+    def _add(self, terms: list[tuple[Any, float]], rounded: Any, scale: float, limit: int) -> None:
+        weights = [rounded(amount * scale) for _, amount in terms]
+        self.model.add(self.cp_model.LinearExpr.weighted_sum([arc for arc, _ in terms], weights) <= limit)
 
 
 def is_installed() -> bool:
-    """Whether CP-SAT is there: it belongs to the extra `solve`."""
+    """Whether CP-SAT (extra `solve`) is installed."""
     return importlib.util.find_spec("ortools") is not None
 
 
 def is_small_enough(stages: Sequence[Stage]) -> bool:
-    """Whether CP-SAT is worth a try."""
-    return sum(int((stage.following != FORBIDDEN).sum()) for stage in stages) <= _MOST_ARCS
+    """Whether the trellis is small enough for CP-SAT."""
+    return sum(int((stage.following != FORBIDDEN).sum()) for stage in stages) <= _MAX_ARCS
 
 
 def best_path(
     stages: Sequence[Stage], limits: Floats, loss: float, excluded: Sequence[Codes], seconds: float
 ) -> tuple[Codes | None, float]:
-    """The types of the best path within limits, if it undercuts a known loss, and a proven bound."""
+    """Returns the codes of the best path within limits below a known loss, and a proven bound."""
     arcs = Arcs(stages)
-    for place, most in enumerate(limits.tolist(), 1):
-        arcs.limit(place, most)
+    for quantity, limit in enumerate(limits.tolist(), 1):
+        arcs.limit(quantity, limit)
     arcs.undercut(loss)
     for types in excluded:
         arcs.exclude(types)

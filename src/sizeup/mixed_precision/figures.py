@@ -1,4 +1,4 @@
-"""What a network takes with its layers at certain types, and budgets for that."""
+"""Weight bytes, activation bytes, latency and energy of a network at given dtypes, and budgets for them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sizeup.cost import count
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
 from sizeup.latency import Basis, Estimate, energy, estimate
-from sizeup.memory import best_placement
+from sizeup.memory import best_memory_plan
 from sizeup.mixed_precision.assign import assign
-from sizeup.mixed_precision.options import Options
+from sizeup.mixed_precision.options import OptionTable
 from sizeup.targets import Target
 
 _PLAN_SECONDS = 2.0
@@ -18,41 +18,41 @@ _PLAN_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The most that each may take; None: as much as it likes."""
+    """The maximum of each figure; None if unlimited."""
 
     weight_bytes: int | None = None
     activation_bytes: int | None = None
     seconds: float | None = None
     joules: float | None = None
 
-    def kept_by(self, figures: Figures) -> bool:
-        """Whether figures are within all of them."""
+    def met_by(self, figures: Figures) -> bool:
+        """Whether figures are within all budgets."""
         return not self.exceeded_by(figures)
 
     def exceeded_by(self, figures: Figures) -> list[str]:
-        """The names of those that figures exceed."""
-        found = []
+        """Returns the names of the budgets that figures exceed; an unknown figure exceeds its budget."""
+        names = []
         for name in BUDGETS:
-            most, taken = getattr(self, name), getattr(figures, name)
-            if most is not None and (taken is None or taken > most * (1 + 1e-12)):
-                found.append(name)
-        return found
+            limit, figure = getattr(self, name), getattr(figures, name)
+            if limit is not None and (figure is None or figure > limit * (1 + 1e-12)):
+                names.append(name)
+        return names
 
 
-BUDGETS = tuple(each.name for each in fields(Budgets))
-WORDS = {
+BUDGETS = tuple(budget.name for budget in fields(Budgets))
+BUDGET_LABELS = {
     "weight_bytes": "weights",
     "activation_bytes": "activations",
     "seconds": "latency",
     "joules": "energy",
 }
-# One more of each, for what a little more would buy.
-UNITS = {"weight_bytes": 1024, "activation_bytes": 1024, "seconds": 1e-3, "joules": 1e-3}
+# The increment of each budget for which `with_gains` reports the loss saved.
+STEPS = {"weight_bytes": 1024, "activation_bytes": 1024, "seconds": 1e-3, "joules": 1e-3}
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a network takes with its layers at certain types, conversions included; None: not known."""
+    """Bytes, latency and energy of a network, conversions included; None if unknown."""
 
     weight_bytes: int
     activation_bytes: int
@@ -60,26 +60,26 @@ class Figures:
     joules: float | None
 
 
-def figures_of(options: Options, chosen: dict[int, DType]) -> Figures:
-    """What the network takes, from the network itself: counted, planned and estimated at these types."""
-    return figures_at(assign(options.graph, chosen), options.target, options.basis)
+def figures_of(options: OptionTable, assignment: dict[int, DType]) -> Figures:
+    """Returns the figures of the network at these dtypes: counted, planned and estimated."""
+    return figures_at(assign(options.graph, assignment), options.target, options.basis)
 
 
-def estimate_of(options: Options, chosen: dict[int, DType]) -> Estimate:
-    """The latency on the target at these types, with its interval."""
+def estimate_of(options: OptionTable, assignment: dict[int, DType]) -> Estimate:
+    """Returns the latency on the target at these dtypes, with its prediction interval."""
     assert options.target is not None
-    return estimate(count(assign(options.graph, chosen)), options.target, basis=options.basis)
+    return estimate(count(assign(options.graph, assignment)), options.target, basis=options.basis)
 
 
 def figures_at(graph: Graph, target: Target | None, basis: Basis | None = None) -> Figures:
-    """What a network takes as it is: counted, planned in its order, and estimated on a target."""
-    counted = count(graph)
-    placed = best_placement(graph, reorder=False, time_limit=_PLAN_SECONDS)
-    timed = None if target is None else estimate(counted, target, basis=basis)
-    spent = None if timed is None else energy(timed)
+    """Returns the figures of a graph: counted, planned in its schedule, and estimated on a target."""
+    cost = count(graph)
+    plan = best_memory_plan(graph, reorder=False, time_limit=_PLAN_SECONDS)
+    latency = None if target is None else estimate(cost, target, basis=basis)
+    consumption = None if latency is None else energy(latency)
     return Figures(
-        counted.stored_bytes,
-        placed.packing.height,
-        None if timed is None else timed.seconds,
-        None if spent is None else spent.joules,
+        cost.stored_bytes,
+        plan.packing.height,
+        None if latency is None else latency.seconds,
+        None if consumption is None else consumption.joules,
     )

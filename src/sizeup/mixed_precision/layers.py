@@ -1,4 +1,4 @@
-"""The layers whose number type may be chosen, and which of them a user's mapping names."""
+"""The layers whose dtype can be chosen, and the layers that a precision map names."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import difflib
 import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sizeup import dtypes
 from sizeup.dtypes import DType
 from sizeup.errors import SizeupError
-from sizeup.graph import ABSENT, Graph, Op, name_of
-from sizeup.ops import rule_of
+from sizeup.graph import ABSENT, Graph, Op, is_precomputed, name_of
+from sizeup.ops import cost_rule_of
 from sizeup.units import quoted
 
-_MOST_NEAR = 3
+_MAX_NEAREST = 3
 _LONGEST_NUMBER = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """An operator that computes with weights, or multiplies: all others follow those that feed them."""
+    """An op with weights, or a product of activations; all other ops follow the dtype of their inputs."""
 
     op: int
     name: str
     kind: str
 
 
-class Matched(NamedTuple):
-    """Number types by operator, and the patterns that named none, each with the nearest names."""
+class LayerMatch(NamedTuple):
+    """Dtypes by op, and the patterns that match nothing, each with the closest names."""
 
-    chosen: dict[int, DType]
+    dtypes: dict[int, DType]
     unmatched: dict[str, list[str]]
 
 
 def layers(graph: Graph) -> tuple[Layer, ...]:
-    """The layers of a graph in the order in which they run."""
+    """Returns the layers of a graph in execution order."""
     return tuple(
         Layer(index, op.scope or name_of(graph, op), op.kind)
         for index, op in enumerate(graph.ops)
@@ -45,40 +45,37 @@ def layers(graph: Graph) -> tuple[Layer, ...]:
 
 
 def is_layer(graph: Graph, op: Op) -> bool:
-    """Whether its number type is its own to choose: it multiplies, or looks numbers up in a trained table."""
-    rule = rule_of(op.kind)
-    if (
-        rule is None
-        or op.bodies
-        or (op.outputs and all(graph.tensors[i].data is not None for i in op.outputs))
-    ):
+    """Whether an op has a dtype of choice: it multiplies, or looks values up in a trained table."""
+    rule = cost_rule_of(op.kind)
+    if rule is None or op.bodies or is_precomputed(graph, op):
         return False
     if rule.macs is not None:
         return True
     tensors = [graph.tensors[i] for i in op.inputs if i != ABSENT]
-    return any(each.is_parameter and len(each.shape or ()) > 1 for each in tensors)
+    return any(tensor.is_parameter and len(tensor.shape or ()) > 1 for tensor in tensors)
 
 
-def matched(graph: Graph, mapping: Mapping[str, str]) -> Matched:
-    """Operators by a mapping of names to precisions, wildcards first: the last that fits counts.
+def match_layers(graph: Graph, mapping: Mapping[str, Any]) -> LayerMatch:
+    """Matches the names in a precision map with ops; wildcards first, so that later exact names override
+    them.
 
-    A pattern names a module with all inside it, an operator, a kind, an operator's number (`#12`), or holds
-    wildcards (`features.*.conv`). Only layers follow a module, a kind or a wildcard; an operator that is
-    named itself need not be one.
+    A pattern is a module (with everything in it), an op, an op kind, an op's number (`#12`), or contains
+    wildcards (`features.*.conv`). Modules, op kinds and wildcards match layers only; an op named itself need
+    not be a layer.
     """
-    names = Names(graph)
-    chosen: dict[int, DType] = {}
+    names = LayerNames(graph)
+    dtypes_by_op: dict[int, DType] = {}
     unmatched: dict[str, list[str]] = {}
-    for pattern, precision in sorted(mapping.items(), key=lambda each: not _is_wildcard(each[0])):
-        found = names.find(pattern)
-        if not found:
+    for pattern, precision in sorted(mapping.items(), key=lambda item: not _is_wildcard(item[0])):
+        ops = names.find(pattern)
+        if not ops:
             unmatched[pattern] = names.nearest(pattern)
             continue
-        chosen.update(dict.fromkeys(found, _precision(pattern, precision)))
-    return Matched(chosen, unmatched)
+        dtypes_by_op.update(dict.fromkeys(ops, _precision(pattern, precision)))
+    return LayerMatch(dtypes_by_op, unmatched)
 
 
-def _precision(pattern: str, precision: str) -> DType:
+def _precision(pattern: str, precision: Any) -> DType:
     try:
         return dtypes.precision(precision)
     except SizeupError as error:
@@ -89,45 +86,42 @@ def _is_wildcard(pattern: str) -> bool:
     return any(letter in pattern for letter in "*?[")
 
 
-class Names:
-    """What the operators of a graph are called, for looking up patterns."""
+class LayerNames:
+    """The names of a graph's ops, for looking up patterns."""
 
     def __init__(self, graph: Graph) -> None:
         self.count = len(graph.ops)
         self.by_name: dict[str, list[int]] = {}
         self.layers: dict[str, list[int]] = {}
         for index, op in enumerate(graph.ops):
-            choosable = is_layer(graph, op)
+            is_choosable = is_layer(graph, op)
             for name in {name_of(graph, op), op.name}:
                 self.by_name.setdefault(name, []).append(index)
-            for name in _paths(op.scope) | {op.kind} if choosable else ():
+            for name in _paths(op.scope) | {op.kind} if is_choosable else ():
                 self.layers.setdefault(name, []).append(index)
-            if choosable:
+            if is_choosable:
                 self.layers.setdefault(name_of(graph, op), []).append(index)
 
     def find(self, pattern: str) -> list[int]:
-        """The operators that a pattern names."""
+        """Returns the ops that match a pattern."""
         if pattern.startswith("#") and pattern[1:].isdecimal():
-            place = int(pattern[1:]) if len(pattern) < _LONGEST_NUMBER else self.count
-            return [place] if place < self.count else []
+            number = int(pattern[1:]) if len(pattern) < _LONGEST_NUMBER else self.count
+            return [number] if number < self.count else []
         if pattern in self.layers:
             return self.layers[pattern]
         if pattern in self.by_name:
             return self.by_name[pattern]
         return [
-            index
-            for name, found in self.layers.items()
-            if fnmatch.fnmatchcase(name, pattern)
-            for index in found
+            index for name, ops in self.layers.items() if fnmatch.fnmatchcase(name, pattern) for index in ops
         ]
 
     def nearest(self, pattern: str) -> list[str]:
-        """Names that were perhaps meant."""
-        return difflib.get_close_matches(pattern, [*self.layers, *self.by_name], _MOST_NEAR, 0.5)
+        """Returns the closest known names."""
+        return difflib.get_close_matches(pattern, [*self.layers, *self.by_name], _MAX_NEAREST, 0.5)
 
 
 def _paths(scope: str) -> set[str]:
-    """A module and all that hold it: `a.b.c` lies in `a.b` and in `a`."""
+    """Returns a module and all that contain it: `a.b.c` is in `a.b` and in `a`."""
     separator = "/" if "/" in scope else "."
     parts = scope.split(separator) if scope else []
     return {separator.join(parts[: depth + 1]) for depth in range(len(parts))}

@@ -1,4 +1,4 @@
-"""What every choice of a dtype costs, and which of them a runtime has kernels for."""
+"""The cost of every dtype option per group of layers, and the dtypes a runtime has kernels for."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from sizeup.graph import ABSENT, Graph, Tensor
 from sizeup.latency import Basis, energy, energy_by_op, estimate
 from sizeup.memory import tensor_bytes
 from sizeup.mixed_precision.assign import CONVERSIONS, assign
-from sizeup.mixed_precision.conversions import Typing, conversion_tables, typing_of
+from sizeup.mixed_precision.conversions import DtypeGroups, conversion_tables, typing_of
 from sizeup.mixed_precision.layers import Layer, layers
-from sizeup.mixed_precision.network import Codes, Flags, Floats
-from sizeup.targets import Target, WeightOnly, current
+from sizeup.mixed_precision.sizes import offered_dtypes
+from sizeup.mixed_precision.trellis import Codes, Flags, Floats
+from sizeup.targets import Target, WeightOnly, current_catalog
 
 _SAMPLES = 16
-_SAME = 1e-9
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Options:
-    """One row an option, a number type for a group of layers that must share it.
+class OptionTable:
+    """One row per option: a dtype for a group of layers that must share it.
 
-    `weights`, `seconds` and `joules` are of the group at that type; `conversions` what values take that
-    a mixture converts on the way between groups. `owner` is the group whose type a tensor has, -1: none.
+    `weights`, `seconds` and `joules` are of the group at that dtype; `conversions` are the costs of
+    converting tensors between groups. `owner` is the group whose dtype a tensor has, or -1.
     """
 
     graph: Graph
@@ -45,129 +46,127 @@ class Options:
     seconds: Floats | None
     joules: Floats | None
     target: Target | None
-    basis: Basis | None  # of all times, so that choices are compared on one
-    fixed_weights: float  # what no choice changes
+    basis: Basis | None  # of all latencies, so that assignments are comparable
+    fixed_weights: float  # weight bytes that no assignment changes
     fixed_seconds: float
     fixed_joules: float
-    kinds: tuple[DType, ...]
-    unsupported: tuple[str, ...]  # why precisions that were asked for are not offered, or not to all layers
-    allowed: Flags  # the options whose layers all have a kernel
-    typing: Typing
-    conversions: tuple[tuple[tuple[int, ...], Floats], ...]  # groups; seconds and joules by their types
+    offered: tuple[DType, ...]
+    unsupported: tuple[str, ...]  # why requested precisions are not offered, or not for all layers
+    allowed: Flags  # options whose layers all have a kernel
+    typing: DtypeGroups
+    conversions: tuple[tuple[tuple[int, ...], Floats], ...]  # groups; seconds and joules by their dtypes
 
-    def chosen(self, picked: Codes) -> dict[int, DType]:
-        """The number type of every layer, by operator, where options are picked."""
-        dtype = {int(self.group[option]): self.dtype[option] for option in picked}
+    def assignment_of(self, rows: Codes) -> dict[int, DType]:
+        """Returns the dtype of every layer by op, for one option row per group."""
+        dtype = {int(self.group[option]): self.dtype[option] for option in rows}
         return {layer.op: dtype[int(group)] for layer, group in zip(self.layers, self.group_of, strict=True)}
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether no operator of the model itself converts, nor runs others inside."""
+        """Whether no op of the model converts dtypes or contains a body."""
         return not any(op.bodies or op.kind in CONVERSIONS for op in self.graph.ops)
 
     @cached_property
     def is_additive(self) -> bool:
-        """Whether times and energies are the sums of groups and conversions, tried on mixtures at random.
+        """Whether latency and energy are sums over groups and conversions, tested on random assignments.
 
-        They are not if a runtime merges conversions into other kernels.
+        They are not if a runtime fuses conversions into other kernels.
         """
         if self.target is None or self.seconds is None:
             return True
-        drawn, groups = np.random.default_rng(0), int(self.group.max()) + 1
-        return all(self._is_sum(drawn.integers(len(self.kinds), size=groups)) for _ in range(_SAMPLES))
+        random, groups = np.random.default_rng(0), int(self.group.max()) + 1
+        return all(self._is_sum(random.integers(len(self.offered), size=groups)) for _ in range(_SAMPLES))
 
     def _is_sum(self, types: Codes) -> bool:
         assert self.target is not None
         assert self.seconds is not None
-        places = np.arange(len(types)) * len(self.kinds) + types
-        timed = estimate(count(assign(self.graph, self.chosen(places))), self.target, basis=self.basis)
+        rows = np.arange(len(types)) * len(self.offered) + types
+        latency = estimate(count(assign(self.graph, self.assignment_of(rows))), self.target, basis=self.basis)
         converted = [table[tuple(types[list(groups)])] for groups, table in self.conversions]
-        seconds = self.seconds[places].sum() + self.fixed_seconds + sum(each[0] for each in converted)
-        if abs(seconds - timed.seconds) > _SAME * timed.seconds:
+        seconds = self.seconds[rows].sum() + self.fixed_seconds + sum(cost[0] for cost in converted)
+        if abs(seconds - latency.seconds) > _TOLERANCE * latency.seconds:
             return False
-        spent = energy(timed)
-        if spent is None or self.joules is None:
-            return spent is None and self.joules is None
-        joules = self.joules[places].sum() + self.fixed_joules + sum(each[1] for each in converted)
-        return bool(abs(joules - spent.joules) <= _SAME * spent.joules)
+        consumption = energy(latency)
+        if consumption is None or self.joules is None:
+            return consumption is None and self.joules is None
+        joules = self.joules[rows].sum() + self.fixed_joules + sum(cost[1] for cost in converted)
+        return bool(abs(joules - consumption.joules) <= _TOLERANCE * consumption.joules)
 
-    def picked(self, chosen: Mapping[int, DType]) -> Codes:
-        """The options behind the number types of layers: the other way round."""
-        wanted = {int(g): chosen[each.op] for each, g in zip(self.layers, self.group_of, strict=True)}
+    def option_rows(self, assignment: Mapping[int, DType]) -> Codes:
+        """Returns the option rows of an assignment; the inverse of `assignment_of`."""
+        by_group = {int(g): assignment[layer.op] for layer, g in zip(self.layers, self.group_of, strict=True)}
         rows = enumerate(zip(self.group.tolist(), self.dtype, strict=True))
-        return np.array([option for option, (group, dtype) in rows if wanted[group] == dtype], np.int64)
+        return np.array([option for option, (group, dtype) in rows if by_group[group] == dtype], np.int64)
 
     def losses(self, table: Mapping[str, Mapping[str, float]]) -> Floats:
-        """What every option loses: the sum over its layers of {layer: {precision: loss}}."""
-        kinds = list(dict.fromkeys(self.dtype))
-        by_group = np.zeros((int(self.group.max()) + 1, len(kinds)))
+        """Returns the loss of every option: the sum over its layers of {layer: {precision: loss}}."""
+        columns = list(dict.fromkeys(self.dtype))
+        by_group = np.zeros((int(self.group.max()) + 1, len(columns)))
         for layer, group in zip(self.layers, self.group_of, strict=True):
-            by_group[group] += [_loss(table, layer, precision_name(kind)) for kind in kinds]
-        return by_group[self.group, [kinds.index(each) for each in self.dtype]]
+            by_group[group] += [_loss(table, layer, precision_name(dtype)) for dtype in columns]
+        return by_group[self.group, [columns.index(dtype) for dtype in self.dtype]]
 
     def by_layer(
-        self, table: Mapping[str, Mapping[str, float]], chosen: Mapping[int, DType]
+        self, table: Mapping[str, Mapping[str, float]], assignment: Mapping[int, DType]
     ) -> dict[int, float]:
-        """What every layer loses at its chosen type, by operator."""
-        return {each.op: _loss(table, each, precision_name(chosen[each.op])) for each in self.layers}
+        """Returns the loss of every layer at its assigned dtype, by op."""
+        return {layer.op: _loss(table, layer, precision_name(assignment[layer.op])) for layer in self.layers}
 
 
-_EXACT = "fp32"  # what is not rounded loses nothing
+_EXACT_PRECISION = "fp32"  # nothing is rounded, so the loss is 0
 
 
 def _loss(table: Mapping[str, Mapping[str, float]], layer: Layer, precision: str) -> float:
     row = table.get(f"#{layer.op}") or table.get(layer.name)
     if row is not None and not isinstance(row, Mapping):
-        raise SizeupError(f"the losses of layer {layer.name} are {row!r}, not {{precision: loss}}")
-    if row is not None and precision == _EXACT and precision not in row:
+        raise SizeupError(f"losses of layer {layer.name}: expected {{precision: loss}}, got {row!r}")
+    if row is not None and precision == _EXACT_PRECISION and precision not in row:
         return 0.0
     if row is None or precision not in row:
-        raise SizeupError(f"the losses tell nothing of layer {layer.name} at {precision}")
+        raise SizeupError(f"no loss for layer {layer.name} at {precision}")
     if not isinstance(row[precision], int | float) or not row[precision] >= 0:
         raise SizeupError(
-            f"the loss of layer {layer.name} at {precision} is {row[precision]}, not a number from 0"
+            f"loss of layer {layer.name} at {precision}: expected a number >= 0, got {row[precision]}"
         )
     return float(min(row[precision], sys.float_info.max))
 
 
-def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None = None) -> Options:
-    """Every number type that the target has kernels for, for every group of layers, and what it takes."""
+def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None = None) -> OptionTable:
+    """Returns every dtype that the target has kernels for, for every group of layers, with its cost."""
     if not precisions:
-        raise SizeupError("no precision is named to choose from")
-    asked = list(dict.fromkeys(precisions))
-    kinds = [each for each in asked if target is None or precision_name(each) in target.runtime.dtypes]
-    if not kinds:
-        raise SizeupError(f"{target} has kernels for none of {', '.join(map(precision_name, precisions))}")
-    found = layers(graph)
-    if not found:
-        raise SizeupError("there is no layer whose number type could be chosen")
-    # Numbers that are stored narrow gain nothing from a wider type.
-    stored = max(_stored_bits(graph, layer) for layer in found)
-    kinds = [each for each in kinds if each.bits <= stored]
-    if not kinds:
-        raise SizeupError(f"all layers have {stored} bits already; no type that was named is as narrow")
-    group_of, owner = _tied(graph, found, _owners(graph, found))
+        raise SizeupError("no precisions to choose from")
+    requested = list(dict.fromkeys(precisions))
+    offered = offered_dtypes(requested, target)
+    model_layers = layers(graph)
+    if not model_layers:
+        raise SizeupError("the model has no layers whose precision can be chosen")
+    # Tensors that are stored narrow gain nothing from a wider dtype.
+    stored = max(_stored_bits(graph, layer) for layer in model_layers)
+    offered = [dtype for dtype in offered if dtype.bits <= stored]
+    if not offered:
+        raise SizeupError(f"layers already have {stored} bits or fewer, and all named precisions are wider")
+    group_of, owner = _tie_groups(graph, model_layers, _owners(graph, model_layers))
     groups = int(group_of.max()) + 1
-    allowed = _with_kernels(graph, found, group_of, kinds, target)
-    offered = np.flatnonzero(allowed.any(axis=0))
-    kinds, allowed = [kinds[each] for each in offered.tolist()], allowed[:, offered]
-    basis = common_basis(kinds, target)
-    columns = [_taken(graph, found, owner, groups, each, target, basis) for each in kinds]
-    group = np.repeat(np.arange(groups), len(kinds))
-    weights = np.stack([each[0] for each in columns], axis=1).ravel()
-    seconds, joules = _stacked([each[1] for each in columns]), _stacked([each[2] for each in columns])
+    allowed = _with_kernels(graph, model_layers, group_of, offered, target)
+    supported = np.flatnonzero(allowed.any(axis=0))
+    offered, allowed = [offered[index] for index in supported.tolist()], allowed[:, supported]
+    basis = common_basis(offered, target)
+    columns = [_costs_at(graph, model_layers, owner, groups, dtype, target, basis) for dtype in offered]
+    group = np.repeat(np.arange(groups), len(offered))
+    weights = np.stack([column[0] for column in columns], axis=1).ravel()
+    seconds, joules = _stacked([column[1] for column in columns]), _stacked([column[2] for column in columns])
     fixed_weights, fixed_seconds, fixed_joules = (
-        min(each[3][place] for each in columns) for place in range(3)
+        min(column[3][index] for column in columns) for index in range(3)
     )
-    typing = typing_of(graph, found, group_of, owner)
-    conversions = () if target is None else conversion_tables(graph, typing, kinds, target, basis)
-    return Options(
+    typing = typing_of(graph, model_layers, group_of, owner)
+    conversions = () if target is None else conversion_tables(graph, typing, offered, target, basis)
+    return OptionTable(
         graph,
-        found,
+        model_layers,
         group_of,
         owner,
         group,
-        tuple(kinds) * groups,
+        tuple(offered) * groups,
         weights,
         seconds,
         joules,
@@ -176,8 +175,8 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
         fixed_weights,
         fixed_seconds,
         fixed_joules,
-        tuple(kinds),
-        tuple(filter(None, (unsupported(graph, each, target) for each in asked))),
+        tuple(offered),
+        tuple(filter(None, (unsupported(graph, dtype, target) for dtype in requested))),
         allowed.ravel(),
         typing,
         tuple(conversions),
@@ -185,68 +184,73 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
 
 
 def _with_kernels(
-    graph: Graph, found: Sequence[Layer], group_of: Codes, kinds: Sequence[DType], target: Target | None
+    graph: Graph,
+    model_layers: Sequence[Layer],
+    group_of: Codes,
+    offered: Sequence[DType],
+    target: Target | None,
 ) -> Flags:
-    """By group and type whether all layers have a kernel: some runtimes lack them for some op kinds."""
-    allowed = np.ones((int(group_of.max()) + 1, len(kinds)), bool)
-    for layer, group in zip(found, group_of.tolist(), strict=True):
-        allowed[group] &= [has_kernel(graph, layer, kind, target) for kind in kinds]
+    """Returns by group and dtype whether all layers have a kernel. Raises SizeupError if a group has none."""
+    allowed = np.ones((int(group_of.max()) + 1, len(offered)), bool)
+    for layer, group in zip(model_layers, group_of.tolist(), strict=True):
+        allowed[group] &= [has_kernel(graph, layer, dtype, target) for dtype in offered]
     lacking = np.flatnonzero(~allowed.any(axis=1))
     if len(lacking):
-        layer = next(each for each, group in zip(found, group_of, strict=True) if group == lacking[0])
-        names = ", ".join(map(precision_name, kinds))
+        layer = model_layers[int(np.flatnonzero(group_of == lacking[0])[0])]
+        names = ", ".join(map(precision_name, offered))
         raise SizeupError(f"{target} has no kernel for {layer.name} ({layer.kind}) at any of {names}")
     return allowed
 
 
-def common_basis(kinds: Sequence[DType], target: Target | None) -> Basis | None:
-    """Measurements where all types were measured, else the data sheet: two bases cannot be compared."""
+def common_basis(precisions: Sequence[DType], target: Target | None) -> Basis | None:
+    """Returns None (calibrated) if all dtypes were measured, else roofline: bases are not comparable."""
     if target is None:
         return None
-    fit = current().fit(target)
-    measured = fit is not None and all(precision_name(each) in fit.precisions for each in kinds)
+    calibration = current_catalog().calibration(target)
+    measured = calibration is not None and all(
+        precision_name(dtype) in calibration.precisions for dtype in precisions
+    )
     return None if measured else "roofline"
 
 
 def _stored_bits(graph: Graph, layer: Layer) -> int:
-    """The width of a layer's results as the model has them."""
-    made = [graph.tensors[i] for i in graph.ops[layer.op].outputs]
-    return max((each.dtype.bits for each in made if each.follows_precision), default=0)
+    """Returns the width of a layer's outputs in the model."""
+    outputs = [graph.tensors[i] for i in graph.ops[layer.op].outputs]
+    return max((tensor.dtype.bits for tensor in outputs if tensor.follows_precision), default=0)
 
 
 def _stacked(columns: Sequence[Floats | None]) -> Floats | None:
-    known = [each for each in columns if each is not None]
+    known = [column for column in columns if column is not None]
     return np.stack(known, axis=1).ravel() if len(known) == len(columns) else None
 
 
-def _owners(graph: Graph, found: Sequence[Layer]) -> Codes:
-    """Of every tensor the layer whose type it has: the one that makes it, or that what makes it follows; and
-    before the first layers, the one that reads it."""
+def _owners(graph: Graph, model_layers: Sequence[Layer]) -> Codes:
+    """Returns the layer whose dtype each tensor has: its writer, its writer's owner, or its reader."""
     owner = np.full(len(graph.tensors), -1, np.int64)
-    place = {layer.op: index for index, layer in enumerate(found)}
-    _follow_what_feeds(graph, owner, place)
+    layer_index = {layer.op: index for index, layer in enumerate(model_layers)}
+    _assign_owners(graph, owner, layer_index)
     for index in range(len(graph.ops) - 1, -1, -1):
         op = graph.ops[index]
-        made = next((int(owner[i]) for i in op.outputs if owner[i] >= 0), -1)
+        output_owner = next((int(owner[i]) for i in op.outputs if owner[i] >= 0), -1)
         for identity in op.inputs:
             if identity != ABSENT and owner[identity] < 0 and _follows(graph, identity):
-                owner[identity] = place.get(index, made)
-    _follow_what_feeds(graph, owner, place)  # also what leads from an input to no layer
+                owner[identity] = layer_index.get(index, output_owner)
+    _assign_owners(graph, owner, layer_index)  # also paths from an input that reach no layer
     return owner
 
 
-def _follow_what_feeds(graph: Graph, owner: Codes, place: Mapping[int, int]) -> None:
-    """Give every tensor without an owner the layer that makes it, or the owner of what it is made of."""
+def _assign_owners(graph: Graph, owner: Codes, layer_index: Mapping[int, int]) -> None:
+    """Sets the owner of every tensor without one: the layer that writes it, or the owner of its inputs."""
     for index, op in enumerate(graph.ops):
-        fed = next((int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0), -1)
+        input_owner = next((int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0), -1)
         for identity in op.outputs:
             if owner[identity] < 0 and _follows(graph, identity):
-                owner[identity] = place.get(index, fed)
+                owner[identity] = layer_index.get(index, input_owner)
 
 
-def _tied(graph: Graph, found: Sequence[Layer], owner: Codes) -> tuple[Codes, Codes]:
-    """Groups of layers that share a type, because their results meet or their weights are the same."""
-    parent = list(range(len(found)))
+def _tie_groups(graph: Graph, model_layers: Sequence[Layer], owner: Codes) -> tuple[Codes, Codes]:
+    """Returns groups of layers that share a dtype because their outputs meet or they share weights."""
+    parent = list(range(len(model_layers)))
 
     def root(layer: int) -> int:
         while parent[layer] != layer:
@@ -254,20 +258,21 @@ def _tied(graph: Graph, found: Sequence[Layer], owner: Codes) -> tuple[Codes, Co
             layer = parent[layer]
         return layer
 
-    is_layer = {layer.op for layer in found}
-    holder: dict[int, int] = {}
-    for place, layer in enumerate(found):
+    is_layer = {layer.op for layer in model_layers}
+    first_reader: dict[int, int] = {}
+    for position, layer in enumerate(model_layers):
         for identity in graph.ops[layer.op].inputs:
             if identity != ABSENT and graph.tensors[identity].is_parameter:
-                first = holder.setdefault(id(graph.tensors[identity].data), place)
-                parent[root(place)] = root(first)
+                first = first_reader.setdefault(id(graph.tensors[identity].data), position)
+                parent[root(position)] = root(first)
     for index, op in enumerate(graph.ops):
-        fed = [int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0]
+        input_owners = [int(owner[i]) for i in op.inputs if i != ABSENT and owner[i] >= 0]
         if index not in is_layer and op.outputs and _follows(graph, op.outputs[0]):
-            for other in fed[1:]:
-                parent[root(other)] = root(fed[0])
-    roots = {each: index for index, each in enumerate(sorted({root(i) for i in range(len(found))}))}
-    group_of = np.array([roots[root(i)] for i in range(len(found))], np.int64)
+            for other in input_owners[1:]:
+                parent[root(other)] = root(input_owners[0])
+    distinct = sorted({root(i) for i in range(len(model_layers))})
+    roots = {number: index for index, number in enumerate(distinct)}
+    group_of = np.array([roots[root(i)] for i in range(len(model_layers))], np.int64)
     return group_of, np.where(owner >= 0, group_of[owner], -1)
 
 
@@ -278,49 +283,51 @@ def _follows(graph: Graph, identity: int) -> bool:
 _Rest = tuple[float, float, float]
 
 
-def _taken(
+def _costs_at(
     graph: Graph,
-    found: Sequence[Layer],
+    model_layers: Sequence[Layer],
     owner: Codes,
     groups: int,
     dtype: DType,
     target: Target | None,
     basis: Basis | None,
 ) -> tuple[Floats, Floats | None, Floats | None, _Rest]:
-    """Flash, seconds and joules of every group where all layers have one type; then what belongs to none."""
-    uniform = assign(graph, {layer.op: dtype for layer in found})
+    """Returns weight bytes, seconds and joules per group with all layers at one dtype, and the rest."""
+    uniform = assign(graph, {layer.op: dtype for layer in model_layers})
     by_op = _groups_of_ops(uniform, owner)
     weights, rest = _weights(uniform, by_op, groups)
     if target is None:
         return weights, None, None, (rest, 0.0, 0.0)
-    timed = estimate(count(uniform), target, basis=basis)
-    spent, spent_by_op = energy(timed), energy_by_op(timed)
-    seconds, other = _split(timed.by_op()[0], timed.seconds, by_op, groups)
-    if spent is None or spent_by_op is None:
-        return weights, seconds, None, (rest, other, 0.0)
-    joules, spent_elsewhere = _split(spent_by_op, spent.joules, by_op, groups)
-    return weights, seconds, joules, (rest, other, spent_elsewhere)
+    latency = estimate(count(uniform), target, basis=basis)
+    consumption, joules_by_op = energy(latency), energy_by_op(latency)
+    seconds, other_seconds = _sum_by_group(latency.by_op()[0], latency.seconds, by_op, groups)
+    if consumption is None or joules_by_op is None:
+        return weights, seconds, None, (rest, other_seconds, 0.0)
+    joules, other_joules = _sum_by_group(joules_by_op, consumption.joules, by_op, groups)
+    return weights, seconds, joules, (rest, other_seconds, other_joules)
 
 
-_CONVERSION = -2  # no group: an operator that a mixture adds
+_CONVERSION = -2  # no group: a conversion added by `assign`
 
 
 def _groups_of_ops(graph: Graph, owner: Codes) -> Codes:
-    """Of every operator the group whose type it computes in."""
-    made = [[int(owner[i]) if i < len(owner) else _CONVERSION for i in op.outputs] for op in graph.ops]
-    return np.array([each[0] if each else -1 for each in made], np.int64)
+    """Returns the group whose dtype each op computes in."""
+    owners_by_op = [
+        [int(owner[i]) if i < len(owner) else _CONVERSION for i in op.outputs] for op in graph.ops
+    ]
+    return np.array([owners[0] if owners else -1 for owners in owners_by_op], np.int64)
 
 
-def _split(column: Floats, total: float, group: Codes, groups: int) -> tuple[Floats, float]:
-    """Sums over the operators of every group, and what else there is of the total, conversions apart."""
-    there = group >= 0
-    sums = np.asarray(np.bincount(group[there], column[there], groups), np.float64)
+def _sum_by_group(column: Floats, total: float, group: Codes, groups: int) -> tuple[Floats, float]:
+    """Returns the sums over the ops of each group, and the rest of the total without conversions."""
+    is_grouped = group >= 0
+    sums = np.asarray(np.bincount(group[is_grouped], column[is_grouped], groups), np.float64)
     return sums, total - float(sums.sum()) - float(column[group == _CONVERSION].sum())
 
 
 def _weights(graph: Graph, by_op: Codes, groups: int) -> tuple[Floats, float]:
-    """Bytes of parameters by the group that first reads them, and of those that nobody's type changes."""
-    taken, rest = np.zeros(groups), 0.0
+    """Returns parameter bytes by the group that reads them first, and of those that no group owns."""
+    weight_bytes, other_bytes = np.zeros(groups), 0.0
     seen: set[int] = set()
     for op, group in zip(graph.ops, by_op.tolist(), strict=True):
         for identity in op.inputs:
@@ -329,23 +336,23 @@ def _weights(graph: Graph, by_op: Codes, groups: int) -> tuple[Floats, float]:
                 continue
             seen.add(id(tensor.data))
             if group >= 0:
-                taken[group] += _stored(tensor)
+                weight_bytes[group] += _stored(tensor)
             else:
-                rest += _stored(tensor)
+                other_bytes += _stored(tensor)
     for tensor in graph.tensors:
         if tensor.is_parameter and id(tensor.data) not in seen:
             seen.add(id(tensor.data))
-            rest += _stored(tensor)
-    return taken, rest
+            other_bytes += _stored(tensor)
+    return weight_bytes, other_bytes
 
 
 def _stored(tensor: Tensor) -> int:
-    kept = None if tensor.data is None else tensor.data.stored_bytes
-    return tensor_bytes(tensor) if kept is None else kept
+    stored_bytes = None if tensor.data is None else tensor.data.stored_bytes
+    return tensor_bytes(tensor) if stored_bytes is None else stored_bytes
 
 
 def unsupported(graph: Graph, dtype: DType, target: Target | None) -> str:
-    """Why the runtime of a target does not run a network at a precision; empty if it does."""
+    """Returns why a target's runtime cannot run a network at a precision; empty if it can."""
     if target is None:
         return ""
     runtime, name = target.runtime.name, precision_name(dtype)
@@ -354,13 +361,13 @@ def unsupported(graph: Graph, dtype: DType, target: Target | None) -> str:
     lacking = Counter(layer.kind for layer in layers(graph) if not has_kernel(graph, layer, dtype, target))
     if not lacking:
         return ""
-    counts = ", ".join(f"{number:,} {kind}" for kind, number in lacking.most_common())
+    counts = ", ".join(f"{layer_count:,} {op_kind}" for op_kind, layer_count in lacking.most_common())
     total = lacking.total()
     return f"{runtime} has no {name} kernels for {counts} layer{'s' if total != 1 else ''}"
 
 
 def has_kernel(graph: Graph, layer: Layer, dtype: DType, target: Target | None) -> bool:
-    """Whether the runtime of a target has a kernel for a layer with its weights at a precision."""
+    """Whether a target's runtime has a kernel for a layer with its weights at a precision."""
     if target is None:
         return True
     if precision_name(dtype) not in target.runtime.dtypes:
@@ -370,12 +377,12 @@ def has_kernel(graph: Graph, layer: Layer, dtype: DType, target: Target | None) 
 
 
 def weight_only(dtype: DType, target: Target | None) -> WeightOnly | None:
-    """How a precision is supported for weights alone on a target; None if activations have it too."""
-    return None if target is None else target.runtime.weights_at(precision_name(dtype))
+    """Returns how a target supports a precision for weights only; None if also for activations."""
+    return None if target is None else target.runtime.weight_only_at(precision_name(dtype))
 
 
 def uniform(graph: Graph, dtype: DType, target: Target | None = None) -> Graph:
-    """The network with every layer, or its weights if the runtime takes no more, at a precision."""
+    """Returns the network with every layer (or only its weights, if required) at a precision."""
     limits = weight_only(dtype, target)
     ops = [layer.op for layer in layers(graph)]
     if limits is None:
@@ -384,6 +391,6 @@ def uniform(graph: Graph, dtype: DType, target: Target | None = None) -> Graph:
 
 
 def _has_weights(graph: Graph, layer: Layer) -> bool:
-    """Whether a layer multiplies by, or looks up in, trained numbers: products of activations have none."""
-    tensors = (graph.tensors[each] for each in graph.ops[layer.op].inputs if each != ABSENT)
-    return any(each.is_parameter and len(each.shape or ()) > 1 for each in tensors)
+    """Whether a layer uses trained weights; products of activations do not."""
+    tensors = (graph.tensors[i] for i in graph.ops[layer.op].inputs if i != ABSENT)
+    return any(tensor.is_parameter and len(tensor.shape or ()) > 1 for tensor in tensors)

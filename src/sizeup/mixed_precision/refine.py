@@ -1,4 +1,4 @@
-"""A choice by what was measured: losses of single layers first, then the best few choices as a whole."""
+"""Assignments by measured losses: first per layer, then of the best few assignments as a whole."""
 
 from __future__ import annotations
 
@@ -6,57 +6,61 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sizeup.dtypes import DType, precision_name
-from sizeup.mixed_precision.choose import Choice, Search, candidates
+from sizeup.mixed_precision.choose import Assignment, Search, candidates
 from sizeup.mixed_precision.figures import Budgets
 from sizeup.mixed_precision.losses import Losses
-from sizeup.mixed_precision.measuring import Bench
-from sizeup.mixed_precision.options import Options
-from sizeup.mixed_precision.table import Judged, SensitivityTable
+from sizeup.mixed_precision.measurement import Bench
+from sizeup.mixed_precision.options import OptionTable
+from sizeup.mixed_precision.table import LossMeasure, SensitivityTable
 
 
 @dataclass(frozen=True, slots=True)
-class Refined:
-    """The choice that lost least when it was run as a whole, of so many that were."""
+class MeasuredAssignment:
+    """The assignment with the least measured loss of the `candidate_count` candidates."""
 
-    choice: Choice
+    assignment: Assignment
     losses: Losses
     table: SensitivityTable
-    judged: Judged
-    tried: int
-    predicted: float  # the sum of its layers' own losses
+    loss_measure: LossMeasure
+    candidate_count: int
+    predicted_loss: float  # the sum of its layers' losses
 
 
-def losses_by_layer(table: SensitivityTable, judged: Judged | None = None) -> dict[str, dict[str, float]]:
-    """What each layer loses at each precision, as a choice takes it: a gain by chance counts as no loss."""
-    found = table.losses(judged)
-    return {f"#{op}": {name: max(loss, 0.0) for name, loss in row.items()} for op, row in found.items()}
+def losses_by_layer(
+    table: SensitivityTable, loss_measure: LossMeasure | None = None
+) -> dict[str, dict[str, float]]:
+    """Returns the loss of each layer at each precision for a search; gains by chance count as no loss."""
+    losses = table.losses(loss_measure)
+    return {f"#{op}": {name: max(loss, 0.0) for name, loss in row.items()} for op, row in losses.items()}
 
 
-def choose_by_measuring(
+def find_measured_assignment(
     bench: Bench,
-    options: Options,
+    options: OptionTable,
     budgets: Budgets,
     precisions: Sequence[DType],
     *,
-    judged: Judged | None = None,
+    loss_measure: LossMeasure | None = None,
     most: int = 8,
     search: Search | None = None,
-) -> Refined:
-    """The choice within budgets that loses least on the bench.
+) -> MeasuredAssignment:
+    """Returns the assignment within budgets with the least loss on the bench.
 
-    Losses of single layers add up only about, so the `most` best choices by their sum are run as a whole, and
-    the one that loses least of them is taken.
+    Losses of single layers add up only approximately, so the `most` best assignments by their sum are
+    measured as a whole.
     """
     search = search or Search()
     progress = search.progress
-    table = bench.sensitivity([precision_name(each) for each in precisions], progress)
-    measure = judged or table.usual_measure
+    table = bench.sensitivity([precision_name(dtype) for dtype in precisions], progress)
+    measure = loss_measure or table.default_measure
     loss = options.losses(losses_by_layer(table, measure))
-    found = candidates(options, loss, budgets, most, search)
+    assignments = candidates(options, loss, budgets, most, search)
     measured = []
-    for place, each in enumerate(found):
+    for index, candidate in enumerate(assignments):
         if progress is not None:
-            progress(place, len(found), "the best choices as a whole")
-        measured.append(bench.measure(each.chosen))
-    best = min(range(len(found)), key=lambda place: table.loss_of(measured[place], measure))
-    return Refined(found[best], measured[best], table, measure, len(found), found[best].loss)
+            progress(index, len(assignments), "measuring the best assignments")
+        measured.append(bench.measure(candidate.dtypes))
+    best = min(range(len(assignments)), key=lambda index: table.loss_of(measured[index], measure))
+    return MeasuredAssignment(
+        assignments[best], measured[best], table, measure, len(assignments), assignments[best].loss
+    )

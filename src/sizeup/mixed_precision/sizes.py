@@ -1,4 +1,4 @@
-"""Which number types fit a threshold, layer by layer."""
+"""Dtypes that fit a threshold, per layer."""
 
 from __future__ import annotations
 
@@ -15,84 +15,95 @@ from sizeup.memory import tensor_bytes, usage
 from sizeup.memory.liveness import size_is_known
 from sizeup.mixed_precision.assign import assign
 from sizeup.mixed_precision.layers import Layer, layers
+from sizeup.targets import Target
 
-# tensors: the larger of what a layer reads and what it makes; sum: both; working set: all that is in memory
-# while it runs; peak: the most that is in memory at any time, with this layer alone at that type.
+# tensors: the larger of a layer's inputs and its outputs; sum: both; working set: live bytes while it runs;
+# peak: the peak activation memory with only this layer at that dtype.
 Measure = Literal["tensors", "sum", "working set", "peak"]
 MEASURES: tuple[Measure, ...] = ("tensors", "sum", "working set", "peak")
-# The whole network is looked at anew for each layer at each type.
-MOST_PEAKS = 200
-USUAL = tuple(PRECISIONS[name] for name in ("fp32", "fp16", "int8", "int4", "int2"))
+# Each layer at each dtype needs an analysis of the whole network.
+MAX_PEAK_LAYERS = 200
+DEFAULT_DTYPES = tuple(PRECISIONS[name] for name in ("fp32", "fp16", "int8", "int4", "int2"))
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """One layer: bytes at each number type by the measure that was asked for, and the types that fit.
+class LayerSizes:
+    """Sizes of one layer: bytes per dtype by the requested measure, and the dtypes that fit.
 
-    If a size depends on data the bytes count the known tensors alone, and no type is said to fit.
+    If a size depends on data, only known tensors are counted, and `fitting_dtypes` is empty.
     """
 
     layer: Layer
     read_bytes: tuple[int, ...]
-    made_bytes: tuple[int, ...]
+    written_bytes: tuple[int, ...]
     bytes: tuple[int, ...]
-    kept: tuple[DType, ...]
-    input_shapes: tuple[Shape | None, ...]  # of the activations that it reads
+    fitting_dtypes: tuple[DType, ...]
+    input_shapes: tuple[Shape | None, ...]  # of its input activations
     output_shapes: tuple[Shape | None, ...]
     is_known: bool
 
     @property
-    def kept_names(self) -> tuple[str, ...]:
-        """The types that fit, as users know them."""
-        return tuple(map(precision_name, self.kept))
+    def fitting_precisions(self) -> tuple[str, ...]:
+        """The precisions that fit."""
+        return tuple(map(precision_name, self.fitting_dtypes))
 
 
 def sizes(
     graph: Graph,
     threshold: int,
     *,
-    precisions: Sequence[DType] = USUAL,
+    precisions: Sequence[DType] = DEFAULT_DTYPES,
     measure: str = "tensors",
-) -> tuple[Sizes, ...]:
-    """Every layer's sizes at each number type, and which of them are within so many bytes."""
+) -> tuple[LayerSizes, ...]:
+    """Returns every layer's bytes per dtype, and the dtypes within a threshold in bytes."""
     if measure not in MEASURES:
-        raise SizeupError(f"no measure is called {measure!r}; there are {', '.join(MEASURES)}")
-    if measure == "peak" and len(layers(graph)) > MOST_PEAKS:
-        raise SizeupError(f"the peak is measured for each of at most {MOST_PEAKS} layers, one by one")
-    found = []
-    # In the working set of a network at one type everything has that type.
+        raise SizeupError(f"unknown measure {measure!r}; known: {', '.join(MEASURES)}")
+    if measure == "peak" and len(layers(graph)) > MAX_PEAK_LAYERS:
+        raise SizeupError(f"the measure peak is limited to models with {MAX_PEAK_LAYERS} layers")
+    all_sizes = []
+    # For the working set, all tensors of the network have the dtype.
     live = (
-        [usage(graph, precision=each).live_bytes for each in precisions] if measure == "working set" else []
+        [usage(graph, precision=dtype).live_bytes for dtype in precisions] if measure == "working set" else []
     )
-    is_whole = measure in ("tensors", "sum") or not usage(graph).unknown
+    has_all_sizes = measure in ("tensors", "sum") or not usage(graph).unknown_sizes
     for layer in layers(graph):
         inputs, outputs = _activations(graph, graph.ops[layer.op])
-        read, made = (
-            tuple(sum(tensor_bytes(tensor, each) for tensor in side) for each in precisions)
+        read, written = (
+            tuple(sum(tensor_bytes(tensor, dtype) for tensor in side) for dtype in precisions)
             for side in (inputs, outputs)
         )
         if measure == "tensors":
-            taken = tuple(map(max, zip(read, made, strict=True)))
+            measured = tuple(map(max, zip(read, written, strict=True)))
         elif measure == "sum":
-            taken = tuple(map(sum, zip(read, made, strict=True)))
+            measured = tuple(map(sum, zip(read, written, strict=True)))
         elif measure == "working set":
-            taken = tuple(int(column[layer.op]) for column in live)
+            measured = tuple(int(column[layer.op]) for column in live)
         else:
-            taken = tuple(_peak(graph, layer.op, each) for each in precisions)
-        is_known = is_whole and all(map(size_is_known, (*inputs, *outputs)))
-        kept = tuple(
-            each for each, size in zip(precisions, taken, strict=True) if is_known and size <= threshold
+            measured = tuple(_peak(graph, layer.op, dtype) for dtype in precisions)
+        is_known = has_all_sizes and all(map(size_is_known, (*inputs, *outputs)))
+        fitting = tuple(
+            dtype for dtype, size in zip(precisions, measured, strict=True) if is_known and size <= threshold
         )
         input_shapes, output_shapes = (tuple(tensor.shape for tensor in side) for side in (inputs, outputs))
-        found.append(Sizes(layer, read, made, taken, kept, input_shapes, output_shapes, is_known))
-    return tuple(found)
+        all_sizes.append(
+            LayerSizes(layer, read, written, measured, fitting, input_shapes, output_shapes, is_known)
+        )
+    return tuple(all_sizes)
 
 
 def _activations(graph: Graph, op: Op) -> tuple[list[Tensor], list[Tensor]]:
-    """What an operator reads, each tensor once and without weights, and its outputs."""
+    """Returns an op's inputs, each once and without weights, and its outputs."""
     inputs = [graph.tensors[i] for i in dict.fromkeys(op.inputs) if i != ABSENT]
-    return [each for each in inputs if each.data is None], [graph.tensors[i] for i in op.outputs]
+    return [tensor for tensor in inputs if tensor.data is None], [graph.tensors[i] for i in op.outputs]
 
 
 def _peak(graph: Graph, op: int, precision: DType) -> int:
     return int(np.max(usage(assign(graph, {op: precision})).live_bytes, initial=0))
+
+
+def offered_dtypes(precisions: Sequence[DType], target: Target | None) -> list[DType]:
+    """Returns the dtypes that a target's runtime has kernels for. Raises SizeupError if it has none."""
+    offered = [d for d in precisions if target is None or precision_name(d) in target.runtime.dtypes]
+    if not offered:
+        raise SizeupError(f"{target} has no kernels for any of {', '.join(map(precision_name, precisions))}")
+    return offered

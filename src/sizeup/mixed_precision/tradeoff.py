@@ -1,4 +1,4 @@
-"""One model at every precision, batch and input size: its cost at each, and which budgets accept it."""
+"""One model at every precision, batch and input size: its cost at each, and the budgets that accept it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sizeup.mixed_precision.figures import Budgets, Figures, figures_at
 from sizeup.mixed_precision.options import common_basis, uniform, unsupported, weight_only
 from sizeup.targets import Target
 
-# A graph for an input of that shape; None: as it is.
+# Loads the graph for an input shape; None: as saved.
 Loader = Callable[[Shape | None], Graph]
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """A named budget: `decide` is given the network as saved, and its precision; None if undetermined."""
+class BudgetCheck:
+    """A named budget. `decide` gives its verdict on the network at a precision; None if undetermined."""
 
     decide: Callable[[Graph, DType], bool | None]
-    precision: str | None = None  # the only one that it is a budget for
+    precision: str | None = None  # the only precision that it applies to; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One way to run a model; `unsupported` is the reason if it cannot run, and then there are no figures."""
+    """One precision, batch and input size. If it cannot run, `unsupported` is why, and figures are None."""
 
     precision: str
     batch: int | None
@@ -61,10 +61,10 @@ class Point:
     @property
     def accepted(self) -> bool | None:
         """Whether all budgets accept it; None if that is undetermined or there are no budgets."""
-        answers = list(self.verdicts.values())
-        if False in answers:
+        verdicts = list(self.verdicts.values())
+        if False in verdicts:
             return False
-        return None if None in answers or not answers else True
+        return None if None in verdicts or not verdicts else True
 
     @property
     def memory_bytes(self) -> int | None:
@@ -87,15 +87,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
-    """What to compare, where, and under which budgets; an empty list leaves the model as it is."""
+class TradeoffOptions:
+    """The combinations to compare, the target and the budgets; an empty list leaves the model unchanged."""
 
     precisions: Sequence[DType]
     batches: Sequence[int] = ()
     sizes: Sequence[int] = ()
     target: Target | None = None
     budgets: Budgets = field(default_factory=Budgets)
-    judges: Mapping[str, Judge] = field(default_factory=dict)
+    budget_checks: Mapping[str, BudgetCheck] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.precisions) * max(len(self.batches), 1) * max(len(self.sizes), 1)
@@ -105,21 +105,21 @@ class Grid:
 LIMITS = "limits"
 
 
-def points(load: Loader, grid: Grid, accuracy: Accuracy | None = None) -> Iterator[Point]:
-    """Every combination, those that cannot run with the reason."""
+def points(load: Loader, grid: TradeoffOptions, accuracy: Accuracy | None = None) -> Iterator[Point]:
+    """Yields every combination; those that cannot run have a reason."""
     as_saved = load(None)
     for batch in grid.batches or (None,):
         for size in grid.sizes or (None,):
             graph = _resized(load, as_saved, batch, size)
             if isinstance(graph, Graph):
-                yield from _at_each(graph, batch, size, grid, accuracy)
+                yield from _at_precisions(graph, batch, size, grid, accuracy)
                 continue
             for precision in grid.precisions:
                 yield Point(precision_name(precision), batch, size, unsupported=graph)
 
 
 def _resized(load: Loader, as_saved: Graph, batch: int | None, size: int | None) -> Graph | str:
-    """The network at a batch and an input size, or why it does not take them: files may have fixed shapes."""
+    """Returns the network at a batch and an input size, or why it cannot be loaded at them."""
     if batch is None and size is None:
         return as_saved
     shape = shape_at(as_saved, batch, size)
@@ -132,29 +132,31 @@ def _resized(load: Loader, as_saved: Graph, batch: int | None, size: int | None)
 
 
 def shape_at(graph: Graph, batch: int | None, size: int | None) -> Shape:
-    """The first input's shape with another batch and another height and width, or length of a sequence."""
+    """Returns the first input's shape with another batch, and another height and width or sequence length."""
     shape = list(graph.tensors[graph.inputs[0]].shape or ())
     if not shape:
-        raise SizeupError("the first input has no dimensions that could change")
+        raise SizeupError("the first input has no dimensions to change")
     if batch is not None:
         shape[0] = batch
     if size is not None:
         if len(shape) not in (2, 4):
             raise SizeupError(
-                f"an input of {len(shape)} dimensions has no one size; bind its dimensions instead"
+                f"an input of {len(shape)} dimensions has no single size; bind its dimensions instead"
             )
         for axis in (2, 3) if len(shape) == 4 else (1,):
             shape[axis] = size
     return tuple(shape)
 
 
-def _at_each(
-    graph: Graph, batch: int | None, size: int | None, grid: Grid, accuracy: Accuracy | None
+def _at_precisions(
+    graph: Graph, batch: int | None, size: int | None, grid: TradeoffOptions, accuracy: Accuracy | None
 ) -> Iterator[Point]:
-    """All precisions of one graph, their latencies on one basis."""
+    """Yields all precisions of one graph, with latencies on one basis."""
     target = grid.target
-    reasons = {each: unsupported(graph, each, target) for each in grid.precisions}
-    basis = common_basis([_computed_in(each, target) for each, why in reasons.items() if not why], target)
+    reasons = {dtype: unsupported(graph, dtype, target) for dtype in grid.precisions}
+    basis = common_basis(
+        [_computed_in(dtype, target) for dtype, reason in reasons.items() if not reason], target
+    )
     for precision, reason in reasons.items():
         point = Point(precision_name(precision), batch, size, unsupported=reason)
         yield point if reason else _measured(point, graph, precision, basis, grid, accuracy)
@@ -166,83 +168,95 @@ def _computed_in(precision: DType, target: Target | None) -> DType:
 
 
 def _measured(
-    point: Point, graph: Graph, precision: DType, basis: Basis | None, grid: Grid, accuracy: Accuracy | None
+    point: Point,
+    graph: Graph,
+    precision: DType,
+    basis: Basis | None,
+    grid: TradeoffOptions,
+    accuracy: Accuracy | None,
 ) -> Point:
     network = uniform(graph, precision, grid.target)
     try:
-        timed = None if grid.target is None else estimate(count(network), grid.target, basis=basis)
+        estimated = None if grid.target is None else estimate(count(network), grid.target, basis=basis)
     except TargetError as error:
         return replace(point, unsupported=str(error))
-    spent = None if timed is None else energy(timed)
-    latency = None if timed is None else _latency(timed)
+    consumption = None if estimated is None else energy(estimated)
+    latency = None if estimated is None else _latency(estimated)
     figures = replace(
         figures_at(network, None),
         seconds=None if latency is None else latency.seconds,
-        joules=None if spent is None else spent.joules,
+        joules=None if consumption is None else consumption.joules,
     )
     verdicts = {
-        name: judge.decide(graph, precision)
-        for name, judge in grid.judges.items()
-        if judge.precision in (None, point.precision)
+        name: check.decide(graph, precision)
+        for name, check in grid.budget_checks.items()
+        if check.precision in (None, point.precision)
     }
     if grid.budgets != Budgets():
         verdicts = {LIMITS: _within(grid.budgets, figures, latency), **verdicts}
     share = None if accuracy is None else accuracy.at(point.precision, point.size, graph)
-    agrees = accuracy is not None and accuracy.is_agreement
+    is_agreement = accuracy is not None and accuracy.is_agreement
     return replace(
         point,
         figures=figures,
         latency=latency,
-        energy_basis=None if spent is None else spent.basis,
-        accuracy=None if agrees else share,
-        agreement=share if agrees else None,
+        energy_basis=None if consumption is None else consumption.basis,
+        accuracy=None if is_agreement else share,
+        agreement=share if is_agreement else None,
         verdicts=verdicts,
     )
 
 
-def _latency(timed: Estimate) -> Latency:
-    if timed.low is None:
-        return Latency(None, timed.seconds, None, timed.basis, timed.origin, timed.notes)
-    return Latency(timed.seconds, timed.low, timed.high, timed.basis, timed.origin, timed.notes)
+def _latency(estimated: Estimate) -> Latency:
+    if estimated.low is None:
+        return Latency(None, estimated.seconds, None, estimated.basis, estimated.provenance, estimated.notes)
+    return Latency(
+        estimated.seconds,
+        estimated.low,
+        estimated.high,
+        estimated.basis,
+        estimated.provenance,
+        estimated.notes,
+    )
 
 
 def _within(budgets: Budgets, figures: Figures, latency: Latency | None) -> bool | None:
-    """Whether figures are within budgets; None if one that decides is unknown."""
+    """Whether figures are within budgets; None if a figure that decides is unknown."""
     exceeded = budgets.exceeded_by(figures)
     if any(getattr(figures, name) is not None for name in exceeded):
         return False
     if budgets.seconds is not None and latency is not None and latency.low > budgets.seconds:
-        return False  # a lower bound is enough to reject
+        return False  # a lower bound suffices to reject
     return None if exceeded else True
 
 
-def table(found: Sequence[Point]) -> list[Row]:
-    """One row per precision that runs, the fastest first, or the smallest if no latencies are known."""
+def table(all_points: Sequence[Point]) -> list[Row]:
+    """Returns one row per precision that runs, the fastest first, or the smallest without latencies."""
     by_precision: dict[str, list[Point]] = {}
-    for point in found:
+    for point in all_points:
         if not point.unsupported:
             by_precision.setdefault(point.precision, []).append(point)
-    rows = [_row(name, each) for name, each in by_precision.items()]
+    rows = [_row(name, group) for name, group in by_precision.items()]
     unknown = float("inf")
     return sorted(rows, key=lambda row: (row.seconds or unknown, row.memory_bytes or unknown))
 
 
-def _row(precision: str, found: Sequence[Point]) -> Row:
-    figures = [each.figures for each in found if each.figures is not None]
-    verdicts = [each.accepted for each in found]
+def _row(precision: str, row_points: Sequence[Point]) -> Row:
+    figures = [point.figures for point in row_points if point.figures is not None]
+    verdicts = [point.accepted for point in row_points]
     return Row(
         precision,
-        len(found),
-        _mean([each.accuracy for each in found]),
-        _mean([each.agreement for each in found]),
-        _mean([each.seconds for each in figures]),
-        _mean([each.memory_bytes for each in found]),
-        _mean([each.joules for each in figures]),
-        _mean([None if each is None else float(each) for each in verdicts]),
+        len(row_points),
+        _mean([point.accuracy for point in row_points]),
+        _mean([point.agreement for point in row_points]),
+        _mean([figure.seconds for figure in figures]),
+        _mean([point.memory_bytes for point in row_points]),
+        _mean([figure.joules for figure in figures]),
+        _mean([None if verdict is None else float(verdict) for verdict in verdicts]),
     )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean; None if any value is unknown."""
-    known = [each for each in values if each is not None]
+    """Returns the mean; None if any value is unknown."""
+    known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None

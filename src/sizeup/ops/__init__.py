@@ -1,31 +1,32 @@
-"""What is known of operators: one rule a kind, grouped in families."""
+"""Cost rules: one per op kind, grouped in families."""
 
-from sizeup.ops import (  # noqa: F401 - importing a family registers its rules
+from sizeup.ops import (  # noqa: F401 - importing a family registers its cost rules
     attention,
     control,
     conv,
     elementwise,
     layout,
+    linalg,
     lookup,
     matmul,
     recurrent,
     reduction,
     resample,
 )
-from sizeup.ops.rule import (
+from sizeup.ops.cost_rule import (
     Call,
     Format,
     OpRule,
     UnknownShape,
     Value,
     call_of,
-    generation,
-    kind_of,
+    cost_rule_of,
+    cost_rules,
+    op_kind_of,
     op_rule,
     register,
-    rule_of,
-    rules,
-    temporary_rules,
+    table_version,
+    temporary_cost_rules,
 )
 
 __all__ = [
@@ -35,11 +36,11 @@ __all__ = [
     "UnknownShape",
     "Value",
     "call_of",
-    "generation",
-    "kind_of",
+    "cost_rule_of",
+    "cost_rules",
+    "op_kind_of",
     "op_rule",
     "register",
-    "rule_of",
-    "rules",
-    "temporary_rules",
+    "table_version",
+    "temporary_cost_rules",
 ]

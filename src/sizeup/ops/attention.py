@@ -1,4 +1,4 @@
-"""Attention: softmax(Q K^T) V as one operator. Masks save nothing: the products are counted in full."""
+"""Attention: softmax(Q K^T) V as one op. The products are counted in full, masked or not."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import math
 from typing import NamedTuple
 
 from sizeup.graph import Dim, Shape
-from sizeup.ops.rule import Call, names, op_rule
+from sizeup.ops.cost_rule import Call, names, op_rule
 
 
 class _Sizes(NamedTuple):
-    """Rows of scores and of the result (batch x heads x length), key length, and the two head sizes."""
+    """Rows of the scores and of the output (batch x heads x length), key length, and the two head sizes."""
 
-    scored: Dim
-    made: Dim
+    score_rows: Dim
+    output_rows: Dim
     keys: Dim
     size: Dim
     value_size: Dim
 
 
 def _sizes(call: Call) -> _Sizes:
-    """The sizes of an attention, whose inputs come in three forms.
+    """The sizes of an attention op, whose inputs have one of three forms.
 
-    With `heads` in the attributes the inputs are (batch, length, heads x size), as ONNX allows;
-    otherwise they are (..., heads, length, size), and leading dimensions of one are broadcast. `sizes`
-    gives the numbers where one input holds several operands. Keys of earlier steps precede those of the
-    input.
+    With the attribute `heads`, inputs are (batch, length, heads x size), as ONNX allows. Otherwise they are
+    (..., heads, length, size), and leading dimensions of 1 are broadcast. The attribute `sizes` is set if one
+    input packs several operands. Cached keys precede those of the input.
     """
     past = _earlier_keys(call)
     if "sizes" in call.attrs:
@@ -34,15 +33,15 @@ def _sizes(call: Call) -> _Sizes:
     query, key, value = (call.input(index).shape for index in range(3))
     heads: Dim | None = call.attrs.get("heads")
     if heads is None:
-        scored = math.prod(_broadcast(query[:-2], key[:-2])) * query[-2]
-        return _Sizes(scored, math.prod(call.output.shape[:-1]), past + key[-2], query[-1], value[-1])
+        score_rows = math.prod(_broadcast(query[:-2], key[:-2])) * query[-2]
+        return _Sizes(score_rows, math.prod(call.output.shape[:-1]), past + key[-2], query[-1], value[-1])
     kv_heads: Dim = call.attrs.get("kv_heads", heads)
     rows = query[0] * query[1] * heads
     return _Sizes(rows, rows, past + key[-2], query[2] // heads, value[-1] // kv_heads)
 
 
 def _broadcast(queries: Shape, keys: Shape) -> list[Dim]:
-    """Leading dimensions of scores: those of the queries; of the keys where the queries have one or none."""
+    """Leading dimensions of the scores: those of the queries, with 1 broadcast to those of the keys."""
     missing = max(len(keys) - len(queries), 0)
     aligned = (*[1] * missing, *queries)
     others = (*[1] * (len(aligned) - len(keys)), *keys)
@@ -50,16 +49,17 @@ def _broadcast(queries: Shape, keys: Shape) -> list[Dim]:
 
 
 def _earlier_keys(call: Call) -> Dim:
-    """`past` keys, or those of the input at `cached`, which is (..., length, size)."""
+    """Number of cached keys: `past`, or the length of the input at index `cached`, (..., length, size)."""
     cached: int | None = call.attrs.get("cached")
     past: Dim = call.attrs.get("past", 0) if cached is None else call.input(cached).shape[-2]
     return past
 
 
 def softmax_of_scores(call: Call) -> Dim:
-    """Per score: one scaling and the five steps of a softmax; one more where a mask is added."""
+    """Per score: one scaling and five softmax operations, one addition of a mask, one per score function."""
     sizes = _sizes(call)
-    return (7 if call.given(3) else 6) * sizes.made * sizes.keys
+    functions: int = call.attrs.get("score_functions", 0)
+    return (6 + call.has_input(3) + functions) * sizes.output_rows * sizes.keys
 
 
 @op_rule(
@@ -69,21 +69,23 @@ def softmax_of_scores(call: Call) -> Dim:
         "aten.scaled_dot_product_attention aten._scaled_dot_product_flash_attention"
         " aten._scaled_dot_product_flash_attention_for_cpu aten._scaled_dot_product_efficient_attention"
         " aten._scaled_dot_product_cudnn_attention aten._scaled_dot_product_attention_math"
+        " higher_order.flex_attention torch_attn._varlen_attn aten._flash_attention_forward"
+        " aten._efficient_attention_forward"
     ),
     onnx=names("Attention com.microsoft::MultiHeadAttention com.microsoft::GroupQueryAttention"),
     elementwise=softmax_of_scores,
 )
 def attention(call: Call) -> Dim:
-    """Every query meets every key (head size), and every score its value (value size)."""
+    """Query x key products (head size MACs per score), then score x value products (value size per score)."""
     sizes = _sizes(call)
-    return sizes.keys * (sizes.scored * sizes.size + sizes.made * sizes.value_size)
+    return sizes.keys * (sizes.score_rows * sizes.size + sizes.output_rows * sizes.value_size)
 
 
 def _softmax_and_bias(call: Call) -> Dim:
     batch, length, _ = call.input(0).shape
     scores = batch * call.number("heads") * length * (length + _earlier_keys(call))
-    biased = batch * length * call.input(1).shape[-1] if call.given(2) else 0
-    return (7 if call.given(3) else 6) * scores + biased
+    bias = batch * length * call.input(1).shape[-1] if call.has_input(2) else 0
+    return (7 if call.has_input(3) else 6) * scores + bias
 
 
 @op_rule(
@@ -94,7 +96,7 @@ def _softmax_and_bias(call: Call) -> Dim:
     elementwise=_softmax_and_bias,
 )
 def fused_attention(call: Call) -> Dim:
-    """The joint projection to Q, K and V, then the two products of attention over the sequence."""
+    """The joint projection to Q, K and V, then the two attention products over the sequence."""
     batch, length, width = call.input(0).shape
     projected = call.input(1).shape[-1]
     key_width: Dim = call.attrs.get("key_width", projected // 3)
@@ -108,9 +110,9 @@ def _layer_elementwise(call: Call) -> Dim:
     rows = batch * length
     hidden = call.number("hidden")
     biases = sum(call.input(index).elements for index in call.attrs["biases"])
-    # A whole encoder layer adds two norms (7), two residual sums and the activation of its hidden layer.
-    around = rows * (2 * 7 * width + 2 * width + hidden) if len(call.attrs["matrices"]) > 2 else 0
-    return 6 * rows * call.number("heads") * length + rows * biases + around
+    # A full encoder layer adds two norms (7 each), two residual sums and the activation of its hidden layer.
+    rest = rows * (2 * 7 * width + 2 * width + hidden) if len(call.attrs["matrices"]) > 2 else 0
+    return 6 * rows * call.number("heads") * length + rows * biases + rest
 
 
 @op_rule(
@@ -121,7 +123,7 @@ def _layer_elementwise(call: Call) -> Dim:
     elementwise=_layer_elementwise,
 )
 def attention_layer(call: Call) -> Dim:
-    """Every token meets every weight matrix of the layer, and in two products every other token."""
+    """Per token: all weight matrices of the layer, and two attention products with every token."""
     batch, length, width = call.input(0).shape
     matrices = sum(call.input(index).elements for index in call.attrs["matrices"])
     return batch * length * (matrices + 2 * length * width)

@@ -1,15 +1,15 @@
-"""Control flow: operators that run other graphs. Their cost is that of the bodies that they carry."""
+"""Control flow: ops that run subgraphs. Their cost is that of their bodies."""
 
 from __future__ import annotations
 
+from sizeup.ops.cost_rule import OpRule, names, register
 from sizeup.ops.formulas import reads_nothing, writes_nothing
-from sizeup.ops.rule import OpRule, names, register
 
 
-def _control(kind: str, summary: str, torch: str = "-", onnx: str = "-", tflite: str = "-") -> None:
+def _control(op_kind: str, summary: str, torch: str = "-", onnx: str = "-", tflite: str = "-") -> None:
     register(
         OpRule(
-            kind,
+            op_kind,
             "control",
             summary,
             reads=reads_nothing,
@@ -23,21 +23,21 @@ def _control(kind: str, summary: str, torch: str = "-", onnx: str = "-", tflite:
 
 _control(
     "if",
-    "One of its bodies runs: known where all agree, otherwise the costliest is shown as unknown.",
+    "One branch runs: known if all branches cost the same, otherwise the costliest one, marked unknown.",
     "higher_order.cond",
     "If",
     "IF STABLEHLO_CASE",
 )
 _control(
     "loop",
-    "Its body runs as often as the trip count says; unknown where data decides that.",
+    "Its body runs trip-count times; unknown if the trip count depends on data.",
     "higher_order.while_loop",
     "Loop",
     "WHILE STABLEHLO_WHILE",
 )
 _control(
     "scan",
-    "Its body runs once for each slice of the scanned axis.",
+    "Its body runs once per slice of the scanned axis.",
     "higher_order.scan higher_order.map_impl",
     "Scan SequenceMap",
     "-",
@@ -50,5 +50,9 @@ _control(
     "CALL STABLEHLO_COMPOSITE",
 )
 _control(
-    "call_once", "Its body runs before the first inference only: no cost in a run.", "-", "-", "CALL_ONCE"
+    "call_once",
+    "Its body runs before the first inference only: no cost per inference.",
+    "-",
+    "-",
+    "CALL_ONCE",
 )

@@ -1,14 +1,14 @@
-"""Operators that treat every number by itself: one operation for each output number."""
+"""Elementwise ops: a fixed number of operations per output element."""
 
 from __future__ import annotations
 
 from sizeup.graph import Dim
+from sizeup.ops.cost_rule import Call, Formula, OpRule, Traffic, names, register
 from sizeup.ops.formulas import between_inputs, per_output, reads_first
-from sizeup.ops.rule import Call, Formula, OpRule, Traffic, names, register
 
 
 def elementwise(
-    kind: str,
+    op_kind: str,
     torch: str = "-",
     onnx: str = "-",
     tflite: str = "-",
@@ -19,12 +19,12 @@ def elementwise(
     summary: str = "",
     overwrites: bool = True,
 ) -> None:
-    """Register a plain operator; names in a string are split at white space, '-' stands for none."""
+    """Register an elementwise op kind; name strings are split at whitespace, '-' means none."""
     register(
         OpRule(
-            kind,
+            op_kind,
             "elementwise",
-            summary or f"{operations} operation{'s' * (operations > 1)} for each output number.",
+            summary or f"{operations} operation{'s' * (operations > 1)} per output element.",
             elementwise=formula or per_output(operations),
             reads=reads,
             torch=names(torch),
@@ -36,25 +36,43 @@ def elementwise(
 
 
 elementwise(
-    "pointwise", summary="Any operator that torch itself tags as pointwise and that has no rule of its own."
+    "pointwise",
+    summary="Any other operator that torch tags as pointwise: 1 operation per output element.",
 )
 
 # arithmetic
-elementwise("add", "aten.add", "Add com.microsoft::QLinearAdd", "ADD STABLEHLO_ADD")
+elementwise(
+    "add",
+    "aten.add quantized.add quantized.add_relu quantized.add_scalar quantized.add_scalar_relu",
+    "Add com.microsoft::QLinearAdd",
+    "ADD STABLEHLO_ADD",
+)
 elementwise("sub", "aten.sub aten.rsub", "Sub", "SUB STABLEHLO_SUBTRACT")
-elementwise("mul", "aten.mul", "Mul com.microsoft::QLinearMul", "MUL STABLEHLO_MULTIPLY SignalWindow")
+elementwise(
+    "mul",
+    "aten.mul quantized.mul quantized.mul_relu quantized.mul_scalar quantized.mul_scalar_relu",
+    "Mul com.microsoft::QLinearMul",
+    "MUL STABLEHLO_MULTIPLY SignalWindow",
+)
 elementwise("div", "aten.div aten.floor_divide aten.true_divide", "Div", "DIV FLOOR_DIV STABLEHLO_DIVIDE")
 elementwise("remainder", "aten.remainder aten.fmod", "Mod", "FLOOR_MOD STABLEHLO_REMAINDER")
 elementwise("addcmul", "aten.addcmul aten.addcdiv", operations=3)
 elementwise("lerp", "aten.lerp", operations=3)
-_JOINED = "One operation for each output number and input beyond the first."
-elementwise("sum_n", "-", "Sum", "ADD_N", formula=between_inputs, summary=_JOINED)
+_BETWEEN_INPUTS = "1 operation per output element for every input after the first."
+elementwise("sum_n", "-", "Sum", "ADD_N", formula=between_inputs, summary=_BETWEEN_INPUTS)
 elementwise(
     "mean_n",
     "-",
     "Mean",
     formula=lambda call: between_inputs(call) + call.output.elements,
-    summary="One operation for each output number and input: the sums, then a quotient.",
+    summary="1 operation per output element and input: the sums, then a division.",
+)
+elementwise(
+    "outer",
+    "aten.outer aten.ger aten.addr",
+    formula=between_inputs,
+    summary="1 product per output element, and 1 addition with an addend.",
+    overwrites=False,
 )
 elementwise("pow", "aten.pow aten.float_power", "Pow", "POW STABLEHLO_POWER")
 elementwise("square", "aten.square", "-", "SQUARE")
@@ -65,7 +83,7 @@ elementwise(
     "Max",
     "MAXIMUM STABLEHLO_MAXIMUM",
     formula=between_inputs,
-    summary=_JOINED,
+    summary=_BETWEEN_INPUTS,
 )
 elementwise(
     "minimum",
@@ -73,7 +91,7 @@ elementwise(
     "Min",
     "MINIMUM STABLEHLO_MINIMUM",
     formula=between_inputs,
-    summary=_JOINED,
+    summary=_BETWEEN_INPUTS,
 )
 elementwise("neg", "aten.neg", "Neg", "NEG STABLEHLO_NEGATE")
 elementwise("abs", "aten.abs", "Abs", "ABS COMPLEX_ABS STABLEHLO_ABS")
@@ -87,7 +105,9 @@ elementwise("erf", "aten.erf aten.erfc aten.erfinv", "Erf")
 elementwise("floor", "aten.floor", "Floor", "FLOOR STABLEHLO_FLOOR")
 elementwise("ceil", "aten.ceil", "Ceil", "CEIL")
 elementwise("round", "aten.round aten.trunc aten.frac", "Round", "ROUND")
-elementwise("clamp", "aten.clamp aten.clamp_min aten.clamp_max aten.clip", "Clip", "STABLEHLO_CLAMP")
+elementwise(
+    "clamp", "aten.clamp aten.clamp_min aten.clamp_max aten.clip quantized.clamp", "Clip", "STABLEHLO_CLAMP"
+)
 elementwise("cbrt", "-", "-", "STABLEHLO_CBRT")
 elementwise("angle", "aten.angle aten.polar")
 
@@ -105,29 +125,33 @@ elementwise("tanh", "aten.tanh", "Tanh", "TANH STABLEHLO_TANH")
 
 # activations
 elementwise("relu", "aten.relu", "Relu", "RELU RELU_N1_TO_1 RELU_0_TO_1")
-elementwise("relu6", "aten.relu6 aten.hardtanh", "-", "RELU6")
+elementwise("relu6", "aten.relu6 aten.hardtanh quantized.relu6", "-", "RELU6")
 elementwise(
     "leaky_relu",
-    "aten.leaky_relu aten.rrelu aten.rrelu_with_noise",
+    "aten.leaky_relu aten.rrelu aten.rrelu_with_noise quantized.leaky_relu",
     "LeakyRelu com.microsoft::QLinearLeakyRelu",
     "LEAKY_RELU",
 )
-elementwise("prelu", "aten.prelu aten._prelu_kernel", "PRelu", "PRELU")
-elementwise("elu", "aten.elu aten.celu aten.selu", "Elu Celu Selu", "ELU")
-elementwise("threshold", "aten.threshold aten.hardshrink aten.softshrink", "ThresholdedRelu Shrink")
+elementwise("prelu", "aten.prelu aten._prelu_kernel quantized.prelu", "PRelu", "PRELU")
+elementwise("elu", "aten.elu aten.celu aten.selu quantized.elu quantized.celu", "Elu Celu Selu", "ELU")
+elementwise(
+    "threshold",
+    "aten.threshold aten.hardshrink aten.softshrink quantized.threshold",
+    "ThresholdedRelu Shrink",
+)
 elementwise(
     "sigmoid",
-    "aten.sigmoid aten.log_sigmoid aten.log_sigmoid_forward",
+    "aten.sigmoid aten.log_sigmoid aten.log_sigmoid_forward quantized.sigmoid",
     "Sigmoid com.microsoft::QLinearSigmoid",
     "LOGISTIC STABLEHLO_LOGISTIC",
 )
 elementwise("hardsigmoid", "aten.hardsigmoid", "HardSigmoid")
-elementwise("hardswish", "aten.hardswish", "HardSwish", "HARD_SWISH")
+elementwise("hardswish", "aten.hardswish quantized.hardswish", "HardSwish", "HARD_SWISH")
 elementwise("silu", "aten.silu", "Swish com.microsoft::QuickGelu")
 
 
 def _gelu(call: Call) -> Dim:
-    return (2 if call.given(1) else 1) * call.output.elements
+    return (2 if call.has_input(1) else 1) * call.output.elements
 
 
 elementwise(
@@ -136,12 +160,12 @@ elementwise(
     "Gelu com.microsoft::Gelu com.microsoft::FastGelu com.microsoft::BiasGelu",
     "GELU",
     formula=_gelu,
-    summary="1 operation for each output number, and one more where a bias is added first.",
+    summary="1 operation per output element, 2 if a bias is added first.",
 )
 elementwise("mish", "aten.mish", "Mish")
 elementwise("softplus", "aten.softplus", "Softplus")
 elementwise("softsign", "-", "Softsign")
-# An output number needs two input numbers that lie apart, so writing over them is not safe.
+# An output element needs two input elements at different offsets, so it cannot run in place.
 elementwise("glu", "aten.glu", "SwiGLU", operations=2, overwrites=False)
 
 # comparison, logic, bits
@@ -179,10 +203,10 @@ elementwise(
     "-",
     "BUCKETIZE",
     overwrites=False,
-    summary="1 operation for each output number; the steps of the search are not counted.",
+    summary="1 operation per output element; the steps of the search are not counted.",
 )
 
-# change of number type
+# change of dtype
 elementwise(
     "cast",
     "aten._to_copy aten.to aten.type_as prims.convert_element_type",
@@ -193,7 +217,8 @@ elementwise(
 elementwise(
     "quantize",
     "aten.quantize_per_tensor aten.quantize_per_channel quantized_decomposed.quantize_per_tensor"
-    " quantized_decomposed.quantize_per_channel",
+    " quantized_decomposed.quantize_per_channel quantized_decomposed.quantize_per_token"
+    " torchao.quantize_affine",
     "QuantizeLinear com.microsoft::QuantizeLinear",
     "QUANTIZE",
     operations=2,
@@ -204,11 +229,13 @@ elementwise(
     "DynamicQuantizeLinear",
     operations=4,
     overwrites=False,
-    summary="4 operations for each output number: minimum and maximum, then scale and round.",
+    summary="4 operations per output element: minimum, maximum, scale and round.",
 )
 elementwise(
     "dequantize",
-    "aten.dequantize quantized_decomposed.dequantize_per_tensor quantized_decomposed.dequantize_per_channel",
+    "aten.dequantize quantized_decomposed.dequantize_per_tensor quantized_decomposed.dequantize_per_channel"
+    " quantized_decomposed.dequantize_per_token quantized_decomposed.dequantize_per_channel_group"
+    " torchao.dequantize_affine",
     "DequantizeLinear com.microsoft::DequantizeLinear",
     "DEQUANTIZE",
     operations=2,
@@ -222,6 +249,6 @@ elementwise(
     operations=4,
 )
 elementwise("complex_part", "-", "-", "REAL IMAG")
-elementwise("dropout", "aten.native_dropout aten.feature_dropout aten.alpha_dropout")
-# Pairs of numbers turn together: writing one would spoil the other's input.
+elementwise("dropout", "aten.native_dropout aten.feature_dropout aten.alpha_dropout quantized.dropout")
+# Elements are rotated in pairs, so it cannot run in place.
 elementwise("rotary", "-", "RotaryEmbedding com.microsoft::RotaryEmbedding", operations=3, overwrites=False)

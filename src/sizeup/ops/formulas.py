@@ -1,13 +1,13 @@
-"""Formulas and traffic patterns that several families share."""
+"""Formulas and traffic patterns shared by several families."""
 
 from __future__ import annotations
 
 from sizeup.graph import Dim
-from sizeup.ops.rule import Call, Formula, Traffic
+from sizeup.ops.cost_rule import Call, Formula, Traffic
 
 
 def per_output(operations: int = 1) -> Formula:
-    """So many operations for each number of the first output."""
+    """`operations` per element of the first output."""
 
     def formula(call: Call) -> Dim:
         return operations * call.output.elements
@@ -16,7 +16,7 @@ def per_output(operations: int = 1) -> Formula:
 
 
 def per_input(operations: int = 1) -> Formula:
-    """So many operations for each number of the first input."""
+    """`operations` per element of the first input."""
 
     def formula(call: Call) -> Dim:
         return operations * call.input(0).elements
@@ -25,36 +25,36 @@ def per_input(operations: int = 1) -> Formula:
 
 
 def between_inputs(call: Call) -> Dim:
-    """One operation for each further input and output number: n inputs are joined in n - 1 steps."""
+    """n - 1 operations per output element for n inputs."""
     return (sum(value is not None for value in call.inputs) - 1) * call.output.elements
 
 
 def bias_additions(index: int) -> Formula:
-    """One addition for each output number where the bias, the input at `index`, is given."""
+    """One addition per output element if the bias, the input at `index`, is present."""
 
     def formula(call: Call) -> Dim:
-        return call.output.elements if call.given(index) else 0
+        return call.output.elements if call.has_input(index) else 0
 
     return formula
 
 
 def reads_first(call: Call) -> list[Dim]:
-    """The first input alone: of the others only the type or the shape matters."""
+    """Only the first input is read; of the others only the dtype or the shape is used."""
     return [call.input(0).elements, *[0] * (len(call.inputs) - 1)]
 
 
 def reads_nothing(call: Call) -> list[Dim]:
-    """Only the shapes of the inputs matter, not their content."""
+    """No input is read: only their shapes are used."""
     return [0] * len(call.inputs)
 
 
 def writes_nothing(call: Call) -> list[Dim]:
-    """The output is bytes that exist already."""
+    """Nothing is written: the output aliases existing memory."""
     return [0] * len(call.outputs)
 
 
-def reads_what_it_writes(source: int = 0) -> Traffic:
-    """Of the input at `source` only as many numbers as come out; of the others everything."""
+def reads_output_size(source: int = 0) -> Traffic:
+    """Reads as many elements of the input at `source` as it writes, and all of the other inputs."""
 
     def traffic(call: Call) -> list[Dim]:
         moved = sum(output.elements for output in call.outputs)

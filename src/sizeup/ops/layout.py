@@ -1,13 +1,13 @@
-"""Operators that move or rename numbers without computing: views, copies, and what makes tensors."""
+"""Ops without arithmetic: aliases, copies, and ops that create tensors."""
 
 from __future__ import annotations
 
-from sizeup.ops.formulas import reads_nothing, reads_what_it_writes, writes_nothing
-from sizeup.ops.rule import OpRule, Traffic, names, register
+from sizeup.ops.cost_rule import OpRule, Traffic, names, register
+from sizeup.ops.formulas import reads_nothing, reads_output_size, writes_nothing
 
 
 def layout(
-    kind: str,
+    op_kind: str,
     torch: str = "-",
     onnx: str = "-",
     tflite: str = "-",
@@ -19,10 +19,10 @@ def layout(
     views: bool = False,
     overwrites: bool = False,
 ) -> None:
-    """Register an operator that computes nothing."""
+    """Register an op kind without arithmetic."""
     register(
         OpRule(
-            kind,
+            op_kind,
             "layout",
             summary,
             reads=reads,
@@ -37,16 +37,16 @@ def layout(
     )
 
 
-def view(kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-") -> None:
-    """Register an operator whose output is its first input's bytes: it moves nothing."""
+def view(op_kind: str, torch: str = "-", onnx: str = "-", tflite: str = "-") -> None:
+    """Register an op kind whose output aliases its first input, without memory traffic."""
     layout(
-        kind, torch, onnx, tflite,
-        summary="The same bytes under another shape: nothing is moved.",
+        op_kind, torch, onnx, tflite,
+        summary="Alias of its input with another shape: no memory traffic.",
         reads=reads_nothing, writes=writes_nothing, views=True,
     )  # fmt: skip
 
 
-_COPIES = "Reads as many numbers as it writes; computes nothing."
+_COPIES = "Reads as many elements as it writes; no arithmetic."
 
 view(
     "view",
@@ -75,7 +75,7 @@ layout("transpose", "-", "Transpose", "TRANSPOSE STABLEHLO_TRANSPOSE", summary=_
 layout(
     "concat",
     "aten.cat aten.concat aten.concatenate aten.stack aten.hstack aten.vstack aten.dstack aten.column_stack"
-    " aten.block_diag",
+    " aten.block_diag quantized.cat quantized.cat_relu",
     "Concat com.microsoft::QLinearConcat",
     "CONCATENATION PACK STABLEHLO_CONCATENATE",
     summary=_COPIES,
@@ -86,7 +86,7 @@ layout(
     "aten.slice_copy aten._pack_padded_sequence",
     "Slice",
     "SLICE STRIDED_SLICE STABLEHLO_SLICE STABLEHLO_DYNAMIC_SLICE",
-    reads=reads_what_it_writes(),
+    reads=reads_output_size(),
     summary=_COPIES,
 )
 layout(
@@ -96,14 +96,14 @@ layout(
     " aten._pad_packed_sequence",
     "Pad CenterCropPad",
     "PAD PADV2 MIRROR_PAD STABLEHLO_PAD DILATE",
-    summary="Reads its input, writes it with a border; computes nothing.",
+    summary="Reads its input, writes it with padding; no arithmetic.",
 )
 layout(
     "repeat",
     "aten.repeat aten.tile aten.repeat_interleave aten.expand_copy",
     "Tile Expand",
     "TILE BROADCAST_TO STABLEHLO_BROADCAST_IN_DIM",
-    summary="Reads its input once and writes it many times; computes nothing.",
+    summary="Reads its input once and writes it several times; no arithmetic.",
 )
 layout(
     "rearrange",
@@ -123,7 +123,7 @@ layout(
     reads=lambda call: [
         0 if v is None or (i == 0 and len(call.inputs) > 1) else v.elements for i, v in enumerate(call.inputs)
     ],
-    summary="Reads what is copied, writes as much; computes nothing.",
+    summary="Reads the source, writes the copy; no arithmetic.",
 )
 layout(
     "update_slice",
@@ -131,7 +131,7 @@ layout(
     "TensorScatter",
     "DYNAMIC_UPDATE_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE MATRIX_SET_DIAG",
     overwrites=True,
-    summary="Reads its inputs, writes the updated whole; computes nothing.",
+    summary="Reads its inputs, writes the full updated tensor; no arithmetic.",
 )
 
 layout(
@@ -147,27 +147,27 @@ layout(
     " BlackmanWindow HammingWindow HannWindow MelWeightMatrix",
     "FILL ZEROS_LIKE RANGE RANDOM_UNIFORM RANDOM_STANDARD_NORMAL STABLEHLO_IOTA STABLEHLO_RNG_BIT_GENERATOR",
     reads=reads_nothing,
-    summary="Writes its output; reads no tensor. The work of random numbers is not counted.",
+    summary="Writes its output; reads no tensor. Random number generation is not counted.",
 )
 layout(
     "draw",
     "aten.bernoulli aten.normal aten.multinomial aten.poisson",
     "Bernoulli Multinomial",
     "MULTINOMIAL",
-    summary="Reads a distribution, writes samples; the work of random numbers is not counted.",
+    summary="Reads a distribution, writes samples; random number generation is not counted.",
 )
 layout(
     "one_hot",
     "aten.one_hot",
     "OneHot",
     "ONE_HOT",
-    summary="Reads the indices, writes their rows; computes nothing.",
+    summary="Reads the indices, writes their rows; no arithmetic.",
 )
 layout(
     "unpool",
     "aten.max_unpool2d aten.max_unpool3d",
     "MaxUnpool",
-    summary="Reads numbers and where they go, writes the whole; computes nothing.",
+    summary="Reads values and their indices, writes the full tensor; no arithmetic.",
 )
 layout(
     "shape_of",
@@ -179,7 +179,7 @@ layout(
     "Shape Size OptionalHasElement SequenceLength",
     "SHAPE RANK BROADCAST_ARGS",
     reads=reads_nothing,
-    summary="Answers a question about a shape or about one number.",
+    summary="Returns a shape or a scalar; its inputs are not read.",
 )
 layout(
     "sequence",
@@ -187,7 +187,7 @@ layout(
     "SequenceConstruct SequenceAt SequenceEmpty SequenceInsert SequenceErase",
     reads=reads_nothing,
     writes=writes_nothing,
-    summary="Passes tensors along in a list.",
+    summary="Passes tensors on in a list: no memory traffic.",
 )
 layout(
     "split_to_sequence",
@@ -200,7 +200,7 @@ layout(
     "concat_from_sequence",
     "-",
     "ConcatFromSequence",
-    reads=reads_what_it_writes(),
+    reads=reads_output_size(),
     summary=_COPIES,
 )
 layout(
@@ -210,9 +210,9 @@ layout(
     "VAR_HANDLE",
     reads=reads_nothing,
     writes=writes_nothing,
-    summary="Names a piece of memory that outlives a run.",
+    summary="Handle of a variable, whose memory persists between inferences.",
 )
-layout("read_variable", "-", "-", "READ_VARIABLE", reads=reads_what_it_writes(), summary=_COPIES)
+layout("read_variable", "-", "-", "READ_VARIABLE", reads=reads_output_size(), summary=_COPIES)
 layout(
     "assign_variable",
     "-",
@@ -220,5 +220,5 @@ layout(
     "ASSIGN_VARIABLE",
     reads=lambda call: [0, call.input(1).elements],
     updates=lambda call: [call.input(1).elements, 0],
-    summary="Reads a value and writes it into a variable; it has no output.",
+    summary="Reads a value and writes it to a variable; it has no output.",
 )

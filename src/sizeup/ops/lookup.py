@@ -1,23 +1,23 @@
-"""Operators that fetch or place numbers by index."""
+"""Ops that read or write elements by index."""
 
 from __future__ import annotations
 
 import math
 
 from sizeup.graph import Dim
-from sizeup.ops.formulas import per_input, per_output, reads_what_it_writes
-from sizeup.ops.rule import Call, OpRule, names, register
+from sizeup.ops.cost_rule import Call, OpRule, names, register
+from sizeup.ops.formulas import per_input, per_output, reads_output_size
 
 
 def _lookup(
-    kind: str, torch: str, onnx: str, tflite: str, *, table: int = 0, weight: int | None = None
+    op_kind: str, torch: str, onnx: str, tflite: str, *, table: int = 0, weight: int | None = None
 ) -> None:
     register(
         OpRule(
-            kind,
+            op_kind,
             "lookup",
-            "Of the table only the rows that come out are read, and all indices; computes nothing.",
-            reads=reads_what_it_writes(table),
+            "Reads the selected rows of the table and all indices; no arithmetic.",
+            reads=reads_output_size(table),
             torch=names(torch),
             onnx=names(onnx),
             tflite=names(tflite),
@@ -52,13 +52,14 @@ register(
     OpRule(
         "gather_dequantize",
         "lookup",
-        "Rows looked up along the first axis, a scale and a shift for each number of them.",
+        "2 operations per output element: a scale and a shift. Reads the selected rows.",
         elementwise=per_output(2),
-        # Of the table, its scales and its zero points only the rows that are asked for are read.
+        # Only the selected rows of the table, its scales and its zero points are read.
         reads=lambda call: [
             0 if value is None else value.elements if index == 1 else _rows(call, index)
             for index, value in enumerate(call.inputs)
         ],
+        torch=names("quantized.embedding_byte quantized.embedding_4bit"),
         onnx=names("com.microsoft::GatherBlockQuantized"),
         weight=0,
     )
@@ -67,7 +68,7 @@ register(
     OpRule(
         "pick",
         "lookup",
-        "One test of each input number; how many come out depends on data.",
+        "1 operation per input element; the output size depends on data.",
         elementwise=per_input(),
         torch=names(
             "aten.nonzero aten.nonzero_static aten.nonzero_numpy aten.argwhere aten.masked_select"
@@ -83,7 +84,7 @@ register(
     OpRule(
         "scatter",
         "lookup",
-        "Reads its inputs, writes the updated whole; computes nothing.",
+        "Reads its inputs, writes the full updated tensor; no arithmetic.",
         torch=names(
             "aten.scatter aten.index_put aten._index_put_impl aten._unsafe_index_put aten.index_fill aten.put"
         ),
@@ -95,7 +96,7 @@ register(
     OpRule(
         "scatter_add",
         "lookup",
-        "Reads its inputs, writes the updated whole; one operation for each number of the update.",
+        "Reads its inputs, writes the full updated tensor; 1 operation per element of the update.",
         elementwise=lambda call: call.input(2).elements,
         torch=names("aten.scatter_add aten.scatter_reduce aten.index_add aten.index_reduce"),
         overwrites=True,
@@ -105,7 +106,7 @@ register(
     OpRule(
         "scatter_new",
         "lookup",
-        "Reads indices and values, writes a new tensor that holds them; computes nothing.",
+        "Reads indices and values, writes them to a new tensor; no arithmetic.",
         tflite=names("SCATTER_ND SPARSE_TO_DENSE DENSIFY"),
     )
 )
@@ -115,9 +116,9 @@ register(
     OpRule(
         "decode",
         "lookup",
-        "One look-up for each output number; reads the codes as they are stored, and their tables.",
+        "1 lookup per output element; reads the codes as stored, and their tables.",
         elementwise=lambda call: sum(value.elements for value in call.outputs),
-        # Codes stand in the graph as the weights that they are; the format tells how many they fill.
+        # In the graph, codes have the shape of the decoded weights; `codes` is their stored size in elements.
         reads=lambda call: [
             0 if value is None else value.elements if index % 2 else call.attrs["codes"][index // 2]
             for index, value in enumerate(call.inputs)
@@ -141,10 +142,13 @@ register(
     OpRule(
         "embedding_bag",
         "lookup",
-        "One addition for each number of each row that is looked up.",
+        "1 addition per element of every selected row.",
         elementwise=_bag,
         reads=_bag_reads,
-        torch=names("aten.embedding_bag aten._embedding_bag aten._embedding_bag_forward_only"),
+        torch=names(
+            "aten.embedding_bag aten._embedding_bag aten._embedding_bag_forward_only"
+            " quantized.embedding_bag_byte quantized.embedding_bag_4bit"
+        ),
         weight=0,
     )
 )
@@ -152,7 +156,7 @@ register(
     OpRule(
         "select_boxes",
         "lookup",
-        "One visit of each score; the comparisons of boxes depend on the data and are not counted.",
+        "1 operation per score; box comparisons depend on data and are not counted.",
         elementwise=lambda call: call.input(1).elements,
         torch=names("torchvision.nms"),
         onnx=names("NonMaxSuppression"),

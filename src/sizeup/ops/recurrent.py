@@ -1,8 +1,7 @@
-"""Recurrent layers. Every weight matrix meets every step of every sequence once.
+"""Recurrent layers. Every weight matrix is applied once per step of every sequence.
 
-Inputs: the sequence first, then states, matrices and biases in the format's order; the attributes
-say which inputs are matrices (`matrices`) and how many steps a pass runs in all (`rows`: the inputs'
-dimensions whose product is steps x batch, as axes of the first input).
+Inputs: the sequence, then states, matrices and biases in the format's order. The attribute `matrices` lists
+the inputs that are matrices, `rows` the axes of the first input whose product is steps x batch.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import math
 
 from sizeup.graph import Dim
+from sizeup.ops.cost_rule import Call, Formula, names, op_rule
 from sizeup.ops.formulas import bias_additions
-from sizeup.ops.rule import Call, Formula, names, op_rule
 
 
 def _rows(call: Call) -> Dim:
@@ -24,7 +23,7 @@ def _matrix_elements(call: Call) -> Dim:
 
 
 def gates(per_unit: int) -> Formula:
-    """Elementwise operations of a cell: so many for each hidden unit, step and direction."""
+    """Elementwise operations of a cell: `per_unit` per hidden unit, step and direction."""
 
     def formula(call: Call) -> Dim:
         return per_unit * _rows(call) * call.number("units")
@@ -32,53 +31,56 @@ def gates(per_unit: int) -> Formula:
     return formula
 
 
-# Per hidden unit, biases added. LSTM: four gates of (2 sums, 1 activation), c = f c + i g (3),
-# h = o tanh(c) (2). GRU: three gates of the same, r times the candidate (1), the blend (3).
+# Per hidden unit, with biases. LSTM: four gates of (2 sums, 1 activation), c = f c + i g (3),
+# h = o tanh(c) (2). GRU: three such gates, r times the candidate (1), the interpolation (3).
 @op_rule(
     "lstm",
     family="recurrent",
-    torch=names("aten.lstm aten.lstm_cell"),
+    torch=names("aten.lstm aten.lstm_cell aten.quantized_lstm quantized.quantized_lstm_cell_dynamic"),
     onnx=names("LSTM com.microsoft::DynamicQuantizeLSTM"),
     tflite=names("LSTM UNIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_LSTM"),
     elementwise=gates(17),
 )
 def lstm(call: Call) -> Dim:
-    """Steps x batch x all numbers of the input, recurrent and projection matrices."""
+    """Steps x batch x elements of the input, recurrent and projection matrices."""
     return _rows(call) * _matrix_elements(call)
 
 
 @op_rule(
     "gru",
     family="recurrent",
-    torch=names("aten.gru aten.gru_cell"),
+    torch=names("aten.gru aten.gru_cell aten.quantized_gru quantized.quantized_gru_cell_dynamic"),
     onnx=names("GRU"),
     elementwise=gates(13),
 )
 def gru(call: Call) -> Dim:
-    """Steps x batch x all numbers of the input and recurrent matrices."""
+    """Steps x batch x elements of the input and recurrent matrices."""
     return _rows(call) * _matrix_elements(call)
 
 
 @op_rule(
     "rnn",
     family="recurrent",
-    torch=names("aten.rnn_tanh aten.rnn_relu aten.rnn_tanh_cell aten.rnn_relu_cell"),
+    torch=names(
+        "aten.rnn_tanh aten.rnn_relu aten.rnn_tanh_cell aten.rnn_relu_cell"
+        " quantized.quantized_rnn_tanh_cell_dynamic quantized.quantized_rnn_relu_cell_dynamic"
+    ),
     onnx=names("RNN"),
     tflite=names("RNN UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_RNN"),
     elementwise=gates(3),
 )
 def rnn(call: Call) -> Dim:
-    """Steps x batch x all numbers of the input and recurrent matrices."""
+    """Steps x batch x elements of the input and recurrent matrices."""
     return _rows(call) * _matrix_elements(call)
 
 
 def _sum_of_ranks(call: Call) -> Dim:
-    """The filters of a unit are summed (filters - units additions a row), then a bias is added."""
+    """The filters of a unit are summed (filters - units additions per row), then a bias is added."""
     filters = call.input(0).shape[0] * call.input(1).shape[0]
     return filters - call.output.elements + bias_additions(3)(call)
 
 
 @op_rule("svdf", family="recurrent", tflite=names("SVDF"), weight=1, elementwise=_sum_of_ranks)
 def svdf(call: Call) -> Dim:
-    """A filter over the features, then one over the remembered steps, for each batch row."""
+    """Per batch row: a filter over the features, then one over the stored time steps."""
     return call.input(0).shape[0] * (call.input(1).elements + call.input(2).elements)

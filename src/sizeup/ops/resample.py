@@ -1,23 +1,23 @@
-"""Operators that read between the pixels: interpolation, grid sampling, regions of interest."""
+"""Resampling: interpolation, grid sampling, regions of interest."""
 
 from __future__ import annotations
 
 from sizeup.graph import Dim
-from sizeup.ops.rule import Call, OpRule, UnknownShape, names, register
+from sizeup.ops.cost_rule import Call, OpRule, UnknownShape, names, register
 
 
 def _taps(call: Call) -> Dim:
     taps: Dim = call.attrs.get("taps", 4)
-    # A nearest neighbour is a copy; a weighted sum of n taps has n products and n - 1 sums.
+    # Nearest-neighbor sampling is a copy; a weighted sum of n taps has n products and n - 1 sums.
     return (2 * taps - 1) * call.output.elements if taps > 1 else 0
 
 
-def _resample(kind: str, torch: str, onnx: str, tflite: str) -> None:
+def _resample(op_kind: str, torch: str, onnx: str, tflite: str) -> None:
     register(
         OpRule(
-            kind,
+            op_kind,
             "resample",
-            "A product and a sum for each tap of each output number; a nearest neighbour computes nothing.",
+            "A product and a sum per tap and output element; nearest neighbor has no arithmetic.",
             elementwise=_taps,
             torch=names(torch),
             onnx=names(onnx),
@@ -52,7 +52,7 @@ register(
     OpRule(
         "roi_pool",
         "resample",
-        "Unknown: how many numbers each region covers depends on data.",
+        "Unknown: the size of every region depends on data.",
         elementwise=_regions,
         torch=names("torchvision.roi_pool torchvision.ps_roi_pool"),
         onnx=names("MaxRoiPool"),
@@ -62,8 +62,8 @@ register(
     OpRule(
         "affine_grid",
         "resample",
-        "A row of the affine matrix times a grid point for each output number.",
-        # n products and n - 1 sums, n being 3 in the plane and 4 in space.
+        "Per output element: a row of the affine matrix times a grid point.",
+        # n products and n - 1 sums, with n = 3 in 2D and 4 in 3D.
         elementwise=lambda call: (2 * call.input(0).shape[-1] - 1) * call.output.elements,
         torch=names("aten.affine_grid_generator"),
         onnx=names("AffineGrid"),

@@ -1,7 +1,7 @@
-"""Renderers: pure functions of results, chosen by the type of a result and the ending of a file.
+"""Renderers: pure functions of results, chosen by the type of the result and the file name extension.
 
-A renderer computes nothing: all that it shows is in the result. The tables below name every renderer by its
-module in this package and its function; a module is imported when it is first needed.
+A renderer computes nothing: all its numbers are in the result. The tables below name every renderer as
+`module:function`, relative to this package; a module is imported on first use.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sizeup.files import write_text
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A function that yields the text of a file, or that writes the file itself, and what it is asked for."""
+    """A function that yields the text of a file or writes the file, and its options."""
 
     place: str  # module:function
-    quantity: str | None = None  # what an overlay shows
-    writes: bool = False  # whether it writes the file itself
-    is_timed: bool = False  # whether it shows times, which need a target
+    quantity: str | None = None  # the quantity of an overlay
+    writes: bool = False  # whether it writes the file
+    is_timed: bool = False  # whether it needs a latency estimate, hence a target
 
 
 _OVERLAY = "interop.model_explorer:lines"
@@ -54,7 +54,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     "Comparison": {
         ".json": Writer("data.comparison:json_lines"),
         ".csv": Writer("data.comparison:csv_lines"),
-        ".md": Writer("console.comparison_page:markdown"),
+        ".md": Writer("console.comparison_output:markdown"),
     },
     "PrecisionAssignment": {".json": Writer("data.precision:mapping_lines")},
     "PrecisionFront": {".json": _JSON, ".csv": Writer("data.precision:front_csv_lines")},
@@ -73,18 +73,18 @@ WRITERS: dict[str, dict[str, Writer]] = {
         ".html": Writer("html.leaderboard:lines"),
     },
 }
-"""Result type -> ending of a file -> what writes it. The longest ending that a name has decides."""
+"""Result type -> extension -> writer. The longest matching extension of a file name applies."""
 _NOUNS = {
     "Report": "a report is",
     "Plan": "a plan is",
     "Checks": "a check is",
     "Comparison": "a comparison is",
-    "PrecisionAssignment": "a choice of precisions is",
-    "PrecisionFront": "a front is",
+    "PrecisionAssignment": "a precision assignment is",
+    "PrecisionFront": "a Pareto front is",
     "PrecisionFits": "a list of precisions is",
-    "Tradeoff": "the table is",
+    "Tradeoff": "a trade-off is",
     "Measurement": "a measurement is",
-    "QueryResult": "an answer is",
+    "QueryResult": "a query result is",
 }
 _PLAIN_DATA = {
     "Report": "data.report:to_dict",
@@ -116,16 +116,16 @@ _TEXTS = {
 _PAGES = {
     "Report": "notebook:html",
     "Check": "notebook:check_html",
-    "Comparison": "console.comparison_page:html",
+    "Comparison": "console.comparison_output:html",
 }
 
 
 def save(result: Any, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-    """Write a result as the ending of the file says."""
-    ending, writer = _writer(type(result).__name__, path)
+    """Write a result in the format of the file name's extension."""
+    extension, writer = _writer(type(result).__name__, path)
     function = _function(writer.place)
     options: dict[str, Any] = {} if writer.quantity is None else {"quantity": writer.quantity}
-    if ending == ".csv":
+    if extension == ".csv":
         options["raw"] = raw_csv
     if writer.writes:
         function(result, path, **options)
@@ -133,77 +133,77 @@ def save(result: Any, path: str | os.PathLike[str], *, raw_csv: bool = False) ->
         write_text(path, function(result, **options))
 
 
-def check_path(kind: str, path: str | os.PathLike[str], *, timed: bool = True) -> None:
-    """Raise unless a result of that type can be written to a file, before any work is done for it."""
-    _, writer = _writer(kind, path)
+def check_path(result_type: str, path: str | os.PathLike[str], *, timed: bool = True) -> None:
+    """Raise SizeupError unless a result of that type can be written to that path."""
+    _, writer = _writer(result_type, path)
     if writer.is_timed and not timed:
-        raise SizeupError(f"{os.fspath(path)}: it shows times, which need a target: give one with -d")
+        raise SizeupError(f"{os.fspath(path)}: this output needs a latency estimate; add -d DEVICE")
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Raise if there is no folder for a file."""
+    """Raise SizeupError if the folder of a file does not exist."""
     if not Path(path).absolute().parent.is_dir():
-        raise SizeupError(f"{os.fspath(path)}: there is no such folder")
+        raise SizeupError(f"{os.fspath(path)}: no such folder")
 
 
 def to_dict(result: Any) -> dict[str, Any]:
-    """A result as plain data."""
+    """Returns a result as plain data."""
     content: dict[str, Any] = _of(_PLAIN_DATA, result, "plain data")(result)
     return content
 
 
 def to_pandas(result: Any) -> Any:
-    """The rows of a result as a data frame."""
+    """Returns the rows of a result as a data frame."""
     return _of(_FRAMES, result, "a data frame")(result)
 
 
 def plot(result: Any, path: str | os.PathLike[str], picture: str | None = None) -> Path:
-    """Draw a result as a .png or .svg file; `picture` names one of several, by default its file name does."""
+    """Draw a result as a .png or .svg file; `picture` selects one of several (default: by file name)."""
     function = _of(_PICTURES, result, "a picture")
-    drawn: Path = function(result, path) if picture is None else function(result, path, picture)
-    return drawn
+    target: Path = function(result, path) if picture is None else function(result, path, picture)
+    return target
 
 
 def text(result: Any) -> str:
-    """A result in a few lines, as Python shows a value."""
+    """Returns a result in a few lines, for `repr`."""
     words: str = _of(_TEXTS, result, "text")(result)
     return words
 
 
 def page(result: Any) -> str:
-    """A result as a notebook shows it."""
+    """Returns a result as HTML for a notebook."""
     text: str = _of(_PAGES, result, "a page")(result)
     return text
 
 
-def _of(table: dict[str, str], result: Any, what: str) -> Any:
-    place = table.get(type(result).__name__)
-    if place is None:
-        raise SizeupError(f"a {type(result).__name__} has no form as {what}")
-    return _function(place)
+def _of(table: dict[str, str], result: Any, form: str) -> Any:
+    address = table.get(type(result).__name__)
+    if address is None:
+        raise SizeupError(f"a {type(result).__name__} cannot be rendered as {form}")
+    return _function(address)
 
 
-def _function(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _function(address: str) -> Any:
+    module, _, name = address.partition(":")
     return getattr(import_module(f"{__name__}.{module}"), name)
 
 
-def _writer(kind: str, path: str | os.PathLike[str]) -> tuple[str, Writer]:
-    """The ending of a file's name, and what writes it; the file must have a folder to go to."""
-    writers = WRITERS.get(kind)
+def _writer(result_type: str, path: str | os.PathLike[str]) -> tuple[str, Writer]:
+    """Returns the extension of a file name and its writer; raises if its folder does not exist."""
+    writers = WRITERS.get(result_type)
     if writers is None:
-        raise SizeupError(f"a {kind} is not written to files")
-    ending = next((each for each in _endings(path) if each in writers), None)
-    if ending is None:
+        raise SizeupError(f"a {result_type} is not written to files")
+    extension = next((candidate for candidate in _extensions(path) if candidate in writers), None)
+    if extension is None:
         *others, last = writers
         listed = f"{', '.join(others)} or {last}" if others else last
-        wish = "one of these endings" if others else "that ending"
-        raise SizeupError(f"{os.fspath(path)}: {_NOUNS[kind]} written as {listed}; give it {wish}")
+        advice = "one of these extensions" if others else "this extension"
+        raise SizeupError(f"{os.fspath(path)}: {_NOUNS[result_type]} written as {listed}; use {advice}")
     check_folder(path)
-    return ending, writers[ending]
+    return extension, writers[extension]
 
 
-def _endings(path: str | os.PathLike[str]) -> Iterator[str]:
-    """What a file's name may be seen to end in, the longest first: `.trace.json`, `.json`."""
-    suffixes = [each.lower() for each in Path(path).suffixes]
+def _extensions(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yields the possible extensions of a file name, longest first: `.trace.json`, `.json`."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     return ("".join(suffixes[start:]) for start in range(len(suffixes)))

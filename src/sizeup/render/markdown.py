@@ -1,4 +1,4 @@
-"""Results as Markdown: a report for a README, checks as a comment of bounded length on a pull request."""
+"""Results as Markdown: a report, and checks as a pull request comment of bounded length."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup.render.console.check import (
-    HELPS,
-    WORDS,
+    REMEDY_LABELS,
+    VERDICTS,
     Cells,
-    all_of,
     cells,
     details,
     effect,
-    helping,
+    notices,
     reasons,
-    remarks,
+    remedies_heading,
+    summary,
 )
 from sizeup.render.console.check import (
     headline as check_headline,
 )
 from sizeup.render.console.columns import columns_of
 from sizeup.render.console.report import headline, receipt, title
-from sizeup.render.data.ci import place
+from sizeup.render.data.ci import model_path
 from sizeup.results.check import Check, Status, by_path
-from sizeup.results.table import view
-from sizeup.units import plain
+from sizeup.results.table import build_table
+from sizeup.units import printable
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Limit
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 _LONGEST_NAME, _LONGEST_SENTENCE = 80, 500
 _LONG_WORD = re.compile(rf"\S{{{_LONGEST_NAME + 1},}}")
 _NOTHING = "\N{ZERO WIDTH SPACE}"
-# @name mentions, #12 and GH-12 lead to issues, http://host and www.host are links.
+# @name is a mention, #12 and GH-12 are links to issues, http://host and www.host are links.
 _LINKED = re.compile(r"(@|#(?=\d)|\bGH-(?=\d)|:/(?=/)|www(?=\.))", re.IGNORECASE)
 _MARKUP = str.maketrans({c: f"\\{c}" for c in "\\`*_[]~#!|$"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-# What begins a list or is a rule at the start of a line, or a command in a log that GitHub Actions reads.
+# A list or a rule at the start of a line, or a command in a log of GitHub Actions.
 _BLOCK = re.compile(r"\A(\d{0,9})([-+.)](?=\s|[-\s]*\Z)|:(?=:))")
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The report's headline, its receipt, its notes and its usual table."""
+    """Yields the headline of a report, its coverage, its notes and its table."""
     yield f"## {cell(title(report))}\n\n"
     yield "| | |\n|---|---|\n"
     for label, text in headline(report):
@@ -59,11 +59,11 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def _table(report: Report) -> Iterator[str]:
-    shown = view(report)
-    columns = columns_of(shown)
+    table = build_table(report)
+    columns = columns_of(table)
     yield _row([column.title for column in columns])
     yield _row(["---:" if column.right else "---" for column in columns])
-    for entry in shown.rows:
+    for entry in table.rows:
         yield _row([cell(column.text(entry)) for column in columns])
 
 
@@ -72,22 +72,22 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def cell(text: str) -> str:
-    """A name or an amount, for a heading or a cell of a table: long ones are cut in their middle."""
-    return _escaped(_shortened(plain(text), _LONGEST_NAME))
+    """Returns a name or an amount, escaped and shortened, for a heading or a table cell."""
+    return _escaped(_shortened(printable(text), _LONGEST_NAME))
 
 
 def prose(text: str) -> str:
-    """A sentence, whatever names are in it: long ones are cut in their middle."""
-    words = _LONG_WORD.sub(lambda word: _shortened(word[0], _LONGEST_NAME), plain(text).strip())
+    """Returns a sentence, escaped; long names and sentences are shortened."""
+    words = _LONG_WORD.sub(lambda word: _shortened(word[0], _LONGEST_NAME), printable(text).strip())
     return _BLOCK.sub(r"\1\\\2", _escaped(_shortened(words, _LONGEST_SENTENCE)))
 
 
 def code(text: str) -> str:
-    """A command to be copied, letter by letter, whatever backticks are in it."""
-    content = plain(text)
+    """Returns a command as inline code, also if it contains backticks."""
+    content = printable(text)
     fence = "`" * (max(map(len, re.findall("`+", content)), default=0) + 1)
-    room = " " if content[:1] == "`" or content[-1:] == "`" else ""
-    return f"{fence}{room}{content}{room}{fence}"
+    padding = " " if content[:1] == "`" or content[-1:] == "`" else ""
+    return f"{fence}{padding}{content}{padding}{fence}"
 
 
 def _shortened(text: str, most: int) -> str:
@@ -97,26 +97,26 @@ def _shortened(text: str, most: int) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing is markup, a link or a mention.
+    """Returns text without markup, links and mentions.
 
-    GitHub looks for mentions and numbers of issues in what is shown, where a backslash is gone and an entity
-    is a letter again; a space without width is still there.
+    GitHub looks for mentions and issue numbers in the rendered text, where backslashes and entities have no
+    effect; a zero-width space does.
     """
     return _LINKED.sub(rf"\1{_NOTHING}", text).translate(_MARKUP)
 
 
 MARKER = "<!-- sizeup-check -->"
-"""Invisible where Markdown is shown: a workflow finds by it the comment that it wrote before."""
+"""Invisible in rendered Markdown; a workflow finds its earlier comment by it."""
 MOST = 60_000
-"""Characters of a comment at most; GitHub takes 65,536."""
+"""Characters of a comment at most; the limit of GitHub is 65,536."""
 _IN_FULL = 30_000  # of them, for sections of models that do not fit
-_TAIL = 500  # of them, for what says how much was left out
+_TAIL = 500  # of them, for the note on omitted rows
 _MOST_ROWS = 100
 _FAILED: tuple[Status, ...] = ("error", "does not fit", "undetermined")
 
 
 def markdown(checks: Sequence[Check]) -> Iterator[str]:
-    """A comment on one or several checks, which ends with the marker."""
+    """Yields a comment on one or several checks, which ends with the marker."""
     if len(checks) == 1:
         yield from _single(checks[0])
     else:
@@ -130,13 +130,11 @@ def _single(check: Check) -> Iterator[str]:
         yield section
     else:
         yield f"## {prose(check_headline(check))}\n\n"
-        yield from _check_table(
-            [check], "limits and findings are left out: the report is too long for a comment"
-        )
+        yield from _check_table([check], "limits and findings omitted: the report is too long for a comment")
 
 
 def _several(checks: Sequence[Check]) -> Iterator[str]:
-    heading = f"## {prose(all_of(checks))}\n\n"
+    heading = f"## {prose(summary(checks))}\n\n"
     failed = [check for status in _FAILED for check in checks if check.status == status]
     sections, used = [], len(heading)
     for check in failed:
@@ -152,67 +150,67 @@ def _several(checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _rest(failed: Sequence[Check], others: Sequence[Check], used: int) -> Iterator[str]:
-    """Failures that had no room for a section, as rows, and then what fits, collapsed."""
-    room = MOST - _TAIL - used
+    """Yields failing models that have no section as rows, then passing models, collapsed."""
+    budget = MOST - _TAIL - used
     if failed:
-        text = "".join(_check_table(failed, "failing models are left out", room))
-        room -= len(text)
+        text = "".join(_check_table(failed, "failing models omitted", budget))
+        budget -= len(text)
         yield text
     if others:
         words = "model fits or was removed" if len(others) == 1 else "models fit or were removed"
         yield f"<details><summary>{len(others):,} {words}</summary>\n\n"
-        yield from _check_table(others, "rows are left out", room)
+        yield from _check_table(others, "rows omitted", budget)
         yield "</details>\n\n"
 
 
-def _check_table(checks: Sequence[Check], left_out: str, room: int = MOST) -> Iterator[str]:
-    """One row per model, and how many rows there was no room for."""
+def _check_table(checks: Sequence[Check], omitted: str, budget: int = MOST) -> Iterator[str]:
+    """Yields one row per model, and the number of omitted rows."""
     head = "| model | verdict | |\n|---|---|---|\n"
     yield head
-    room -= len(head)
+    budget -= len(head)
     for number, check in enumerate(checks):
         row = _check_comment_row(check)
-        if len(row) > room:
-            yield f"\n{len(checks) - number:,} {left_out}; `-o check.json` has all.\n"
+        if len(row) > budget:
+            yield f"\n{len(checks) - number:,} {omitted}; `-o check.json` has all.\n"
             break
-        room -= len(row)
+        budget -= len(row)
         yield row
     yield "\n"
 
 
 def _check_comment_row(check: Check) -> str:
-    model = place(check) + (f" on {check.target}" if check.target else "")
-    word = WORDS[check.status]
+    model = model_path(check) + (f" on {check.target}" if check.target else "")
+    word = VERDICTS[check.status]
     findings = [
-        "new" if each.label == "new" else f"{each.label}: {each.text}"
-        for each in (*reasons(check), *remarks(check))
+        "new" if finding.label == "new" else f"{finding.label}: {finding.text}"
+        for finding in (*reasons(check), *notices(check))
     ]
     text = "; ".join([*_tightest(check.limits if check.fits else ()), *findings])
     return f"| {cell(model)} | {word if check.fits else f'**{word}**'} | {prose(text)} |\n"
 
 
 def _tightest(limits: Iterable[Limit]) -> list[str]:
-    """The limit with the least headroom, as a share of it."""
-    known = [each for each in limits if each.most and each.headroom is not None]
+    """Returns the limit with the least relative headroom."""
+    known = [limit for limit in limits if limit.maximum and limit.headroom is not None]
     if not known:
         return []
-    row = cells(min(known, key=lambda each: (each.headroom or 0.0) / (each.most or 1.0)))
+    row = cells(min(known, key=lambda limit: (limit.headroom or 0.0) / (limit.maximum or 1.0)))
     return [f"{row.name}: {row.need} of {row.limit}"]
 
 
 def _section(check: Check, level: str) -> str:
-    """A verdict, a table of limits, what is over, what would help."""
+    """Returns the verdict, a table of limits, findings and remedies."""
     return "".join(_section_lines(check, level))
 
 
 def _section_lines(check: Check, level: str) -> Iterator[str]:
     yield f"{level} {prose(check_headline(check))}\n\n"
     yield from _limits(check.limits)
-    findings = (*reasons(check), *remarks(check), *details(check))
-    yield from (f"- {cell(each.label)}: {prose(each.text)}\n" for each in findings[:_MOST_ROWS])
+    findings = (*reasons(check, with_tensors=False), *notices(check), *details(check))
+    yield from (f"- {cell(finding.label)}: {prose(finding.text)}\n" for finding in findings[:_MOST_ROWS])
     if len(findings) > _MOST_ROWS:
         yield f"- {len(findings) - _MOST_ROWS:,} more\n"
-    yield from _helps(check)
+    yield from _remedies(check)
     yield "\n"
 
 
@@ -220,24 +218,25 @@ def _limits(limits: Sequence[Limit]) -> Iterator[str]:
     if not limits:
         return
     yield "| limit | need | allowed | headroom | |\n|---|---:|---:|---:|---|\n"
-    # Those that are kept come last only if some must be left out.
-    shown = limits if len(limits) <= _MOST_ROWS else sorted(limits, key=lambda each: each.fits is True)
-    for limit in shown[:_MOST_ROWS]:
+    # Passing limits come last, but only if some must be omitted.
+    listed = limits if len(limits) <= _MOST_ROWS else sorted(limits, key=lambda item: item.fits is True)
+    for limit in listed[:_MOST_ROWS]:
         row = Cells(*map(cell, cells(limit)))
-        kept = row.kept if limit.fits else f"**{row.kept}**"
-        yield f"| {row.name} | {row.need} | {row.limit} | {row.headroom} | {kept} |\n"
+        mark = row.mark if limit.fits else f"**{row.mark}**"
+        yield f"| {row.name} | {row.need} | {row.limit} | {row.headroom} | {mark} |\n"
     if len(limits) > _MOST_ROWS:
-        rest = shown[_MOST_ROWS:]
-        failing = sum(each.fits is not True for each in rest)
-        yield f"\n{len(rest):,} limits are left out, {failing:,} of them not kept.\n"
+        rest = listed[_MOST_ROWS:]
+        failing = sum(item.fits is not True for item in rest)
+        yield f"\n{len(rest):,} limits omitted, {failing:,} of them exceeded or undetermined.\n"
     yield "\n"
 
 
-def _helps(check: Check) -> Iterator[str]:
-    heading = helping(check)
+def _remedies(check: Check) -> Iterator[str]:
+    heading = remedies_heading(check)
     if heading:
         yield f"\n{heading}\n\n"
     for remedy in check.remedies:
         notes = "".join(f" ({prose(note)})" for note in remedy.notes)
-        yield f"- **{HELPS[remedy.fits]}**: {prose(remedy.what)}: {prose(effect(remedy))}{notes}\n"
+        change = f"{prose(remedy.description)}: {prose(effect(remedy))}{notes}"
+        yield f"- **{REMEDY_LABELS[remedy.fits]}**: {change}\n"
         yield f"  {code(remedy.command)}\n"

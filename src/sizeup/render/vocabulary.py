@@ -1,23 +1,76 @@
-"""Words that several renderers share."""
+"""Texts that several renderers share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from sizeup.units import plain
+from sizeup import units
+from sizeup.units import printable
+
+if TYPE_CHECKING:
+    from sizeup.results.parts import HostRun, MemoryFit
+    from sizeup.results.report import Report
 
 UNKNOWN = "?"
 NOTHING = "-"
+NOT_APPLICABLE = "not applicable: the target cannot run or hold the model"
 _MOST_ENTRIES = 4
+_FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
+_WITHIN = {
+    True: "is within its limits",
+    False: "is over its limits",
+    None: "may or may not be within its limits",
+}
 
 
 def named(name: str, format: str) -> str:
-    """A model's name, and its format where it has one."""
-    return plain(f"{name} ({format})" if format else name)
+    """Returns a model's name, followed by its format if known."""
+    return printable(f"{name} ({format})" if format else name)
+
+
+def fit_verdict(
+    fits: bool | None, target: str | None = None, shortfalls: Iterable[tuple[str, str, str]] = ()
+) -> str:
+    """Returns the fit verdict: `does not fit on TARGET: needs 2.00 MiB RAM, has 320 KiB`.
+
+    A shortfall is a resource, the amount needed and the amount available. Without a target the verdict is
+    about limits.
+    """
+    verdict = f"{_FITS[fits]} on {target}" if target else _WITHIN[fits]
+    needs = "; ".join(f"needs {need} {resource}, has {available}" for resource, need, available in shortfalls)
+    return f"{verdict}: {needs}" if needs else verdict
+
+
+def host_run_text(run: HostRun) -> str:
+    """Returns the outcome of an inference on the host; empty if it is the reason for the verdict."""
+    texts = {
+        "ran": f"one inference ran on the host ({run.runtime})",
+        "undetermined": f"{run.reason}; --no-run skips it",
+        "not run": f"not run: {run.reason}",
+    }
+    return texts.get(run.outcome, "")
+
+
+def shortfalls(fit: MemoryFit) -> list[tuple[str, str, str]]:
+    """Returns the memories that are too small, each with the amount needed and the amount available."""
+    return [
+        (space.title, units.size(space.low_bytes), units.size(space.limit_bytes))
+        for space in fit.memories
+        if space.fits is False and space.limit_bytes is not None
+    ]
+
+
+def shortfall(report: Report) -> str:
+    """Returns that a model does not fit the target of its report, with the amounts; empty otherwise."""
+    if report.memory_fit is None or report.target is None:
+        return ""
+    missing = shortfalls(report.memory_fit)
+    return fit_verdict(False, report.target.device.title, missing) if missing else ""
 
 
 def uncounted_entries(signatures: Sequence[str]) -> str:
-    """That a file has signatures whose graphs are not counted."""
+    """Returns the note on signatures of a file whose graphs are not counted."""
     more = len(signatures) - _MOST_ENTRIES
-    shown = ", ".join(map(repr, signatures[:_MOST_ENTRIES])) + f" and {more} more" * (more > 0)
-    return f"other entries of the file are not counted: {shown}"
+    listed = ", ".join(map(repr, signatures[:_MOST_ENTRIES])) + f" and {more} more" * (more > 0)
+    return f"other entries of the file are not counted: {listed}"

@@ -1,1 +1,1 @@
-"""Results: what was computed, frozen and complete. They know nothing of how they are shown."""
+"""Results of analyses: frozen, complete, and independent of how they are rendered."""

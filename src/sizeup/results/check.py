@@ -1,4 +1,4 @@
-"""A check: whether a model fits, every limit with what was found, and what would help."""
+"""A check: the fit verdict of a model, every limit with its amount, and remedies."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args, overload
 
-from sizeup.checks import Large, Limit, verdict
+from sizeup.checks import Contribution, Limit, verdict
 from sizeup.checks.limits import Growth
 from sizeup.checks.measures import MEASURES
 from sizeup.results.result import Result
 
 if TYPE_CHECKING:
     from sizeup.checks import Remedy
+    from sizeup.checks.host_run import HostRun
 
 __all__ = [
-    "ANSWERS",
     "MEASURE_UNITS",
+    "STATUS_BY_FIT",
     "Check",
     "Checks",
     "Growth",
@@ -26,74 +27,83 @@ __all__ = [
     "by_path",
     "counts",
     "fits",
+    "status",
 ]
 
 MEASURE_UNITS = {name: measure.unit for name, measure in MEASURES.items()}
-"""The unit of everything that can be limited."""
+"""The unit of every measure that can be limited."""
 Status = Literal["fits", "does not fit", "undetermined", "error", "removed"]
-ANSWERS: dict[bool | None, Status] = {True: "fits", False: "does not fit", None: "undetermined"}
+STATUS_BY_FIT: dict[bool | None, Status] = {True: "fits", False: "does not fit", None: "undetermined"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Check(Result):
-    """A model held against its limits; `fits` is None if undetermined.
+    """A model checked against its limits; `fits` is None if undetermined.
 
-    `error` says why a model could not be judged at all: it then has no limits.
+    `error` is the reason if the model could not be checked: it then has no limits.
     """
 
-    model: str  # as it was named
-    name: str  # the model's own name, or what it was called
+    model: str  # as the user named it
+    name: str  # the model's name, or `model` if it has none
     format: str = ""
     target: str | None = None
     limits: tuple[Limit, ...] = ()
     remedies: tuple[Remedy, ...] = ()
-    budgets: tuple[str, ...] = ()  # the names of those that asked
+    budgets: tuple[str, ...] = ()  # names of the budgets that apply
     is_file: bool = False
-    strict: bool = False  # whether what is not counted leaves the answer open
-    sought: bool = False  # whether remedies were looked for
-    refused: str | None = None  # why the runtime does not take the model at all
-    unknown_ops: int = 0  # operators that are not counted
+    strict: bool = False  # whether uncounted ops make the verdict undetermined
+    has_searched_remedies: bool = False  # whether remedies were searched for
+    unsupported_reason: str | None = None  # why the runtime cannot run the model
+    caveats: tuple[str, ...] = ()  # where the runtime runs the model, but not as its reference kernels do
+    host_run: HostRun | None = None  # one inference on this machine; None if there was none
+    unknown_ops: int = 0  # ops that are not counted
     other_entries: tuple[str, ...] = ()  # signatures of the file that are not counted
-    peak_tensors: tuple[Large, ...] = ()  # the tensors in memory at the peak, the largest first
+    peak_tensors: tuple[Contribution, ...] = ()  # live at the peak, the largest first
     error: str = ""
-    new: str = ""  # why there is nothing that its growth could be judged against
-    against: str = ""  # the git revision that it was compared with
-    changes: tuple[tuple[str, Growth], ...] = ()  # measures that have another amount there
-    update_command: str = ""  # what writes the present amounts as baselines
-    is_removed: bool = False  # there at that revision, but not any more
+    no_baseline_reason: str = ""  # why there is no baseline for growth limits
+    base_revision: str = ""  # the git revision compared with
+    changes: tuple[tuple[str, Growth], ...] = ()  # measures with another amount at that revision
+    update_command: str = ""  # command that writes the current amounts as baselines
+    is_removed: bool = False  # existed at that revision, but no longer
 
     @property
-    def is_judged(self) -> bool:
-        """Whether there is a verdict: the model could be read, and is still there."""
+    def has_verdict(self) -> bool:
+        """Whether there is a verdict: the model could be read, and still exists."""
         return not self.error and not self.is_removed
 
     @property
     def fits(self) -> bool | None:
-        """Whether all limits are kept and the runtime takes the model; None if undetermined."""
-        if not self.is_judged:
+        """Whether all limits are met and the runtime can run the model; None if undetermined."""
+        if not self.has_verdict:
             return None
-        found = verdict(self.limits, self.refused)
-        return None if found is True and self.strict and not self.is_complete else found
+        is_met = verdict(self.limits, self.unsupported_reason)
+        is_doubtful = (self.strict and not self.is_complete) or self.is_run_undetermined
+        return None if is_met is True and is_doubtful else is_met
+
+    @property
+    def is_run_undetermined(self) -> bool:
+        """Whether an inference on the host was started and neither ran nor was refused."""
+        return self.host_run is not None and self.host_run.outcome == "undetermined"
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that the file can run is counted."""
+        """Whether everything that the file can run is counted."""
         return not self.unknown_ops and not self.other_entries
 
     @property
     def status(self) -> Status:
-        """The verdict in words, or why there is none."""
-        if self.is_judged:
-            return ANSWERS[self.fits]
+        """The verdict as text, or why there is none."""
+        if self.has_verdict:
+            return STATUS_BY_FIT[self.fits]
         return "error" if self.error else "removed"
 
     def __repr__(self) -> str:
-        where = f" on {self.target}" if self.target else ""
-        kept = sum(each.fits is True for each in self.limits)
-        return f"<{self.name}{where}: {self.status}; {kept} of {len(self.limits)} limits kept>"
+        target = f" on {self.target}" if self.target else ""
+        met = sum(limit.fits is True for limit in self.limits)
+        return f"<{self.name}{target}: {self.status}; {met} of {len(self.limits)} limits met>"
 
     def save(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write it as its ending says: .json, .md, .xml (JUnit), .codequality.json (GitLab)."""
+        """Writes the check by the file's ending: .json, .md, .xml (JUnit), .codequality.json (GitLab)."""
         Checks((self,)).save(path, raw_csv=raw_csv)
 
     def _repr_html_(self) -> str:
@@ -102,7 +112,7 @@ class Check(Result):
 
 @dataclass(frozen=True, slots=True)
 class Checks(Result, Sequence[Check]):
-    """Several checks under one verdict."""
+    """Several checks with one verdict."""
 
     checks: tuple[Check, ...]
 
@@ -118,26 +128,37 @@ class Checks(Result, Sequence[Check]):
 
     @property
     def fits(self) -> bool | None:
-        """The verdict of all together: a NO or an error decides, then one that is undetermined."""
+        """The verdict of all: False if one fails or has an error, else None if one is undetermined."""
         return fits(self.checks)
 
 
 def by_path(checks: Sequence[Check]) -> Sequence[Check]:
-    """The checks, named by the paths of their models if there are several: file names may repeat."""
-    if len({each.model for each in checks}) <= 1:
+    """Returns the checks, named by the paths of their models if there are several: file names may repeat."""
+    if len({check.model for check in checks}) <= 1:
         return checks
-    return [replace(each, name=each.model) for each in checks]
+    return [replace(check, name=check.model) for check in checks]
 
 
 def counts(checks: Sequence[Check]) -> dict[str, int]:
-    """How many checks have each status, and how many models are new."""
-    statuses = Counter(each.status for each in checks)
-    return {**{name: statuses[name] for name in get_args(Status)}, "new": sum(bool(c.new) for c in checks)}
+    """Returns the number of checks per status, and the number of new models."""
+    statuses = Counter(check.status for check in checks)
+    return {
+        **{name: statuses[name] for name in get_args(Status)},
+        "new": sum(bool(c.no_baseline_reason) for c in checks),
+    }
+
+
+def status(checks: Sequence[Check]) -> Status:
+    """Returns the status of all: an error, unless another model does not fit, else the verdict."""
+    statuses = {check.status for check in checks}
+    if "error" in statuses and "does not fit" not in statuses:
+        return "error"
+    return STATUS_BY_FIT[fits(checks)]
 
 
 def fits(checks: Sequence[Check]) -> bool | None:
-    """The answer of all together: a NO or an error decides, then one that is undetermined."""
-    if any(each.error for each in checks):
+    """Returns the verdict of all: False if one fails or has an error, else None if one is undetermined."""
+    if any(check.error for check in checks):
         return False
-    answers = [each.fits for each in checks if each.is_judged]
-    return False if False in answers else None if None in answers else True
+    verdicts = [check.fits for check in checks if check.has_verdict]
+    return False if False in verdicts else None if None in verdicts else True

@@ -1,4 +1,4 @@
-"""Closed forms of a model for people: totals, where they hold, and every operator's."""
+"""Closed forms of a model as text: totals, their validity, and the forms of every op."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sizeup import dtypes
-from sizeup.closed_forms.cost import CostForms, FreeCost
+from sizeup.closed_forms.cost import CostForms, SymbolicCost
 from sizeup.dtypes import DType
 from sizeup.graph import Shape, name_of
 from sizeup.results.result import Result
 from sizeup.symbolic import Guard, Number, form_text, least_sizes, sizes_text, substitute, sum_of
 
 if TYPE_CHECKING:
-    from sizeup.closed_forms.formulas import LatencyForms
-    from sizeup.closed_forms.latency import FreeEstimate
+    from sizeup.closed_forms.latency import SymbolicEstimate
+    from sizeup.closed_forms.text import LatencyForms
 
 
 @dataclass(frozen=True, slots=True)
 class OpForms:
-    """One operator: its formulas, and the shape of what it makes."""
+    """The closed forms of one op, and the shape of its output."""
 
     index: int
     name: str
-    kind: str
+    op_kind: str
     macs: str
     elementwise: str
     output: str
@@ -33,59 +33,61 @@ class OpForms:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForms(Result):
-    """Formulas of a model's free dimensions; every one of them is Python too."""
+    """Closed forms in a model's symbolic dimensions; each one is also a Python expression."""
 
     title: str
     names: tuple[str, ...]
     totals: tuple[tuple[str, str], ...]
-    holds: tuple[tuple[str, str], ...]
+    validity: tuple[tuple[str, str], ...]
     ops: tuple[OpForms, ...]
-    latency: LatencyForms | None = None  # on the target that was asked for
-    latency_holds: tuple[tuple[str, str], ...] = ()
+    latency: LatencyForms | None = None  # on the requested target
+    latency_validity: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return self._text()
 
 
 def closed_forms(
-    cost: FreeCost, precision: DType | None = None, estimate: FreeEstimate | None = None
+    cost: SymbolicCost, precision: DType | None = None, estimate: SymbolicEstimate | None = None
 ) -> ClosedForms:
-    """The closed forms around the example that the model was read with, those of the time too if asked."""
+    """Returns the closed forms at the example sizes of the model, with those of the latency if given."""
     forms, graph = cost.forms[0], cost.graph
     names = " and ".join([", ".join(graph.names[:-1]), graph.names[-1]] if graph.names[1:] else graph.names)
-    title = f"{graph.name} ({graph.format}) with {names} free"
+    title = f"{graph.name} ({graph.format}) with symbolic {names}"
     totals = tuple((label, form_text(number)) for label, number in _totals(forms, precision))
-    holds = tuple(_where(cost, forms))
-    found = ClosedForms(title, graph.names, totals, holds, tuple(_ops(forms)))
-    return found if estimate is None else _with_latency(found, estimate)
+    holds = tuple(_validity(cost, forms))
+    result = ClosedForms(title, graph.names, totals, holds, tuple(_ops(forms)))
+    return result if estimate is None else _with_latency(result, estimate)
 
 
-def _with_latency(found: ClosedForms, estimate: FreeEstimate) -> ClosedForms:
-    from sizeup.closed_forms.formulas import is_same_at_one, latency_forms
+def _with_latency(result: ClosedForms, estimate: SymbolicEstimate) -> ClosedForms:
+    from sizeup.closed_forms.text import is_same_at_one, latency_forms
 
     latency = latency_forms(estimate)
     if latency is None:
-        reason = "no formula tells what runs as one kernel: every point is estimated by itself"
-        return replace(found, latency_holds=(("point by point", reason),))
+        reason = "kernel fusion has no closed form; each point is estimated separately"
+        return replace(result, latency_validity=(("point by point", reason),))
     forms = estimate.cost.forms[0]
-    holds = list(found.holds)
+    holds = list(result.validity)
     if forms.specialization.reason is None:
         origins = {**forms.origins, **latency.origins}
-        holds = list(_conditions(found.names, origins, lambda name: is_same_at_one(estimate, name)))
-    holds += [("holds where", each) for each in _seconds(latency)]
-    return replace(found, latency=latency, latency_holds=tuple(holds))
+        holds = list(_guards(result.names, origins, lambda name: is_same_at_one(estimate, name)))
+    holds += [("valid if", text) for text in _valid_seconds(latency)]
+    return replace(result, latency=latency, latency_validity=tuple(holds))
 
 
-def _seconds(latency: LatencyForms) -> Iterator[str]:
-    """From which seconds on formulas hold, or below which."""
+def _valid_seconds(latency: LatencyForms) -> Iterator[str]:
+    """Yields the latencies for which the closed forms are valid."""
     if latency.least_seconds:
-        least = f"seconds >= {latency.least_seconds:.4g}: below, starting kernels takes longer"
+        least = f"seconds >= {latency.least_seconds:.4g}; below that, kernel launches dominate"
         yield least + (
-            ", and another basis tells" if latency.basis == "calibrated" else ", and only the least is known"
+            " and another basis applies"
+            if latency.basis == "calibrated"
+            else " and only a lower bound is known"
         )
     if math.isfinite(latency.most_seconds):
         most = f"seconds < {latency.most_seconds:.4g}"
-        yield f"{most}: there starting kernels takes longer, and only the least is known"
+        yield f"{most}; kernel launches dominate, and only a lower bound is known"
 
 
 def _totals(forms: CostForms, precision: DType | None) -> Iterator[tuple[str, Number]]:
@@ -98,38 +100,38 @@ def _totals(forms: CostForms, precision: DType | None) -> Iterator[tuple[str, Nu
     yield f"written bytes{at}", forms.bytes("writes", precision)
 
 
-def _where(cost: FreeCost, forms: CostForms) -> Iterator[tuple[str, str]]:
-    """From which sizes on the forms hold, and who asked for what else."""
+def _validity(cost: SymbolicCost, forms: CostForms) -> Iterator[tuple[str, str]]:
+    """Yields the sizes for which the closed forms are valid, and the guards with their origins."""
     names = cost.graph.names
     if forms.specialization.reason is not None:
-        yield "holds at", sizes_text(forms.specialization.example)
-        yield "point by point", f"other sizes need a reading of their own: {forms.specialization.reason}"
+        yield "valid at", sizes_text(forms.specialization.example)
+        yield "point by point", f"other sizes are loaded separately: {forms.specialization.reason}"
         return
-    yield from _conditions(names, forms.origins, lambda name: _also_at_one(cost, forms, name))
+    yield from _guards(names, forms.origins, lambda name: _is_same_at_one(cost, forms, name))
     if not forms.known.all():
         unknown = len(forms.known) - int(forms.known.sum())
         yield "not counted", f"{unknown:,} of {len(forms.known):,} operators"
 
 
-def _conditions(
+def _guards(
     names: tuple[str, ...], origins: Mapping[Guard, str], is_same_at_one: Callable[[str], bool]
 ) -> Iterator[tuple[str, str]]:
     least, others = least_sizes(origins, names)
-    fixed = {name for each in others if each.relation == "==" for name in each.names()}
+    fixed = {name for guard in others if guard.relation == "==" for name in guard.names()}
     for name in names:
         if name not in fixed:
             low = 1 if least[name][0] == 2 and is_same_at_one(name) else least[name][0]
-            yield "holds from", f"{name} {low}"
-    for condition in others:
-        label = "specialised" if condition.relation == "==" else "holds where"
-        yield label, f"{condition}: asked by {origins[condition]}"
+            yield "valid for", f"{name} >= {low}"
+    for guard in others:
+        label = "specialized" if guard.relation == "==" else "valid if"
+        yield label, f"{guard}: required by {origins[guard]}"
 
 
-def _also_at_one(cost: FreeCost, forms: CostForms, name: str) -> bool:
-    """Whether the totals are the same formulas at a size of 1, where many models are read apart."""
+def _is_same_at_one(cost: SymbolicCost, forms: CostForms, name: str) -> bool:
+    """Whether the totals have the same closed forms at size 1, which many models treat specially."""
     point = {**forms.specialization.example, name: 1}
     cost.at(**point)
-    other = next(each for each in cost.forms if each.specialization.covers(point))
+    other = next(candidate for candidate in cost.forms if candidate.specialization.covers(point))
     pairs = [
         (sum_of(forms.macs), sum_of(other.macs)),
         (sum_of(forms.elementwise), sum_of(other.elementwise)),
@@ -137,14 +139,14 @@ def _also_at_one(cost: FreeCost, forms: CostForms, name: str) -> bool:
         (forms.bytes("writes"), other.bytes("writes")),
     ]
     differences = (substitute(a, {name: 1}) - substitute(b, {name: 1}) for a, b in pairs)
-    return all(isinstance(each, int) and each == 0 for each in differences)
+    return all(isinstance(number, int) and number == 0 for number in differences)
 
 
 def _ops(forms: CostForms) -> Iterator[OpForms]:
     graph = forms.graph
     for index, op in enumerate(graph.ops):
         shape = graph.tensors[op.outputs[0]].shape if op.outputs else None
-        macs, elementwise = (form_text(each[index]) for each in (forms.macs, forms.elementwise))
+        macs, elementwise = (form_text(column[index]) for column in (forms.macs, forms.elementwise))
         yield OpForms(index, op.scope or name_of(graph, op), op.kind, macs, elementwise, _shape(shape))
 
 

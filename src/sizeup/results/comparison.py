@@ -1,4 +1,4 @@
-"""Two models side by side: totals, rows of operators that stand for each other, and ways to show them."""
+"""Two models side by side: totals, matched ops, and what changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from sizeup.comparison import STATUSES, Change, Differences, Figures, Priced, Row, Status, compare
+from sizeup.comparison import STATUSES, Change, Differences, Figures, ModelCosts, Row, Status, compare
 from sizeup.results.report import Report
 from sizeup.results.result import Result
 
@@ -20,39 +20,40 @@ __all__ = [
     "Row",
     "Status",
     "Total",
-    "_what_changed",
     "comparison_of",
+    "describe_change",
 ]
 
-Verdict = Literal["faster", "slower", "perhaps faster", "perhaps slower", "no difference", "cannot tell"]
-_OFTEN_NONE = ("arena_head_bytes", "arena_bytes", "latency_seconds")
-_MOST_KINDS = 5
+Verdict = Literal["faster", "slower", "perhaps faster", "perhaps slower", "no difference", "undetermined"]
+_OPTIONAL = ("arena_head_bytes", "arena_bytes", "latency_seconds")
+_MAX_OP_KINDS = 5
 _SIZES = ("input", "output", "weights", "out_channels")
-_SEEN = ("kind", "activation", "macs", "params")  # in the kinds, or in the counts beside
-_EQUAL = 0.0005  # a smaller share of A's time reads as 0.0 %
+_SHOWN_ELSEWHERE = ("kind", "activation", "macs", "params")  # shown with the op kinds and counts already
+_EQUAL_SHARE = 0.0005  # a smaller share of A's latency rounds to 0.0 %
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """One quantity of both models; None where it is not known, or does not exist in that model's format."""
+    """One quantity of both models; None if unknown, or absent in that model's format."""
 
     name: str  # with its unit at the end: weight_bytes
     a: float | None
     b: float | None
+    lower_bounds: tuple[str, ...] = ()  # "A", "B" or both, if that amount is only a lower bound
 
     @property
     def difference(self) -> float | None:
-        """How much more B has."""
+        """How much more B has than A."""
         return None if self.a is None or self.b is None else self.b - self.a
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Rows in which the same happened to operators of the same kinds."""
+    """Rows with the same change to ops of the same kinds."""
 
     status: Status
-    what: str
-    why: str
+    description: str
+    reason: str
     rows: int
     macs: int
     params: int
@@ -61,7 +62,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
-    """What B has, takes and costs beside A; `a` and `b` are the reports on both."""
+    """The differences of B from A; `a` and `b` are the reports on both."""
 
     a: Report
     b: Report
@@ -69,53 +70,53 @@ class Comparison(Result):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Operators that stand for each other, in the order of A; every operator is in one row."""
+        """Matched ops in the order of A; every op is in one row."""
         return self.differences.rows
 
     @cached_property
     def totals(self) -> tuple[Total, ...]:
-        """What both models cost, quantity by quantity."""
+        """The totals of both models, one per quantity."""
         return tuple(_totals(self.a, self.b))
 
     @property
     def unexplained_macs(self) -> int:
-        """MACs of the difference that no row explains."""
+        """The part of the difference in MACs that no row explains."""
         return self.differences.unexplained_macs
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
-        """What happened, the most frequent first within each status; rows that are the same are left out."""
-        found: dict[tuple[Status, str, str], list[Row]] = {}
+        """The changes, the most frequent first within each status; unchanged rows are left out."""
+        rows_by_change: dict[tuple[Status, str, str], list[Row]] = {}
         for row in self.rows:
             if row.status != "same":
-                found.setdefault((row.status, _what_changed(row), row.why), []).append(row)
-        patterns = [_pattern(*key, rows) for key, rows in found.items()]
-        return tuple(sorted(patterns, key=lambda each: (STATUSES.index(each.status), -each.rows)))
+                rows_by_change.setdefault((row.status, describe_change(row), row.reason), []).append(row)
+        patterns = [_pattern(*key, rows) for key, rows in rows_by_change.items()]
+        return tuple(sorted(patterns, key=lambda pattern: (STATUSES.index(pattern.status), -pattern.rows)))
 
     @cached_property
     def counts(self) -> Counter[Status]:
-        """How many rows there are of each status."""
+        """The number of rows per status."""
         return Counter(row.status for row in self.rows)
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether B is faster or slower, perhaps so where the ranges overlap; None without two estimates.
+        """Whether B is faster or slower; "perhaps" if the intervals overlap; None without two estimates.
 
-        The errors of two estimates on one basis are largely shared, so their difference says something even
-        where the ranges overlap. On two bases it does not.
+        Two estimates on one basis share most of their error, so their difference is meaningful even if the
+        intervals overlap. On two bases it is not.
         """
-        one, other = self.a.latency, self.b.latency
-        if one is None or other is None:
+        a, b = self.a.latency, self.b.latency
+        if a is None or b is None:
             return None
-        if one.low is None or one.high is None or other.low is None or other.high is None:
-            return "cannot tell"
-        if one.low > other.high or other.low > one.high:
-            return "faster" if other.seconds < one.seconds else "slower"
-        if one.basis != other.basis:
-            return "cannot tell"
-        if abs(other.seconds - one.seconds) < _EQUAL * one.seconds:
+        if a.low is None or a.high is None or b.low is None or b.high is None:
+            return "undetermined"
+        if a.low > b.high or b.low > a.high:
+            return "faster" if b.seconds < a.seconds else "slower"
+        if a.basis != b.basis:
+            return "undetermined"
+        if abs(b.seconds - a.seconds) < _EQUAL_SHARE * a.seconds:
             return "no difference"
-        return "perhaps faster" if other.seconds < one.seconds else "perhaps slower"
+        return "perhaps faster" if b.seconds < a.seconds else "perhaps slower"
 
     @property
     def headline(self) -> str:
@@ -130,39 +131,43 @@ class Comparison(Result):
 
 
 def comparison_of(a: Report, b: Report) -> Comparison:
-    """Compare what two reports are on, at the precision and on the target of each."""
+    """Compares two reports, each at its precision and on its target."""
     return Comparison(a, b, compare(_priced(a), _priced(b)))
 
 
-def _priced(report: Report) -> Priced:
+def _priced(report: Report) -> ModelCosts:
     seconds = None if report.op_seconds is None else report.op_seconds.tolist()
-    return Priced(report.cost, report.moved, report.precision, seconds)
+    return ModelCosts(report.cost, report.traffic, report.precision, seconds)
 
 
-def _pattern(status: Status, what: str, why: str, rows: list[Row]) -> Pattern:
-    taken = [row.seconds for row in rows]
-    seconds = None if None in taken else sum(each for each in taken if each is not None)
+def _pattern(status: Status, description: str, reason: str, rows: list[Row]) -> Pattern:
+    known = [row.seconds for row in rows if row.seconds is not None]
+    seconds = sum(known) if len(known) == len(rows) else None
     macs, params = sum(row.macs for row in rows), sum(row.params for row in rows)
-    return Pattern(status, what, why, len(rows), macs, params, seconds)
+    return Pattern(status, description, reason, len(rows), macs, params, seconds)
 
 
 def _totals(a: Report, b: Report) -> Iterator[Total]:
-    """Quantity by quantity; one that neither model has is left out."""
-    ours, theirs = _amounts(a), _amounts(b)
-    for name, amount in ours.items():
-        if name in _OFTEN_NONE and amount is None and theirs[name] is None:
+    """Yields one total per quantity, without those that neither model has."""
+    amounts_a, amounts_b = _amounts(a), _amounts(b)
+    for name, amount in amounts_a.items():
+        if name in _OPTIONAL and amount is None and amounts_b[name] is None:
             continue
-        yield Total(name, amount, theirs[name])
+        bounds = (("A", a), ("B", b)) if name == "peak_bytes" else ()
+        lower = tuple(side for side, report in bounds if report.memory.usage.unmodeled)
+        yield Total(name, amount, amounts_b[name], lower)
 
 
 def _amounts(report: Report) -> dict[str, float | None]:
     totals, arena = report.totals, report.memory.arena
     return {
-        # Where nothing but unknown operators could have some, none is not the same as zero.
-        "macs": None if report.unknown and not totals.macs else totals.macs,
+        # With unknown ops, 0 may mean unknown.
+        "macs": None if report.unknown_ops and not totals.macs else totals.macs,
         "params": totals.params,
         "weight_bytes": totals.weight_bytes,
-        "elementwise_ops": None if report.unknown and not totals.elementwise_ops else totals.elementwise_ops,
+        "elementwise_ops": None
+        if report.unknown_ops and not totals.elementwise_ops
+        else totals.elementwise_ops,
         "traffic_bytes": totals.read_bytes + totals.written_bytes,
         "peak_bytes": report.memory.peak_bytes,
         "arena_head_bytes": None if arena is None else arena.head_bytes,
@@ -172,27 +177,31 @@ def _amounts(report: Report) -> dict[str, float | None]:
     }
 
 
-def _what_changed(row: Row) -> str:
-    """What happened in a row, without names and sizes, so that rows of one pattern read alike."""
+def describe_change(row: Row) -> str:
+    """Describes the change in a row without names and sizes, so that rows of one pattern are equal."""
     if row.status == "added":
-        return _kinds(row.kinds_b)
+        return _op_kinds(row.b_op_kinds)
     if row.status == "removed":
-        return _kinds(row.kinds_a)
-    kinds = f"{_kinds(row.kinds_a)} -> {_kinds(row.kinds_b)}"
-    facts = dict.fromkeys(_fact(each) for each in row.changes if each.column not in _SEEN)
-    shown = kinds if row.kinds_a != row.kinds_b else row.kinds_a[0]
-    return f"{shown}: {', '.join(facts)}" if facts else shown
+        return _op_kinds(row.a_op_kinds)
+    kinds = f"{_op_kinds(row.a_op_kinds)} -> {_op_kinds(row.b_op_kinds)}"
+    facts = dict.fromkeys(_fact(change) for change in row.changes if change.column not in _SHOWN_ELSEWHERE)
+    label = kinds if row.a_op_kinds != row.b_op_kinds else row.a_op_kinds[0]
+    return f"{label}: {', '.join(facts)}" if facts else label
 
 
-def _kinds(kinds: tuple[str, ...]) -> str:
-    if len(kinds) <= _MOST_KINDS:
-        return " + ".join(kinds)
-    counts = Counter(kinds).most_common()
-    listed = ", ".join(f"{count} {kind}" for kind, count in counts[:_MOST_KINDS])
-    return f"{len(kinds)} operators ({listed}{', ...' if len(counts) > _MOST_KINDS else ''})"
+def _op_kinds(op_kinds: tuple[str, ...]) -> str:
+    if len(op_kinds) <= _MAX_OP_KINDS:
+        return " + ".join(op_kinds)
+    counts = Counter(op_kinds).most_common()
+    listed = ", ".join(f"{count} {op_kind}" for op_kind, count in counts[:_MAX_OP_KINDS])
+    return f"{len(op_kinds)} operators ({listed}{', ...' if len(counts) > _MAX_OP_KINDS else ''})"
 
 
 def _fact(change: Change) -> str:
     if change.column in _SIZES:
         return "sizes"
-    return f"{change.column} {change.before} -> {change.after}" if change.column == "type" else change.column
+    return (
+        f"{change.column} {change.before} -> {change.after}"
+        if change.column == "precision"
+        else change.column
+    )

@@ -1,4 +1,4 @@
-"""The modules inside modules, with those that are alike told once."""
+"""The module tree of a model, with repeated modules collapsed."""
 
 from __future__ import annotations
 
@@ -9,172 +9,172 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sizeup.graph import without_collection
-from sizeup.results.rollup import TOP_LEVEL, Sums, added, module_path, summed, unused
+from sizeup.graph import without_gc
+from sizeup.results.rollup import TOP_LEVEL, Sums, add_sums, module_path, sums_by_key, unused_rows
 from sizeup.results.rows import Group
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
 
 ITSELF = "(itself)"
-"""The row of operators that stand in a module beside its inner modules; without it rows would not add up."""
+"""The row of ops directly in a module that has inner modules, so that rows add up."""
 
 _NUMBER = re.compile(r"^(.*?)([0-9]{1,9})([^0-9]*)$", re.DOTALL)
-# Names in a file may be nested as deep as they like; no network of people is.
-_DEEPEST = 60
+# Names in a file may be nested arbitrarily deep; real networks are not.
+_MAX_DEPTH = 60
 _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A module with all that is inside it, or several modules that are alike in everything."""
+    """A module with everything inside it, or several identical modules."""
 
-    name: str  # below its parent: fc, or layers.0-31 where it stands for several
-    count: int  # how many modules it stands for
+    name: str  # below its parent: fc, or layers.0-31 for several
+    count: int  # number of modules
     total: Group  # all of them together
-    each: Group  # one of them
-    inside: tuple[Branch, ...]  # what one of them holds; adds up to `each` where there is anything
+    single: Group  # one of them
+    children: tuple[Branch, ...]  # the modules in one of them; adds up to `single` if not empty
 
     @property
     def rows(self) -> int:
-        """How many lines a table needs for it: one, one for each of several, and those inside."""
-        return 1 + (self.count > 1) + rows_of(self.inside)
+        """The number of table rows: one, one more if there are several, and those of inner modules."""
+        return 1 + (self.count > 1) + rows_of(self.children)
 
 
 @dataclass(slots=True)
 class _Module:
-    """A module while the tree is made."""
+    """A module while the tree is built."""
 
     name: str
     path: str
     separator: str
     inner: dict[str, _Module] = field(default_factory=dict)
-    own: Sums | None = None  # of the operators that stand in no inner module
-    kinds: tuple[str, ...] = ()
+    own: Sums | None = None  # of ops in no inner module
+    op_kinds: tuple[str, ...] = ()
     sums: Sums = field(default_factory=list)
-    alike: int = -1  # the same for modules of the same structure and numbers
+    signature: int = -1  # equal for modules of equal structure and numbers
 
     def group(self) -> Group:
         return Group(self.path, None, *self.sums)
 
 
 class ModuleTree:
-    """The modules of a report, measured once, to be told at any depth."""
+    """The modules of a report, summed once, to be shown at any depth."""
 
     def __init__(self, report: Report) -> None:
-        with without_collection():
-            self._root = _measured(report)
-        self._unused = unused(report.cost)
+        with without_gc():
+            self._root = _summed_tree(report)
+        self._unused = unused_rows(report.cost)
         self.deepest = _deepest(self._root)
 
     def branches(self, depth: int | None = None, top: int | None = None) -> tuple[Branch, ...]:
-        """The outermost modules, cut `depth` names deep, `top` of them in each; they add up to the totals."""
-        with without_collection():
-            inside = _Folding(depth, top).inside(self._root, 1)
-        return (*inside, *(Branch(row.module or "", 1, row, row, ()) for row in self._unused))
+        """Returns the outermost modules, cut at `depth` names, `top` per module; they sum to the totals."""
+        with without_gc():
+            children = _Folder(depth, top).children(self._root, 1)
+        return (*children, *(Branch(row.module or "", 1, row, row, ()) for row in self._unused))
 
 
 def rows_of(branches: Iterable[Branch]) -> int:
-    """How many lines a table needs for branches and all inside them."""
+    """Returns the number of table rows of branches and everything inside them."""
     return sum(branch.rows for branch in branches)
 
 
 def _deepest(module: _Module) -> int:
-    """How many modules an operator stands in, at most, beside this one."""
+    """Returns the depth of the tree below this module."""
     return max((1 + _deepest(inner) for inner in module.inner.values()), default=0)
 
 
-def _measured(report: Report) -> _Module:
-    """The model as a module of modules, each with its sums and a number that those like it share."""
-    kinds: dict[str, list[str]] = {}
+def _summed_tree(report: Report) -> _Module:
+    """Returns the model as a tree of modules with sums; identical modules share a number."""
+    op_kinds: dict[str, list[str]] = {}
     for op in report.graph.ops:
-        kinds.setdefault(op.scope, []).append(op.kind)
+        op_kinds.setdefault(op.scope, []).append(op.kind)
     scopes = [op.scope for op in report.graph.ops]
     root = _Module("", "", ".")
-    for scope, numbers in summed(report.cost, report.moved, report.op_seconds, scopes).items():
-        place = _place(root, scope)
-        # Two scopes may be written differently and mean one place: 'a/b' and 'a//b'.
-        place.own = numbers if place.own is None else added((place.own, numbers))
-        place.kinds += tuple(kinds[scope])
-    _sum_up(root, {})
+    for scope, numbers in sums_by_key(report.cost, report.traffic, report.op_seconds, scopes).items():
+        module = _module_at(root, scope)
+        # Two scopes may mean the same module: 'a/b' and 'a//b'.
+        module.own = numbers if module.own is None else add_sums((module.own, numbers))
+        module.op_kinds += tuple(op_kinds[scope])
+    _fill_sums(root, {})
     return root
 
 
-def _place(root: _Module, scope: str) -> _Module:
+def _module_at(root: _Module, scope: str) -> _Module:
     separator = "/" if "/" in scope else "."
     module = root
-    for name in module_path(scope)[:_DEEPEST]:
+    for name in module_path(scope)[:_MAX_DEPTH]:
         path = f"{module.path}{separator}{name}" if module.path else name
         module = module.inner.setdefault(name, _Module(name, path, separator))
     return module
 
 
-def _sum_up(module: _Module, seen: dict[Hashable, int]) -> None:
+def _fill_sums(module: _Module, seen: dict[Hashable, int]) -> None:
     for inner in module.inner.values():
-        _sum_up(inner, seen)
+        _fill_sums(inner, seen)
     parts = [inner.sums for inner in module.inner.values()]
-    module.sums = added([*([module.own] if module.own else []), *parts])
+    module.sums = add_sums([*([module.own] if module.own else []), *parts])
     *counts, seconds = module.sums
-    # Equal work may differ in the last digit of its time.
+    # Equal work may differ in the last digits of its latency.
     time = seconds and round(seconds, _DIGITS - 1 - math.floor(math.log10(seconds)))
-    inside = tuple((inner.name, inner.alike) for inner in module.inner.values())
-    module.alike = seen.setdefault((*counts, time, module.kinds, inside), len(seen))
+    children = tuple((inner.name, inner.signature) for inner in module.inner.values())
+    module.signature = seen.setdefault((*counts, time, module.op_kinds, children), len(seen))
 
 
 @dataclass(frozen=True, slots=True)
-class _Folding:
-    """How modules become branches: how deep, and how many beside each other."""
+class _Folder:
+    """Turns modules into branches: down to a depth, and with a maximum per module."""
 
     depth: int | None
     top: int | None
 
-    def inside(self, module: _Module, level: int) -> tuple[Branch, ...]:
-        """What a module holds, alike modules together; nothing where the tree is cut or ends."""
+    def children(self, module: _Module, level: int) -> tuple[Branch, ...]:
+        """Returns the branches in a module, identical modules collapsed; empty at the cut or a leaf."""
         is_cut = self.depth is not None and level > self.depth
         if is_cut or (level > 1 and not module.inner):
             return ()
-        placed = [each for alike in _alike(module.inner.values()) for each in self._folded(alike, level)]
+        placed = [pair for group in _identical(module.inner.values()) for pair in self._fold(group, level)]
         branches = [branch for _, branch in sorted(placed, key=lambda pair: pair[0])]
         if module.own:
             own = Group(module.path, None, *module.own)
             branches.append(Branch(TOP_LEVEL if level == 1 else ITSELF, 1, own, own, ()))
         return self._costliest(branches)
 
-    def _folded(self, alike: Sequence[tuple[int, _Module]], level: int) -> list[tuple[int, Branch]]:
-        """One branch for modules that are alike, where that is shorter than one for each; with places."""
-        (place, module), *others = alike
-        inside = self.inside(module, level + 1)
-        first = _branch(module, inside)
+    def _fold(self, group: Sequence[tuple[int, _Module]], level: int) -> list[tuple[int, Branch]]:
+        """Returns one branch for identical modules, if that is shorter than one each; with positions."""
+        (position, module), *others = group
+        children = self.children(module, level + 1)
+        first = _branch(module, children)
         if not others:
-            return [(place, first)]
-        name = _common_name([each.name for _, each in alike])
-        if first.count == 1:  # then nothing is lost with the names of modules that only hold another
-            name, inside = name + first.name[len(module.name) :], first.inside
-        total = Group(None, None, *added([each.sums for _, each in alike]))
-        folded = Branch(name, len(alike), total, module.group(), inside)
-        if len(alike) * first.rows > folded.rows:
-            return [(place, folded)]
-        singles = ((where, _branch(each, self.inside(each, level + 1))) for where, each in others)
-        return [(place, first), *singles]
+            return [(position, first)]
+        name = _common_name([other.name for _, other in group])
+        if first.count == 1:  # merge the names of modules that contain only one other
+            name, children = name + first.name[len(module.name) :], first.children
+        total = Group(None, None, *add_sums([other.sums for _, other in group]))
+        folded = Branch(name, len(group), total, module.group(), children)
+        if len(group) * first.rows > folded.rows:
+            return [(position, folded)]
+        singles = ((index, _branch(other, self.children(other, level + 1))) for index, other in others)
+        return [(position, first), *singles]
 
     def _costliest(self, branches: list[Branch]) -> tuple[Branch, ...]:
         if self.top is None or len(branches) <= self.top:
             return tuple(branches)
-        places = sorted(range(len(branches)), key=lambda place: _cost(branches[place].total))
-        kept, left = sorted(places[: self.top]), places[self.top :]
-        rest = Group(None, None, *added([_numbers(branches[place].total) for place in left]))
-        modules = sum(branches[place].count for place in left)
-        return (*(branches[place] for place in kept), Branch(f"({modules:,} more)", 1, rest, rest, ()))
+        order = sorted(range(len(branches)), key=lambda index: _cost(branches[index].total))
+        shown, rest_order = sorted(order[: self.top]), order[self.top :]
+        rest = Group(None, None, *add_sums([_numbers(branches[index].total) for index in rest_order]))
+        modules = sum(branches[index].count for index in rest_order)
+        return (*(branches[index] for index in shown), Branch(f"({modules:,} more)", 1, rest, rest, ()))
 
 
-def _branch(module: _Module, inside: tuple[Branch, ...]) -> Branch:
-    """A module by itself; one that only holds another goes into its name: layers.0-31."""
+def _branch(module: _Module, children: tuple[Branch, ...]) -> Branch:
+    """Returns the branch of a module; one that contains only one other is merged with it: layers.0-31."""
     group = module.group()
-    if len(inside) != 1 or module.own:
-        return Branch(module.name, 1, group, group, inside)
-    (only,) = inside
+    if len(children) != 1 or module.own:
+        return Branch(module.name, 1, group, group, children)
+    (only,) = children
     separator = next(iter(module.inner.values())).separator
-    return Branch(f"{module.name}{separator}{only.name}", only.count, group, only.each, only.inside)
+    return Branch(f"{module.name}{separator}{only.name}", only.count, group, only.single, only.children)
 
 
 def _cost(group: Group) -> tuple[float, ...]:
@@ -194,31 +194,31 @@ def _numbers(group: Group) -> Sums:
     ]
 
 
-def _alike(modules: Iterable[_Module]) -> Iterable[list[tuple[int, _Module]]]:
-    """Modules of equal structure and numbers whose names differ in one number alone, with their places."""
-    found: dict[Hashable, list[tuple[int, _Module]]] = {}
-    for place, module in enumerate(modules):
+def _identical(modules: Iterable[_Module]) -> Iterable[list[tuple[int, _Module]]]:
+    """Groups modules of equal structure and numbers whose names differ in one number; with positions."""
+    groups: dict[Hashable, list[tuple[int, _Module]]] = {}
+    for position, module in enumerate(modules):
         head, number, tail = _numbered(module.name)
-        key = (head, tail, module.alike) if number else module.name
-        found.setdefault(key, []).append((place, module))
-    return found.values()
+        key = (head, tail, module.signature) if number else module.name
+        groups.setdefault(key, []).append((position, module))
+    return groups.values()
 
 
 def _numbered(name: str) -> tuple[str, str, str]:
-    """What stands before the last number of a name, that number, and what follows; all before without one."""
-    found = _NUMBER.search(name)
-    return (found[1], found[2], found[3]) if found else (name, "", "")
+    """Splits a name at its last number: the text before, the number, the text after."""
+    match = _NUMBER.search(name)
+    return (match[1], match[2], match[3]) if match else (name, "", "")
 
 
 def _common_name(names: Sequence[str]) -> str:
-    """One name for several: layer_0, layer_1 and layer_2 are layer_0-2."""
+    """Returns one name for several: layer_0, layer_1 and layer_2 become layer_0-2."""
     head, _, tail = _numbered(names[0])
     numbers = sorted((_numbered(name)[1] for name in names), key=int)
     return f"{head}{','.join(_ranges(numbers))}{tail}"
 
 
 def _ranges(numbers: Sequence[str]) -> Iterator[str]:
-    """Numbers in rising order, those that follow each other as the first and the last."""
+    """Yields numbers in ascending order, consecutive ones as first-last."""
     for _, run in groupby(enumerate(numbers), key=lambda placed: int(placed[1]) - placed[0]):
         texts = [text for _, text in run]
         yield texts[0] if len(texts) == 1 else f"{texts[0]}-{texts[-1]}"

@@ -1,68 +1,72 @@
-"""The types that results are made of, as their analyses define them.
+"""The types that results consist of, defined by their analyses.
 
-Renderers name them in annotations, and import nothing else of an analysis.
+Renderers use them in annotations, and import nothing else from an analysis.
 """
 
 from sizeup.calibration import Calibration
-from sizeup.checks import Change, Large, Limit, Part, Remedy, Room, Space
+from sizeup.checks import Change, Contribution, Limit, MemoryFit, MemoryNeed, MemoryPart, Remedy
 from sizeup.checks.baselines import Update
+from sizeup.checks.host_run import HostRun
 from sizeup.checks.limits import Growth
-from sizeup.closed_forms.formulas import KernelFormula, LatencyForms
+from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
-from sizeup.conventions import Counted
-from sizeup.latency import Estimate, Hardware, Limited, Spent, Utilization
+from sizeup.conventions import ConventionCounts
+from sizeup.latency import EnergyEstimate, Estimate, LimiterShare, Throughput, Utilization
 from sizeup.latency.roofline import Bound
-from sizeup.memory import Shares, Usage
+from sizeup.memory import DeviceMemory, LiveBreakdown, Usage
 from sizeup.memory.liveness import Column
 from sizeup.memory.tflm import MicroArena
-from sizeup.mixed_precision.choose import Choice
+from sizeup.mixed_precision.choose import Assignment
 from sizeup.mixed_precision.figures import Figures
-from sizeup.mixed_precision.refine import Refined
-from sizeup.mixed_precision.sizes import Sizes
+from sizeup.mixed_precision.refine import MeasuredAssignment
+from sizeup.mixed_precision.sizes import LayerSizes
 from sizeup.mixed_precision.tradeoff import Point, Row
-from sizeup.rewrite import Footprint, Optimization, Verification
+from sizeup.rewrite import Footprint, KernelArena, Optimization, Verification
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
 from sizeup.sweeps import Sweep
-from sizeup.sweeps.board import Board
-from sizeup.sweeps.query import Glimpse
+from sizeup.sweeps.leaderboard import Leaderboard
+from sizeup.sweeps.query import Preview
 from sizeup.sweeps.query import QuerySpec as QuerySpec
 
 __all__ = [
+    "Assignment",
     "AttributedKernel",
-    "Board",
     "Bound",
     "Calibration",
     "Change",
-    "Choice",
     "Column",
     "ComparedRow",
-    "Counted",
+    "Contribution",
+    "ConventionCounts",
+    "DeviceMemory",
+    "EnergyEstimate",
     "Estimate",
     "Figures",
     "Footprint",
-    "Glimpse",
     "Growth",
-    "Hardware",
+    "HostRun",
+    "KernelArena",
     "KernelFormula",
-    "Large",
     "LatencyForms",
+    "LayerSizes",
+    "Leaderboard",
     "Limit",
-    "Limited",
+    "LimiterShare",
+    "LiveBreakdown",
+    "MeasuredAssignment",
+    "MemoryFit",
+    "MemoryNeed",
+    "MemoryPart",
     "MicroArena",
     "ModuleTime",
     "Optimization",
-    "Part",
     "Point",
+    "Preview",
     "QuerySpec",
-    "Refined",
     "Remedy",
-    "Room",
     "Row",
-    "Shares",
-    "Sizes",
-    "Space",
-    "Spent",
     "Sweep",
+    "Throughput",
     "Update",
     "Usage",
     "Utilization",

@@ -1,4 +1,4 @@
-"""A plan of a model's memory: the order to run in, and a place for every tensor."""
+"""A memory plan of a model: a schedule, and an offset for every tensor."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from functools import cached_property
 
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import Graph, Op, Shape
-from sizeup.memory import LiveTensor, Placement, Shares, shares, tensor_bytes
-from sizeup.memory.schedule import reordered
-from sizeup.memory.tflm import MicroArena
+from sizeup.memory import LiveBreakdown, LiveTensor, MemoryPlan, live_breakdown, tensor_bytes
+from sizeup.memory.schedule import with_schedule
+from sizeup.memory.tflm import MicroArena, leftover_bytes
 from sizeup.results.result import Result
+from sizeup.targets import Target
 
-_CODE_KEEPS_ITS_ORDER = (
-    "PyTorch runs code in the order in which it is written: the order is for who exports it"
-)
-_COUNTED_BY_USE = (
-    "a plan counts a tensor from the operator that makes it to its last use, and what is written in place"
-    " as new; sizeup analyze shows the peak of an eager run, which differs"
+_ORDER_OF_CODE = "PyTorch runs code in the written order; the schedule is for an exported model"
+_EAGER_PEAK_DIFFERS = (
+    "the plan counts a tensor from the op that writes it to its last use, and an in-place result as a new"
+    " tensor; sizeup analyze reports the peak of an eager run, which differs"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor is, and from which step of the plan to which; views share their source's place."""
+class PlannedTensor:
+    """The offset of a tensor, and the first and last step at which it is live; aliases share an offset."""
 
     tensor: int
     name: str
@@ -39,13 +38,14 @@ class Place:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Plan(Result):
-    """The smallest memory plan found: its order, its offsets, and what no other plan goes below."""
+    """The smallest memory plan found: its schedule, its offsets, and a lower bound."""
 
     graph: Graph
-    placement: Placement
+    memory_plan: MemoryPlan
     precision: DType | None = None
     alignment: int = 1
-    shipped: MicroArena | None = None  # what TFLite Micro takes for the file as it is
+    tflm_arena: MicroArena | None = None  # the arena of TFLite Micro for the unchanged file
+    target: Target | None = None  # whose kernels the plan is for: it contains their scratch
 
     @property
     def name(self) -> str:
@@ -53,98 +53,106 @@ class Plan(Result):
         return self.graph.name or "model"
 
     @property
-    def order(self) -> tuple[int, ...]:
-        """The operators of the graph as they are to run."""
-        return self.placement.order
+    def schedule(self) -> tuple[int, ...]:
+        """The schedule: op indices in execution order."""
+        return self.memory_plan.schedule
 
     @property
     def moved_ops(self) -> int:
-        """How many operators stand elsewhere than in the model."""
-        return sum(step != index for step, index in enumerate(self.order))
+        """The number of ops at another position than in the model."""
+        return sum(step != index for step, index in enumerate(self.schedule))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """The address of every tensor of the graph; -1 for constants."""
-        places = self.placement.packing.offsets
+        """The offset of every tensor of the graph; -1 for constants."""
+        by_buffer = self.memory_plan.packing.offsets
         return tuple(
-            -1 if buffer < 0 else places[buffer] for buffer in self.placement.usage.buffers.of_tensor
+            -1 if buffer < 0 else by_buffer[buffer]
+            for buffer in self.memory_plan.usage.buffers.buffer_of_tensor
         )
 
     @property
-    def given_peak_bytes(self) -> int:
-        """The most bytes in use at once in the model's own order."""
-        return self.placement.given.peak_bytes
+    def file_schedule_peak_bytes(self) -> int:
+        """The peak activation memory in the model's own schedule."""
+        return self.memory_plan.file_order_usage.peak_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes in use at once in the plan's order."""
-        return self.placement.usage.peak_bytes
+        """The peak activation memory in the plan's schedule."""
+        return self.memory_plan.usage.peak_bytes
 
     @property
     def plan_bytes(self) -> int:
-        """The memory that holds every tensor at its offset, without what TFLite Micro keeps for good."""
-        return self.placement.packing.height
+        """The memory for all tensors at their offsets, without TFLite Micro's arena tail."""
+        return self.memory_plan.packing.height
 
     @property
     def lower_bound_bytes(self) -> int:
-        """What no plan goes below, in any order or, where no other order was asked for, in this one."""
-        return self.placement.lower_bound_bytes
+        """A lower bound for any schedule or, if the schedule was not searched, for this one."""
+        return self.memory_plan.lower_bound_bytes
 
     @property
     def status(self) -> str:
-        """'optimal' where the plan is proven to be the smallest, otherwise 'feasible'."""
-        return self.placement.status
+        """'optimal' if the plan is proven to be the smallest, otherwise 'feasible'."""
+        return self.memory_plan.status
 
     @property
     def peak_step(self) -> int | None:
-        """The first step at which the peak is reached; None without operators."""
-        return self.placement.usage.peak_op
+        """The first step at which the peak is reached; None without ops."""
+        return self.memory_plan.usage.peak_op
 
     @property
     def peak_op(self) -> int | None:
-        """The operator of the graph that runs then."""
-        return None if self.peak_step is None else self.order[self.peak_step]
+        """The op of the graph that runs at the peak."""
+        return None if self.peak_step is None else self.schedule[self.peak_step]
 
     @property
-    def held(self) -> tuple[LiveTensor, ...]:
-        """The tensors in memory at the peak, largest first."""
-        return self.placement.usage.held
+    def peak_tensors(self) -> tuple[LiveTensor, ...]:
+        """The tensors live at the peak, largest first."""
+        return self.memory_plan.usage.peak_tensors
 
     @cached_property
-    def memory_shares(self) -> Shares:
-        """What each operator reads, makes and takes of the live memory in this order, and what waits."""
-        return shares(reordered(self.graph, self.order), self.placement.usage.buffers)
+    def memory_shares(self) -> LiveBreakdown:
+        """Inputs, outputs, workspace and waiting tensors of the live memory per op, in this schedule."""
+        return live_breakdown(with_schedule(self.graph, self.schedule), self.memory_plan.usage.buffers)
 
     @property
     def steps(self) -> tuple[Op, ...]:
-        """The operators in the order of the plan."""
-        return tuple(self.graph.ops[index] for index in self.order)
+        """The ops in the schedule of the plan."""
+        return tuple(self.graph.ops[index] for index in self.schedule)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know beside the figures."""
+        """Notes on how to read the figures."""
         notes = list(self.graph.notes)
-        if self.placement.packing.note:
-            notes.append(self.placement.packing.note)
-        if self.graph.run is not None:
-            notes.append(_COUNTED_BY_USE)
-        if self.moved_ops and self.graph.format == "torch":
-            notes.append(_CODE_KEEPS_ITS_ORDER)
-        if self.shipped is not None and self.shipped.scratch:
-            scratch = max(each.size for each in self.shipped.scratch)
+        leftovers = {} if self.tflm_arena is None else leftover_bytes(self.graph)
+        if leftovers:
+            count, size = len(leftovers), sum(leftovers.values())
             notes.append(
-                f"TFLite Micro's kernels ask for scratch of up to {scratch:,} B, which is not in this plan"
+                f"no operator uses {count:,} tensor{'s' * (count != 1)} of {size:,} B:"
+                " only the arena of TFLite Micro contains them, not the memory plan"
+            )
+        if self.memory_plan.packing.note:
+            notes.append(self.memory_plan.packing.note)
+        if self.graph.recorded_run is not None:
+            notes.append(_EAGER_PEAK_DIFFERS)
+        if self.moved_ops and self.graph.format == "torch":
+            notes.append(_ORDER_OF_CODE)
+        if self.tflm_arena is not None and self.tflm_arena.scratch and self.target is None:
+            scratch = max(request.size for request in self.tflm_arena.scratch)
+            notes.append(
+                f"TFLite Micro's kernels need up to {scratch:,} B of scratch memory, not in this plan"
             )
         return tuple(notes)
 
-    def places(self) -> Iterator[Place]:
-        """Where every tensor is that is no constant, by its id."""
-        buffers = self.placement.usage.buffers
-        for identity, buffer in enumerate(buffers.of_tensor):
+    def planned_tensors(self) -> Iterator[PlannedTensor]:
+        """Yields the offset of every tensor that is not a constant, by its id."""
+        buffers = self.memory_plan.usage.buffers
+        for identity, buffer in enumerate(buffers.buffer_of_tensor):
             if buffer >= 0:
                 tensor = self.graph.tensors[identity]
                 follows = self.precision is not None and tensor.follows_precision
-                yield Place(
+                yield PlannedTensor(
                     identity,
                     tensor.name,
                     tensor.shape,

@@ -1,4 +1,4 @@
-"""What a query of a sweep's results returns; rows are read from its store when they are needed."""
+"""The result of a query; rows are read from the store when needed."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from sizeup.sweeps import query
 from sizeup.sweeps.views import DEFAULT, View, views
 
 if TYPE_CHECKING:
-    from sizeup.sweeps.board import Board
-    from sizeup.sweeps.query import Glimpse, QuerySpec
+    from sizeup.sweeps.leaderboard import Leaderboard
+    from sizeup.sweeps.query import Preview, QuerySpec
 
 
 @dataclass(frozen=True, repr=False)
 class QueryResult(Result):
-    """What a sweep answers to a question; its rows are computed when they are first asked for."""
+    """The result of a query of a sweep; rows are computed on first use."""
 
-    question: QuerySpec
+    spec: QuerySpec
     columns: tuple[str, ...]
 
     def __repr__(self) -> str:
-        asked = self.question.sql or self.question.view or DEFAULT
-        return f"<{self.question.folder}: {asked} ({len(self.columns)} columns)>"
+        text = self.spec.sql or self.spec.view or DEFAULT
+        return f"<{self.spec.folder}: {text} ({len(self.columns)} columns)>"
 
     @cached_property
     def rows(self) -> tuple[tuple[Any, ...], ...]:
-        """All rows, one value a column; None where a value is not known."""
-        return tuple(query.rows_of(self.question))
+        """All rows, one value per column; None if unknown."""
+        return tuple(query.rows_of(self.spec))
 
     def to_arrow(self) -> Any:
-        """All rows as a table of Arrow."""
-        return query.table_of(self.question)
+        """Returns all rows as an Arrow table."""
+        return query.table_of(self.spec)
 
     @property
     def view(self) -> View | None:
-        """The view that was asked for; None for SQL."""
-        if self.question.sql is not None:
+        """The view of the query; None for SQL."""
+        if self.spec.sql is not None:
             return None
-        return views(query.COSTS, compared=True)[self.question.view or DEFAULT]
+        return views(query.COSTS, compared=True)[self.spec.view or DEFAULT]
 
-    def glimpse(self, most: int) -> Glimpse:
-        """The first rows, and how many there are."""
-        return query.glimpse(self.question, most)
+    def preview(self, most: int) -> Preview:
+        """Returns the first rows, and the number of all."""
+        return query.preview(self.spec, most)
 
     def stream(self) -> Iterator[tuple[Any, ...]]:
-        """All rows, one after the other, without keeping them."""
-        return query.rows_of(self.question)
+        """Yields all rows without storing them."""
+        return query.rows_of(self.spec)
 
     def write_table(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> None:
-        """Have DuckDB write all rows as .csv or .parquet."""
-        query.save(self.question, path, raw_csv=raw_csv)
+        """Writes all rows as .csv or .parquet with DuckDB."""
+        query.save(self.spec, path, raw_csv=raw_csv)
 
-    def board(self) -> Board:
-        """The points ranked for a leaderboard; raises SizeupError for a view or SQL, which have no points."""
-        from sizeup.sweeps.board import board
+    def leaderboard(self) -> Leaderboard:
+        """Ranks the points for a leaderboard. Raises SizeupError for a view or SQL, which have no points."""
+        from sizeup.sweeps.leaderboard import leaderboard
 
-        if self.question.sql is not None or self.question.view is not None:
-            raise SizeupError("the leaderboard is of points, not of a view or SQL")
+        if self.spec.sql is not None or self.spec.view is not None:
+            raise SizeupError("a leaderboard ranks points; it cannot show a view or SQL")
 
-        return board(self.question)
+        return leaderboard(self.spec)

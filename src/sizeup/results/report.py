@@ -1,4 +1,4 @@
-"""The report: everything that was found out about a model, and what follows from its latency."""
+"""The report: the full analysis of a model, and what follows from its latency."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from sizeup.results import rollup
 from sizeup.results.result import Result
 from sizeup.results.rows import NO_TARGET, Group, OpRow, Port, Totals, Unknown
 
-_MOST_BYTES = 1 << 60
+_MAX_BYTES = 1 << 60
 
 if TYPE_CHECKING:
-    from sizeup.checks import Room
-    from sizeup.conventions import Counted
+    from sizeup.checks import MemoryFit
+    from sizeup.conventions import ConventionCounts
     from sizeup.latency import (
+        EnergyEstimate,
         Estimate,
-        Hardware,
-        Limited,
-        Spent,
+        LimiterShare,
+        Throughput,
     )
     from sizeup.latency.roofline import Bound
     from sizeup.latency.work import Floats
-    from sizeup.memory import Live, Overview, Shares, Usage
-    from sizeup.results.memory_map import MemoryMap
+    from sizeup.memory import LiveBreakdown, LiveTensors, Overview, Usage
+    from sizeup.memory.tflm import Build
+    from sizeup.results.memory_layout import MemoryLayout
     from sizeup.results.roofline import Roofline
     from sizeup.targets import Target
 
 
 class OpRows(Sequence[OpRow]):
-    """The rows of all operators, each made when it is asked for: columns stay columns."""
+    """The rows of all ops; each is built on access from columns."""
 
     def __init__(
         self, cost: Cost, moved: Bytes, precision: DType | None, usage: Usage, latency: Estimate | None
     ) -> None:
         self._cost = cost
-        self._taken = None if latency is None else latency.by_op()
+        self._seconds_and_bounds = None if latency is None else latency.by_op()
         self._usage = usage
         self._moved = moved
         self._precision = precision
@@ -58,19 +59,19 @@ class OpRows(Sequence[OpRow]):
     def __getitem__(self, index: slice) -> list[OpRow]: ...
     def __getitem__(self, index: int | slice) -> OpRow | list[OpRow]:
         if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
+            return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self)} operators; no operator {index}")
+            raise IndexError(f"operator {index} is out of range (0 to {len(self) - 1})")
         return self._row(index % len(self))
 
     def __iter__(self) -> Iterator[OpRow]:
         return (self._row(index) for index in range(len(self)))
 
     @cached_property
-    def _live(self) -> Live:
-        from sizeup.memory import Live
+    def _live(self) -> LiveTensors:
+        from sizeup.memory import LiveTensors
 
-        return Live(self._cost.graph, self._usage.buffers)
+        return LiveTensors(self._cost.graph, self._usage.buffers)
 
     def _row(self, index: int) -> OpRow:
         cost, graph = self._cost, self._cost.graph
@@ -78,7 +79,7 @@ class OpRows(Sequence[OpRow]):
         known = bool(cost.known[index])
 
         def quantity(column: Any) -> int | None:
-            # Beside an unknown operator a number is what its part that is known adds to the total.
+            # For an unknown op, a number is the known part of it.
             return int(column[index]) if known or column[index] else None
 
         return OpRow(
@@ -96,8 +97,8 @@ class OpRows(Sequence[OpRow]):
             quantity(self._moved.read),
             quantity(self._moved.written),
             int(self._usage.live_bytes[index]) if self._live.is_known[index] else None,
-            None if self._taken is None else 1e3 * float(self._taken[0][index]),
-            None if self._taken is None else self._taken[1][index],
+            None if self._seconds_and_bounds is None else 1e3 * float(self._seconds_and_bounds[0][index]),
+            None if self._seconds_and_bounds is None else self._seconds_and_bounds[1][index],
             cost.reasons.get(index),
             is_depthwise(graph, op),
             self._live.largest(index),
@@ -107,54 +108,82 @@ class OpRows(Sequence[OpRow]):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Report(Result):
-    """What a model costs at one precision.
+    """The cost of a model at one precision.
 
-    `save` writes .html, .md, .csv, .json, .trace.json for Perfetto, .onnx for a copy with figures, and
-    .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it; `plot` draws memory, or what
-    x.roofline.png or x.modules.svg name.
+    `save` writes .html, .md, .csv, .json, .trace.json for Perfetto, .onnx (a copy with figures as metadata),
+    and .overlay.json for Model Explorer, with .macs, .bytes, .live or .ms before it. `plot` draws memory, or
+    the plot that x.roofline.png or x.modules.svg names.
     """
 
     cost: Cost
     precision: DType | None = None
     sha256: str | None = None
     latency: Estimate | None = None
-    no_latency: str = NO_TARGET  # why, where there is no estimate
-    convention: Counted | None = None  # what another tool says of every operator, where that was asked for
-    source: Path | None = None  # the file that was read, where it was one
-    target: Target | None = None  # what it was sized up for, with an estimate or without
-    moved: Bytes = field(init=False, repr=False)
+    no_latency_reason: str = NO_TARGET  # the reason if there is no estimate
+    convention: ConventionCounts | None = None  # another tool's counts, if requested
+    source: Path | None = None  # the model file, if there is one
+    target: Target | None = None  # with or without a latency estimate
+    original_cost: Cost | None = None  # of the model as loaded, if a precision map was applied
+    traffic: Bytes = field(init=False, repr=False)
     memory: Overview = field(init=False, repr=False)
-    """What a run holds in memory excluding the weights, and how low that could go."""
-    room: Room | None = field(init=False, repr=False)
-    """Whether the target has room for the model; None without a target."""
+    """Activation memory of an inference, excluding weights, and its lower bound."""
+    memory_fit: MemoryFit | None = field(init=False, repr=False)
+    """The fit verdict on the target; None without a target."""
     latency_details: LatencyDetails | None = field(init=False, repr=False)
-    """Rates, energy and limits of the estimate; None without one."""
+    """Throughput, energy and bounds of the estimate; None without one."""
 
     def __post_init__(self) -> None:
-        from sizeup.memory import overview  # who only counts loads no planner
+        from sizeup.memory import overview  # counting alone does not load the planner
         from sizeup.targets import word_bits_of
 
-        found = {
-            "moved": self.cost.bytes_at(self.precision),
-            "memory": overview(self.graph, self.precision, word_bits_of(self.target)),
-            "room": self._room(),
-            "latency_details": None if self.latency is None else details_of(self.latency),
+        memory_fit, latency = self._fit_verdict(), self.latency
+        if memory_fit is not None and latency is not None:
+            from sizeup.checks.applicability import with_applicability
+
+            latency = with_applicability(latency, memory_fit)
+        derived = {
+            "traffic": self.cost.bytes_at(self.precision),
+            "memory": overview(
+                self.graph,
+                self.precision,
+                word_bits_of(self.target),
+                firmware=self._firmware,
+                on_gpu=self.target is not None and not self.target.is_cpu,
+                blas_workspace_bytes=self._blas_workspace_bytes,
+            ),
+            "memory_fit": memory_fit,
+            "latency": latency,
+            "latency_details": None if latency is None else details_of(latency),
         }
-        for name, value in found.items():
+        for name, value in derived.items():
             object.__setattr__(self, name, value)
 
-    def _room(self) -> Room | None:
+    @property
+    def _firmware(self) -> Build:
+        """The firmware for TFLite Micro's arena; of several possible ones, the last needs most."""
+        from sizeup.memory.tflm import firmwares
+
+        architectures = () if self.target is None else self.target.architectures
+        return firmwares(architectures, "" if self.target is None else self.target.runtime.micro)[-1]
+
+    @property
+    def _blas_workspace_bytes(self) -> int | None:
+        """Set if PyTorch's caching allocator manages the memory of the target."""
+        is_managed = self.target is not None and self.target.gpu_process is not None
+        return self.target.blas_workspace_bytes if is_managed and self.target else None
+
+    def _fit_verdict(self) -> MemoryFit | None:
         if self.target is None:
             return None
-        from sizeup.checks import Needs, room
+        from sizeup.checks import Needs, fit_memory
 
         is_file = self.source is not None and self.source.is_file()
         size = self.source.stat().st_size if is_file and self.source is not None else None
-        return room(Needs(self.graph, self.cost, self.precision, size), self.target)
+        return fit_memory(Needs(self.graph, self.cost, self.precision, size, self.original_cost), self.target)
 
     @property
     def graph(self) -> Graph:
-        """The graph that was counted."""
+        """The analyzed graph."""
         return self.cost.graph
 
     @property
@@ -164,139 +193,139 @@ class Report(Result):
 
     @property
     def format(self) -> str:
-        """Where the model came from: torch, onnx, tflite, or empty for a graph made by hand."""
+        """The format of the model: torch, onnx, tflite; empty for a graph built in code."""
         return self.graph.format
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Assumptions that were made on the way, and doubts about the file."""
+        """Assumptions of the analysis, and problems of the file."""
         totals = self.totals
-        if max(totals.weight_bytes, totals.read_bytes, totals.written_bytes) <= _MOST_BYTES:
+        if max(totals.weight_bytes, totals.read_bytes, totals.written_bytes) <= _MAX_BYTES:
             return self.graph.notes
-        return (*self.graph.notes, "more bytes than any machine holds: shapes of the model may be wrong")
+        return (*self.graph.notes, "more than 1 EiB of data: shapes in the model may be wrong")
 
     @cached_property
     def inputs(self) -> tuple[Port, ...]:
-        """What the model is fed with."""
+        """The inputs of the model."""
         return _ports(self.graph, self.graph.inputs)
 
     @cached_property
     def outputs(self) -> tuple[Port, ...]:
-        """What the model gives."""
+        """The outputs of the model."""
         return _ports(self.graph, self.graph.outputs)
 
     @cached_property
     def totals(self) -> Totals:
-        """The sums over all operators that are known."""
+        """The sums over all known ops."""
         return Totals(
             self.cost.total_macs,
             self.cost.total_elementwise,
             self.cost.total_params,
-            self.moved.weights,
-            total(self.moved.read),
-            total(self.moved.written),
+            self.traffic.weights,
+            total(self.traffic.read),
+            total(self.traffic.written),
         )
 
     @property
     def coverage(self) -> float:
-        """The share of operators that could be counted, from 0 to 1."""
+        """The share of ops that could be counted, from 0 to 1."""
         count = len(self.graph.ops)
         return self.known_ops / count if count else 1.0
 
     @property
     def known_ops(self) -> int:
-        """How many operators could be counted."""
+        """The number of ops that could be counted."""
         return len(self.graph.ops) - len(self.cost.reasons)
 
     @cached_property
-    def unknown(self) -> tuple[Unknown, ...]:
-        """The operators that could not be counted, by kind and reason, the most frequent first."""
+    def unknown_ops(self) -> tuple[Unknown, ...]:
+        """The ops that could not be counted, by op kind and reason, the most frequent first."""
         ops = self.graph.ops
-        found = Counter((ops[index].kind, reason) for index, reason in self.cost.reasons.items())
-        return tuple(Unknown(kind, count, reason) for (kind, reason), count in found.most_common())
+        counts = Counter((ops[index].kind, reason) for index, reason in self.cost.reasons.items())
+        return tuple(Unknown(op_kind, count, reason) for (op_kind, reason), count in counts.most_common())
 
     @cached_property
     def ops(self) -> OpRows:
-        """One row an operator, in the order in which they run."""
-        return OpRows(self.cost, self.moved, self.precision, self.memory.usage, self.latency)
+        """One row per op, in execution order."""
+        return OpRows(self.cost, self.traffic, self.precision, self.memory.usage, self.latency)
 
     @cached_property
     def tensor_bytes(self) -> tuple[int | None, ...]:
-        """The size of every tensor of the graph at the precision; None if data decides it."""
+        """The size of every tensor at the precision; None if it depends on data."""
         from sizeup.memory import tensor_bytes
 
         tensors = self.graph.tensors
         return tuple(None if t.elements is None else tensor_bytes(t, self.precision) for t in tensors)
 
     @cached_property
-    def memory_shares(self) -> Shares:
-        """What each operator reads, makes and takes of the live memory, and what waits."""
-        from sizeup.memory import shares
+    def memory_shares(self) -> LiveBreakdown:
+        """Inputs, outputs, workspace and waiting tensors of the live memory, per op."""
+        from sizeup.memory import live_breakdown
 
-        return shares(self.graph, self.memory.usage.buffers)
+        return live_breakdown(self.graph, self.memory.usage.buffers)
 
     @cached_property
-    def memory_map(self) -> MemoryMap | None:
-        """Where every buffer is in memory, and when; None if sizes depend on data or nothing runs."""
-        from sizeup.results.memory_map import memory_map
+    def memory_layout(self) -> MemoryLayout | None:
+        """The memory plan of all buffers; None if sizes depend on data or there are no ops."""
+        from sizeup.results.memory_layout import memory_layout
 
-        return memory_map(self.graph, self.memory)
+        return memory_layout(self.graph, self.memory)
 
     @cached_property
     def roofline(self) -> Roofline | None:
-        """What operators attain under the roofs of the target; None without an estimate on one."""
+        """Throughput of ops under the roofs of the target; None without an estimate on a target."""
         from sizeup.results.roofline import roofline_of
 
         return None if self.latency is None else roofline_of(self.latency)
 
     @cached_property
     def what_if(self) -> dict[str, Any] | None:
-        """Columns from which other precisions of layers follow; None if no layer has a choice."""
-        from sizeup.results.what_if import what_if  # mixtures are for pages alone
+        """Data for changing layer precisions in the HTML page; None if no layer has a choice."""
+        from sizeup.results.what_if import what_if  # only HTML pages need it
 
         return what_if(self)
 
     def save(self, path: str | PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write the report as the ending of the file says; what only a page shows is computed first."""
+        """Writes the report in the format of the file's ending."""
         if fspath(path).lower().endswith(".html"):
-            self.memory_map, self.roofline, self.what_if  # noqa: B018 - a renderer computes nothing
+            self.memory_layout, self.roofline, self.what_if  # noqa: B018 - cached: renderers compute nothing
         super().save(path, raw_csv=raw_csv)
 
     @cached_property
     def op_seconds(self) -> Floats | None:
-        """The estimated time of every operator; one that is merged into another has none of its own."""
+        """The estimated latency of every op; 0 if it is fused into another."""
         return None if self.latency is None else self.latency.by_op()[0]
 
-    def by_kind(self) -> tuple[Group, ...]:
-        """One row a kind of operator, the costliest first; the rows add up to the totals."""
-        return rollup.by_kind(self.cost, self.moved, self.op_seconds)
+    def by_op_kind(self) -> tuple[Group, ...]:
+        """Returns one row per op kind, the costliest first; the rows add up to the totals."""
+        return rollup.by_op_kind(self.cost, self.traffic, self.op_seconds)
 
     def by_module(self, depth: int | None = None) -> tuple[Group, ...]:
-        """One row a module, cut at `depth` names; the rows add up to the totals."""
-        return rollup.by_module(self.cost, self.moved, depth, self.op_seconds)
+        """Returns one row per module, cut at `depth` names; the rows add up to the totals."""
+        return rollup.by_module(self.cost, self.traffic, depth, self.op_seconds)
 
-    def by_module_and_kind(self, depth: int | None = None) -> tuple[Group, ...]:
-        """One row a kind of operator within each module; the rows add up to the totals."""
-        return rollup.by_module_and_kind(self.cost, self.moved, depth, self.op_seconds)
+    def by_module_and_op_kind(self, depth: int | None = None) -> tuple[Group, ...]:
+        """Returns one row per op kind within each module; the rows add up to the totals."""
+        return rollup.by_module_and_op_kind(self.cost, self.traffic, depth, self.op_seconds)
 
     def by_precision(self) -> tuple[Group, ...]:
-        """One row a number type that operators have, the costliest first; the rows add up to the totals."""
-        return rollup.by_precision(self.cost, self.moved, self.precision, self.op_seconds)
+        """Returns one row per precision of ops, the costliest first; the rows add up to the totals."""
+        return rollup.by_precision(self.cost, self.traffic, self.precision, self.op_seconds)
 
     def module_tree(self) -> tuple[Group, ...]:
-        """One row a module with all that is inside it, outer modules before inner ones."""
-        return rollup.module_tree(self.cost, self.moved, self.op_seconds)
+        """Returns one row per module with everything inside it, outer modules before inner ones."""
+        return rollup.module_tree(self.cost, self.traffic, self.op_seconds)
 
     def plot_roofline(self, path: str | PathLike[str]) -> Path:
-        """Draw what every operator attains under the roofs of the target; returns the path."""
+        """Draws the throughput of every op under the roofs of the target; returns the path."""
         return self._plot(path, "roofline")
 
     def plot_modules(self, path: str | PathLike[str]) -> Path:
-        """Draw the cost of every module as .png or .svg; returns the path."""
+        """Draws the cost of every module as .png or .svg; returns the path."""
         return self._plot(path, "modules")
 
     def plot_memory(self, path: str | PathLike[str]) -> Path:
-        """Draw memory by operator as .png or .svg: inputs, outputs and what waits; returns the path."""
+        """Draws memory by op as .png or .svg: inputs, outputs and waiting tensors; returns the path."""
         return self._plot(path, "memory")
 
     def __repr__(self) -> str:
@@ -308,7 +337,7 @@ class Report(Result):
 
 def _ports(graph: Graph, identities: tuple[int, ...]) -> tuple[Port, ...]:
     tensors = [graph.tensors[i] for i in identities]
-    return tuple(Port(each.name, each.shape, each.dtype.name) for each in tensors)
+    return tuple(Port(tensor.name, tensor.shape, tensor.dtype.name) for tensor in tensors)
 
 
 def report_of(
@@ -318,35 +347,41 @@ def report_of(
     *,
     sha256: str | None = None,
     latency: Estimate | str | None = None,
-    convention: Counted | None = None,
+    convention: ConventionCounts | None = None,
     source: Path | None = None,
     target: Target | None = None,
+    original_cost: Cost | None = None,
 ) -> Report:
-    """The report on a graph that was counted, its bytes taken at the given precision.
+    """Returns the report on a counted graph, with bytes at the given precision.
 
-    `latency` is an estimate, or the reason why there is none.
+    `latency` is an estimate, or the reason why there is none. `original_cost` is the cost before a precision
+    map was applied.
     """
     if cost.graph is not graph:
         raise ValueError("the cost was counted on another graph")
-    found, reason = (None, latency) if isinstance(latency, str) else (latency, NO_TARGET)
-    return Report(cost, precision, sha256, found, reason, convention, source, target)
+    estimate, reason = (None, latency) if isinstance(latency, str) else (latency, NO_TARGET)
+    return Report(cost, precision, sha256, estimate, reason, convention, source, target, original_cost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatencyDetails:
-    """An estimate and what the device does meanwhile; None if it cannot be told."""
+    """An estimate and the utilization of the device; None if undetermined."""
 
     estimate: Estimate
-    hardware: Hardware | None
-    energy: Spent | None
-    bound_by: Mapping[Bound, Limited] | None
+    throughput: Throughput | None
+    energy: EnergyEstimate | None
+    bound_by: Mapping[Bound, LimiterShare] | None
     flops_per_byte: Mapping[str, float]
 
 
 def details_of(estimate: Estimate) -> LatencyDetails:
-    """What follows from an estimate."""
-    from sizeup.latency import energy, flops_per_byte, hardware_of, limited
+    """Returns the details of an estimate."""
+    from sizeup.latency import energy, flops_per_byte, throughput_of, time_by_limiter
 
     return LatencyDetails(
-        estimate, hardware_of(estimate), energy(estimate), limited(estimate), flops_per_byte(estimate)
+        estimate,
+        throughput_of(estimate),
+        energy(estimate),
+        time_by_limiter(estimate),
+        flops_per_byte(estimate),
     )

@@ -1,4 +1,4 @@
-"""What every result offers: plain data, files, pictures and text, made by `sizeup.render`."""
+"""The base class of results: plain data, files, plots and text, rendered by `sizeup.render`."""
 
 from __future__ import annotations
 
@@ -9,42 +9,43 @@ from typing import Any
 
 
 def _renderers() -> Any:
-    """The table of renderers, found by name: results are below it and import nothing of it."""
+    """Returns the renderers; imported by name, as results must not depend on them."""
     return import_module("sizeup.render")
 
 
 class Result:
-    """Frozen data with its analysis done. How it is shown is decided by its type and the ending of a file."""
+    """Frozen data of a finished analysis. Its type and a file's ending decide how it is rendered."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, the unit in every key."""
+        """Returns everything as plain data, with the unit in every key."""
         content: dict[str, Any] = _renderers().to_dict(self)
         return content
 
     def to_pandas(self) -> Any:
-        """Its rows as a data frame."""
+        """Returns its rows as a data frame."""
         return _renderers().to_pandas(self)
 
     def save(self, path: str | PathLike[str], *, raw_csv: bool = False) -> None:
-        """Write it as the ending of the file says; `sizeup.render.WRITERS` lists the endings of every result.
+        """Writes it in the format of the file's ending; `sizeup.render.WRITERS` lists the endings of every
+        result.
 
-        `raw_csv` leaves texts as they are that a spreadsheet would take for formulas.
+        `raw_csv` writes text unescaped, also if a spreadsheet would run it as a formula.
         """
         _renderers().save(self, path, raw_csv=raw_csv)
 
     def plot(self, path: str | PathLike[str]) -> Path:
-        """Draw it as a .png or .svg file; returns the path."""
+        """Draws it as a .png or .svg file; returns the path."""
         return self._plot(path)
 
     def _plot(self, path: str | PathLike[str], picture: str | None = None) -> Path:
-        drawn: Path = _renderers().plot(self, path, picture)
-        return drawn
+        plot: Path = _renderers().plot(self, path, picture)
+        return plot
 
     def _text(self) -> str:
-        words: str = _renderers().text(self)
-        return words
+        text: str = _renderers().text(self)
+        return text
 
     def _page(self) -> str:
         page: str = _renderers().page(self)

@@ -1,4 +1,4 @@
-"""Roll-ups: the rows of operators added up by module, by kind, or by both."""
+"""Rollups: the rows of ops added up by module, by op kind, by precision or by module and op kind."""
 
 from __future__ import annotations
 
@@ -17,88 +17,95 @@ if TYPE_CHECKING:
     from sizeup.latency.work import Floats
 
 UNUSED_PARAMETERS = "(unused parameters)"
-"""The row of parameters that no operator reads; without it the rows would not add up."""
+"""The row of parameters that no op reads, so that rows add up."""
 TOP_LEVEL = "(top level)"
-"""The row of operators that stand in no module."""
+"""The row of ops that are in no module."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 Sums = list[Any]
-"""Of a group, in its order: ops, unknown operators, macs, elementwise, params, read, written, seconds."""
+"""The sums of a group: ops, unknown ops, macs, elementwise, params, read, written, seconds."""
 _WIDTH = 8
 
 
 @lru_cache(maxsize=65536)
 def module_path(scope: str) -> tuple[str, ...]:
-    """The names from the outermost module to the innermost: `a/b.c` has two, `a.b.c` has three."""
+    """Returns the names from the outermost module to the innermost: `a/b.c` has two, `a.b.c` has three."""
     return tuple(part for part in scope.split("/" if "/" in scope else ".") if part)
 
 
 @lru_cache(maxsize=65536)
 def module_at(scope: str, depth: int | None) -> str:
-    """The module that holds a scope at most `depth` names deep; empty for the model itself."""
+    """Returns the module of a scope at most `depth` names deep; empty for the model itself."""
     separator = "/" if "/" in scope else "."
     return separator.join(module_path(scope)[:depth])
 
 
-def precision_of(graph: Graph, op: Op, asked: DType | None) -> str | None:
-    """The number type of the first output, which is the asked one where the output follows it."""
-    places = (*op.outputs, *(i for i in op.inputs if i != ABSENT))
-    if not places:
+def precision_of(graph: Graph, op: Op, precision: DType | None) -> str | None:
+    """Returns the precision of the first output, which is the requested one if the output follows it."""
+    tensors = (*op.outputs, *(i for i in op.inputs if i != ABSENT))
+    if not tensors:
         return None
-    tensor = graph.tensors[places[0]]
-    return precision_name(asked if asked is not None and tensor.follows_precision else tensor.dtype)
+    tensor = graph.tensors[tensors[0]]
+    return precision_name(precision if precision is not None and tensor.follows_precision else tensor.dtype)
 
 
-def by_kind(cost: Cost, moved: Bytes, taken: Floats | None = None) -> tuple[Group, ...]:
-    """One row a kind, the costliest first."""
-    return _costliest(cost, moved, taken, [op.kind for op in cost.graph.ops])
+def by_op_kind(cost: Cost, moved: Bytes, op_seconds: Floats | None = None) -> tuple[Group, ...]:
+    """Returns one row per op kind, the costliest first."""
+    return _costliest(cost, moved, op_seconds, [op.kind for op in cost.graph.ops])
 
 
-def _costliest(cost: Cost, moved: Bytes, taken: Floats | None, keys: list[str]) -> tuple[Group, ...]:
-    rows = [_group(None, key, numbers) for key, numbers in summed(cost, moved, taken, keys).items()]
+def _costliest(cost: Cost, moved: Bytes, op_seconds: Floats | None, keys: list[str]) -> tuple[Group, ...]:
+    rows = [_group(None, key, numbers) for key, numbers in sums_by_key(cost, moved, op_seconds, keys).items()]
     rows.sort(key=lambda row: (-row.macs, -row.elementwise_ops, -row.read_bytes - row.written_bytes))
-    return (*rows, *unused(cost))
+    return (*rows, *unused_rows(cost))
 
 
 def by_precision(
-    cost: Cost, moved: Bytes, asked: DType | None = None, taken: Floats | None = None
+    cost: Cost, moved: Bytes, precision: DType | None = None, op_seconds: Floats | None = None
 ) -> tuple[Group, ...]:
-    """One row a number type, the costliest first."""
+    """Returns one row per precision, the costliest first."""
     return _costliest(
-        cost, moved, taken, [precision_of(cost.graph, op, asked) or "" for op in cost.graph.ops]
+        cost, moved, op_seconds, [precision_of(cost.graph, op, precision) or "" for op in cost.graph.ops]
     )
 
 
-def by_module(cost: Cost, moved: Bytes, depth: int | None, taken: Floats | None = None) -> tuple[Group, ...]:
-    """One row a module cut at a depth, in the order of first use; every operator is in one row."""
-    sums = summed(cost, moved, taken, [module_at(op.scope, depth) for op in cost.graph.ops])
-    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *unused(cost))
-
-
-def by_module_and_kind(
-    cost: Cost, moved: Bytes, depth: int | None, taken: Floats | None = None
+def by_module(
+    cost: Cost, moved: Bytes, depth: int | None, op_seconds: Floats | None = None
 ) -> tuple[Group, ...]:
-    """One row a kind within each module cut at a depth."""
+    """Returns one row per module cut at a depth, in the order of first use; every op is in one row."""
+    sums = sums_by_key(cost, moved, op_seconds, [module_at(op.scope, depth) for op in cost.graph.ops])
+    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *unused_rows(cost))
+
+
+def by_module_and_op_kind(
+    cost: Cost, moved: Bytes, depth: int | None, op_seconds: Floats | None = None
+) -> tuple[Group, ...]:
+    """Returns one row per op kind within each module cut at a depth."""
     keys = [(module_at(op.scope, depth), op.kind) for op in cost.graph.ops]
-    sums = summed(cost, moved, taken, keys)
-    return (*(_group(module, kind, numbers) for (module, kind), numbers in sums.items()), *unused(cost))
+    sums = sums_by_key(cost, moved, op_seconds, keys)
+    return (
+        *(_group(module, op_kind, numbers) for (module, op_kind), numbers in sums.items()),
+        *unused_rows(cost),
+    )
 
 
-def module_tree(cost: Cost, moved: Bytes, taken: Floats | None = None) -> tuple[Group, ...]:
-    """One row a module with all that is inside it; the first row, the model itself, is the total."""
-    leaves = summed(cost, moved, taken, [op.scope for op in cost.graph.ops])
-    empty = [*[0] * (_WIDTH - 1), None if taken is None else 0.0]
+def module_tree(cost: Cost, moved: Bytes, op_seconds: Floats | None = None) -> tuple[Group, ...]:
+    """Returns one row per module with everything inside it; the first row, the model itself, is the total."""
+    leaves = sums_by_key(cost, moved, op_seconds, [op.scope for op in cost.graph.ops])
+    empty = [*[0] * (_WIDTH - 1), None if op_seconds is None else 0.0]
     sums: dict[str, Sums] = {"": [*empty]}
     for scope, numbers in leaves.items():
         for depth in range(len(module_path(scope)) + 1):
             _add(sums.setdefault(module_at(scope, depth), [*empty]), numbers)
-    spare = unused(cost)
-    sums[""][4] += sum(row.params for row in spare)
-    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *spare)
+    unused = unused_rows(cost)
+    sums[""][4] += sum(row.params for row in unused)
+    return (*(_group(module, None, numbers) for module, numbers in sums.items()), *unused)
 
 
-def summed(cost: Cost, moved: Bytes, taken: Floats | None, keys: Sequence[_Key]) -> dict[_Key, Sums]:
-    """Columns added up by key as Python ints, so that no sum can overflow; seconds where known."""
+def sums_by_key(
+    cost: Cost, moved: Bytes, op_seconds: Floats | None, keys: Sequence[_Key]
+) -> dict[_Key, Sums]:
+    """Returns columns added up by key as Python ints, which cannot overflow; seconds if known."""
     columns: Iterable[tuple[Any, ...]] = zip(
         (~cost.known).astype(int).tolist(),
         cost.macs.tolist(),
@@ -106,16 +113,16 @@ def summed(cost: Cost, moved: Bytes, taken: Floats | None, keys: Sequence[_Key])
         cost.params.tolist(),
         moved.read.tolist(),
         moved.written.tolist(),
-        repeat(None, len(cost.known)) if taken is None else taken.tolist(),
+        repeat(None, len(cost.known)) if op_seconds is None else op_seconds.tolist(),
         strict=True,
     )
     sums: dict[_Key, Sums] = {}
     for key, numbers in zip(keys, columns, strict=True):
-        found = sums.get(key)
-        if found is None:
+        group = sums.get(key)
+        if group is None:
             sums[key] = [1, *numbers]
         else:
-            _add(found, (1, *numbers))
+            _add(group, (1, *numbers))
     return sums
 
 
@@ -125,20 +132,20 @@ def _add(sums: Sums, numbers: Sequence[Any]) -> None:
             sums[index] += number
 
 
-def _group(module: str | None, kind: str | None, numbers: Sums) -> Group:
-    return Group(module, kind, *numbers)
+def _group(module: str | None, op_kind: str | None, numbers: Sums) -> Group:
+    return Group(module, op_kind, *numbers)
 
 
-def added(rows: Sequence[Sequence[Any]]) -> Sums:
-    """Numbers of groups added up; a time is known where one of theirs is."""
+def add_sums(rows: Sequence[Sequence[Any]]) -> Sums:
+    """Returns sums of groups added up; the latency is known if one of theirs is."""
     *counts, seconds = zip(*rows, strict=True) if rows else ((0,),) * _WIDTH
-    known = [each for each in seconds if each is not None]
+    known = [value for value in seconds if value is not None]
     return [*map(sum, counts), math.fsum(known) if known else None]
 
 
-def unused(cost: Cost) -> tuple[Group, ...]:
-    """The row of parameters that no operator reads, where there are such."""
-    unused = cost.total_params - sum(cost.params.tolist())
-    if not unused:
+def unused_rows(cost: Cost) -> tuple[Group, ...]:
+    """Returns the row of parameters that no op reads, if there are any."""
+    count = cost.total_params - sum(cost.params.tolist())
+    if not count:
         return ()
-    return (Group(UNUSED_PARAMETERS, UNUSED_PARAMETERS, 0, 0, 0, 0, unused, 0, 0),)
+    return (Group(UNUSED_PARAMETERS, UNUSED_PARAMETERS, 0, 0, 0, 0, count, 0, 0),)

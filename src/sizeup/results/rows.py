@@ -1,19 +1,20 @@
-"""The frozen rows that a report is made of."""
+"""The frozen rows of a report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sizeup.graph import Shape
+from sizeup.graph import Graph, Op, Shape
+from sizeup.ops.conv import is_depthwise
 from sizeup.units import FLOPS_PER_MAC
 
 if TYPE_CHECKING:
     from sizeup.memory import LiveTensor
 
 NO_TARGET = "no target device was given"
-LIMITS = {"compute": "compute", "traffic": "memory", "launch": "launch"}
-"""What limits an operator, in words: memory-bound is `traffic` in data."""
+BOUND_LABELS = {"compute": "compute", "traffic": "memory", "launch": "launch", "nothing": "-"}
+"""What bounds an op, as text: memory-bound is `traffic` in data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one pass of the whole model costs; unknown operators are missing from it."""
+    """The cost of one inference of the model, without unknown ops."""
 
     macs: int
     elementwise_ops: int
@@ -38,26 +39,26 @@ class Totals:
 
     @property
     def flops(self) -> int:
-        """Two for each multiply-accumulate."""
+        """Two per MAC."""
         return FLOPS_PER_MAC * self.macs
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Operators of one kind that could not be counted, and why."""
+    """Ops of one kind that could not be counted, and why."""
 
-    kind: str
+    op_kind: str
     count: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One operator. A quantity is None where it is not known; it is never shown as zero instead."""
+    """One op. A quantity is None if unknown, never 0 instead."""
 
     index: int
     name: str
-    kind: str
+    op_kind: str
     source: str
     scope: str
     input_shapes: tuple[Shape | None, ...]
@@ -68,36 +69,36 @@ class OpRow:
     params: int
     read_bytes: int | None
     written_bytes: int | None
-    live_bytes: int | None  # in memory while it runs, excluding weights; None if one size depends on data
-    ms: float | None  # estimated on the target; 0 where it is merged into another operator
+    live_bytes: int | None  # live while it runs, excluding weights; None if one size depends on data
+    ms: float | None  # estimated on the target; 0 if fused into another op
     bound_by: str | None
     reason: str | None
-    depthwise: bool  # a convolution of every input channel alone
-    live_tensors: tuple[LiveTensor, ...]  # in memory while it runs, largest first, at most MOST_LISTED
-    live_tensor_count: int  # of all that are live, also those that are not listed
+    depthwise: bool  # depthwise convolution
+    live_tensors: tuple[LiveTensor, ...]  # live while it runs, largest first, at most MOST_LISTED
+    live_tensor_count: int  # of all live tensors, also those not listed
 
     @property
     def known(self) -> bool:
-        """Whether everything about it could be counted."""
+        """Whether all its quantities could be counted."""
         return self.reason is None
 
     @property
     def flops(self) -> int | None:
-        """Two for each multiply-accumulate."""
+        """Two per MAC."""
         return None if self.macs is None else FLOPS_PER_MAC * self.macs
 
     @property
     def intensity(self) -> float | None:
-        """FLOPs for each byte moved; None where nothing is moved or something is not known."""
+        """FLOPs per byte moved; None if nothing is moved or something is unknown."""
         return None if not self.known else intensity(self.macs, self.read_bytes, self.written_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Operators taken together: those of a module, of a kind, or of both."""
+    """Ops taken together: those of a module, of an op kind, or of both."""
 
     module: str | None
-    kind: str | None
+    op_kind: str | None
     ops: int
     unknown_ops: int
     macs: int
@@ -109,17 +110,22 @@ class Group:
 
     @property
     def flops(self) -> int:
-        """Two for each multiply-accumulate."""
+        """Two per MAC."""
         return FLOPS_PER_MAC * self.macs
 
     @property
     def intensity(self) -> float | None:
-        """FLOPs for each byte moved; None where nothing is moved or something is not known."""
+        """FLOPs per byte moved; None if nothing is moved or something is unknown."""
         return None if self.unknown_ops else intensity(self.macs, self.read_bytes, self.written_bytes)
 
 
+def op_label(graph: Graph, op: Op) -> str:
+    """Returns the op kind as text: a depthwise convolution is `depthwise`."""
+    return "depthwise" if is_depthwise(graph, op) else op.kind
+
+
 def intensity(macs: int | None, read_bytes: int | None, written_bytes: int | None) -> float | None:
-    """FLOPs for each byte moved, where all of them are known and some byte moves."""
+    """Returns FLOPs per byte moved; None if one number is unknown or no byte moves."""
     if macs is None or read_bytes is None or written_bytes is None:
         return None
     moved = read_bytes + written_bytes

@@ -1,4 +1,4 @@
-"""Making a model file that needs less: another order, a plan for its memory, fewer values in its weights."""
+"""Rewrites model files to need less memory: schedule, memory plan, weight clustering."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sizeup.errors import WriteError
-from sizeup.formats.files import check_target
+from sizeup.formats.files import check_output_path
 from sizeup.memory.schedule import Progress
-from sizeup.rewrite.result import Deviation, Footprint, Optimization, OptimizeOptions, Verification
+from sizeup.rewrite.result import (
+    Deviation,
+    Footprint,
+    KernelArena,
+    Optimization,
+    OptimizeOptions,
+    Verification,
+)
+from sizeup.targets import Target
 
 __all__ = [
     "Deviation",
     "Footprint",
+    "KernelArena",
     "Optimization",
     "OptimizeOptions",
     "Progress",
@@ -22,21 +31,39 @@ __all__ = [
 
 
 def optimize(
-    source: Path, out: Path, wishes: OptimizeOptions, bind: Mapping[str, int] | None = None
+    source: Path, out: Path, options: OptimizeOptions, bind: Mapping[str, int] | None = None
 ) -> Optimization:
-    """Write a file that needs less, or the original where nothing is gained."""
-    check_target(source, out)
-    if wishes.cluster is not None and wishes.cluster < 2:
-        raise WriteError(f"{wishes.cluster} values are too few for a weight; 16 take 4 bits each")
-    if wishes.overlap and not wishes.plan:
-        raise WriteError("outputs overlap inputs by a plan in the file: --overlap needs --plan")
+    """Write an optimized file, or a copy of the original if nothing is gained."""
+    check_output_path(source, out)
+    if options.cluster is not None and options.cluster < 2:
+        raise WriteError(f"--cluster {options.cluster}: at least 2 values are needed (16 values take 4 bits)")
+    if options.overlap and not options.plan:
+        raise WriteError("--overlap needs --plan: overlaps are part of the memory plan in the file")
     suffix = source.suffix.lower()
+    if options.target is not None:
+        _check_target(options.target, suffix.removeprefix("."), overlap=options.overlap)
     if suffix == ".tflite":
         from sizeup.rewrite import tflite
 
-        return tflite.optimize(source, out, wishes)
+        return tflite.optimize(source, out, options)
     if suffix == ".onnx":
         from sizeup.rewrite import onnx
 
-        return onnx.optimize(source, out, wishes, bind)
+        return onnx.optimize(source, out, options, bind)
     raise WriteError(f"{source}: only .tflite and .onnx files can be rewritten")
+
+
+def _check_target(target: Target, format: str, *, overlap: bool) -> None:
+    """Raise WriteError if the runtime of a target does not read the format or does not allow overlaps."""
+    runtime = target.runtime
+    if runtime.formats is not None and format not in runtime.formats:
+        raise WriteError(f"{target.name}: {runtime.name} does not run .{format} files")
+    if overlap and not runtime.micro:
+        raise WriteError(
+            f"--overlap has no effect on {target.name}: {runtime.name} does not use plans stored in files"
+        )
+    if overlap and runtime.micro != "reference":
+        raise WriteError(
+            f"--overlap is not possible on {target.name}: with overlaps {runtime.micro} kernels may compute"
+            " wrong outputs; only TFLite Micro's reference kernels allow them"
+        )

@@ -1,4 +1,4 @@
-"""Rewriting ONNX files: their operators in the order with the least peak."""
+"""Rewrites ONNX files: writes the schedule with the lowest peak."""
 
 from __future__ import annotations
 
@@ -7,100 +7,107 @@ from dataclasses import replace
 from pathlib import Path
 
 from sizeup.errors import RunFailed, WriteError
-from sizeup.files import replacing
+from sizeup.files import atomic_path
 from sizeup.formats import files, onnx
 from sizeup.graph import Graph
-from sizeup.memory.schedule import find_order, moved, peak_bytes, reordered
-from sizeup.memory.schedule_problem import Ordering
+from sizeup.memory.schedule import count_moved_ops, find_schedule, peak_bytes, with_schedule
+from sizeup.memory.schedule_problem import Schedule
 from sizeup.rewrite.result import Footprint, Optimization, OptimizeOptions, Verification
-from sizeup.rewrite.verify import Judge, is_equal, judge_of
+from sizeup.rewrite.verify import NOT_VERIFIABLE, NOT_VERIFIED, Verifier, find_verifier, is_equal
 
-_OWN_ORDER = "ONNX Runtime arranges operators by itself; runtimes that follow the file's order have the gain"
+_OWN_SCHEDULE = "ONNX Runtime uses its own schedule; only runtimes that follow file order benefit"
 
 
 def optimize(
-    source: Path, out: Path, wishes: OptimizeOptions, bind: Mapping[str, int] | None = None
+    source: Path, out: Path, options: OptimizeOptions, bind: Mapping[str, int] | None = None
 ) -> Optimization:
-    """Write the file with the least peak; the original where nothing is gained."""
-    if wishes.cluster is not None or wishes.pack:
-        raise WriteError(f"{source}: weights are clustered and packed in .tflite files only")
-    if wishes.overlap:
-        raise WriteError(
-            f"{source}: only TFLite Micro, which runs .tflite files, lets outputs overlap inputs"
-        )
+    """Write the schedule with the lowest peak, or a copy of the original if nothing is gained."""
+    if options.cluster is not None or options.pack:
+        raise WriteError(f"{source}: --cluster and --pack support .tflite files only")
+    if options.overlap:
+        raise WriteError(f"{source}: --overlap supports .tflite files only")
     graph = onnx.load(source, bind=bind)
     from sizeup.formats.onnx.write import external_files, write
 
-    along = files.companions(external_files(source), source, out)
-    judge, notes = _judge(graph, source, wishes)
+    companions = files.external_copies(external_files(source), source, out)
+    verifier, notes = _find_verifier(graph, source, options)
+    target = options.target
+    if target is not None and target.runtime.formats is not None and options.reorder:
+        options = replace(options, reorder=False)
+        notes.append(f"the schedule was not changed: {target.runtime.name} uses its own")
     before = Footprint(peak_bytes(graph), source.stat().st_size, files.gzip_bytes_of(source))
-    ordering, order = None, None
-    if wishes.reorder and (judge is not None or not wishes.verify):
-        ordering = find_order(graph, views=True, time_limit=wishes.time_limit, progress=wishes.progress)
-        order = ordering.order if ordering.peak_bytes < before.peak_bytes else None
-    notes += files.copy_along(along)
-    with replacing(out, like=source) as temporary:
+    best_schedule, schedule = None, None
+    if options.reorder and (verifier is not None or not options.verify):
+        best_schedule = find_schedule(
+            graph, aliases=True, time_limit=options.time_limit, progress=options.progress
+        )
+        schedule = best_schedule.ops if best_schedule.peak_bytes < before.peak_bytes else None
+    notes += files.copy_external_files(companions)
+    with atomic_path(out, like=source) as temporary:
         write(source, temporary, graph, None)
-        verification = None if judge is None else judge.verdict(judge.original)
-        if order is not None:
-            order, verification = _reorder(source, temporary, graph, order, judge, notes)
-    found = _result(graph, out, before, ordering, order, verification, notes)
-    return replace(found, is_verifiable=judge is not None or not wishes.verify)
+        verification = None if verifier is None else verifier.compare(verifier.original)
+        if schedule is not None:
+            schedule, verification = _reorder(source, temporary, graph, schedule, verifier, notes)
+    optimization = _result(graph, out, before, best_schedule, schedule, verification, notes)
+    is_verifiable = verifier is not None or not options.verify
+    return replace(optimization, is_verifiable=is_verifiable, target=target)
 
 
-def _judge(graph: Graph, source: Path, wishes: OptimizeOptions) -> tuple[Judge | None, list[str]]:
-    if not wishes.verify:
-        return None, ["nothing was verified: --verify runs the result"]
-    judge, reasons = judge_of(graph, source, ("ort",))
-    if judge is None:
-        reasons.append("nothing can be verified, so nothing was changed; --no-verify changes it all the same")
-    return judge, reasons
+def _find_verifier(graph: Graph, source: Path, options: OptimizeOptions) -> tuple[Verifier | None, list[str]]:
+    if not options.verify:
+        return None, [NOT_VERIFIED]
+    verifier, reasons = find_verifier(graph, source, ("ort",))
+    if verifier is None:
+        reasons.append(NOT_VERIFIABLE)
+    return verifier, reasons
 
 
 def _reorder(
     source: Path,
     target: Path,
     graph: Graph,
-    order: tuple[int, ...],
-    judge: Judge | None,
+    schedule: tuple[int, ...],
+    verifier: Verifier | None,
     notes: list[str],
 ) -> tuple[tuple[int, ...] | None, Verification | None]:
-    """Write the new order, and take it back where it cannot be written or computes something else."""
+    """Write the new schedule; revert it if it cannot be written or its outputs differ."""
     from sizeup.formats.onnx.write import write
 
-    kept = None if judge is None else judge.verdict(judge.original)
+    unchanged = None if verifier is None else verifier.compare(verifier.original)
     try:
-        write(source, target, graph, order)
-        run = None if judge is None else judge.outputs(target)
+        write(source, target, graph, schedule)
+        run = None if verifier is None else verifier.outputs(target)
     except (RunFailed, WriteError) as error:
-        notes.append(f"the new order was taken back: {error}")
+        notes.append(f"the new schedule was reverted: {error}")
         write(source, target, graph, None)
-        return None, kept
-    if judge is None or run is None:
-        return order, None
-    if not is_equal(judge.original, run):
-        notes.append(f"the new order was taken back: its outputs differ in {judge.title}")
+        return None, unchanged
+    if verifier is None or run is None:
+        return schedule, None
+    if not is_equal(verifier.original, run):
+        notes.append(f"the new schedule was reverted: its outputs differ in {verifier.title}")
         write(source, target, graph, None)
-        return None, kept
-    return order, judge.verdict(run)
+        return None, unchanged
+    return schedule, verifier.compare(run)
 
 
 def _result(
     graph: Graph,
     out: Path,
     before: Footprint,
-    ordering: Ordering | None,
-    order: tuple[int, ...] | None,
+    best_schedule: Schedule | None,
+    schedule: tuple[int, ...] | None,
     verification: Verification | None,
     notes: list[str],
 ) -> Optimization:
-    after = Footprint(peak_bytes(reordered(graph, order)), out.stat().st_size, files.gzip_bytes_of(out))
+    after = Footprint(
+        peak_bytes(with_schedule(graph, schedule)), out.stat().st_size, files.gzip_bytes_of(out)
+    )
     return Optimization(
-        graph.name, graph.format, out, before, after, order is not None,
-        moved_ops=0 if order is None else moved(order),
+        graph.name, graph.format, out, before, after, schedule is not None,
+        moved_ops=0 if schedule is None else count_moved_ops(schedule),
         ops=len(graph.ops),
-        order_status=None if ordering is None else ordering.status,
-        lower_bound_bytes=None if ordering is None else ordering.lower_bound_bytes,
+        schedule_status=None if best_schedule is None else best_schedule.status,
+        lower_bound_bytes=None if best_schedule is None else best_schedule.lower_bound_bytes,
         verification=verification,
-        notes=(*notes, *([_OWN_ORDER] if order is not None else [])),
+        notes=(*notes, *([_OWN_SCHEDULE] if schedule is not None else [])),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What to do to a model file, and what came of it: sizes before and after, and how it was verified."""
+"""Options and result of rewriting a model file."""
 
 from __future__ import annotations
 
@@ -9,51 +9,68 @@ from typing import Any
 from sizeup.memory.schedule import Progress
 from sizeup.memory.tflm.overlap import LABEL as REFERENCE_KERNELS
 from sizeup.runtimes import Arena
+from sizeup.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a file needs.
+    """Memory and size of a file.
 
-    `arena_bytes` is the predicted smallest arena that TFLite Micro accepts on a 32-bit processor; `used` is
-    what its 64-bit interpreter used, measured or predicted.
+    `arena_bytes` is the predicted smallest arena that TFLite Micro accepts on the target, or on a 32-bit
+    processor with reference kernels. `used` is the arena that its 64-bit interpreter uses, measured or
+    predicted.
     """
 
-    peak_bytes: int  # in use at once, weights excluded, in the file's own order
+    peak_bytes: int  # peak activation memory in file order
     file_bytes: int
-    gzip_bytes: int | None = None  # None: too large to be worth the time
+    gzip_bytes: int | None = None  # None: too large to compress
     used: Arena | None = None
     arena_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class KernelArena:
+    """The predicted smallest arena of original and result with one kernel library of TFLite Micro."""
+
+    kernels: str
+    vectors: str  # vector instructions that CMSIS-NN uses: none, `dsp` or `mve` (Helium)
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def growth(self) -> float:
+        """The relative change: -0.1 is 10 % less."""
+        return self.after_bytes / self.before_bytes - 1
+
+
+@dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far outputs moved when weights were clustered, in the outputs' own units."""
+    """Absolute deviation of the outputs caused by weight clustering."""
 
     largest: float
     mean: float
-    span: float  # of the original outputs, from the least to the greatest
+    span: float  # maximum minus minimum of the original outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result run against the original in a real runtime."""
+    """Comparison of the result with the original in a real runtime."""
 
     runtime: str
     samples: int
     distinct_outputs: int
-    deviation: Deviation | None = None  # None: every output is equal, bit for bit
-    distinct_with_random_weights: int | None = None  # tried where there is one output otherwise; equal too
+    deviation: Deviation | None = None  # None: all outputs are bit-identical
+    distinct_with_random_weights: int | None = None  # run if there is only one distinct output; also equal
 
     @property
     def is_weak(self) -> bool:
-        """Whether all runs gave one and the same output, so that equal outputs prove little."""
+        """Whether all samples have the same output, so that equality proves little."""
         return max(self.distinct_outputs, self.distinct_with_random_weights or 0) < 2
 
 
 @dataclass(frozen=True, slots=True)
 class Optimization:
-    """A rewritten model. Where nothing was gained the file is the original, and `changed` is false."""
+    """A rewritten model. If nothing was gained, the file is the original and `changed` is false."""
 
     name: str
     format: str
@@ -63,12 +80,12 @@ class Optimization:
     changed: bool
     moved_ops: int = 0
     ops: int = 0
-    order_status: str | None = None  # optimal, feasible; None where no other order was looked for
-    lower_bound_bytes: int | None = None  # no order has a lower peak
-    planned: bool = False
+    schedule_status: str | None = None  # optimal or feasible; None if no schedule was searched for
+    lower_bound_bytes: int | None = None  # of the peak over all schedules
+    has_new_plan: bool = False
     plan_status: str | None = None
-    overlaps: int = 0  # tensors that the plan lays over others in use at once, as a rule over dying inputs
-    kernels: str | None = None  # that the plan holds for, where it does not hold for all
+    overlaps: int = 0  # tensors that share bytes with other live tensors in the plan
+    valid_kernels: str | None = None  # the kernels that the plan is valid for; None if valid for all
     clustered_weights: int = 0
     cluster_values: int | None = None
     packed_weights: int = 0
@@ -76,32 +93,42 @@ class Optimization:
     verification: Verification | None = None
     notes: tuple[str, ...] = ()
     is_verifiable: bool = True  # False: no runtime runs the original, so nothing was changed
+    target: Target | None = None
+    arenas: tuple[KernelArena, ...] = ()  # on the target, or with reference kernels and with CMSIS-NN
 
     @property
-    def overlaps_dying_inputs(self) -> bool:
-        """Whether the tensors that overlap are outputs over inputs of the same operator, which die there."""
-        return self.kernels == REFERENCE_KERNELS
+    def largest_growth(self) -> KernelArena | None:
+        """The arena that grows most; None if none does."""
+        most = max(self.arenas, key=lambda arena: arena.growth, default=None)
+        return None if most is None or most.growth <= 0 else most
+
+    @property
+    def has_only_input_overlaps(self) -> bool:
+        """Whether all overlaps are outputs over inputs of the same op that are not used afterwards."""
+        return self.valid_kernels == REFERENCE_KERNELS
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data, the unit in every key."""
+        """The result as plain data; keys contain the unit."""
         return {
-            "schema_version": 1,
+            "schema_version": 2,
             "model": {"name": self.name, "format": self.format},
             "output": str(self.path),
             "changed": self.changed,
+            "target": None if self.target is None else self.target.name,
+            "arenas": [_kernel_arena(arena) for arena in self.arenas],
             "before": _footprint(self.before),
             "after": _footprint(self.after),
-            "order": {
+            "schedule": {
                 "moved_ops": self.moved_ops,
                 "ops": self.ops,
-                "status": self.order_status,
+                "status": self.schedule_status,
                 "lower_bound_bytes": self.lower_bound_bytes,
             },
             "plan": {
-                "written": self.planned,
+                "written": self.has_new_plan,
                 "status": self.plan_status,
                 "overlaps": self.overlaps,
-                "kernels": self.kernels,
+                "kernels": self.valid_kernels,
             },
             "cluster": {"weights": self.clustered_weights, "values": self.cluster_values},
             "pack": {"weights": self.packed_weights},
@@ -109,6 +136,15 @@ class Optimization:
             "verification": _verification(self.verification),
             "notes": list(self.notes),
         }
+
+
+def _kernel_arena(arena: KernelArena) -> dict[str, Any]:
+    return {
+        "kernels": arena.kernels,
+        "vectors": arena.vectors,
+        "before_bytes": arena.before_bytes,
+        "after_bytes": arena.after_bytes,
+    }
 
 
 def _footprint(footprint: Footprint) -> dict[str, Any]:
@@ -142,7 +178,7 @@ def _verification(verification: Verification | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeOptions:
-    """Which changes to try, and how long to search for each."""
+    """The changes to try, and the time limit of each search."""
 
     reorder: bool = True
     plan: bool = True
@@ -151,4 +187,5 @@ class OptimizeOptions:
     verify: bool = True
     time_limit: float = 10.0
     progress: Progress | None = None
-    overlap: bool = False  # outputs over dying inputs, as TFLite Micro's reference kernels bear it
+    overlap: bool = False  # outputs over inputs not used afterwards; reference kernels of TFLite Micro only
+    target: Target | None = None  # whose arena is to be smaller; None: that of the reference kernels

@@ -1,10 +1,10 @@
-"""Rewriting .tflite files: weights first, then order and plan, verified with random weights too."""
+"""Rewrites .tflite files: weights first, then schedule and memory plan, with verification."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,176 +13,197 @@ import numpy as np
 from sizeup.errors import RunFailed
 from sizeup.files import write_bytes
 from sizeup.formats import files, tflite
-from sizeup.formats.tflite import pack as code_books
+from sizeup.formats.tflite import codebooks as code_books
 from sizeup.formats.tflite.write import ONLINE, external_files, rewrite, stored_plan, tensor_buffers
 from sizeup.graph import ABSENT, Graph, Op, Tensor
-from sizeup.memory import as_shipped
-from sizeup.memory.schedule import moved, peak_bytes
-from sizeup.memory.schedule_problem import Ordering
-from sizeup.ops import rule_of
-from sizeup.rewrite.arrange import arrangements, overlapping, predicted
-from sizeup.rewrite.result import Footprint, Optimization, OptimizeOptions, Verification
-from sizeup.rewrite.verify import Judge, is_equal, judge_of
+from sizeup.memory.schedule import count_moved_ops, peak_bytes
+from sizeup.memory.schedule_problem import Schedule
+from sizeup.ops import cost_rule_of
+from sizeup.rewrite.candidates import arrangements, overlapping, predicted
+from sizeup.rewrite.result import Footprint, KernelArena, Optimization, OptimizeOptions, Verification
+from sizeup.rewrite.target_arena import TargetArena, arena_of, check_runs
+from sizeup.rewrite.target_candidates import target_arrangements
+from sizeup.rewrite.verify import NOT_VERIFIABLE, NOT_VERIFIED, Verifier, find_verifier, is_equal
 from sizeup.rewrite.weights import cluster_weights, weights_of
 from sizeup.runtimes import Arena, Run
 
 
 @dataclass(slots=True)
-class _Work:
-    """A file on its way: its content and what is known of it so far."""
+class _RewriteState:
+    """State of a rewrite: the current content and the changes so far."""
 
     content: bytes
     graph: Graph
-    judge: Judge | None
-    run: Run | None  # of this very content
+    verifier: Verifier | None
+    run: Run | None  # of the current content
     notes: list[str] = field(default_factory=list)
     clustered: int = 0
     packed: int = 0
-    order: tuple[int, ...] | None = None
-    ordering: Ordering | None = None
-    has_better_order: bool = False  # than the order that came in
+    schedule: tuple[int, ...] | None = None
+    best_schedule: Schedule | None = None
+    has_better_schedule: bool = False  # whether a schedule has a lower peak than file order
     plan_status: str | None = None
-    expected: Arena | None = None  # where nothing is measured
-    twins: int | None = None  # different outputs with random weights, where that was tried
+    expected: Arena | None = None  # predicted, if nothing is measured
+    random_weight_outputs: int | None = None  # distinct outputs with random weights, if that was run
 
     @property
     def arena(self) -> Arena | None:
-        """What TFLite Micro reported, or is expected to."""
+        """The measured or predicted arena."""
         return self.expected if self.run is None else self.run.arena
 
     @property
     def order_status(self) -> str | None:
-        """How good the order is known to be; a better one may be known that does not help."""
-        if self.ordering is None:
+        """The status of the schedule; 'feasible' if a better one is known that does not reduce the arena."""
+        if self.best_schedule is None:
             return None
-        return "feasible" if self.has_better_order and self.order is None else self.ordering.status
+        return "feasible" if self.has_better_schedule and self.schedule is None else self.best_schedule.status
 
     @property
     def verification(self) -> Verification | None:
-        """The file as it is now against the original."""
-        if self.judge is None or self.run is None:
+        """Comparison of the current content with the original."""
+        if self.verifier is None or self.run is None:
             return None
-        return self.judge.verdict(self.run, self.twins)
+        return self.verifier.compare(self.run, self.random_weight_outputs)
 
 
-def optimize(source: Path, out: Path, wishes: OptimizeOptions) -> Optimization:
-    """Write the file that needs least; the original where nothing is gained."""
+def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
+    """Write the file with the least memory, or a copy of the original if nothing is gained."""
     content = files.content_of(source)
     graph = tflite.load(source)
-    along = files.companions(external_files(content), source, out)
-    work = _begin(source, content, graph, wishes)
-    before = _footprint(work)
-    is_verifiable = work.judge is not None or not wishes.verify
+    if options.target is not None:
+        check_runs(graph, options.target)
+    companions = files.external_copies(external_files(content), source, out)
+    state = _start(source, content, graph, options)
+    target_arena = arena_of(options.target)
+    sizes = target_arena.file_sizes(graph)
+    before = _footprint(state, sizes, options)
+    is_verifiable = state.verifier is not None or not options.verify
     if is_verifiable:
-        _improve(work, wishes)
-    work.notes += files.copy_along(along)
-    write_bytes(out, work.content, like=source)
-    after = _footprint(work)
-    overlaps, kernels = overlapping(work.graph)
+        _improve(state, options)
+    state.notes += files.copy_external_files(companions)
+    write_bytes(out, state.content, like=source)
+    new_sizes = target_arena.file_sizes(state.graph)
+    after = _footprint(state, new_sizes, options)
+    overlaps, kernels = overlapping(state.graph)
     if is_verifiable:
-        work.notes += _remarks(work, before, after, wishes, overlaps)
+        state.notes += _effect_notes(state, before, after, options, overlaps)
     return Optimization(
-        graph.name, graph.format, out, before, after, work.content != content,
-        moved_ops=0 if work.order is None else moved(work.order),
-        ops=len(work.graph.ops),
-        order_status=work.order_status,
-        lower_bound_bytes=None if work.ordering is None else work.ordering.lower_bound_bytes,
-        planned=work.plan_status is not None,
-        plan_status=work.plan_status,
+        graph.name, graph.format, out, before, after, state.content != content,
+        moved_ops=0 if state.schedule is None else count_moved_ops(state.schedule),
+        ops=len(state.graph.ops),
+        schedule_status=state.order_status,
+        lower_bound_bytes=None if state.best_schedule is None else state.best_schedule.lower_bound_bytes,
+        has_new_plan=state.plan_status is not None,
+        plan_status=state.plan_status,
         overlaps=overlaps,
-        kernels=kernels,
-        clustered_weights=work.clustered,
-        cluster_values=wishes.cluster,
-        packed_weights=work.packed,
-        arena_is_measured=work.run is not None and work.run.arena is not None,
-        verification=work.verification,
-        notes=tuple(work.notes),
+        valid_kernels=kernels,
+        clustered_weights=state.clustered,
+        cluster_values=options.cluster,
+        packed_weights=state.packed,
+        arena_is_measured=state.run is not None and state.run.arena is not None,
+        verification=state.verification,
+        notes=tuple(state.notes),
         is_verifiable=is_verifiable,
+        target=options.target,
+        arenas=_kernel_arenas(target_arena, sizes, new_sizes),
     )  # fmt: skip
 
 
-def _footprint(work: _Work) -> Footprint:
-    shipped = as_shipped(work.graph)
+def _footprint(state: _RewriteState, sizes: tuple[int | None, ...], options: OptimizeOptions) -> Footprint:
+    """Memory and size of the current content; `sizes` are its arenas per build."""
+    relevant = sizes[:1] if options.target is None else sizes  # without a target: the reference kernels
+    known = [size for size in relevant if size is not None]
     return Footprint(
-        peak_bytes(work.graph),
-        len(work.content),
-        files.gzip_bytes(work.content),
-        work.arena,
-        None if shipped is None or shipped.refused else shipped.arena_bytes(),
+        peak_bytes(state.graph),
+        len(state.content),
+        files.gzip_bytes(state.content),
+        state.arena,
+        max(known) if known and len(known) == len(relevant) else None,
     )
 
 
-def _remarks(
-    work: _Work, before: Footprint, after: Footprint, wishes: OptimizeOptions, overlaps: int
+def _kernel_arenas(
+    target_arena: TargetArena, before: tuple[int | None, ...], after: tuple[int | None, ...]
+) -> tuple[KernelArena, ...]:
+    return tuple(
+        KernelArena(build.kernels, build.vectors, old, new)
+        for build, old, new in zip(target_arena.builds, before, after, strict=True)
+        if old is not None and new is not None
+    )
+
+
+def _effect_notes(
+    state: _RewriteState, before: Footprint, after: Footprint, options: OptimizeOptions, overlaps: int
 ) -> Iterator[str]:
-    """What was asked for and brought nothing, or has a price."""
-    if wishes.overlap and after.used is not None:
+    """Notes on options without effect and on increased memory."""
+    if options.overlap and after.used is not None:
         if not overlaps:
-            yield "--overlap brought nothing: no plan with overlaps needs less arena"
-        elif work.plan_status is None:
-            yield "--overlap brought nothing: the file's own plan overlaps already, and none needs less"
-    if work.packed and before.used is not None and after.used is not None:
-        more = after.used.total_bytes - before.used.total_bytes
-        if more > 0:
-            yield f"the arena is {more:,} B larger, for code-books are decoded into it while the model runs"
+            yield "--overlap had no effect: no plan with overlaps reduces the arena"
+        elif state.plan_status is None:
+            yield "--overlap had no effect: the plan of the file has overlaps, and no other plan needs less"
+    if state.packed and before.used is not None and after.used is not None:
+        growth = after.used.total_bytes - before.used.total_bytes
+        if growth > 0:
+            yield f"the arena is {growth:,} B larger, because code-books are decoded into it at run time"
 
 
-def _begin(source: Path, content: bytes, graph: Graph, wishes: OptimizeOptions) -> _Work:
-    if not wishes.verify:
-        notes = ["nothing was verified: --verify runs the result"]
-        return _Work(content, graph, None, None, notes, expected=predicted(graph, stored_plan(content)))
-    judge, reasons = judge_of(graph, source, ("tflm", "litert"))
-    work = _Work(content, graph, judge, None if judge is None else judge.original)
-    if judge is None:
-        work.notes = [
-            *reasons,
-            "nothing can be verified, so nothing was changed; --no-verify changes it all the same",
-        ]
-    elif judge.runtime != "tflm" and wishes.plan:
-        work.notes.append(f"no plan was written: {reasons[0]}")
-    return work
-
-
-def _improve(work: _Work, wishes: OptimizeOptions) -> None:
-    if wishes.cluster is not None:
-        _cluster(work, wishes.cluster)
-    if wishes.pack:
-        _pack(work)
-    if wishes.reorder or wishes.plan:
-        _arrange(work, wishes)
-
-
-def _cluster(work: _Work, values: int) -> None:
-    buffers = tensor_buffers(work.content)
-    stored = {identity: data for identity, (index, data) in enumerate(buffers) if index and len(data)}
-    found = cluster_weights(work.graph, stored, values)
-    work.notes += found.notes
-    if any(op.bodies for op in work.graph.ops):
-        work.notes.append("weights of graphs that operators call are not clustered")
-    contents = {buffers[identity][0]: data for identity, data in found.contents.items()}
-    if not contents or _accept(work, rewrite(work.content, buffers=contents), must_be_equal=False):
-        work.clustered = len(found.weights)
-
-
-def _pack(work: _Work) -> None:
-    if work.judge is not None and work.judge.runtime != "tflm":
-        work.notes.append(
-            "no code-books were written: TFLite Micro, which decodes them, does not run the model"
+def _start(source: Path, content: bytes, graph: Graph, options: OptimizeOptions) -> _RewriteState:
+    if not options.verify:
+        notes = [NOT_VERIFIED]
+        return _RewriteState(
+            content, graph, None, None, notes, expected=predicted(graph, stored_plan(content))
         )
+    verifier, reasons = find_verifier(graph, source, ("tflm", "litert"))
+    state = _RewriteState(content, graph, verifier, None if verifier is None else verifier.original)
+    if verifier is None:
+        state.notes = [*reasons, NOT_VERIFIABLE]
+    elif (
+        verifier.runtime != "tflm"
+        and options.plan
+        and (options.target is None or options.target.runtime.micro)
+    ):
+        state.notes.append(f"no memory plan was written: {reasons[0]}")
+    return state
+
+
+def _improve(state: _RewriteState, options: OptimizeOptions) -> None:
+    if options.cluster is not None:
+        _cluster(state, options.cluster)
+    if options.pack:
+        _pack(state)
+    if options.reorder or options.plan:
+        _arrange(state, options)
+
+
+def _cluster(state: _RewriteState, values: int) -> None:
+    buffers = tensor_buffers(state.content)
+    stored = {identity: data for identity, (index, data) in enumerate(buffers) if index and len(data)}
+    clustering = cluster_weights(state.graph, stored, values)
+    state.notes += clustering.notes
+    if any(op.bodies for op in state.graph.ops):
+        state.notes.append("weights of called subgraphs are not clustered")
+    contents = {buffers[identity][0]: data for identity, data in clustering.contents.items()}
+    if not contents or _accept(state, rewrite(state.content, buffers=contents), must_be_equal=False):
+        state.clustered = len(clustering.weights)
+
+
+def _pack(state: _RewriteState) -> None:
+    if state.verifier is not None and state.verifier.runtime != "tflm":
+        state.notes.append("no code-books were written: they need TFLite Micro, which does not run the model")
         return
-    chosen = code_books.books(work.graph, weights_of(work.graph))
-    if not chosen:
-        work.notes.append("no weight takes less room as a code-book; --cluster 16 makes weights that do")
+    books = code_books.books(state.graph, weights_of(state.graph))
+    if not books:
+        state.notes.append("no weight is smaller with a code-book; try --cluster 16")
         return
-    smaller = _with_plan_of(work.graph, code_books.packed(work.content, chosen))
-    if len(smaller) >= len(work.content):
-        work.notes.append("code-books would make the file larger, so the weights stay as they are")
-    elif _accept(work, smaller):
-        work.packed = len(chosen)
+    smaller = _with_plan_of(state.graph, code_books.packed(state.content, books))
+    if len(smaller) >= len(state.content):
+        state.notes.append("no code-books were written: they would make the file larger")
+    elif _accept(state, smaller):
+        state.packed = len(books)
 
 
 def _with_plan_of(graph: Graph, content: bytes) -> bytes:
-    """The file with the plan that it had, in which the tensors that are new have no place yet."""
+    """The file with its previous memory plan; new tensors are not planned."""
     old, count = graph.offsets, len(graph.tensors)
     if not old:
         return content
@@ -190,61 +211,73 @@ def _with_plan_of(graph: Graph, content: bytes) -> bytes:
     return rewrite(content, offline_offsets=[*old[:count], *added, *old[count:]])
 
 
-def _accept(work: _Work, content: bytes, *, must_be_equal: bool = True) -> bool:
-    """Go on with new content, if the real runtime runs it and computes the same."""
+def _accept(state: _RewriteState, content: bytes, *, must_be_equal: bool = True) -> bool:
+    """Use new content if the runtime runs it with the same outputs; returns whether it did."""
     run = None
-    if work.judge is not None and work.run is not None:
+    if state.verifier is not None and state.run is not None:
         try:
-            run = work.judge.outputs(content)
+            run = state.verifier.outputs(content)
         except RunFailed as error:
-            work.notes.append(f"a change was taken back: {error}")
+            state.notes.append(f"a change was reverted: {error}")
             return False
-        if must_be_equal and not is_equal(work.run, run):
-            work.notes.append(f"a change was taken back: its outputs differ in {work.judge.title}")
+        if must_be_equal and not is_equal(state.run, run):
+            state.notes.append(f"a change was reverted: its outputs differ in {state.verifier.title}")
             return False
-    work.content, work.graph, work.run = content, tflite.load(content), run
-    if work.judge is None:
-        work.expected = predicted(work.graph, stored_plan(content))
+    state.content, state.graph, state.run = content, tflite.load(content), run
+    if state.verifier is None:
+        state.expected = predicted(state.graph, stored_plan(content))
     return True
 
 
-def _arrange(work: _Work, wishes: OptimizeOptions) -> None:
-    found = arrangements(work.content, work.graph, wishes, work.judge, work.arena)
-    work.notes += found.notes
-    work.ordering, work.has_better_order = found.ordering, found.has_better_order
-    for better in found.better:
-        twins = _twins(work, better.content)
-        if twins != 0 and _accept(work, better.content):
-            work.twins = twins
-            work.order, work.plan_status = better.order, better.plan_status
-            if work.judge is None:
-                work.expected = better.arena
+def _arrange(state: _RewriteState, options: OptimizeOptions) -> None:
+    target = options.target
+    if target is None:
+        result = arrangements(state.content, state.graph, options, state.verifier, state.arena)
+    else:
+        is_plan_run = state.verifier is None or state.verifier.runtime == "tflm"
+        is_planned = options.plan and (is_plan_run or not target.runtime.micro)
+        options = replace(options, plan=is_planned)
+        result = target_arrangements(state.content, state.graph, options, target)
+    state.notes += result.notes
+    state.best_schedule, state.has_better_schedule = result.best_schedule, result.has_better_schedule
+    for better in result.better:
+        distinct = _verify_with_random_weights(state, better.content)
+        if distinct != 0 and _accept(state, better.content):
+            state.random_weight_outputs = distinct
+            state.schedule, state.plan_status = better.schedule, better.plan_status
+            if state.verifier is None and better.arena is not None:
+                state.expected = better.arena
             return
 
 
-def _twins(work: _Work, content: bytes) -> int | None:
-    """Try a change with random weights, where the real ones give one output only.
+def _verify_with_random_weights(state: _RewriteState, content: bytes) -> int | None:
+    """Verify a change with random weights, if the real ones give only one distinct output.
 
-    Returns how many outputs that gave; None where it was not tried or gave no more; 0 where they differ.
+    Returns the number of distinct outputs; None if not run, or if there is still only one; 0 if the outputs
+    of original and result differ.
     """
-    judge, run = work.judge, work.run
-    if judge is None or run is None or run.distinct_outputs > 1:
+    verifier, run = state.verifier, state.run
+    if verifier is None or run is None or run.distinct_outputs > 1:
         return None
-    numbers = [index for index, _ in tensor_buffers(work.content)]
+    numbers = [index for index, _ in tensor_buffers(state.content)]
     for gain in GAINS:
         weights = {
-            numbers[each]: raw for each, raw in random_weights(work.graph, gain).items() if numbers[each]
+            numbers[identity]: raw
+            for identity, raw in random_weights(state.graph, gain).items()
+            if numbers[identity]
         }
         try:
-            before = judge.outputs(rewrite(work.content, buffers=weights))
-            after = judge.outputs(rewrite(content, buffers=weights)) if before.distinct_outputs > 1 else None
+            before = verifier.outputs(rewrite(state.content, buffers=weights))
+            after = (
+                verifier.outputs(rewrite(content, buffers=weights)) if before.distinct_outputs > 1 else None
+            )
         except RunFailed:
             return None
         if after is not None:
             if is_equal(before, after):
                 return before.distinct_outputs
-            work.notes.append(
-                f"a change was taken back: with random weights its outputs differ in {judge.title}"
+            state.notes.append(
+                f"a change was reverted: with random weights, its outputs differ in {verifier.title}"
             )
             return 0
     return None
@@ -252,51 +285,53 @@ def _twins(work: _Work, content: bytes) -> int | None:
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-# How much stronger than it enters a signal leaves a layer: what activations cut off must be made up for.
+# Gain of the signal per layer, to compensate for what activations clip.
 GAINS = (1.0, 1.5, 2.5, 4.0)
 _TYPES = frozenset(("uint8", "int8", "int16", "float16", "float32"))
 
 
 def random_weights(graph: Graph, gain: float, seed: int = 0) -> dict[int, bytes]:
-    """Contents for the weights and biases of operators that multiply, by tensor."""
+    """Random contents for the weights of ops with MACs, and zero biases, by tensor id."""
     generator = np.random.default_rng(seed)
-    found: dict[int, bytes] = {}
+    contents: dict[int, bytes] = {}
     for op in graph.ops:
-        rule = rule_of(op.kind)
+        rule = cost_rule_of(op.kind)
         if rule is None or rule.macs is None or not op.outputs:
             continue
         for identity in op.inputs:
             tensor = None if identity == ABSENT else graph.tensors[identity]
-            if tensor is None or not tensor.is_parameter or identity in found or tensor.shape is None:
+            if tensor is None or not tensor.is_parameter or identity in contents or tensor.shape is None:
                 continue
             if len(tensor.shape) < 2:
-                found[identity] = bytes(math.prod(tensor.shape) * tensor.dtype.bits // 8)
+                contents[identity] = bytes(math.prod(tensor.shape) * tensor.dtype.bits // 8)
             elif tensor.dtype.name in _TYPES:
-                found[identity] = _weight(graph, op, tensor, gain, generator).tobytes()
-    return found
+                contents[identity] = _weight(graph, op, tensor, gain, generator).tobytes()
+    return contents
 
 
 def _weight(graph: Graph, op: Op, tensor: Tensor, gain: float, generator: np.random.Generator) -> Array:
     shape = tensor.shape or ()
     summed = max(1, math.prod(shape) // max(1, op.attrs.get("out_channels") or shape[0]))
     numbers = generator.normal(size=shape) * gain / math.sqrt(summed)
-    kind = np.dtype(tensor.dtype.name)
-    if kind.kind == "f":
-        return np.asarray(numbers, kind)
-    limits = np.iinfo(kind)
+    numpy_dtype = np.dtype(tensor.dtype.name)
+    if numpy_dtype.kind == "f":
+        return np.asarray(numbers, numpy_dtype)
+    limits = np.iinfo(numpy_dtype)
     middle = (limits.max + limits.min + 1) // 2
     reach = limits.max - middle
-    return np.asarray(middle + np.clip(np.rint(numbers * _steps(graph, op, tensor)), -reach, reach), kind)
+    return np.asarray(
+        middle + np.clip(np.rint(numbers * _steps(graph, op, tensor)), -reach, reach), numpy_dtype
+    )
 
 
 def _steps(graph: Graph, op: Op, tensor: Tensor) -> Array | float:
-    """How many steps of the weight's own scale make one step of the input one step of the output."""
-    data, made = graph.tensors[op.inputs[0]].quant, graph.tensors[op.outputs[0]].quant
-    if tensor.quant is None or data is None or made is None:
+    """The weight, in steps of its scale, that maps one step of the input to one step of the output."""
+    data, output = graph.tensors[op.inputs[0]].quant, graph.tensors[op.outputs[0]].quant
+    if tensor.quant is None or data is None or output is None:
         return 1.0
     scale = tensor.quant.scale.astype(np.float64)
     if tensor.quant.axis is not None:
         scale = scale.reshape(
             [-1 if axis == tensor.quant.axis else 1 for axis in range(len(tensor.shape or ()))]
         )
-    return np.asarray(float(made.scale[0]) / float(data.scale[0]) / scale)
+    return np.asarray(float(output.scale[0]) / float(data.scale[0]) / scale)

@@ -1,36 +1,43 @@
-"""Real runtimes, each in a process of its own: what they compute, the memory they say they took, the time."""
+"""Runs and times models in real runtimes, each in a worker."""
 
-from sizeup.runtimes.process import RUNTIMES, Arena, Run, run
-from sizeup.runtimes.profiles import Profile, read_profile
-from sizeup.runtimes.source import RunSpec, check_room, random_samples, time_source
-from sizeup.runtimes.timing import (
-    ROUNDS,
-    TIMED,
-    TURN,
-    Effort,
-    Kernel,
-    Timing,
-    TurnProgress,
-    Turns,
-    time_model,
-    time_series,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sizeup.runtimes.inference import Inference, infer_once
+    from sizeup.runtimes.process import RUNTIMES, Arena, Run, run
+    from sizeup.runtimes.profiles import Profile, read_profile
+    from sizeup.runtimes.source import RunSpec, check_sample_memory, random_samples, time_source
+    from sizeup.runtimes.timing import (
+        ROUNDS,
+        TIMED_RUNTIMES,
+        TURN,
+        Kernel,
+        Timing,
+        TimingOptions,
+        TurnProgress,
+        TurnTimes,
+        time_model,
+        time_series,
+    )
 
 __all__ = [
     "ROUNDS",
     "RUNTIMES",
-    "TIMED",
+    "TIMED_RUNTIMES",
     "TURN",
     "Arena",
-    "Effort",
+    "Inference",
     "Kernel",
     "Profile",
     "Run",
     "RunSpec",
     "Timing",
+    "TimingOptions",
     "TurnProgress",
-    "Turns",
-    "check_room",
+    "TurnTimes",
+    "check_sample_memory",
+    "infer_once",
     "random_samples",
     "read_profile",
     "run",
@@ -38,3 +45,22 @@ __all__ = [
     "time_series",
     "time_source",
 ]
+
+# Modules of the names; loaded on first use, so that a worker loads only what it runs.
+_MODULES = {
+    "inference": ("Inference", "infer_once"),
+    "process": ("RUNTIMES", "Arena", "Run", "run"),
+    "profiles": ("Profile", "read_profile"),
+    "source": ("RunSpec", "check_sample_memory", "random_samples", "time_source"),
+    "timing": (
+        *("ROUNDS", "TIMED_RUNTIMES", "TURN", "Kernel", "Timing", "TimingOptions"),
+        *("TurnProgress", "TurnTimes", "time_model", "time_series"),
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""LiteRT's interpreter; runs in a process of its own only."""
+"""LiteRT's interpreter; imported only in a worker."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sizeup.runtimes.timing import Kernel
 
 
 def execute(model: str, samples: Sequence[Sample]) -> list[list[Array]]:
-    """The outputs for each sample, computed by plain kernels.
+    """The outputs per sample, without delegates.
 
-    Delegates regroup operators, and then round otherwise: two orders of one network would seem to differ.
+    Delegates fuse ops and then round differently: two schedules of one network would seem to differ.
     """
     interpreter = _interpreter(model, threads=1, delegate=False)
-    found = []
+    results = []
     for sample in samples:
         _set(interpreter, sample)
         interpreter.invoke()
         outputs = interpreter.get_output_details()
-        found.append([interpreter.get_tensor(detail["index"]).copy() for detail in outputs])
-    return found
+        results.append([interpreter.get_tensor(detail["index"]).copy() for detail in outputs])
+    return results
 
 
 def timer(folder: Path, settings: Mapping[str, Any]) -> _Timer:
-    """The model with XNNPACK's kernels where it has them, or with plain ones alone."""
+    """A timer of the model, with or without the XNNPACK delegate."""
     return _Timer(folder, settings)
 
 
@@ -43,12 +43,12 @@ class _Timer:
             _set(self._interpreter, sample)
 
     def _resize(self, sample: Sample) -> None:
-        """A file with free dimensions is run at the sizes that were asked for."""
+        """Set the sizes of symbolic dimensions to those of the sample."""
         details = self._interpreter.get_input_details()
         changed = [
-            (detail["index"], each.shape)
-            for detail, each in zip(details, sample, strict=True)
-            if tuple(detail["shape"]) != each.shape
+            (detail["index"], array.shape)
+            for detail, array in zip(details, sample, strict=True)
+            if tuple(detail["shape"]) != array.shape
         ]
         for index, shape in changed:
             self._interpreter.resize_tensor_input(index, shape)
@@ -59,17 +59,17 @@ class _Timer:
         self._interpreter.invoke()
 
     def profile(self, _runs: int) -> list[Kernel]:
-        """Nothing: its package for Python gives no times of single operators."""
+        """Empty: its Python package reports no times per op."""
         return []
 
 
 def _interpreter(model: str, threads: int, delegate: bool) -> Any:
     resolver = OpResolverType.AUTO if delegate else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    made = Interpreter(model_path=model, num_threads=threads, experimental_op_resolver_type=resolver)
-    made.allocate_tensors()
-    return made
+    interpreter = Interpreter(model_path=model, num_threads=threads, experimental_op_resolver_type=resolver)
+    interpreter.allocate_tensors()
+    return interpreter
 
 
 def _set(interpreter: Any, sample: Sample) -> None:
-    for detail, each in zip(interpreter.get_input_details(), sample, strict=True):
-        interpreter.set_tensor(detail["index"], each)
+    for detail, array in zip(interpreter.get_input_details(), sample, strict=True):
+        interpreter.set_tensor(detail["index"], array)

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU; runs in a process of its own only."""
+"""ONNX Runtime on the CPU; imported only in a worker."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _LEVELS = onnxruntime.GraphOptimizationLevel
 
 
 def execute(model: str, samples: Sequence[Sample]) -> list[list[Array]]:
-    """The outputs for each sample, without rewriting that could round two orders differently."""
+    """The outputs per sample, without graph optimizations, which could round two schedules differently."""
     session = _session(model, _LEVELS.ORT_DISABLE_ALL, 1)
-    names = [each.name for each in session.get_inputs()]
+    names = [value.name for value in session.get_inputs()]
     return [
-        [np.asarray(each) for each in session.run(None, dict(zip(names, sample, strict=True)))]
+        [np.asarray(value) for value in session.run(None, dict(zip(names, sample, strict=True)))]
         for sample in samples
     ]
 
 
 def timer(folder: Path, settings: Mapping[str, Any]) -> _Timer:
-    """The model as ONNX Runtime runs it by default: rewritten as far as it can."""
+    """A timer of the model with all graph optimizations, ONNX Runtime's default."""
     return _Timer(folder, settings)
 
 
@@ -39,14 +39,14 @@ class _Timer:
         self._folder, self._settings = folder, settings
         (sample,) = load_samples(folder / "inputs.npz") or [[]]
         self._session = _session(settings["model"], _LEVELS.ORT_ENABLE_ALL, settings["threads"])
-        self._names = [each.name for each in self._session.get_inputs()]
+        self._names = [argument.name for argument in self._session.get_inputs()]
         self._feed = dict(zip(self._names, sample, strict=True))
 
     def invoke(self) -> None:
         self._session.run(None, self._feed)
 
     def profile(self, runs: int) -> list[Kernel]:
-        """From a second session: a profile costs time."""
+        """The kernels of a run, from a second session because profiling costs time."""
         session = _session(
             self._settings["model"],
             _LEVELS.ORT_ENABLE_ALL,

@@ -1,4 +1,4 @@
-"""Running models in a runtime, in a worker: models crash interpreters, and that must be news, not the end."""
+"""Runs models in a runtime, in a worker: a model that crashes the interpreter must not end this process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from zipfile import BadZipFile
 import numpy as np
 
 from sizeup.errors import MissingLibrary, RunFailed, WorkerFailed
-from sizeup.formats.onnx.outside import check_files_beside
+from sizeup.formats.onnx.external_data import check_external_files
 from sizeup.workers import RAISED, TIMED_OUT, Supervisor
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Sample: TypeAlias = Sequence[Array]  # one array for each input, in the model's order
+Sample: TypeAlias = Sequence[Array]  # one array per input, in the model's order
 Model: TypeAlias = str | os.PathLike[str] | bytes
 
 
 class Library(NamedTuple):
-    """What runs a model: its name for people, the module to import, and the package that has it."""
+    """A library that runs models: its display name, the module to import, and its package."""
 
     title: str
     module: str
@@ -35,13 +35,13 @@ class Library(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Whether it can be imported here; nothing is."""
+        """Whether it can be imported; it is not imported by this."""
         return importlib.util.find_spec(self.module) is not None
 
-    def check_installed(self, what: str) -> None:
-        """Raise MissingLibrary if it cannot be imported; `what` is what a model would have been in for."""
+    def check_installed(self, action: str) -> None:
+        """Raise MissingLibrary if it cannot be imported; `action` is a verb such as "running"."""
         if not self.is_installed:
-            raise MissingLibrary(f"{what} a model in {self.title}", self.package, self.extra)
+            raise MissingLibrary(f"{action} a model in {self.title}", self.package, self.extra)
 
 
 RUNTIMES = {
@@ -56,20 +56,20 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Memory that TFLite Micro's interpreter recorded: planned anew in every run, and kept for good."""
+    """The arena that TFLite Micro's interpreter reported: its planned head and persistent tail."""
 
     head_bytes: int
     tail_bytes: int
 
     @property
     def total_bytes(self) -> int:
-        """What firmware must set aside."""
+        """The bytes that firmware must reserve."""
         return self.head_bytes + self.tail_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a runtime made of samples, one tuple of arrays for each; `arena` where the runtime reports it."""
+    """The outputs of a runtime, one tuple of arrays per sample; `arena` if the runtime reports it."""
 
     runtime: str
     outputs: tuple[tuple[Array, ...], ...]
@@ -77,17 +77,17 @@ class Run:
 
     @property
     def title(self) -> str:
-        """The runtime's name for people."""
+        """The runtime's display name."""
         return RUNTIMES[self.runtime].title
 
     @property
     def distinct_outputs(self) -> int:
-        """How many different answers the samples brought: with one alone, equal answers prove little."""
-        return len({b"".join(each.tobytes() for each in outputs) for outputs in self.outputs})
+        """The number of distinct outputs; with only one, equal outputs prove little."""
+        return len({b"".join(array.tobytes() for array in outputs) for outputs in self.outputs})
 
 
 class Server:
-    """A runtime in a worker that runs model after model until `close`: starting takes longer than a run."""
+    """A runtime in a worker that runs models until `close`: starting takes longer than a run."""
 
     def __init__(self, runtime: str, timeout: float = 600) -> None:
         self.library = RUNTIMES[runtime]
@@ -99,28 +99,28 @@ class Server:
             self._resources = stack.pop_all()
         self._samples = 0
 
-    def keep(self, samples: Sequence[Sample]) -> str:
-        """Hand over samples once; the word that comes back stands for them."""
+    def store_samples(self, samples: Sequence[Sample]) -> str:
+        """Store samples for several runs; returns the key to pass to `run`."""
         self._samples += 1
         path = self._folder / f"samples_{self._samples}.npz"
         save_samples(path, samples)
         return str(path)
 
     def run(self, model: Model, samples: str) -> list[list[Array]]:
-        """The outputs of a model for each sample; raises RunFailed if it is refused or takes too long."""
-        path, outputs = place_model(self._runtime, model, self._folder), self._folder / "outputs.npz"
+        """The outputs of a model per sample; raises RunFailed if the runtime rejects it or times out."""
+        path, outputs = model_path(self._runtime, model, self._folder), self._folder / "outputs.npz"
         try:
             self._supervisor.call(
                 _execute, self._runtime, str(path), samples, str(outputs), seconds=self._timeout
             )
         except WorkerFailed as failed:
-            message = refusal(failed, self._runtime, self.library.title, self.stderr())
-            where = f" on {path.name}" if failed.kind == TIMED_OUT and path.parent != self._folder else ""
-            raise RunFailed(message + where) from failed
+            message = failure_message(failed, self._runtime, self.library.title, self.stderr())
+            suffix = f" on {path.name}" if failed.kind == TIMED_OUT and path.parent != self._folder else ""
+            raise RunFailed(message + suffix) from failed
         return load_samples(outputs)
 
     def stderr(self) -> str:
-        """What the runtime printed in the last run."""
+        """The output of the runtime in the last run."""
         return self._supervisor.stderr()
 
     def close(self) -> None:
@@ -129,98 +129,100 @@ class Server:
 
 
 def run(runtime: str, model: Model, samples: Sequence[Sample] = (), *, timeout: float = 600) -> Run:
-    """Run a model file, or its content, on samples one after the other; without samples only load it.
+    """Run a model file, or its content, on samples; without samples only load it.
 
-    Raises RunFailed where the runtime refuses the model, crashes or takes longer than `timeout` seconds.
+    Raises RunFailed if the runtime rejects the model, crashes or takes longer than `timeout` seconds.
     """
     with contextlib.closing(Server(runtime, timeout)) as server:
-        outputs = server.run(model, server.keep(samples))
+        outputs = server.run(model, server.store_samples(samples))
         return Run(runtime, tuple(map(tuple, outputs)), _arena(server.stderr()))
 
 
-_kept: dict[str, list[list[Array]]] = {}  # in a worker: samples that it has read
+_samples_read: dict[str, list[list[Array]]] = {}  # in a worker: the samples read so far
 
 
 def _execute(runtime: str, model: str, samples: str, outputs: str, _channel: object) -> None:
-    """In a worker: run a model on samples and leave the outputs in a file."""
+    """Runs in a worker: runs a model on samples and writes the outputs to a file."""
     execute = importlib.import_module(f"sizeup.runtimes.{runtime}").execute
-    if samples not in _kept:
-        _kept[samples] = load_samples(Path(samples))
-    save_samples(Path(outputs), execute(model, _kept[samples]))
+    if samples not in _samples_read:
+        _samples_read[samples] = load_samples(Path(samples))
+    save_samples(Path(outputs), execute(model, _samples_read[samples]))
 
 
-def refusal(failed: WorkerFailed, runtime: str, title: str, said: str) -> str:
-    """What to say of a model that a runtime did not run; `said` is what the runtime printed."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def failure_message(failed: WorkerFailed, runtime: str, title: str, output: str) -> str:
+    """The error message for a model that a runtime did not run; `output` is what the runtime printed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     if failed.kind != RAISED and failed.code <= 0:
         return f"{title} {failed}"
     reason = str(failed) if failed.kind == RAISED else " ".join(lines[-1:])
     if runtime == "tflm" and lines:
-        reason = lines[0]  # the interpreter prints what it dislikes, and raises something less telling
-    return f"{title} does not run it: {' '.join(reason.split())[:_LONGEST_REASON]}"
+        reason = lines[0]  # the printed line is more specific than the exception
+    return f"{title} cannot run it: {' '.join(reason.split())[:_LONGEST_REASON]}"
 
 
-def place_model(runtime: str, model: Model, folder: Path) -> Path:
-    """Where a worker finds a model: its file, or one in `folder` with its content."""
+def model_path(runtime: str, model: Model, folder: Path) -> Path:
+    """The path of a model for a worker: its file, or one written to `folder` with its content."""
     if not isinstance(model, bytes):
-        return _file_of(runtime, model)
+        return _checked_path(runtime, model)
     path = folder / "model"
-    with _writing(path):
+    with _translated_write_errors(path):
         path.write_bytes(model)
     return path
 
 
-def _file_of(runtime: str, model: str | os.PathLike[str]) -> Path:
-    """The path of a model file, whose external data is in its folder: runtimes open what a model names."""
+def _checked_path(runtime: str, model: str | os.PathLike[str]) -> Path:
+    """The path of a model file; raises if it refers to data outside its folder, which runtimes would open."""
     path = Path(model).absolute()
     if runtime == "ort" and path.is_file():
-        check_files_beside(path)
+        check_external_files(path)
     return path
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for what is handed to a worker, gone afterwards."""
-    with _writing(Path(tempfile.gettempdir())):
+    """A temporary folder for files passed to a worker."""
+    with _translated_write_errors(Path(tempfile.gettempdir())):
         scratch = tempfile.TemporaryDirectory(prefix="sizeup-", ignore_cleanup_errors=True)
     with scratch as name:
         yield Path(name)
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn a full disk or a limit on file sizes into an error that says what to do."""
+def _translated_write_errors(path: Path) -> Iterator[None]:
+    """Turns a full disk or a file size limit into a RunFailed with advice."""
     try:
         yield
     except OSError as error:
         raise RunFailed(
-            f"{path} cannot be written for the runtime ({error.strerror or error}); free some space, or set"
+            f"{path}: cannot be written for the runtime ({error.strerror or error}); free disk space, or set"
             " TMPDIR to another folder"
         ) from error
 
 
 def save_samples(path: Path, samples: Sequence[Sample]) -> None:
-    """Leave samples where the other process finds them."""
+    """Write samples to a file for another process."""
     arrays = {
-        f"{index}.{place}": each for index, sample in enumerate(samples) for place, each in enumerate(sample)
+        f"{index}.{position}": array
+        for index, sample in enumerate(samples)
+        for position, array in enumerate(sample)
     }
-    with _writing(path):
+    with _translated_write_errors(path):
         np.savez(path, allow_pickle=False, **arrays)
 
 
 def load_samples(path: Path) -> list[list[Array]]:
-    """What `save_samples` left: one list of arrays a sample."""
-    found: dict[int, dict[int, Array]] = {}
+    """Read the file of `save_samples`: one list of arrays per sample."""
+    samples: dict[int, dict[int, Array]] = {}
     try:
         with np.load(path, allow_pickle=False) as file:
             for key in file.files:
-                index, _, place = key.partition(".")
-                found.setdefault(int(index), {})[int(place)] = file[key]
+                index, _, position = key.partition(".")
+                samples.setdefault(int(index), {})[int(position)] = file[key]
     except (OSError, ValueError, LookupError, EOFError, BadZipFile) as error:
-        raise RunFailed(f"{path.name}, which the runtime left, cannot be read: {error}") from error
-    return [[found[index][place] for place in sorted(found[index])] for index in sorted(found)]
+        raise RunFailed(f"{path.name}: the output of the runtime cannot be read: {error}") from error
+    return [[samples[index][position] for position in sorted(samples[index])] for index in sorted(samples)]
 
 
-def _arena(said: str) -> Arena | None:
-    sizes = {part: int(size) for part, size in _ARENA.findall(said)}
+def _arena(output: str) -> Arena | None:
+    sizes = {part: int(size) for part, size in _ARENA.findall(output)}
     return Arena(sizes["head"], sizes["tail"]) if len(sizes) == 2 else None

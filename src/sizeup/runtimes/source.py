@@ -1,4 +1,4 @@
-"""From a model in any form to one that a runtime can be timed on, with random samples."""
+"""Times a model in any form in a runtime, on random samples."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from sizeup.dtypes import DType
 from sizeup.errors import RunFailed
 from sizeup.graph import Graph, Shape
 from sizeup.runtimes.process import Array
-from sizeup.runtimes.timing import TIMED, Effort, Progress, Timing, time_model
+from sizeup.runtimes.timing import TIMED_RUNTIMES, Progress, Timing, TimingOptions, time_model
 
-_USUAL = {"onnx": "ort", "tflite": "litert-xnnpack", "torch": "torch-eager", "torch.export": "torch-eager"}
-_RUNS = {
+_DEFAULT_RUNTIMES = {
+    "onnx": "ort",
+    "tflite": "litert-xnnpack",
+    "torch": "torch-eager",
+    "torch.export": "torch-eager",
+}
+_FORMATS = {
     "ort": ("onnx",),
     "litert": ("tflite",),
     "litert-xnnpack": ("tflite",),
@@ -29,98 +34,99 @@ _RUNS = {
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """A model and what it is to be run on, as the caller gave them."""
+    """A model and its inputs, as passed by the caller."""
 
     source: Any
     inputs: Any = None
     kwargs: Mapping[str, Any] | None = None
     bind: Mapping[str, int] | None = None
-    trusted: bool = False  # a .pt2 file may run the code that it holds
+    trusted: bool = False  # a .pt2 file may run the code it contains
 
 
 def time_source(
-    given: RunSpec,
+    spec: RunSpec,
     graph: Graph,
     runtime: str | None = None,
     threads: int = 1,
-    effort: Effort | None = None,
+    effort: TimingOptions | None = None,
     progress: Progress | None = None,
 ) -> Timing:
-    """Time a model in a runtime, or in the usual one of its format; `graph` is what it was read as."""
-    chosen = runtime or _USUAL.get(graph.format)
-    if chosen is None:
+    """Time a model in a runtime, by default that of its format; `graph` is the loaded model."""
+    runtime_name = runtime or _DEFAULT_RUNTIMES.get(graph.format)
+    if runtime_name is None:
+        raise RunFailed(f"no runtime for models of the format {graph.format!r}; give a file or a module")
+    if runtime_name not in TIMED_RUNTIMES:
+        raise RunFailed(f"unknown runtime {runtime_name!r}; known: {', '.join(TIMED_RUNTIMES)}")
+    if graph.format not in _FORMATS[runtime_name]:
+        alternatives = [name for name, formats in _FORMATS.items() if graph.format in formats]
         raise RunFailed(
-            f"there is no runtime for a model of the format {graph.format!r}; give a file or a module"
+            f"{TIMED_RUNTIMES[runtime_name].library.title} cannot run {graph.format} models;"
+            f" use {' or '.join(alternatives)}"
         )
-    if chosen not in TIMED:
-        raise RunFailed(f"no runtime is called {chosen!r}; there are {', '.join(TIMED)}")
-    if graph.format not in _RUNS[chosen]:
-        fitting = [name for name, formats in _RUNS.items() if graph.format in formats]
-        raise RunFailed(
-            f"{TIMED[chosen].library.title} runs no {graph.format} models; {' or '.join(fitting)} does"
-        )
-    if chosen == "torch-eager":
-        return _time_module(given, threads, effort, progress)
-    model = given.source
+    if runtime_name == "torch-eager":
+        return _time_module(spec, threads, effort, progress)
+    model = spec.source
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
     samples = random_samples(graph, 1)
-    return time_model(chosen, model, samples, threads=threads, effort=effort, progress=progress)
+    return time_model(runtime_name, model, samples, threads=threads, effort=effort, progress=progress)
 
 
-def _time_module(given: RunSpec, threads: int, effort: Effort | None, progress: Progress | None) -> Timing:
-    """A name travels as text; a module, and tensors, as a file that we write and read ourselves."""
+def _time_module(
+    spec: RunSpec, threads: int, effort: TimingOptions | None, progress: Progress | None
+) -> Timing:
+    """Time a PyTorch module: names are passed as text, modules and tensors in a file."""
     with tempfile.TemporaryDirectory(prefix="sizeup-") as name:
-        is_named = isinstance(given.source, str | os.PathLike)
-        source = os.fspath(given.source) if is_named else None
+        is_named = isinstance(spec.source, str | os.PathLike)
+        source = os.fspath(spec.source) if is_named else None
         if source is not None and Path(source).exists():
             source = str(Path(source).absolute())
         path = Path(name) / "module.pt"
-        _write(path, replace(given, source=source or given.source))
+        _write(path, replace(spec, source=source or spec.source))
         return time_model("torch-eager", path, threads=threads, effort=effort, progress=progress)
 
 
-def _write(path: Path, given: RunSpec) -> None:
-    from sizeup.formats.torch.real import write
+def _write(path: Path, spec: RunSpec) -> None:
+    from sizeup.formats.torch.runnable import write
 
     try:
-        write(path, (given.source, given.inputs, given.kwargs, given.bind, given.trusted))
-    # A module may refuse to be copied in any way it likes.
+        write(path, (spec.source, spec.inputs, spec.kwargs, spec.bind, spec.trusted))
+    # Pickling a module may raise anything.
     except Exception as error:
         raise RunFailed(
-            f"the module cannot be handed to a process of its own ({type(error).__name__}: {error});"
-            " name its code as package.module:factory"
+            f"the module cannot be pickled for a worker ({type(error).__name__}: {error});"
+            " pass its code as package.module:factory"
         ) from error
 
 
-_PLAIN = {
+_SUPPORTED_DTYPES = {
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
     *("float16", "float32", "float64", "bool"),
 }
-# Wider integers are indices of something: small ones are valid more often.
+# Wider integers are mostly indices: small values are more often valid.
 _MOST_INDEX = 8
 _WAVES = 4
-# All samples together are in memory at once, twice while they travel to the process that runs the model; and
-# making an input takes several arrays of 8 bytes a number.
+# All samples are in memory at once, twice while they are passed to the worker, and generating an input takes
+# several arrays of 8 bytes per element.
 _MOST_BYTES = 1 << 30
 _MOST_NUMBERS = 1 << 25
 
 
 def random_samples(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:
-    """So many inputs for a graph; raises RunFailed where a shape or a number type allows none.
+    """`count` random inputs for a graph; raises RunFailed if a shape or dtype is not supported.
 
-    Every second one is noise, the others are smooth waves with some noise on them: to many a network all
-    noise is the same, and inputs that it does not tell apart test nothing.
+    Half of them are noise, the others are smooth waves with some noise: many networks give nearly the same
+    output for all noise, which would test nothing.
     """
     for identity in graph.inputs:
         tensor = graph.tensors[identity]
-        if tensor.shape is None or tensor.dtype.name not in _PLAIN:
-            raise RunFailed(f"there are no random inputs for {tensor.name!r} of the type {tensor.dtype}")
+        if tensor.shape is None or tensor.dtype.name not in _SUPPORTED_DTYPES:
+            raise RunFailed(f"no random inputs for {tensor.name!r} with dtype {tensor.dtype}")
         if (tensor.elements or 0) > _MOST_NUMBERS:
             raise RunFailed(
-                f"there are no random inputs for {tensor.name!r}: {tensor.elements:,} numbers each"
+                f"no random inputs for {tensor.name!r}: {tensor.elements:,} elements are too many"
             )
-    check_room(graph, graph.inputs, count, "inputs")
+    check_sample_memory(graph, graph.inputs, count, "inputs")
     generator = np.random.default_rng(seed)
     return [
         [
@@ -133,41 +139,39 @@ def random_samples(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]
     ]
 
 
-def check_room(graph: Graph, identities: Sequence[int], count: int, what: str) -> None:
-    """Raise RunFailed where so many copies of these tensors are more than is to be kept in memory."""
+def check_sample_memory(graph: Graph, identities: Sequence[int], count: int, label: str) -> None:
+    """Raise RunFailed if `count` copies of these tensors exceed the memory limit."""
     tensors = [graph.tensors[identity] for identity in identities]
-    size = count * sum((each.elements or 0) * each.dtype.bits // 8 for each in tensors)
+    size = count * sum((tensor.elements or 0) * tensor.dtype.bits // 8 for tensor in tensors)
     if size > _MOST_BYTES:
-        raise RunFailed(
-            f"{what} of {count} runs would take {size:,} B of memory, at most {_MOST_BYTES:,} B are taken"
-        )
+        raise RunFailed(f"{label} of {count} runs need {size:,} B of memory; the limit is {_MOST_BYTES:,} B")
 
 
 def _random(generator: np.random.Generator, shape: Shape, dtype: DType, smooth: bool) -> Array:
-    kind = np.dtype(dtype.name)
+    numpy_dtype = np.dtype(dtype.name)
     if dtype.name == "bool":
-        return generator.integers(0, 2, shape).astype(kind)
+        return generator.integers(0, 2, shape).astype(numpy_dtype)
     if dtype.family == "int" and dtype.bits > 16:
-        return generator.integers(0, _MOST_INDEX, shape).astype(kind)
+        return generator.integers(0, _MOST_INDEX, shape).astype(numpy_dtype)
     numbers = generator.uniform(-1, 1, shape)
     if smooth:
         strength, share, mean = generator.uniform((0.2, 0.0, -0.3), (1.0, 0.3, 0.3))
-        numbers = strength * _waves(generator, shape) + share * numbers + mean
+        numbers = strength * _smooth_waves(generator, shape) + share * numbers + mean
     if dtype.family == "float":
-        return np.asarray(2 * numbers, kind)
-    limits = np.iinfo(kind)
+        return np.asarray(2 * numbers, numpy_dtype)
+    limits = np.iinfo(numpy_dtype)
     middle, half = (limits.max + limits.min + 1) / 2, (limits.max - limits.min) / 2
-    return np.asarray(np.clip(np.rint(middle + half * numbers), limits.min, limits.max), kind)
+    return np.asarray(np.clip(np.rint(middle + half * numbers), limits.min, limits.max), numpy_dtype)
 
 
-def _waves(generator: np.random.Generator, shape: Shape) -> Array:
-    """A few waves that run slowly along every axis, between -1 and 1."""
+def _smooth_waves(generator: np.random.Generator, shape: Shape) -> Array:
+    """A sum of slow waves along every axis, scaled to -1 to 1."""
     total = np.zeros(shape)
     for _ in range(_WAVES):
         wave = np.ones(shape)
         for axis, size in enumerate(shape):
             turns, phase = generator.uniform((0, 0), (3, 1))
             along = np.cos(2 * np.pi * (turns * np.arange(size) / max(size, 1) + phase))
-            wave = wave * along.reshape([-1 if place == axis else 1 for place in range(len(shape))])
+            wave = wave * along.reshape([-1 if position == axis else 1 for position in range(len(shape))])
         total += wave
     return total / max(float(np.abs(total).max(initial=0)), 1e-9)

@@ -1,4 +1,4 @@
-"""TFLite Micro, as its package on PyPI has it; runs in a process of its own only."""
+"""TFLite Micro from its PyPI package; imported only in a worker."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tflite_micro import runtime
 from sizeup.runtimes.process import Array, Sample, load_samples
 from sizeup.runtimes.timing import Kernel
 
-# Asked for, not touched: the interpreter takes of it what it needs, and reports that.
-_ROOM = 1 << 28
+# The arena offered to the interpreter, which uses and reports only what it needs.
+_ARENA_BYTES = 1 << 28
 
 
 def execute(model: str, samples: Sequence[Sample]) -> list[list[Array]]:
-    """The outputs for each sample; what the arena holds is printed to stderr."""
+    """The outputs per sample; the arena is printed on stderr."""
     content = Path(model).read_bytes()
-    interpreter = runtime.Interpreter.from_bytes(content, arena_size=_ROOM)
-    found = []
+    interpreter = runtime.Interpreter.from_bytes(content, arena_size=_ARENA_BYTES)
+    outputs = []
     for sample in samples:
-        for place, each in enumerate(sample):
-            interpreter.set_input(each, place)
+        for index, array in enumerate(sample):
+            interpreter.set_input(array, index)
         interpreter.invoke()
-        found.append([interpreter.get_output(place).copy() for place in range(_outputs(content))])
+        outputs.append([interpreter.get_output(index).copy() for index in range(_outputs(content))])
     interpreter.print_allocations()
-    return found
+    return outputs
 
 
 def _outputs(content: bytes) -> int:
-    """How many there are: the interpreter itself does not say, and ends the process when asked for more."""
+    """The number of outputs: the interpreter does not report it, and ends the process for a wrong index."""
     count: int = len(runtime.convert_bytearray_to_object(content).subgraphs[0].outputs)
     return count
 
 
 def timer(folder: Path, settings: Mapping[str, Any]) -> _Timer:
-    """The model with the reference kernels of the package for this machine."""
+    """A timer of the model with the reference kernels of the package."""
     return _Timer(folder, settings)
 
 
@@ -46,14 +46,14 @@ class _Timer:
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         content = Path(settings["model"]).read_bytes()
-        self._interpreter = runtime.Interpreter.from_bytes(content, arena_size=_ROOM)
+        self._interpreter = runtime.Interpreter.from_bytes(content, arena_size=_ARENA_BYTES)
         for sample in load_samples(folder / "inputs.npz"):
-            for place, each in enumerate(sample):
-                self._interpreter.set_input(each, place)
+            for index, array in enumerate(sample):
+                self._interpreter.set_input(array, index)
 
     def invoke(self) -> None:
         self._interpreter.invoke()
 
     def profile(self, _runs: int) -> list[Kernel]:
-        """Nothing: its package for Python gives no times of single operators."""
+        """Empty: its Python package reports no times per op."""
         return []

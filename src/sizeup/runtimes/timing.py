@@ -1,4 +1,4 @@
-"""How long a model takes in a real runtime on this machine, in a worker: one for long, or many in turns."""
+"""Measures the latency of one model, or of several in turns, in a real runtime in a worker."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sizeup.runtimes.process import (
     RUNTIMES,
     Library,
     Sample,
-    place_model,
-    refusal,
+    failure_message,
+    model_path,
     save_samples,
     scratch_folder,
 )
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from sizeup.workers.worker import Channel
 
 
-class Clocked(NamedTuple):
-    """A runtime that can be timed: its library, the module that does it, and how the runtime is set up."""
+class TimedRuntime(NamedTuple):
+    """A runtime that can be timed: its library, the module with its timer, and the timer's options."""
 
     library: Library
     module: str
     options: Mapping[str, Any] = {}
 
 
-TIMED = {
-    "ort": Clocked(RUNTIMES["ort"], "ort"),
-    "litert": Clocked(RUNTIMES["litert"], "litert", {"delegate": False}),
-    "litert-xnnpack": Clocked(
+TIMED_RUNTIMES = {
+    "ort": TimedRuntime(RUNTIMES["ort"], "ort"),
+    "litert": TimedRuntime(RUNTIMES["litert"], "litert", {"delegate": False}),
+    "litert-xnnpack": TimedRuntime(
         RUNTIMES["litert"]._replace(title="LiteRT with XNNPACK"), "litert", {"delegate": True}
     ),
-    "tflm": Clocked(RUNTIMES["tflm"], "tflm"),
-    "torch-eager": Clocked(Library("PyTorch (eager)", "torch", "torch", "torch"), "eager"),
+    "tflm": TimedRuntime(RUNTIMES["tflm"], "tflm"),
+    "torch-eager": TimedRuntime(Library("PyTorch (eager)", "torch", "torch", "torch"), "eager"),
 }
 
-Progress = Callable[[int, float], None]  # runs so far, the least seconds of one
-TurnProgress = Callable[[int, int], None]  # turns that ended, turns in all
-_Timed = tuple[float, float, bool]  # seconds by the clock and of the CPU, and whether it was to warm up
+Progress = Callable[[int, float], None]  # runs so far, least seconds of a run
+TurnProgress = Callable[[int, int], None]  # turns done, turns in total
+_RunTime = tuple[float, float, bool]  # wall seconds, CPU seconds, and whether it is a warm-up run
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How long to measure: warm-up runs first, then runs until there are enough and time has passed."""
+class TimingOptions:
+    """How long to measure: warm-up runs first, then runs until both the number and the time are reached."""
 
     seconds: float = 3.0
     warm_up: int = 3
@@ -63,23 +63,23 @@ class Effort:
 
 
 ROUNDS = 4
-TURN = Effort(seconds=0.1, warm_up=2, least_runs=3, most_runs=10_000, profiled_runs=5)
-"""What one model has of one round."""
+TURN = TimingOptions(seconds=0.1, warm_up=2, least_runs=3, most_runs=10_000, profiled_runs=5)
+"""The effort per model and round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel of a run as the runtime's own profile has it."""
+    """One kernel of a run in the profile of a runtime."""
 
     name: str
-    kind: str
-    seconds: float  # of one run, the least of those profiled
-    calls: int = 1  # in one run
-    module: str | None = None  # the path of the module that it ran in, if the runtime tells
+    op_kind: str
+    seconds: float  # per run, the least of the profiled runs
+    calls: int = 1  # per run
+    module: str | None = None  # the path of its module, if the runtime reports it
 
 
 class Timer(Protocol):
-    """A model that is loaded and given its inputs, ready to run."""
+    """A loaded model with its inputs, ready to run."""
 
     version: str
 
@@ -87,12 +87,12 @@ class Timer(Protocol):
         """Run it once."""
 
     def profile(self, runs: int, /) -> list[Kernel]:
-        """The kernels of a run; an empty list where the runtime tells nothing."""
+        """The kernels of a run; empty if the runtime has no profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Wall and CPU seconds of every run in the order in which they ran, and the runtime's own profile."""
+    """Wall and CPU seconds of every run in order, and the runtime's profile."""
 
     runtime: str
     title: str
@@ -102,22 +102,22 @@ class Timing:
     cpu_seconds: tuple[float, ...]
     warm_up_seconds: tuple[float, ...]
     loading_seconds: float
-    kernels: tuple[Kernel, ...]  # empty where the runtime gives no profile
+    kernels: tuple[Kernel, ...]  # empty if the runtime has no profile
 
     @property
-    def least(self) -> float:
-        """Seconds of the fastest run: what other work on the machine disturbed least."""
+    def minimum(self) -> float:
+        """Seconds of the fastest run, the one least disturbed by other load."""
         return min(self.seconds)
 
     @property
     def median(self) -> float:
-        """Seconds of the run in the middle."""
+        """Median seconds of a run."""
         return statistics.median(self.seconds)
 
 
 @dataclass(slots=True)
-class Turns:
-    """What all turns of one model brought; `failure` where the runtime would not run it."""
+class TurnTimes:
+    """The times of one model over all turns; `failure` if the runtime did not run it."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -126,11 +126,11 @@ class Turns:
     failure: str = ""
 
     def add(self, timed: dict[str, Any]) -> None:
-        """Note one more turn."""
+        """Add the times of one turn."""
         self.version = timed["version"]
         self.wall += [wall for wall, _, is_warm_up in timed["runs"] if not is_warm_up]
         self.cpu += [cpu for _, cpu, is_warm_up in timed["runs"] if not is_warm_up]
-        self.kernels = tuple(Kernel(**each) for each in timed["kernels"]) or self.kernels
+        self.kernels = tuple(Kernel(**kernel) for kernel in timed["kernels"]) or self.kernels
 
 
 def time_model(
@@ -139,20 +139,20 @@ def time_model(
     samples: Sequence[Sample] = (),
     *,
     threads: int = 1,
-    effort: Effort | None = None,
+    effort: TimingOptions | None = None,
     progress: Progress | None = None,
     timeout: float = 600,
 ) -> Timing:
-    """Run a model file, or its content, over and over on one sample; PyTorch's is one that `source` writes.
+    """Run a model file, or its content, repeatedly on one sample; for PyTorch, a file that `source` writes.
 
-    Raises RunFailed where the runtime refuses the model, crashes or takes longer than `timeout` seconds.
+    Raises RunFailed if the runtime rejects the model, crashes or takes longer than `timeout` seconds.
     """
-    clocked = TIMED[runtime]
+    clocked = TIMED_RUNTIMES[runtime]
     clocked.library.check_installed("timing")
-    runs: list[_Timed] = []
+    runs: list[_RunTime] = []
     least = float("inf")
 
-    def show(row: _Timed) -> None:
+    def show(row: _RunTime) -> None:
         nonlocal least
         wall, _, is_warm_up = row
         runs.append(row)
@@ -160,12 +160,15 @@ def time_model(
             least = min(least, wall)
             progress(len(runs), least)
 
-    with scratch_folder() as folder, _Stopwatch(runtime, threads, effort or Effort(), timeout) as stopwatch:
+    with (
+        scratch_folder() as folder,
+        _Stopwatch(runtime, threads, effort or TimingOptions(), timeout) as stopwatch,
+    ):
         save_samples(folder / "inputs.npz", samples)
         try:
-            timed = stopwatch.time(folder, place_model(runtime, model, folder), show)
+            timed = stopwatch.time(folder, model_path(runtime, model, folder), show)
         except WorkerFailed as failed:
-            raise RunFailed(stopwatch.refusal(failed)) from failed
+            raise RunFailed(stopwatch.failure_message(failed)) from failed
     return Timing(
         runtime,
         clocked.library.title,
@@ -175,7 +178,7 @@ def time_model(
         tuple(cpu for _, cpu, is_warm_up in runs if not is_warm_up),
         tuple(wall for wall, _, is_warm_up in runs if is_warm_up),
         timed["loading"],
-        tuple(Kernel(**each) for each in timed["kernels"]),
+        tuple(Kernel(**kernel) for kernel in timed["kernels"]),
     )
 
 
@@ -184,47 +187,47 @@ def time_series(
     models: Sequence[tuple[bytes, Sequence[Sample]]],
     *,
     threads: int = 1,
-    effort: Effort = TURN,
+    effort: TimingOptions = TURN,
     rounds: int = ROUNDS,
     progress: TurnProgress | None = None,
     timeout: float = 3600,
-) -> list[Turns]:
-    """Time the content of model files, each on its sample, a short while in every round, in one worker: what
-    disturbs the machine for a while disturbs all alike.
+) -> list[TurnTimes]:
+    """Time models, each on its sample, for a short time per round in one worker, so that temporary load
+    affects all of them.
 
-    A model that the runtime refuses, or that ends the worker, has its failure noted, and the others go on.
-    Raises MissingLibrary where the runtime is not there, RunFailed where they take longer than `timeout`.
+    A model that the runtime rejects or that crashes the worker gets a `failure`; the others go on. Raises
+    MissingLibrary if the runtime is not installed, RunFailed if all take longer than `timeout` seconds.
     """
-    TIMED[runtime].library.check_installed("timing")
-    found = [Turns() for _ in models]
-    left = [(index, step == rounds - 1) for step in range(rounds) for index in range(len(models))]
-    total = len(left)
+    TIMED_RUNTIMES[runtime].library.check_installed("timing")
+    turns = [TurnTimes() for _ in models]
+    pending = [(index, step == rounds - 1) for step in range(rounds) for index in range(len(models))]
+    total = len(pending)
     with scratch_folder() as home, _Stopwatch(runtime, threads, effort, timeout) as stopwatch:
         for index, (model, samples) in enumerate(models):
             (home / str(index)).mkdir()
-            place_model(runtime, model, home / str(index))
+            model_path(runtime, model, home / str(index))
             save_samples(home / str(index) / "inputs.npz", samples)
-        while left:
-            index, is_last = left[0]
+        while pending:
+            index, is_last = pending[0]
             try:
                 timed = stopwatch.time(home / str(index), home / str(index) / "model", profile=is_last)
             except WorkerFailed as failed:
-                found[index] = Turns(failure=stopwatch.refusal(failed))
-                left = [each for each in left if each[0] != index]
+                turns[index] = TurnTimes(failure=stopwatch.failure_message(failed))
+                pending = [turn for turn in pending if turn[0] != index]
             else:
-                found[index].add(timed)
-                del left[0]
+                turns[index].add(timed)
+                del pending[0]
             if progress is not None:
-                progress(total - len(left), total)
-    return found
+                progress(total - len(pending), total)
+    return turns
 
 
 class _Stopwatch:
-    """A worker that times models, and the time that is left for all of them."""
+    """A worker that times models within one timeout for all of them."""
 
-    def __init__(self, runtime: str, threads: int, effort: Effort, timeout: float) -> None:
-        self._runtime, self._clocked, self._timeout = runtime, TIMED[runtime], timeout
-        self._settings = {**asdict(effort), **self._clocked.options, "threads": threads}
+    def __init__(self, runtime: str, threads: int, effort: TimingOptions, timeout: float) -> None:
+        self._runtime, self._timed_runtime, self._timeout = runtime, TIMED_RUNTIMES[runtime], timeout
+        self._settings = {**asdict(effort), **self._timed_runtime.options, "threads": threads}
         self._deadline = time.monotonic() + timeout
         self._supervisor = Supervisor()
 
@@ -235,23 +238,32 @@ class _Stopwatch:
         self._supervisor.close()
 
     def time(
-        self, folder: Path, model: Path, show: Callable[[_Timed], None] | None = None, *, profile: bool = True
+        self,
+        folder: Path,
+        model: Path,
+        show: Callable[[_RunTime], None] | None = None,
+        *,
+        profile: bool = True,
     ) -> dict[str, Any]:
-        """What `_time` answers; with `show` that gets each run as it ends, and the answer has none."""
+        """The answer of `_time_in_worker`; with `show`, runs are passed to it as they end instead."""
         settings = {**self._settings, "model": str(model), "shows": show is not None}
         if not profile:
             settings["profiled_runs"] = 0
         if not self._supervisor.is_started:
             try:
-                self._call(_import, self._clocked.module, sys.path)
+                self._call(_import_runtime, self._timed_runtime.module, sys.path)
             except WorkerFailed as failed:
-                raise RunFailed(self.refusal(failed)) from failed
-        answer: dict[str, Any] = self._call(_time, self._clocked.module, folder, settings, progress=show)
+                raise RunFailed(self.failure_message(failed)) from failed
+        answer: dict[str, Any] = self._call(
+            _time_in_worker, self._timed_runtime.module, folder, settings, progress=show
+        )
         return answer
 
-    def refusal(self, failed: WorkerFailed) -> str:
-        """What to say of a model that was not timed."""
-        return refusal(failed, self._runtime, self._clocked.library.title, self._supervisor.stderr())
+    def failure_message(self, failed: WorkerFailed) -> str:
+        """The error message for a model that was not timed."""
+        return failure_message(
+            failed, self._runtime, self._timed_runtime.library.title, self._supervisor.stderr()
+        )
 
     def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         try:
@@ -261,18 +273,20 @@ class _Stopwatch:
         except WorkerFailed as failed:
             if failed.kind != TIMED_OUT:
                 raise
-            title = self._clocked.library.title
+            title = self._timed_runtime.library.title
             raise RunFailed(f"{title} took longer than {self._timeout:g} s") from failed
 
 
-def _import(module: str, path: Sequence[str], _channel: object) -> None:
-    """In a worker: load a runtime, and find the model's code."""
-    sys.path += [each for each in path if each not in sys.path]
+def _import_runtime(module: str, path: Sequence[str], _channel: object) -> None:
+    """Runs in a worker: imports a runtime and sets the import path for the model's code."""
+    sys.path += [folder for folder in path if folder not in sys.path]
     importlib.import_module(f"sizeup.runtimes.{module}")
 
 
-def _time(module: str, folder: Path, settings: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
-    """In a worker: load, warm up, time, profile."""
+def _time_in_worker(
+    module: str, folder: Path, settings: Mapping[str, Any], channel: Channel
+) -> dict[str, Any]:
+    """Runs in a worker: load, warm up, time, profile."""
     started = time.perf_counter()
     timer: Timer = importlib.import_module(f"sizeup.runtimes.{module}").timer(folder, settings)
     loading = time.perf_counter() - started
@@ -287,11 +301,11 @@ def _time(module: str, folder: Path, settings: Mapping[str, Any], channel: Chann
         "version": timer.version,
         "loading": loading,
         "runs": runs,
-        "kernels": [asdict(each) for each in kernels],
+        "kernels": [asdict(kernel) for kernel in kernels],
     }
 
 
-def _runs(invoke: Callable[[], None], settings: Mapping[str, Any]) -> Iterator[_Timed]:
+def _runs(invoke: Callable[[], None], settings: Mapping[str, Any]) -> Iterator[_RunTime]:
     """Run until there are enough runs and enough time has passed."""
     deadline = None
     runs = 0

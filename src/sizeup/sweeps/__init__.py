@@ -1,7 +1,7 @@
-"""Many models at many points: planned, evaluated model by model, kept as Parquet."""
+"""Sweeps: evaluate many models at many points and store the rows as Parquet."""
 
 from sizeup.sweeps.compact import Pruned, compact
-from sizeup.sweeps.points import Point, PointSet, questions
+from sizeup.sweeps.points import Point, PointSet, point_set_of
 from sizeup.sweeps.run import ENGINES, Engine, Progress, Sweep, SweepOptions, sweep
 from sizeup.sweeps.spec import Spec, read_spec
 from sizeup.sweeps.store import Store
@@ -20,7 +20,7 @@ __all__ = [
     "Sweep",
     "SweepOptions",
     "compact",
-    "questions",
+    "point_set_of",
     "read_spec",
     "sweep",
 ]

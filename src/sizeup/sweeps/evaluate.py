@@ -1,4 +1,4 @@
-"""One model and all questions about it: load once for each batch and shapes, count once, price many times."""
+"""Evaluates one model at all points: loads and counts it once per batch and shapes, then per target."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from sizeup import units
-from sizeup.checks import Needs, Room, Space, room
+from sizeup.checks import MemoryFit, MemoryNeed, Needs, fit_memory
 from sizeup.cost import Bytes, Cost, count, total
 from sizeup.dtypes import DType
 from sizeup.errors import SizeupError, TargetError
-from sizeup.latency import Estimate, Executed, energy, estimate, executed
-from sizeup.sweeps.loading import Loading, resolved
-from sizeup.sweeps.points import Point, PointSet, PointShape, bindings_of, target_hash
+from sizeup.latency import Estimate, Execution, energy, estimate, execution_of
+from sizeup.sweeps.model_loader import ModelLoader, load_resolved
+from sizeup.sweeps.points import Point, PointSet, PointShape, bindings_of, target_digest
 from sizeup.sweeps.schema import ERROR, OK
-from sizeup.targets import Target, current
+from sizeup.targets import Target, current_catalog
 from sizeup.workers import OUT_OF_MEMORY
 
 Row: TypeAlias = dict[str, Any]
@@ -25,70 +25,75 @@ _LONGEST_REASON = 500
 
 def evaluate(
     source: Any,
-    asked: PointSet,
+    point_set: PointSet,
     file_bytes: int | None = None,
     *,
     is_last: bool = True,
     bound: set[str] | None = None,
 ) -> Iterator[tuple[Point, Row]]:
-    """The answers about a model (whatever `load` takes), one row a point; what keeps a batch or shapes from
-    being loaded is told in their rows.
+    """One row per point of a model (anything that `load` accepts), an error row if it cannot be loaded.
 
-    `file_bytes` is the size of the model's file, where it has one. Where memory runs out and this is not the
-    last try, MemoryError leaves it to a process that has loaded nothing before. `bound` receives the names in
-    `bind` that the model has a symbolic dimension for.
+    `file_bytes` is the size of the model's file, if it has one. `bound` receives the names in `bind` that
+    match a symbolic dimension of the model. Raises MemoryError if memory runs out and this is not the last
+    try, so that a new worker can retry.
     """
     by_shape: dict[PointShape, list[Point]] = {}
-    for point in asked.points:
+    for point in point_set.points:
         by_shape.setdefault(point.shape, []).append(point)
-    load = Loading(source, len(by_shape))
-    targets = {name: _same_target(name, digest) for name, digest in asked.target_hashes.items()}
+    loader = ModelLoader(source, len(by_shape))
+    targets = {name: _checked_target(name, digest) for name, digest in point_set.target_digests.items()}
     for shape, points in by_shape.items():
         sizes, shapes, bind = bindings_of(shape)
         try:
-            graph, defaulted = resolved(load, sizes, shapes, bind)
+            graph, defaulted = load_resolved(loader, sizes, shapes, bind)
             counted = count(graph)
         except (SizeupError, MemoryError) as error:
-            if _is_of_memory(error) and not is_last:
+            if _is_out_of_memory(error) and not is_last:
                 raise MemoryError from error
-            yield from ((point, failure(point, *described(error))) for point in points)
+            yield from ((point, failure_row(point, *classify_error(error))) for point in points)
             continue
         finally:
             if bound is not None:
-                bound |= load.symbolic & bind.keys()
-        answers = _Answers(counted, file_bytes, _caveat(defaulted))
+                bound |= loader.symbolic & bind.keys()
+        answers = _GraphResults(counted, file_bytes, _caveat(defaulted))
         yield from ((point, answers.row(point, targets[point.target])) for point in points)
 
 
-def failure(point: Point, kind: str, reason: str) -> Row:
+def failure_row(point: Point, error_kind: str, reason: str) -> Row:
     """The row of a point that could not be evaluated."""
-    return {**_asked(point), "status": ERROR, "error_kind": kind, "error": reason}
+    return {**_point_columns(point), "status": ERROR, "error_kind": error_kind, "error": reason}
 
 
-def described(error: BaseException) -> tuple[str, str]:
-    """An error in one word and in one line."""
-    if _is_of_memory(error):
-        return OUT_OF_MEMORY, "takes more memory than it is given"
+def classify_error(error: BaseException) -> tuple[str, str]:
+    """The class of an error, and its message in one line."""
+    if _is_out_of_memory(error):
+        return OUT_OF_MEMORY, "exceeds the memory limit"
     text = str(error) if isinstance(error, SizeupError) else f"{type(error).__name__}: {error}"
     return type(error).__name__, " ".join(text.split())[:_LONGEST_REASON]
 
 
-def _is_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out, though whoever called for it may have made that another error."""
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, also if a library raised another error for it."""
     if error is None:
         return False
-    return isinstance(error, MemoryError) or "allocate memory" in str(error) or _is_of_memory(error.__cause__)
+    return (
+        isinstance(error, MemoryError)
+        or "allocate memory" in str(error)
+        or _is_out_of_memory(error.__cause__)
+    )
 
 
 @cache
-def _same_target(name: str, digest: str) -> Target:
-    found = current().target(name)
-    if target_hash(found) != digest:
-        raise TargetError(f"{name} is described otherwise here than where the sweep was started")
-    return found
+def _checked_target(name: str, digest: str) -> Target:
+    target = current_catalog().target(name)
+    if target_digest(target) != digest:
+        raise TargetError(
+            f"{name}: its description differs from the one on the machine that started the sweep"
+        )
+    return target
 
 
-def _asked(point: Point) -> Row:
+def _point_columns(point: Point) -> Row:
     device, _, runtime = point.target.partition("/")
     return {
         "target": point.target,
@@ -105,93 +110,102 @@ def _caveat(defaulted: Sequence[str]) -> str | None:
     return f"no batch given: {', '.join(defaulted)} set to 1"[:_LONGEST_REASON] if defaulted else None
 
 
-class _Answers:
-    """What is known of one graph; each part is computed when the first point asks for it, and kept."""
+class _GraphResults:
+    """The results of one graph, computed on demand and cached."""
 
     def __init__(self, cost: Cost, file_bytes: int | None, caveat: str | None) -> None:
         self.cost, self.graph, self.file_bytes, self.caveat = cost, cost.graph, file_bytes, caveat
-        self.counts = _counts(cost)
+        self.counts = _count_columns(cost)
         self._by_precision: dict[str, tuple[Row, Needs]] = {}
-        self._executed: dict[tuple[str, tuple[str, ...] | None], Executed] = {}
+        self._executed: dict[tuple[str, tuple[str, ...] | None], Execution] = {}
 
     def row(self, point: Point, target: Target) -> Row:
-        priced, needs = self._priced(point.precision, point.asked)
+        priced, needs = self._at_precision(point.precision, point.dtype)
         return {
-            **_asked(point),
+            **_point_columns(point),
             "caveat": self.caveat,
             "status": OK,
             **self.counts,
             **priced,
             "arena_bytes": _arena_bytes(needs, target),
-            **_room(room(needs, target)),
+            **_device_columns(needs, target),
+            **_fit_columns(fit_memory(needs, target)),
             **self._latency(point, target),
         }
 
-    def _priced(self, name: str, asked: DType | None) -> tuple[Row, Needs]:
-        """Bytes and memory at a precision, and what is needed of a target: the same for all of them."""
+    def _at_precision(self, name: str, dtype: DType | None) -> tuple[Row, Needs]:
+        """Bytes, memory and requirements at a precision; they do not depend on the target."""
         if name not in self._by_precision:
-            needs = Needs(self.graph, self.cost, asked, self.file_bytes)
-            row = {**_bytes(self.cost, self.cost.bytes_at(asked)), **_memory(needs)}
+            needs = Needs(self.graph, self.cost, dtype, self.file_bytes)
+            row = {**_byte_columns(self.cost, self.cost.bytes_at(dtype)), **_memory_columns(needs)}
             self._by_precision[name] = row, needs
         return self._by_precision[name]
 
     def _latency(self, point: Point, target: Target) -> Row:
         try:
-            found = estimate(self.cost, target, point.asked, executed=self._kernels(point, target))
+            prediction = estimate(self.cost, target, point.dtype, executed=self._kernels(point, target))
         except TargetError as error:
             reason = str(error)
             return {"latency_missing": reason, "energy_missing": reason}
-        return {**_times(found), **_energy(found)}
+        return {**_latency_columns(prediction), **_energy_columns(prediction)}
 
-    def _kernels(self, point: Point, target: Target) -> Executed:
-        """What runs depends on what the runtime merges, not on the device."""
-        fuses = target.runtime.fuses
+    def _kernels(self, point: Point, target: Target) -> Execution:
+        """The kernels that run; they depend on the runtime's fusions, not on the device."""
+        fuses = target.runtime.fusions
         if (point.precision, fuses) not in self._executed:
-            self._executed[point.precision, fuses] = executed(self.cost, point.asked, fuses or ())
+            self._executed[point.precision, fuses] = execution_of(self.cost, point.dtype, fuses or ())
         return self._executed[point.precision, fuses]
 
 
-def _room(found: Room) -> Row:
-    ram, flash = found.ram, found.flash
+def _device_columns(needs: Needs, target: Target) -> Row:
+    """Memory of PyTorch's caching allocator; empty if it does not manage the target or a size is unknown."""
+    if target.gpu_process is None or needs.usage_on(target).unknown_sizes:
+        return {}
+    memory = needs.device_memory(target)
+    return {"allocated_bytes": memory.allocated_bytes, "reserved_bytes": memory.reserved_bytes}
+
+
+def _fit_columns(verdict: MemoryFit) -> Row:
+    ram, flash = verdict.ram, verdict.flash
     return {
         "ram_need_bytes": ram.need_bytes,
         "ram_bytes": ram.limit_bytes,
         "flash_need_bytes": None if flash is None else flash.need_bytes,
         "flash_bytes": None if flash is None else flash.limit_bytes,
-        "fits": found.fits,
-        "fits_reason": None if found.fits else _why(found),
+        "fits": verdict.fits,
+        "fits_reason": None if verdict.fits else _fit_reason(verdict),
     }
 
 
-def _why(found: Room) -> str:
-    """Why a model does not fit, or why that cannot be told."""
-    if found.refused:
-        return found.refused
-    wanting = [space for space in found.spaces if space.fits is False]
-    if not wanting:
-        wanting = [space for space in found.spaces if space.fits is None]
-    return "; ".join(", ".join(space.unknown) or _shortage(space) for space in wanting)
+def _fit_reason(verdict: MemoryFit) -> str:
+    """Why a model does not fit, or why that is undetermined."""
+    if verdict.unsupported_reason:
+        return verdict.unsupported_reason
+    spaces = [space for space in verdict.memories if space.fits is False]
+    if not spaces:
+        spaces = [space for space in verdict.memories if space.fits is None]
+    return "; ".join(", ".join(space.unknown) or _shortage(space) for space in spaces)
 
 
-def _shortage(space: Space) -> str:
+def _shortage(space: MemoryNeed) -> str:
     limit = units.size(space.limit_bytes or 0)
     if space.fits is False:
-        return f"{space.words}: at least {units.size(space.least_bytes)} needed, {limit} there"
-    most = "an unknown amount" if space.most_bytes is None else units.size(space.most_bytes)
-    return f"{space.words}: {units.size(space.least_bytes)} to {most} needed, {limit} there"
+        return f"{space.title}: at least {units.size(space.low_bytes)} needed, {limit} available"
+    most = "an unknown amount" if space.high_bytes is None else units.size(space.high_bytes)
+    return f"{space.title}: {units.size(space.low_bytes)} to {most} needed, {limit} available"
 
 
-def _counts(cost: Cost) -> Row:
+def _count_columns(cost: Cost) -> Row:
     ops = len(cost.graph.ops)
     known = ops - len(cost.reasons)
-    # A sum of nothing beside operators that are not known is unknown, not zero.
-    is_open = bool(cost.reasons)
+    # A sum of zero is unknown if the cost of an op is unknown.
+    is_incomplete = bool(cost.reasons)
     return {
         "format": cost.graph.format,
         "ops": ops,
         "known_ops": known,
-        "macs": _unless_zero(cost.total_macs, is_open),
-        "elementwise_ops": _unless_zero(cost.total_elementwise, is_open),
+        "macs": _unless_zero(cost.total_macs, is_incomplete),
+        "elementwise_ops": _unless_zero(cost.total_elementwise, is_incomplete),
         "params": cost.total_params,
         "counts_missing": _missing(cost),
     }
@@ -208,63 +222,66 @@ def _unless_zero(value: int, is_unknown: bool) -> int | None:
     return None if is_unknown and not value else value
 
 
-def _bytes(cost: Cost, moved: Bytes) -> Row:
+def _byte_columns(cost: Cost, moved: Bytes) -> Row:
     read, written = total(moved.read), total(moved.written)
-    is_open = bool(cost.reasons)
-    is_whole = not cost.reasons and read + written > 0
+    is_incomplete = bool(cost.reasons)
+    is_complete = not cost.reasons and read + written > 0
     return {
         "weight_bytes": moved.weights,
-        "read_bytes": _unless_zero(read, is_open),
-        "written_bytes": _unless_zero(written, is_open),
-        "intensity": units.FLOPS_PER_MAC * cost.total_macs / (read + written) if is_whole else None,
+        "read_bytes": _unless_zero(read, is_incomplete),
+        "written_bytes": _unless_zero(written, is_incomplete),
+        "intensity": units.FLOPS_PER_MAC * cost.total_macs / (read + written) if is_complete else None,
     }
 
 
-def _memory(needs: Needs) -> Row:
-    """The peak, and TFLite Micro's arena for a file of its own as it is."""
-    held = needs.usage
+def _memory_columns(needs: Needs) -> Row:
+    """Peak activation memory, and why it or TFLite Micro's arena is missing."""
+    usage = needs.usage
     if needs.graph.format != "tflite":
         no_arena: str | None = "only TFLite files have an arena"
     elif needs.precision is not None:
-        no_arena = "TFLite Micro's arena is that of the file as it is"
+        no_arena = "TFLite Micro's arena is known only at the file's own dtypes"
     else:
-        no_arena = needs.refused or (needs.arena.unknown or None if needs.arena is not None else None)
+        arena = needs.arena()
+        no_tail = None if arena is None else arena.tail_unknown_reason
+        no_arena = needs.unsupported_reason() or no_tail or None
     return {
-        "peak_bytes": None if held.unknown else held.peak_bytes,
-        "memory_missing": held.missing or no_arena,
+        "peak_bytes": None if usage.unknown_sizes else usage.peak_bytes,
+        "memory_missing": usage.unavailable_reason or no_arena,
     }
 
 
 def _arena_bytes(needs: Needs, target: Target) -> int | None:
-    """The smallest arena that TFLite Micro accepts for the file, on the target's word size."""
-    if needs.graph.format != "tflite" or needs.precision is not None or needs.arena is None:
+    """The smallest arena that TFLite Micro accepts for the file, at the target's word size."""
+    if needs.graph.format != "tflite" or needs.precision is not None:
         return None
-    return needs.arena.arena_bytes(target.device.word_bits)
+    bounds = needs.arena_bounds(target)
+    return None if bounds is None else bounds[1]
 
 
-_LEAST = "only the least time that it takes is known: low_ms"
+_LOWER_BOUND = "only a lower bound of the latency is known (low_ms)"
 
 
-def _times(found: Estimate) -> Row:
-    if not found.seconds:
-        return {"basis": found.basis, "latency_missing": "nothing known of it takes time on this basis"}
-    if found.low is None and found.basis == "roofline":
-        # A bound is no estimate, and would be the fastest wherever estimates are compared.
-        return {"low_ms": found.ms, "basis": found.basis, "latency_missing": _LEAST}
+def _latency_columns(prediction: Estimate) -> Row:
+    if not prediction.seconds:
+        return {"basis": prediction.basis, "latency_missing": "no op has a known latency on this basis"}
+    if prediction.low is None and prediction.basis == "roofline":
+        # A lower bound is not an estimate: it would win every comparison of latencies.
+        return {"low_ms": prediction.ms, "basis": prediction.basis, "latency_missing": _LOWER_BOUND}
     return {
-        "ms": found.ms,
-        "low_ms": found.low_ms,
-        "high_ms": found.high_ms,
-        "level": None if found.low is None else found.level,
-        "basis": found.basis,
+        "ms": prediction.ms,
+        "low_ms": prediction.low_ms,
+        "high_ms": prediction.high_ms,
+        "level": None if prediction.low is None else prediction.level,
+        "basis": prediction.basis,
     }
 
 
-def _energy(found: Estimate) -> Row:
-    spent = energy(found)
-    if spent is not None:
-        return {"energy_mj": 1e3 * spent.joules}
-    if found.low is None:
-        return {"energy_missing": "the range of its time is not known"}
-    assert found.target is not None
-    return {"energy_missing": f"no power of {found.target.device.name} is known"}
+def _energy_columns(prediction: Estimate) -> Row:
+    estimated_energy = energy(prediction)
+    if estimated_energy is not None:
+        return {"energy_mj": 1e3 * estimated_energy.joules}
+    if prediction.low is None:
+        return {"energy_missing": "the latency has no prediction interval"}
+    assert prediction.target is not None
+    return {"energy_missing": f"the power of {prediction.target.device.name} is unknown"}

@@ -1,4 +1,4 @@
-"""The models of a sweep: their names, how another process gets them, and what identifies them."""
+"""The models of a sweep: their names, sources and digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sizeup.errors import LoadError
 from sizeup.formats.digest import content_digest
 from sizeup.formats.names import is_code
 
-# A format and the bits of a file's size: models of one class take about the same time.
+# A format and the bit length of the file size: models of one class take about the same time.
 SizeClass: TypeAlias = tuple[str, int]
 
 _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
@@ -22,88 +22,88 @@ _PACKAGES = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A model's name and a digest of what decides it: two equal files are two models, with rows each."""
+    """A model's name and content digest: two equal files are two models, with separate rows."""
 
     name: str
-    hash: str
+    content_digest: str
 
     @property
     def digest(self) -> str:
-        """Both as one."""
-        return digest_of(self.name, self.hash)
+        """One digest of name and content."""
+        return digest_of(self.name, self.content_digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model by name: a path or a name that `load` takes, or what a generator made, pickled by us."""
+    """A model: its name, and a path or name that `load` accepts, or a pickled object from a generator."""
 
     name: str
     source: str = ""
-    made: bytes | None = None
-    digest: str = ""  # of what a generator made
+    pickled: bytes | None = None
+    digest: str = ""  # of a model from a generator
 
     def identity(self) -> Identity:
-        """What tells it from other models; for a file, its content and that of weights beside it."""
-        return Identity(self.name, self.digest or _hash_of(self.source))
+        """Its name and content digest; for a file, of the content and its external weights."""
+        return Identity(self.name, self.digest or _content_digest(self.source))
 
     @property
     def file_bytes(self) -> int | None:
-        """The size of its file; None where it is none."""
+        """The size of its file; None if it is not a file."""
         path = Path(self.source)
         return path.stat().st_size if self.source and path.is_file() else None
 
     @property
     def size_class(self) -> SizeClass:
-        """What models it is compared with to tell how long it will take."""
+        """The class of models with about the same evaluation time."""
         size = self.file_bytes
         if size is None:
             return self.source.partition(":")[0], 0
         return Path(self.source).suffix.lower(), size.bit_length()
 
-    def opened(self) -> Any:
-        """What `load` takes: a path, a name, or the model that a factory makes."""
-        if self.made is None:
+    def load_source(self) -> Any:
+        """A source for `load`: a path, a name, or the unpickled model."""
+        if self.pickled is None:
             return self.source
-        made = pickle.loads(self.made)
-        return made() if isinstance(made, Made) else made
+        value = pickle.loads(self.pickled)
+        return value() if isinstance(value, Factory) else value
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A factory and its arguments, called where the model is evaluated."""
+class Factory:
+    """A factory and its arguments, called in the worker that evaluates the model."""
 
     factory: Any
     args: tuple[Any, ...] = ()
     kwargs: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self) -> Any:
-        """The model."""
+        """Build the model."""
         return self.factory(*self.args, **dict(self.kwargs))
 
 
 def digest_of(*parts: str | bytes) -> str:
-    """One digest of several texts."""
-    found = hashlib.sha256()
+    """A digest of several texts."""
+    sha256 = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        found.update(len(data).to_bytes(8, "little") + data)
-    return found.hexdigest()[:32]
+        sha256.update(len(data).to_bytes(8, "little") + data)
+    return sha256.hexdigest()[:32]
 
 
-def _hash_of(source: str) -> str:
+def _content_digest(source: str) -> str:
     prefix, _, rest = source.partition(":")
     path = Path(rest if prefix == "hf" else source)
     path = path / "config.json" if prefix == "hf" and path.is_dir() else path
     if path.is_file() and prefix != "hf":
-        return _of_file(path)
+        return _file_digest(path)
     if prefix in _PACKAGES:
-        content = _of_file(path) if prefix == "hf" else ""
+        content = _file_digest(path) if prefix == "hf" else ""
         return digest_of(prefix, content or rest, _version(_PACKAGES[prefix]))
     return digest_of(source, code_digest(prefix) if is_code(source) else "")
 
 
-def _of_file(path: Path) -> str:
-    """The digest of a file's content; of its name, where it cannot be read."""
+def _file_digest(path: Path) -> str:
+    """The digest of a file's content, or of its path and error if it cannot be read."""
     try:
         return content_digest(path)[:32]
     except OSError as error:
@@ -113,14 +113,14 @@ def _of_file(path: Path) -> str:
 
 
 def code_digest(module: str) -> str:
-    """A digest of the file of a module; empty where there is none."""
+    """The digest of a module's file; empty if it has none."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):
         return ""
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         return ""
-    return _of_file(Path(spec.origin))
+    return _file_digest(Path(spec.origin))
 
 
 def _version(package: str) -> str:

@@ -1,4 +1,4 @@
-"""What is asked of every model: points, each a target, a precision, a batch and shapes."""
+"""The points of a sweep: combinations of target, precision, batch and shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from sizeup import dtypes
 from sizeup.sweeps.schema import STORED
-from sizeup.targets import Target, current
+from sizeup.targets import Target, current_catalog
 
 _SEPARATOR = "\0"
 # A batch, shapes and bindings, the latter two as JSON.
@@ -21,8 +21,8 @@ PointShape: TypeAlias = tuple[int | None, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One question: a target by name, a precision, a batch (None: the model's own), and as JSON shapes and
-    sizes of symbolic dimensions.
+    """A target by name, a precision, a batch (None: the model's own), and shapes and sizes of symbolic
+    dimensions as JSON.
     """
 
     target: str
@@ -32,70 +32,70 @@ class Point:
     bind: str = ""
 
     @property
-    def asked(self) -> dtypes.DType | None:
-        """The number type that is asked for; None for the model's own."""
+    def dtype(self) -> dtypes.DType | None:
+        """The requested dtype; None for the model's own."""
         return None if self.precision == STORED else dtypes.precision(self.precision)
 
     @property
     def shape(self) -> PointShape:
-        """What a model is loaded for: points that share it share a graph."""
+        """Batch, shapes and bindings: points with equal ones share a graph."""
         return self.batch, self.shapes, self.bind
 
 
 @dataclass(frozen=True)
 class PointSet:
-    """The points asked of a model, targets by name with their digests, and the version that answers."""
+    """The points of a sweep, the digests of their targets by name, and the version of sizeup."""
 
     points: tuple[Point, ...]
-    target_hashes: Mapping[str, str]
+    target_digests: Mapping[str, str]
     version: str
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same questions, in whichever order."""
+        """A digest of the points that does not depend on their order."""
         lines = sorted(_SEPARATOR.join(self._parts(point)) for point in self.points)
         return _digest(self.version, *lines)
 
     def key(self, model: str, point: Point) -> str:
-        """The name of one row: the same for the same model, point, target's digest and version."""
+        """The key of a row: a digest of the model, the point, its target's digest and the version."""
         return _digest(model, *self._parts(point), self.version)
 
     def keys(self, model: str) -> list[str]:
-        """The names of all rows of a model."""
+        """The keys of all rows of a model."""
         return [self.key(model, point) for point in self.points]
 
-    def only(self, points: Iterable[Point]) -> PointSet:
-        """The same about fewer points."""
-        kept = tuple(points)
-        names = {point.target for point in kept}
+    def subset(self, points: Iterable[Point]) -> PointSet:
+        """The same with fewer points."""
+        subset = tuple(points)
+        names = {point.target for point in subset}
         return replace(
-            self, points=kept, target_hashes={n: h for n, h in self.target_hashes.items() if n in names}
+            self, points=subset, target_digests={n: h for n, h in self.target_digests.items() if n in names}
         )
 
     def _parts(self, point: Point) -> tuple[str, ...]:
         batch = "" if point.batch is None else str(point.batch)
-        parts = (self.target_hashes[point.target], point.precision, batch, point.shapes)
-        # Keys of points without bindings are those of stores that know no bindings.
+        parts = (self.target_digests[point.target], point.precision, batch, point.shapes)
+        # Points without bindings have the keys of stores from versions without `bind`.
         return (*parts, point.bind) if point.bind else parts
 
 
-def questions(points: Iterable[Point]) -> PointSet:
-    """Points, each once, with the digests of their targets as they are known here and now."""
+def point_set_of(points: Iterable[Point]) -> PointSet:
+    """The set of points, without duplicates, with the current digests of their targets."""
     once = tuple(dict.fromkeys(points))
     names = dict.fromkeys(point.target for point in once)
-    catalog = current()
-    return PointSet(once, {name: target_hash(catalog.target(name)) for name in names}, version("sizeup"))
+    catalog = current_catalog()
+    return PointSet(once, {name: target_digest(catalog.target(name)) for name in names}, version("sizeup"))
 
 
-def target_hash(target: Target) -> str:
-    """A digest of all that an answer about a target rests on, wherever its files lie."""
-    fit, reach = current().fit(target), current().reach(target)
+def target_digest(target: Target) -> str:
+    """A digest of a target's description and calibration, independent of file paths."""
+    fit, reach = current_catalog().calibration(target), current_catalog().slowdown(target)
     parts = (target.device, target.runtime, *(each for each in (fit, reach) if each is not None))
     return _digest(*(repr(replace(part, file="")) for part in parts))
 
 
 def shapes_text(shapes: Mapping[str, Any]) -> str:
-    """Sizes and shapes by name as JSON, the same however they were written; empty where there are none."""
+    """Sizes and shapes by name as canonical JSON; empty if there are none."""
     if not shapes:
         return ""
     plain = {name: _plain(value) for name, value in sorted(shapes.items())}
@@ -105,21 +105,21 @@ def shapes_text(shapes: Mapping[str, Any]) -> str:
 def bindings_of(
     point_shape: PointShape,
 ) -> tuple[dict[str, int], dict[str, tuple[int, ...]], dict[str, int]]:
-    """Sizes of dimensions, the batch among them, shapes of inputs, and sizes of symbolic dimensions."""
+    """Sizes of dimensions including the batch, shapes of inputs, and sizes of symbolic dimensions."""
     batch, text, bind = point_shape
-    given: dict[str, Any] = json.loads(text) if text else {}
-    sizes = {name: value for name, value in given.items() if isinstance(value, int)}
+    entries: dict[str, Any] = json.loads(text) if text else {}
+    sizes = {name: value for name, value in entries.items() if isinstance(value, int)}
     if batch is not None:
         sizes["batch"] = batch
-    shapes = {name: tuple(value) for name, value in given.items() if not isinstance(value, int)}
+    shapes = {name: tuple(value) for name, value in entries.items() if not isinstance(value, int)}
     return sizes, shapes, json.loads(bind) if bind else {}
 
 
 def _plain(value: int | str | Sequence[int]) -> int | list[int]:
-    """A size, or a shape: 1x3x224x224 and [1, 3, 224, 224] are the same."""
+    """A size, or a shape as a list: 1x3x224x224 and [1, 3, 224, 224] are equal."""
     if isinstance(value, int):
         return value
-    return [int(each) for each in (value.split("x") if isinstance(value, str) else value)]
+    return [int(size) for size in (value.split("x") if isinstance(value, str) else value)]
 
 
 def _digest(*parts: str) -> str:

@@ -1,7 +1,7 @@
-"""Asking sweeps by SQL: DuckDB over the files of a store, with views of its points, and no way to change any.
+"""Read-only SQL over the results of sweeps: DuckDB on the files of a store, with views of its points.
 
-DuckDB reads the files of the store and no other, changes no setting and loads no extension, and only one
-statement that reads is passed on to it.
+DuckDB can read only the files of the store, cannot change settings or load extensions, and gets exactly one
+statement, which must be a SELECT or EXPLAIN.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 _EXPLAIN = re.compile(r"\s*explain\b\s*(analyze\b)?\s*(\((analyze|format)\b[^()]*\))?", re.IGNORECASE)
-_ROWS = 50_000  # of a batch: a few megabytes
-# What a front is drawn by where nobody says.
+_ROWS = 50_000  # per record batch: a few megabytes
+# The default axes of a Pareto front.
 COSTS = (Axis("ms"), Axis("weight_bytes"))
 _QUALITY = "accuracy"
-# What SQL may not do is decided before any of it is read.
+# Settings that restrict the connection before any SQL is read.
 _LOCKED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -48,7 +48,7 @@ _LOCKED = {
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """What is asked of a sweep: a view or SQL, of the points that are left by what narrows them."""
+    """A query of a store: a view or SQL, and the filters on its points."""
 
     folder: str
     sql: str | None = None
@@ -64,29 +64,29 @@ class QuerySpec:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An open question: the connection, the views that it has, and the statement that answers it."""
+    """An open connection with the views of a query."""
 
     connection: DuckDBPyConnection
     views: Mapping[str, View]
-    question: QuerySpec
+    query: QuerySpec
 
     def run(self, sql: str) -> Any:
-        """The result of a statement, not fetched yet."""
-        with self.explaining(sql):
+        """Execute a statement; the result is not fetched yet."""
+        with self.translated_errors(sql):
             return self.connection.execute(sql)
 
     @contextmanager
-    def explaining(self, sql: str) -> Iterator[None]:
-        """Turn what DuckDB says of a statement into one line."""
+    def translated_errors(self, sql: str) -> Iterator[None]:
+        """Turns errors of DuckDB about a statement into a SizeupError of one line."""
         import duckdb
 
         try:
             yield
         except duckdb.Error as error:
-            raise _damage(error, self.question) or tables.explained(error, sql, self._columns) from error
+            raise _damage(error, self.query) or tables.sql_error(error, sql, self._columns) from error
 
     def number(self, sql: str) -> int:
-        """The one number that a statement gives."""
+        """The single number that a statement returns."""
         return int(self.run(sql).fetchone()[0])
 
     def _columns(self, name: str) -> list[str]:
@@ -94,12 +94,12 @@ class Session:
 
     @property
     def statement(self) -> str:
-        """The SQL of the question, in its order, with as many rows as are asked for."""
-        top = self.question.top
-        if self.question.sql is not None:
-            text = only_reading(self.connection, self.question.sql)
+        """The SQL of the query, ordered and limited to the requested number of rows."""
+        top = self.query.top
+        if self.query.sql is not None:
+            text = read_only_statement(self.connection, self.query.sql)
             return text if top is None else f"SELECT * FROM (\n{text}\n) LIMIT {top}"
-        view = view_named(self.question.view or DEFAULT, self.views)
+        view = view_named(self.query.view or DEFAULT, self.views)
         top = view.first if top is None else top
         if top is None:
             return f"SELECT * FROM {view.name} ORDER BY {view.order}"
@@ -114,144 +114,144 @@ class Session:
 
 
 @contextmanager
-def session(question: QuerySpec) -> Iterator[Session]:
-    """DuckDB with the tables and views of a question, closed to everything else."""
+def open_session(query: QuerySpec) -> Iterator[Session]:
+    """DuckDB with the tables and views of a query, without access to any other file."""
     try:
         import duckdb
     except ModuleNotFoundError as error:
-        raise MissingLibrary("asking a sweep", "duckdb", "sweep") from error
-    _check(question)
+        raise MissingLibrary("querying a sweep", "duckdb", "sweep") from error
+    _check(query)
     with (
         tempfile.TemporaryDirectory(prefix="sizeup-") as scratch,
         duckdb.connect(":memory:", config={**_LOCKED, "temp_directory": scratch}) as connection,
     ):
         try:
-            found = _set_up(connection, question)
+            views_by_name = _create_views(connection, query)
         except duckdb.Error as error:
-            raise _damage(error, question) or SizeupError(tables.shortened(error)) from error
-        yield Session(connection, found, question)
+            raise _damage(error, query) or SizeupError(tables.first_line(error)) from error
+        yield Session(connection, views_by_name, query)
 
 
-def _set_up(connection: DuckDBPyConnection, question: QuerySpec) -> Mapping[str, View]:
-    """Make the tables and views of a question, and close the connection to all else; the views."""
-    is_whole = tables.ALL in _words(question)
-    allowed = tables.attach(connection, "stored_points", Store(question.folder), is_whole)
-    if question.against is not None:
-        allowed += tables.attach(connection, "stored_before", Store(question.against))
-    added = [tables.join(connection, path) for path in question.joined]
-    narrowed = (question.devices, question.precisions, added)
-    tables.narrow(connection, "considered", "stored_points", *narrowed)
-    under = question.under_ms
+def _create_views(connection: DuckDBPyConnection, query: QuerySpec) -> Mapping[str, View]:
+    """Create the tables and views of a query and lock the connection; returns the views."""
+    has_all_rows = tables.ALL in _identifiers_in(query)
+    allowed = tables.attach(connection, "stored_points", Store(query.folder), has_all_rows)
+    if query.against is not None:
+        allowed += tables.attach(connection, "stored_before", Store(query.against))
+    added = [tables.join(connection, path) for path in query.joined]
+    filters = (query.devices, query.precisions, added)
+    tables.create_filtered_view(connection, "considered", "stored_points", *filters)
+    under = query.under_ms
     fast = "" if under is None else f" WHERE ms <= {under!r}"
     connection.execute(f"CREATE VIEW points AS SELECT * FROM considered{fast}")
-    if question.against is not None:
-        tables.narrow(connection, "before", "stored_before", *narrowed)
-    found = views(_axes(question, added), question.against is not None)
-    tables.check_axes(connection, question.axes or ())
-    if question.view == "regressions" and question.against is not None:
-        _check_pairs(connection, question)
-    for view in _needed(question, found):
+    if query.against is not None:
+        tables.create_filtered_view(connection, "before", "stored_before", *filters)
+    views_by_name = views(_axes(query, added), query.against is not None)
+    tables.check_axes(connection, query.axes or ())
+    if query.view == "regressions" and query.against is not None:
+        _check_pairs(connection, query)
+    for view in _used_views(query, views_by_name):
         connection.execute(f"CREATE VIEW {view.name} AS {view.sql}")
     _lock(connection, allowed)
-    return found
+    return views_by_name
 
 
-def _damage(error: Exception, question: QuerySpec) -> SizeupError | None:
-    """What is wrong with the files of a store, where DuckDB complains of one."""
+def _damage(error: Exception, query: QuerySpec) -> SizeupError | None:
+    """The damaged file of a store, if the error of DuckDB names a Parquet file."""
     if ".parquet" not in str(error):
         return None
-    folders = (folder for folder in (question.folder, question.against) if folder is not None)
-    return next((found for folder in folders if (found := Store(folder).damage())), None)
+    folders = (folder for folder in (query.folder, query.against) if folder is not None)
+    return next((damage for folder in folders if (damage := Store(folder).damage())), None)
 
 
-def _needed(question: QuerySpec, found: Mapping[str, View]) -> Iterator[View]:
-    """The views that a question speaks of: to make one, DuckDB opens every file."""
-    if question.sql is None:
-        yield view_named(question.view or DEFAULT, found)
+def _used_views(query: QuerySpec, views_by_name: Mapping[str, View]) -> Iterator[View]:
+    """The views that a query uses; creating a view makes DuckDB open every file."""
+    if query.sql is None:
+        yield view_named(query.view or DEFAULT, views_by_name)
     else:
-        words = _words(question)
-        yield from (view for view in found.values() if view.name in words)
+        words = _identifiers_in(query)
+        yield from (view for view in views_by_name.values() if view.name in words)
 
 
-def _words(question: QuerySpec) -> set[str]:
-    return set(re.findall(r"\w+", (question.sql or "").lower()))
+def _identifiers_in(query: QuerySpec) -> set[str]:
+    return set(re.findall(r"\w+", (query.sql or "").lower()))
 
 
-def _axes(question: QuerySpec, added: Iterable[tables.Added]) -> tuple[Axis, Axis]:
-    if question.axes is not None:
-        return question.axes
-    has_quality = any(_QUALITY in each.columns for each in added)
-    return (COSTS[0], Axis(_QUALITY, most=True)) if has_quality else COSTS
+def _axes(query: QuerySpec, added: Iterable[tables.JoinedTable]) -> tuple[Axis, Axis]:
+    if query.axes is not None:
+        return query.axes
+    has_quality = any(_QUALITY in table.columns for table in added)
+    return (COSTS[0], Axis(_QUALITY, maximize=True)) if has_quality else COSTS
 
 
-def _check_pairs(connection: DuckDBPyConnection, question: QuerySpec) -> None:
-    """Refuse to compare sweeps in which a point is there more than once: nobody could say which is meant."""
+def _check_pairs(connection: DuckDBPyConnection, query: QuerySpec) -> None:
+    """Raise SizeupError if a sweep has several rows for one point: the comparison would be ambiguous."""
     names = ", ".join(MATCH)
-    for table, folder in (("points", question.folder), ("before", question.against)):
+    for table, folder in (("points", query.folder), ("before", query.against)):
         sql = f"SELECT model, target FROM {table} GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
         twice = connection.execute(sql).fetchone()
         if twice is not None:
             raise SizeupError(
-                f"{folder}: {twice[0]} on {twice[1]} is there more than once, of several models of that name;"
+                f"{folder}: several rows for {twice[0]} on {twice[1]}, from different models of that name;"
                 " sweep into a new folder, or compare by model_hash in SQL"
             )
 
 
-def _check(question: QuerySpec) -> None:
-    if question.sql is not None and question.view is not None:
-        raise SizeupError("a view or SQL is asked, not both; SQL may select from a view")
-    if question.top is not None and question.top < 1:
-        raise SizeupError(f"{question.top} is no number of rows")
+def _check(query: QuerySpec) -> None:
+    if query.sql is not None and query.view is not None:
+        raise SizeupError("give a view or SQL, not both; SQL can select from a view")
+    if query.top is not None and query.top < 1:
+        raise SizeupError(f"top is {query.top}; give a number of rows from 1 up")
     known = views(COSTS, compared=True)
-    asked = known.get(question.view or DEFAULT)
-    if question.under_ms is not None and question.sql is None and asked is not None and not asked.timed:
-        raise SizeupError(f"{asked.name} is not about points with a latency, which --under asks for")
+    view = known.get(query.view or DEFAULT)
+    if query.under_ms is not None and query.sql is None and view is not None and not view.timed:
+        raise SizeupError(f"--under needs a view with latencies, which {view.name} does not have")
 
 
 def _lock(connection: DuckDBPyConnection, allowed: Iterable[str]) -> None:
-    listed = ", ".join(tables.text(path) for path in allowed)
+    listed = ", ".join(tables.sql_literal(path) for path in allowed)
     connection.execute(f"SET allowed_paths = [{listed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
 
-def only_reading(connection: DuckDBPyConnection, sql: str) -> str:
-    """The one statement of a text, which must be one that reads."""
+def read_only_statement(connection: DuckDBPyConnection, sql: str) -> str:
+    """The statement of a text; raises SizeupError unless it is exactly one SELECT or EXPLAIN."""
     import duckdb
 
     try:
-        found = connection.extract_statements(sql)
+        statements = connection.extract_statements(sql)
     except duckdb.Error as error:
-        raise tables.explained(error, sql) from error
-    if len(found) != 1:
-        raise SizeupError(f"a question is one SELECT; there are {len(found)} statements")
-    text = found[0].query.strip().rstrip(";")
-    if found[0].type == duckdb.StatementType.EXPLAIN:
-        # EXPLAIN ANALYZE runs what it explains.
-        explained = _EXPLAIN.match(text)
-        only_reading(connection, text[explained.end() :] if explained else "")
-    elif found[0].type != duckdb.StatementType.SELECT:
-        kind = str(found[0].type).rpartition(".")[2]
-        raise SizeupError(f"a question only reads: one SELECT, and no {kind}")
+        raise tables.sql_error(error, sql) from error
+    if len(statements) != 1:
+        raise SizeupError(f"give one SELECT statement; this SQL has {len(statements)} statements")
+    text = statements[0].query.strip().rstrip(";")
+    if statements[0].type == duckdb.StatementType.EXPLAIN:
+        # EXPLAIN ANALYZE executes its statement.
+        prefix = _EXPLAIN.match(text)
+        read_only_statement(connection, text[prefix.end() :] if prefix else "")
+    elif statements[0].type != duckdb.StatementType.SELECT:
+        statement_type = str(statements[0].type).rpartition(".")[2]
+        raise SizeupError(f"queries are read-only: give one SELECT, not {statement_type}")
     return text
 
 
-def columns_of(question: QuerySpec) -> tuple[str, ...]:
-    """The names of the columns of an answer, without computing its rows; raises where SQL is wrong."""
-    with session(question) as opened:
-        return _columns(opened)
+def columns_of(query: QuerySpec) -> tuple[str, ...]:
+    """The column names of a result, without computing its rows; raises SizeupError if the SQL is invalid."""
+    with open_session(query) as session:
+        return _columns(session)
 
 
-def _columns(opened: Session) -> tuple[str, ...]:
-    statement = opened.statement
+def _columns(session: Session) -> tuple[str, ...]:
+    statement = session.statement
     if statement.lower().startswith("explain"):
-        return tuple(each[0] for each in opened.run(statement).description)
-    return tuple(row[0] for row in opened.run(f"DESCRIBE {statement}").fetchall())
+        return tuple(each[0] for each in session.run(statement).description)
+    return tuple(row[0] for row in session.run(f"DESCRIBE {statement}").fetchall())
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
-    """The first rows of an answer, how many there are, and how many points a view cannot tell about."""
+class Preview:
+    """The first rows of a result, the number of its rows, and the number of undetermined points."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -259,17 +259,17 @@ class Glimpse:
     unknown: int
 
 
-def glimpse(question: QuerySpec, most: int) -> Glimpse:
-    """At most so many rows of an answer."""
-    with session(question) as opened:
-        columns, statement = _columns(opened), opened.statement
-        with opened.explaining(statement):
-            rows, total = _counted(opened.connection.sql(statement), most)
-        return Glimpse(columns, rows, total, _unknown(opened))
+def preview(query: QuerySpec, limit: int) -> Preview:
+    """At most `limit` rows of a result."""
+    with open_session(query) as session:
+        columns, statement = _columns(session), session.statement
+        with session.translated_errors(statement):
+            rows, total = _first_rows(session.connection.sql(statement), limit)
+        return Preview(columns, rows, total, _unknown(session))
 
 
-def _counted(result: DuckDBPyRelation, most: int) -> tuple[tuple[tuple[Any, ...], ...], int]:
-    """The first rows of a result, and how many it has, from one run of it."""
+def _first_rows(result: DuckDBPyRelation, most: int) -> tuple[tuple[tuple[Any, ...], ...], int]:
+    """The first rows of a result and the number of its rows, from one execution."""
     rows: list[tuple[Any, ...]] = []
     total = 0
     for batch in result.to_arrow_reader(_ROWS):
@@ -280,42 +280,42 @@ def _counted(result: DuckDBPyRelation, most: int) -> tuple[tuple[tuple[Any, ...]
     return tuple(rows), total
 
 
-def _unknown(opened: Session) -> int:
-    """How many points a view leaves out because what it asks is not known of them."""
-    question = opened.question
-    view = None if question.sql is not None else opened.views[question.view or DEFAULT]
+def _unknown(session: Session) -> int:
+    """The number of points that a view leaves out because the values it needs are unknown."""
+    query = session.query
+    view = None if query.sql is not None else session.views[query.view or DEFAULT]
     if view is None or not view.unknown:
         return 0
-    untimed = f" OR ({OPTION} AND ms IS NULL)" if question.under_ms is not None else ""
-    return opened.number(f"SELECT count(*) FROM considered WHERE ({view.unknown}){untimed}")
+    untimed = f" OR ({OPTION} AND ms IS NULL)" if query.under_ms is not None else ""
+    return session.number(f"SELECT count(*) FROM considered WHERE ({view.unknown}){untimed}")
 
 
 @contextmanager
-def reading(question: QuerySpec, rows: int = _ROWS) -> Iterator[Any]:
-    """The answer as a reader of Arrow's record batches, made one by one: none of it is held but the last."""
-    with session(question) as opened:
-        statement = opened.statement
-        with opened.explaining(statement):
-            yield opened.connection.sql(statement).to_arrow_reader(rows)
+def open_reader(query: QuerySpec, rows: int = _ROWS) -> Iterator[Any]:
+    """The result as an Arrow record batch reader, which holds one batch in memory at a time."""
+    with open_session(query) as session:
+        statement = session.statement
+        with session.translated_errors(statement):
+            yield session.connection.sql(statement).to_arrow_reader(rows)
 
 
-def rows_of(question: QuerySpec) -> Iterator[tuple[Any, ...]]:
-    """The rows of an answer as Python's own values, fetched piece by piece."""
-    with session(question) as opened:
-        statement = opened.statement
-        with opened.explaining(statement):
-            result = opened.run(statement)
-            while found := result.fetchmany(_ROWS):
-                yield from found
+def rows_of(query: QuerySpec) -> Iterator[tuple[Any, ...]]:
+    """The rows of a result as Python values, fetched in chunks."""
+    with open_session(query) as session:
+        statement = session.statement
+        with session.translated_errors(statement):
+            result = session.run(statement)
+            while rows := result.fetchmany(_ROWS):
+                yield from rows
 
 
-def table_of(question: QuerySpec) -> Any:
-    """The whole answer as one table of Arrow."""
-    with reading(question) as reader:
+def table_of(query: QuerySpec) -> Any:
+    """The result as an Arrow table."""
+    with open_reader(query) as reader:
         return reader.read_all()
 
 
-def save(question: QuerySpec, path: str | os.PathLike[str], *, raw_csv: bool = False) -> int:
-    """Write an answer as its suffix says, .parquet or .csv, batch by batch; the number of rows."""
-    with reading(question) as reader:
+def save(query: QuerySpec, path: str | os.PathLike[str], *, raw_csv: bool = False) -> int:
+    """Write a result batch by batch as .parquet or .csv, by suffix; returns the number of rows."""
+    with open_reader(query) as reader:
         return tables.write(reader, os.fspath(path), raw_csv=raw_csv)

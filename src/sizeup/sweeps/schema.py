@@ -1,7 +1,7 @@
-"""The table of a sweep: one row for each point that was planned, whether it could be evaluated or not.
+"""The columns of a sweep: one row per planned point, with its results or its error.
 
-What is not known is null, beside a column that says why. No value depends on when it was computed, or by how
-many: two runs of one sweep give equal tables.
+Unknown values are null, with the reason in another column. Rows are reproducible: they do not depend on the
+time of the run or the number of workers.
 """
 
 from __future__ import annotations
@@ -14,82 +14,80 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-Kind: TypeAlias = Literal["text", "int", "float", "bool"]
+ColumnType: TypeAlias = Literal["text", "int", "float", "bool"]
 Columns: TypeAlias = Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]
 
-STORED = "stored"  # the precision of a model at its own number types
+STORED = "stored"  # the precision of a model with its own dtypes
 OK, ERROR = "ok", "error"
-_ROWS = 16_384  # in one batch
+_ROWS = 16_384  # per record batch
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column: its name, what it holds, and its meaning for people."""
+    """A column: its name, type and meaning."""
 
     name: str
-    kind: Kind
+    type: ColumnType
     meaning: str
 
 
 FIELDS: tuple[Field, ...] = (
-    Field("key", "text", "digest of all that decides the row, in hexadecimal"),
-    Field("model", "text", "the model's name, as the sweep names it"),
+    Field("key", "text", "digest of everything that determines the row, in hexadecimal"),
+    Field("model", "text", "name of the model in the sweep"),
     Field(
         "model_hash",
         "text",
-        "digest of the file and of weights beside it, or of the name and the version of what builds it",
+        "digest of the file and its external weights, or of the name and the version of the library",
     ),
     Field("format", "text", "tflite, onnx, torch or torch.export"),
     Field("target", "text", "device/runtime"),
-    Field("target_hash", "text", "digest of all that is known of the target"),
-    Field("device", "text", "the device's name"),
-    Field("runtime", "text", "the runtime's name"),
-    Field("precision", "text", "the precision asked for; stored: the model's own number types"),
-    Field("batch", "int", "the batch asked for; null: none"),
-    Field("shapes", "text", "sizes of dimensions or shapes of inputs asked for, as JSON; empty: none"),
-    Field("bind", "text", "sizes of symbolic dimensions asked for, as JSON; null: none"),
-    Field(
-        "caveat", "text", "symbolic dimensions that no size was given for and that were set to 1; null: none"
-    ),
+    Field("target_hash", "text", "digest of the target's description and calibration"),
+    Field("device", "text", "name of the device"),
+    Field("runtime", "text", "name of the runtime"),
+    Field("precision", "text", "requested precision; stored: the model's own dtypes"),
+    Field("batch", "int", "requested batch size; null: none"),
+    Field("shapes", "text", "requested sizes of dimensions or shapes of inputs, as JSON; empty: none"),
+    Field("bind", "text", "requested sizes of symbolic dimensions, as JSON; null: none"),
+    Field("caveat", "text", "symbolic dimensions set to 1 because no size was given; null: none"),
     Field("status", "text", "ok or error"),
     Field("error", "text", "why there is no result"),
-    Field("error_kind", "text", "what went wrong, in one word"),
-    Field("ops", "int", "operators"),
-    Field("known_ops", "int", "operators that could be counted: sums are over these"),
-    Field("macs", "int", "multiply-accumulates of a pass"),
-    Field("elementwise_ops", "int", "elementwise operations of a pass"),
+    Field("error_kind", "text", "class of the error"),
+    Field("ops", "int", "number of ops"),
+    Field("known_ops", "int", "number of ops with a known cost; sums are over these"),
+    Field("macs", "int", "multiply-accumulates per inference"),
+    Field("elementwise_ops", "int", "elementwise operations per inference"),
     Field("params", "int", "parameters"),
-    Field("weight_bytes", "int", "bytes of all parameters"),
-    Field("read_bytes", "int", "bytes that operators read in a pass"),
-    Field("written_bytes", "int", "bytes that operators write in a pass"),
-    Field("intensity", "float", "FLOPs for each byte moved"),
-    Field("counts_missing", "text", "why counts are null or not whole"),
-    Field("peak_bytes", "int", "the most bytes in use at once beside the weights"),
+    Field("weight_bytes", "int", "weight bytes"),
+    Field("read_bytes", "int", "bytes read by ops per inference"),
+    Field("written_bytes", "int", "bytes written by ops per inference"),
+    Field("intensity", "float", "FLOPs per byte moved"),
+    Field("counts_missing", "text", "why counts are null or incomplete"),
+    Field("peak_bytes", "int", "peak activation memory, excluding weights"),
     Field(
         "arena_bytes",
         "int",
-        "smallest arena that TFLite Micro accepts for the file, on the target's word size",
+        "smallest arena that TFLite Micro accepts for the file, at the target's word size",
     ),
-    Field("memory_missing", "text", "why the peak or the arena is null"),
-    Field("ram_need_bytes", "int", "RAM that suffices; where that is not known, what is certainly needed"),
-    Field("ram_bytes", "int", "RAM that the target has"),
+    Field("memory_missing", "text", "why peak_bytes or arena_bytes is null"),
+    Field("allocated_bytes", "int", "most bytes that PyTorch allocates on a GPU, with weights and inputs"),
+    Field("reserved_bytes", "int", "bytes that PyTorch's caching allocator reserves on a GPU"),
+    Field("ram_need_bytes", "int", "RAM needed; if undetermined, its lower bound"),
+    Field("ram_bytes", "int", "RAM of the target"),
+    Field("flash_need_bytes", "int", "flash needed, if the device stores weights in flash; null: no limit"),
+    Field("flash_bytes", "int", "flash of such a device"),
+    Field("fits", "bool", "whether it fits in RAM and flash; null: undetermined"),
+    Field("fits_reason", "text", "why it does not fit, or why that is undetermined"),
+    Field("ms", "float", "estimated latency in milliseconds"),
     Field(
-        "flash_need_bytes", "int", "flash that suffices, of a device that keeps weights there; null: no limit"
+        "low_ms", "float", "lower end of the prediction interval; without one, a lower bound of the latency"
     ),
-    Field("flash_bytes", "int", "flash that such a device has"),
-    Field("fits", "bool", "whether both suffice; null: cannot be told"),
-    Field("fits_reason", "text", "why it does not fit, or why that cannot be told"),
-    Field("ms", "float", "estimated milliseconds of a pass"),
-    Field(
-        "low_ms", "float", "the least of the range of the estimate; without one, what a pass takes at least"
-    ),
-    Field("high_ms", "float", "the most of it"),
-    Field("level", "float", "the share of measurements that the range is stated for"),
-    Field("basis", "text", "what the estimate rests on: calibrated or roofline"),
-    Field("latency_missing", "text", "why there is no estimate"),
-    Field("energy_mj", "float", "estimated millijoules of a pass"),
-    Field("energy_missing", "text", "why there is no energy"),
-    Field("version", "text", "the version of sizeup"),
+    Field("high_ms", "float", "upper end of the prediction interval"),
+    Field("level", "float", "level of the prediction interval, such as 0.9"),
+    Field("basis", "text", "basis of the estimate: calibrated, instructions or roofline"),
+    Field("latency_missing", "text", "why ms is null"),
+    Field("energy_mj", "float", "estimated millijoules per inference"),
+    Field("energy_missing", "text", "why energy_mj is null"),
+    Field("version", "text", "version of sizeup"),
 )
 NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
 """The columns, in order."""
@@ -97,29 +95,29 @@ NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
 
 @cache
 def arrow_schema() -> Any:
-    """The same as a schema of Arrow."""
+    """The columns as an Arrow schema."""
     import pyarrow as pa
 
     types = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-    return pa.schema([pa.field(each.name, types[each.kind], each.name != "key") for each in FIELDS])
+    return pa.schema([pa.field(field.name, types[field.type], field.name != "key") for field in FIELDS])
 
 
 def conformed(table: Any) -> Any:
-    """A table of rows with exactly these columns: those that an older version did not write are null."""
+    """A table with exactly these columns; those that an older version did not write are null."""
     import pyarrow as pa
 
     schema = arrow_schema()
     if table.schema.names == schema.names:
         return table
-    there = set(table.column_names)
+    names = set(table.column_names)
     columns = [
-        table[field.name] if field.name in there else pa.nulls(len(table), field.type) for field in schema
+        table[field.name] if field.name in names else pa.nulls(len(table), field.type) for field in schema
     ]
     return pa.table(columns, schema=schema)
 
 
 def batch_of(columns: Columns, rows: int) -> Any:
-    """Columns as one record batch of Arrow; a column that is not given is null."""
+    """Columns as one Arrow record batch; a missing column is null."""
     import pyarrow as pa
 
     schema = arrow_schema()
@@ -130,17 +128,17 @@ def batch_of(columns: Columns, rows: int) -> Any:
     return pa.record_batch(arrays, schema=schema)
 
 
-def _array(values: Any, kind: Any) -> Any:
+def _array(values: Any, arrow_type: Any) -> Any:
     import pyarrow as pa
 
-    # A whole number beyond 64 bits cannot be kept exactly: null, as all that is not known.
-    if kind == pa.int64() and not isinstance(values, np.ndarray):
+    # An integer beyond 64 bits cannot be stored exactly and becomes null.
+    if arrow_type == pa.int64() and not isinstance(values, np.ndarray):
         values = [None if value is None or value >= 2**63 else value for value in values]
-    return pa.array(values, kind)
+    return pa.array(values, arrow_type)
 
 
 def batches_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-    """Rows as record batches, so many at a time that they take little memory; what a row lacks is null."""
+    """Rows as record batches of bounded size; missing values are null."""
     source = iter(rows)
     while part := list(islice(source, _ROWS)):
         names = dict.fromkeys(name for row in part for name in row)

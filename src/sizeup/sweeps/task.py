@@ -1,4 +1,4 @@
-"""One task of a sweep: all that is still to be found out about one model, written as one shard."""
+"""One task of a sweep: evaluates the missing points of one model and writes them as one shard."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sizeup.errors import CorruptStore, WorkerFailed, WriteError
-from sizeup.sweeps.evaluate import described
+from sizeup.sweeps.evaluate import classify_error
 from sizeup.sweeps.models import Model, SizeClass
-from sizeup.sweeps.places import Draft
 from sizeup.sweeps.points import PointSet
 from sizeup.sweeps.schema import ERROR, batches_of
+from sizeup.sweeps.storage import Draft
 from sizeup.sweeps.store import CURRENT, Store
 from sizeup.sweeps.worker import Evaluator, Limits, error_rows, rows_of
 
@@ -22,10 +22,10 @@ State = Literal["there", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all tasks of a sweep share."""
+    """Settings that all tasks of a sweep share."""
 
     store: str
-    asked: PointSet
+    point_set: PointSet
     limits: Limits
     folders: tuple[str, ...] = ()
     retry_errors: bool = False
@@ -34,27 +34,27 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a task ended: rows that it wrote, those of them that are errors, and the first reason of one."""
+    """The result of a task: number of rows written and of errors among them, and the first error."""
 
     model: str
     state: State
     rows: int = 0
     errors: int = 0
-    kind: str = ""
+    error_kind: str = ""
     reason: str = ""
     seconds: float = 0.0
-    cpu_seconds: float | None = None  # of loading and evaluating alone
-    damaged: tuple[str, ...] = ()  # files that could not be read, and were replaced
+    cpu_seconds: float | None = None  # of loading and evaluating only
+    damaged: tuple[str, ...] = ()  # unreadable files that were replaced
     digest: str = ""  # of the model's content
     caveats: int = 0  # rows for which a symbolic dimension was set to 1
-    bound: tuple[str, ...] = ()  # names in `bind` that the model has a symbolic dimension for
+    bound: tuple[str, ...] = ()  # names in `bind` that match a symbolic dimension of the model
     size_class: SizeClass = ("", 0)
-    is_first: bool = False  # of its process, and so it waited for imports
+    is_first: bool = False  # the first of its worker: its time includes imports
 
 
 def perform(model: Model, settings: Settings, evaluator: Evaluator | None) -> Outcome:
-    """Find out what is missing about a model and write it down; without an evaluator in this process."""
-    outcome, finish = _evaluated(model, settings, evaluator)
+    """Evaluate the missing points of a model and write their rows; in this process if `evaluator` is None."""
+    outcome, finish = _evaluate(model, settings, evaluator)
     finish()
     return outcome
 
@@ -62,157 +62,161 @@ def perform(model: Model, settings: Settings, evaluator: Evaluator | None) -> Ou
 def perform_each(
     models: Iterable[Model], settings: Settings, evaluator: Evaluator | None, done: Callable[[Outcome], None]
 ) -> None:
-    """The same for one model after the other; `done` hears of each when its rows are safe, in another thread.
+    """Perform the tasks of several models; `done` is called in another thread when rows are on disk.
 
-    While the rows of one are brought to the disk, the next is evaluated: a disk takes its time.
+    The rows of a model are synced to disk while the next model is evaluated.
     """
     with ThreadPoolExecutor(1) as writer:
         last: Future[None] | None = None
         for model in models:
-            outcome, finish = _evaluated(model, settings, evaluator)
+            outcome, finish = _evaluate(model, settings, evaluator)
             if last is not None:
-                last.result()  # what went wrong there ends it, and never do two wait
-            last = writer.submit(_finished, outcome, finish, done)
+                last.result()  # raises its error; at most one write is pending
+            last = writer.submit(_finish, outcome, finish, done)
         if last is not None:
             last.result()
 
 
-def _finished(outcome: Outcome, finish: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+def _finish(outcome: Outcome, finish: Callable[[], None], done: Callable[[Outcome], None]) -> None:
     finish()
     done(outcome)
 
 
-def _evaluated(
+def _evaluate(
     model: Model, settings: Settings, evaluator: Evaluator | None
 ) -> tuple[Outcome, Callable[[], None]]:
-    """How a task ends, and what is left to do until it has."""
+    """The outcome of a task, and a function that finishes its shard."""
     start = time.perf_counter()
     task = _Task(model, settings)
-    if not task.asked.points:
+    if not task.missing.points:
         task.tidy()
-        return task.told(Outcome(model.name, "there", seconds=time.perf_counter() - start)), _nothing
+        return task.completed(Outcome(model.name, "there", seconds=time.perf_counter() - start)), _do_nothing
     bound = set[str]()
     try:
         if evaluator is None:
-            counted = task.write(batches_of(rows_of(model, task.identity, task.asked, bound=bound)))
+            counter = task.write(batches_of(rows_of(model, task.identity, task.missing, bound=bound)))
         else:
-            with evaluator.evaluated(model, task.identity, task.asked) as batches:
-                counted = task.write(batches)
+            with evaluator.rows(model, task.identity, task.missing) as batches:
+                counter = task.write(batches)
             bound.update(evaluator.bound)
     except WorkerFailed as failed:
-        counted = task.fail(failed.kind, failed.reason)
+        counter = task.fail(failed.kind, failed.reason)
     except Exception as error:
-        # What the system refuses is news about this machine, not about the model.
+        # An OSError is a problem of this machine, not of the model.
         if evaluator is not None or isinstance(error, OSError | WriteError):
             raise
-        counted = task.fail(*described(error))
+        counter = task.fail(*classify_error(error))
     cpu_seconds = None if evaluator is None else evaluator.cpu_seconds
-    # Starting a process is no work of the model that happens to be its first.
+    # The time to start a worker does not count for its first model.
     seconds = time.perf_counter() - start - (0.0 if evaluator is None else evaluator.start_seconds)
-    outcome = counted.outcome(model.name, seconds, cpu_seconds)
+    outcome = counter.outcome(model.name, seconds, cpu_seconds)
     outcome = replace(
         outcome, bound=tuple(bound), is_first=evaluator is not None and evaluator.start_seconds > 0
     )
-    return task.told(outcome), task.finish
+    return task.completed(outcome), task.finish
 
 
-def give_up(model: Model, settings: Settings, kind: str, reason: str) -> Outcome:
-    """Write down that nothing could be found out about a model."""
+def give_up(model: Model, settings: Settings, error_kind: str, reason: str) -> Outcome:
+    """Write error rows for all missing points of a model."""
     task = _Task(model, settings)
-    outcome = task.told(task.fail(kind, reason).outcome(model.name))
+    outcome = task.completed(task.fail(error_kind, reason).outcome(model.name))
     task.finish()
     return outcome
 
 
-def _nothing() -> None:
-    """All is done already."""
+def _do_nothing() -> None:
+    """Does nothing: all rows exist already."""
 
 
 class _Task:
-    """A model, what is still asked about it, and where its answers go."""
+    """A model, its missing points, and the store for their rows."""
 
     def __init__(self, model: Model, settings: Settings) -> None:
         self.model, self.identity, self.store = model, model.identity(), Store(settings.store)
-        self.asked, self.failed, self._broken = _missing(self.store, self.identity.digest, settings)
-        self.damaged = tuple(map(self.store.place.path, self._broken))
+        self.missing, self.failed, self._damaged_names = _missing(self.store, self.identity.digest, settings)
+        self.damaged = tuple(map(self.store.storage.path, self._damaged_names))
         self._draft: Draft | None = None
 
-    def write(self, batches: Iterable[Any]) -> _Counted:
-        """Write a shard that is still to be finished, or rows in place of errors that were tried again."""
-        counted = _Counted()
-        name = self.store.shard(self.identity.digest, self.asked.digest)
+    def write(self, batches: Iterable[Any]) -> _RowCounter:
+        """Write a draft of a shard, or replace the error rows that were retried."""
+        counter = _RowCounter()
+        name = self.store.shard(self.identity.digest, self.missing.digest)
         if self.failed:
-            self.store.replace(name, self.failed, counted(batches))
+            self.store.replace(name, self.failed, counter(batches))
         else:
-            self._draft = self.store.draft(name, counted(batches))
-        return counted
+            self._draft = self.store.draft(name, counter(batches))
+        return counter
 
-    def fail(self, kind: str, reason: str) -> _Counted:
-        """Write rows that say why there are no answers."""
-        return self.write(batches_of(error_rows(self.model, self.identity, self.asked, kind, reason)))
+    def fail(self, error_kind: str, reason: str) -> _RowCounter:
+        """Write error rows for the missing points."""
+        return self.write(batches_of(error_rows(self.model, self.identity, self.missing, error_kind, reason)))
 
     def finish(self) -> None:
-        """Let the rows appear, and what they replace go away."""
+        """Publish the shard and remove the files that it replaces."""
         if self._draft is not None:
             try:
-                self._draft.finish()
+                self._draft.commit()
             except BaseException:
-                self._draft.drop()
+                self._draft.discard()
                 raise
-        self.tidy(self.store.shard(self.identity.digest, self.asked.digest))
+        self.tidy(self.store.shard(self.identity.digest, self.missing.digest))
 
-    def told(self, outcome: Outcome) -> Outcome:
-        """How it ended, with what is known of the model and its files."""
+    def completed(self, outcome: Outcome) -> Outcome:
+        """The outcome with the model's digest, damaged files and size class."""
         return replace(
-            outcome, digest=self.identity.hash, damaged=self.damaged, size_class=self.model.size_class
+            outcome,
+            digest=self.identity.content_digest,
+            damaged=self.damaged,
+            size_class=self.model.size_class,
         )
 
     def tidy(self, written: str = "") -> None:
-        """Remove files that cannot be read, whose rows are in others now."""
-        if self._broken:
-            self.store.place.remove(CURRENT)  # the sorted table may hold what they held
-        for name in self._broken:
+        """Remove unreadable files whose rows have been written again."""
+        if self._damaged_names:
+            self.store.storage.remove(CURRENT)  # the sorted table may contain their rows
+        for name in self._damaged_names:
             if name != written:
-                self.store.place.remove(name)
+                self.store.storage.remove(name)
 
 
 def _missing(store: Store, model: str, settings: Settings) -> tuple[PointSet, list[str], list[str]]:
-    """The questions without an answer, shards with errors to be tried again, and shards that are damaged."""
-    asked = settings.asked
-    if not settings.retry_errors and store.has(store.shard(model, asked.digest)):
-        return asked.only(()), [], []
+    """The points without a row, the shards with errors to retry, and the damaged shards."""
+    point_set = settings.point_set
+    if not settings.retry_errors and store.has(store.shard(model, point_set.digest)):
+        return point_set.subset(()), [], []
     known: set[str] = set()
     failed, damaged = [], []
     for shard in store.shards_of(model):
         try:
-            states = store.states([shard])
+            statuses = store.statuses([shard])
         except CorruptStore:
             damaged.append(shard)
             continue
-        errors = {key for key, state in states.items() if state == ERROR} if settings.retry_errors else set()
-        known |= states.keys() - errors
+        errors = {key for key, status in statuses.items() if status == ERROR and settings.retry_errors}
+        known |= statuses.keys() - errors
         failed += [shard] * bool(errors)
-    wanted = [point for point in asked.points if asked.key(model, point) not in known]
-    return (asked if len(wanted) == len(asked.points) else asked.only(wanted)), failed, damaged
+    missing = [point for point in point_set.points if point_set.key(model, point) not in known]
+    is_all = len(missing) == len(point_set.points)
+    return (point_set if is_all else point_set.subset(missing)), failed, damaged
 
 
-class _Counted:
-    """Counts rows and errors as they pass."""
+class _RowCounter:
+    """Counts the rows, errors and caveats of record batches as they pass through."""
 
     def __init__(self) -> None:
         self.rows = self.errors = self.caveats = 0
-        self.kind = self.reason = ""
+        self.error_kind = self.reason = ""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             self.rows += batch.num_rows
-            states = batch.column("status").to_pylist()
-            self.errors += states.count(ERROR)
+            statuses = batch.column("status").to_pylist()
+            self.errors += statuses.count(ERROR)
             self.caveats += batch.num_rows - batch.column("caveat").null_count
-            if self.errors and not self.kind:
-                place = states.index(ERROR)
-                self.kind = batch.column("error_kind")[place].as_py()
-                self.reason = batch.column("error")[place].as_py()
+            if self.errors and not self.error_kind:
+                index = statuses.index(ERROR)
+                self.error_kind = batch.column("error_kind")[index].as_py()
+                self.reason = batch.column("error")[index].as_py()
             yield batch
 
     def outcome(self, model: str, seconds: float = 0.0, cpu_seconds: float | None = None) -> Outcome:
@@ -221,7 +225,7 @@ class _Counted:
             "done",
             self.rows,
             self.errors,
-            self.kind,
+            self.error_kind,
             self.reason,
             seconds,
             cpu_seconds,

@@ -1,9 +1,8 @@
-"""Ready-made questions to a sweep, as views of its table of points.
+"""Predefined SQL views of a sweep's points.
 
-A point is certain where it is known to fit its device and every operator was counted. What is not known never
-stands before what is: points whose fit cannot be told are ranked behind the certain ones, points of which not
-every operator was counted (whose latency is at least what is said) behind both, and none of them pushes one
-that is better known from a front.
+A point is certain if it is known to fit its device and the cost of every op is known. Uncertain points rank
+after certain ones: first those whose fit is undetermined, then those with ops of unknown cost, whose latency
+is a lower bound. An uncertain point never removes a more certain one from a Pareto front.
 """
 
 from __future__ import annotations
@@ -14,65 +13,67 @@ from dataclasses import dataclass
 from sizeup.errors import SizeupError
 from sizeup.targets.names import suggestion
 
-# What makes two points of two sweeps the same question; hashes and versions are what may have changed.
+# The columns that identify a point in two sweeps; digests and versions may differ.
 MATCH = ("model", "target", "precision", "batch", "shapes", "bind")
-# What a table that is joined to the points may be joined by.
+# The columns that a table can be joined by.
 KEYS = ("model", "target", "device", "runtime", "precision", "batch", "shapes", "format", "model_hash")
 DEFAULT = "summary"
 
-# What could be used there, as far as it is known.
+# Points that may fit.
 OPTION = "status = 'ok' AND fits IS NOT FALSE"
 CERTAIN = "(fits IS TRUE AND known_ops IS NOT DISTINCT FROM ops)"
-# 0: certain, 1: may not fit, 2: not all of it was counted.
-DOUBT = "CASE WHEN known_ops IS DISTINCT FROM ops THEN 2 WHEN fits THEN 0 ELSE 1 END"
+# How certain a point is: 0 certain, 1 may not fit, 2 has ops of unknown cost.
+TIER = "CASE WHEN known_ops IS DISTINCT FROM ops THEN 2 WHEN fits THEN 0 ELSE 1 END"
 _TIMES = "ms, low_ms, high_ms"
 _TIMED = f"{OPTION} AND ms IS NOT NULL"
 _RANKED = f"""
 target, precision, batch, row_number() OVER (
-    PARTITION BY target, precision, batch ORDER BY doubt, ms, params NULLS LAST, model, shapes
-) AS place, model, {_TIMES}, shapes, doubt = 0 AS certain, fits, params, macs, weight_bytes, energy_mj, basis
+    PARTITION BY target, precision, batch ORDER BY _tier, ms, params NULLS LAST, model, shapes
+) AS rank, model, {_TIMES}, shapes, _tier = 0 AS certain, fits, params, macs, weight_bytes, energy_mj, basis
 """
-_ROOM = "ram_need_bytes, ram_bytes, flash_need_bytes, flash_bytes"
+_MEMORY_COLUMNS = "ram_need_bytes, ram_bytes, flash_need_bytes, flash_bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A question by name: what it shows, its SQL over `points`, and the order in which it is read."""
+    """A view: its name, description, SQL over `points`, and order."""
 
     name: str
-    shows: str
+    description: str
     sql: str
     order: str
-    grouped: bool = False  # the first N are those of each target, precision and batch
-    ranked: bool = False  # it has a column `place` that counts them
-    first: int | None = None  # how many that are where nobody says
-    timed: bool = True  # its rows are points that may have a latency
-    unknown: str = ""  # of points that it leaves out because something of them is not known
+    grouped: bool = False  # --top applies per target, precision and batch
+    ranked: bool = False  # it has a column `rank` with the rank in the group
+    first: int | None = None  # the default of --top
+    timed: bool = True  # its rows are points that can have a latency
+    unknown: str = ""  # SQL condition of the points it leaves out because a value is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A column that a front is drawn by, and whether more of it is better."""
+    """A column of a Pareto front, and whether it is maximized."""
 
     column: str
-    most: bool = False
+    maximize: bool = False
 
     @property
     def sql(self) -> str:
-        """The column so that less is better."""
-        return f"-{quoted(self.column)}" if self.most else quoted(self.column)
+        """The column as an expression to minimize."""
+        return f"-{quoted(self.column)}" if self.maximize else quoted(self.column)
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it, whatever letters it has."""
+    """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def axes_of(text: str) -> tuple[Axis, Axis]:
-    """Two axes from a text such as `ms,max:accuracy`."""
+    """Parse two axes from a text such as `ms,max:accuracy`."""
     parts = [each.strip() for each in text.split(",")]
     if len(parts) != 2 or not all(part.removeprefix("max:").removeprefix("min:") for part in parts):
-        raise SizeupError(f"{text!r} is not two columns, such as ms,weight_bytes or ms,max:accuracy")
+        raise SizeupError(
+            f"{text!r} does not name two columns; give them as ms,weight_bytes or ms,max:accuracy"
+        )
     first, second = (
         Axis(part.removeprefix("max:").removeprefix("min:"), part.startswith("max:")) for part in parts
     )
@@ -80,45 +81,45 @@ def axes_of(text: str) -> tuple[Axis, Axis]:
 
 
 def views(axes: tuple[Axis, Axis], compared: bool) -> Mapping[str, View]:
-    """All views by name; those between two sweeps only where there are two."""
-    found = [*_PLAIN, _pareto(*axes), *([_REGRESSIONS] if compared else ())]
-    return {view.name: view for view in found}
+    """All views by name, including those that compare two sweeps if `compared`."""
+    known = [*_PLAIN, _pareto(*axes), *([_REGRESSIONS] if compared else ())]
+    return {view.name: view for view in known}
 
 
 def view_named(name: str, known: Mapping[str, View]) -> View:
-    """The view of that name, or an error that tells what there is."""
+    """The view of that name; raises SizeupError with the known names if there is none."""
     if name == _REGRESSIONS.name and name not in known:
-        raise SizeupError("regressions are between two sweeps: name the earlier one with --against DIR")
+        raise SizeupError("regressions compare two sweeps; give the earlier one with --against DIR")
     if name == "points":
-        raise SizeupError('points are all rows, and what SQL selects from: ask "SELECT * FROM points"')
+        raise SizeupError('points is a table, not a view; query it with "SELECT * FROM points"')
     if name not in known:
         near = suggestion(name, known)
-        raise SizeupError(f"no view is called {name!r}{near or f'; there are {chr(44).join(known)}'}")
+        raise SizeupError(f"unknown view {name!r}{near}; known: {', '.join(known)}")
     return known[name]
 
 
 def first_of_fastest(top: int) -> str:
-    """The first places of `fastest`, without ranking all points.
+    """The first ranks of `fastest`, without ranking all points.
 
-    What takes longer than so many others of its group that are as well known has no place among the first.
+    A point slower than `top` others of its group and certainty cannot be among them.
     """
     return f"""
-    WITH timed AS (SELECT *, {DOUBT} AS doubt FROM points WHERE {_TIMED}), last AS (
-        SELECT target, precision, batch, doubt, list_max(min(ms, {top})) AS last_ms
-        FROM timed GROUP BY target, precision, batch, doubt
+    WITH timed AS (SELECT *, {TIER} AS _tier FROM points WHERE {_TIMED}), last AS (
+        SELECT target, precision, batch, _tier, list_max(min(ms, {top})) AS last_ms
+        FROM timed GROUP BY target, precision, batch, _tier
     ), kept AS (
         SELECT timed.* FROM timed JOIN last
-        ON timed.target = last.target AND timed.precision = last.precision AND timed.doubt = last.doubt
+        ON timed.target = last.target AND timed.precision = last.precision AND timed._tier = last._tier
             AND timed.batch IS NOT DISTINCT FROM last.batch AND timed.ms <= last.last_ms
     )
-    SELECT * FROM (SELECT {_RANKED} FROM kept) WHERE place <= {top}
+    SELECT * FROM (SELECT {_RANKED} FROM kept) WHERE rank <= {top}
     """
 
 
 _PLAIN = (
     View(
         "summary",
-        "of each target and precision how many points there are, fit, and are timed",
+        "number of points per target and precision, and how many fit and have a latency",
         """
         SELECT target, precision, count(DISTINCT model) AS models,
             count(*) FILTER (status = 'ok' AND fits) AS fit,
@@ -133,9 +134,9 @@ _PLAIN = (
     ),
     View(
         "fits",
-        "points that are known to fit, the fastest first",
+        "points that fit, fastest first",
         f"""
-        SELECT target, precision, model, batch, shapes, {_TIMES}, {CERTAIN} AS certain, {_ROOM},
+        SELECT target, precision, model, batch, shapes, {_TIMES}, {CERTAIN} AS certain, {_MEMORY_COLUMNS},
             energy_mj, params, macs, basis
         FROM points WHERE status = 'ok' AND fits
         """,
@@ -145,9 +146,9 @@ _PLAIN = (
     ),
     View(
         "misfits",
-        "points that are known not to fit, and why",
+        "points that do not fit, with the reason",
         f"""
-        SELECT target, precision, model, batch, shapes, fits_reason, {_ROOM}
+        SELECT target, precision, model, batch, shapes, fits_reason, {_MEMORY_COLUMNS}
         FROM points WHERE status = 'ok' AND NOT fits
         """,
         "target, precision, model, batch NULLS FIRST, shapes",
@@ -156,9 +157,9 @@ _PLAIN = (
     ),
     View(
         "fastest",
-        "points by latency for each target, precision and batch, those best known first",
-        f"SELECT {_RANKED} FROM (SELECT *, {DOUBT} AS doubt FROM points WHERE {_TIMED})",
-        "target, precision, batch NULLS FIRST, place",
+        "points by latency per target, precision and batch, certain ones first",
+        f"SELECT {_RANKED} FROM (SELECT *, {TIER} AS _tier FROM points WHERE {_TIMED})",
+        "target, precision, batch NULLS FIRST, rank",
         grouped=True,
         ranked=True,
         first=1,
@@ -166,7 +167,7 @@ _PLAIN = (
     ),
     View(
         "unknown",
-        "points that could be evaluated, and of which something is not known, with the reasons",
+        "evaluated points with an unknown fit, latency or op cost, with the reasons",
         """
         SELECT target, precision, model, batch, shapes, concat_ws(', ',
                 CASE WHEN fits IS NULL THEN 'fit' END,
@@ -181,7 +182,7 @@ _PLAIN = (
     ),
     View(
         "errors",
-        "models that could not be evaluated: why, and how many points that is",
+        "models that could not be evaluated, with the reason and the number of points",
         """
         SELECT model, error_kind, count(*) AS points, error
         FROM points WHERE status <> 'ok' GROUP BY model, error_kind, error
@@ -193,33 +194,33 @@ _PLAIN = (
 
 
 def _pareto(first: Axis, second: Axis) -> View:
-    """Points that no other on the same device beats in one axis without losing in the other.
+    """The Pareto front per device and batch.
 
-    For every value of the first axis the least of the second is kept, then what all smaller values of the
-    first attain: sorting, not comparing pairs. A point is held to those alone that are as well known as it
-    is. To begin with, all that one good point of the device beats in both is left out, which is most.
+    Computes the minimum of the second axis per value of the first, and its running minimum over smaller
+    values, which needs a sort instead of comparing pairs. A point is compared only with points at least as
+    certain as itself. Points that one good point of the device dominates are removed first, which are most.
     """
     a, b = first.sql, second.sql
-    doubts = range(3)
-    least = (f"min(axis_b) FILTER (doubt <= {doubt}) AS least_{doubt}" for doubt in doubts)
-    earlier = (f"min(least_{doubt}) OVER earlier AS earlier_{doubt}" for doubt in doubts)
+    tiers = range(3)
+    least = (f"min(axis_b) FILTER (_tier <= {tier}) AS least_{tier}" for tier in tiers)
+    earlier = (f"min(least_{tier}) OVER earlier AS earlier_{tier}" for tier in tiers)
     unbeaten = (
-        f"WHEN {doubt} THEN kept.axis_b = least_{doubt} AND coalesce(kept.axis_b < earlier_{doubt}, true)"
-        for doubt in doubts
+        f"WHEN {tier} THEN kept.axis_b = least_{tier} AND coalesce(kept.axis_b < earlier_{tier}, true)"
+        for tier in tiers
     )
     head = ("device", "model", "precision", first.column, second.column)
     shown = tuple(dict.fromkeys((*head, *_PARETO_COLUMNS)))
     columns = ", ".join(map(quoted, shown))
     return View(
         "pareto",
-        "points of each device and batch that none beats in both of two columns (--axes)",
+        "Pareto front over two columns (--axes), per device and batch",
         f"""
         WITH option AS (
-            SELECT {columns}, {a} AS axis_a, {b} AS axis_b, {DOUBT} AS doubt FROM points
+            SELECT {columns}, {a} AS axis_a, {b} AS axis_b, {TIER} AS _tier FROM points
             WHERE {OPTION} AND {a} IS NOT NULL AND {b} IS NOT NULL
         ), good_one AS (
             SELECT device, batch, arg_min(axis_a, good) AS good_a, arg_min(axis_b, good) AS good_b
-            FROM (SELECT *, CAST(axis_a AS DOUBLE) * axis_b AS good FROM option WHERE doubt = 0)
+            FROM (SELECT *, CAST(axis_a AS DOUBLE) * axis_b AS good FROM option WHERE _tier = 0)
             GROUP BY device, batch
         ), kept AS MATERIALIZED (
             SELECT option.* FROM option LEFT JOIN good_one
@@ -231,30 +232,30 @@ def _pareto(first: Axis, second: Axis) -> View:
             SELECT *, {", ".join(earlier)} FROM least WINDOW earlier AS (
                 PARTITION BY device, batch ORDER BY axis_a ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
         )
-        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown[:_HEAD])}, kept.doubt = 0 AS certain,
+        SELECT {", ".join(f"kept.{quoted(column)}" for column in shown[:_HEAD])}, kept._tier = 0 AS certain,
             {", ".join(f"kept.{quoted(column)}" for column in shown[_HEAD:])}
         FROM kept JOIN so_far
         ON kept.device = so_far.device AND kept.batch IS NOT DISTINCT FROM so_far.batch
             AND kept.axis_a = so_far.axis_a
-        WHERE CASE kept.doubt {" ".join(unbeaten)} END
+        WHERE CASE kept._tier {" ".join(unbeaten)} END
         """,
         f"device, batch NULLS FIRST, NOT certain, {a}, {b}, model, precision, runtime, shapes",
         unknown=f"{OPTION} AND ({a} IS NULL OR {b} IS NULL)",
     )
 
 
-_HEAD = 7  # columns before the one that says whether a point is certain
+_HEAD = 7  # columns before `certain`
 _PARETO_COLUMNS = (
     *("ms", "low_ms", "high_ms", "runtime", "batch", "shapes"),
     *("weight_bytes", "peak_bytes", "params", "macs", "fits"),
 )
 
 _PAIRS = " AND ".join(f"now.{name} IS NOT DISTINCT FROM was.{name}" for name in MATCH)
-# Sums over all operators can be compared only where all were counted, then and now.
+# Sums over ops can be compared only if the cost of every op is known in both sweeps.
 _WHOLE = "now.known_ops IS NOT DISTINCT FROM now.ops AND was.known_ops IS NOT DISTINCT FROM was.ops"
 _REGRESSIONS = View(
     "regressions",
-    "points that are worse than in the earlier sweep: failing, too large, larger, or slower beyond the range",
+    "points worse than in the earlier sweep: errors, no longer fit, larger, or slower than the interval",
     f"""
     WITH pair AS (
         SELECT now.model, now.target, now.precision, now.batch, now.shapes,

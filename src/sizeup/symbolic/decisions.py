@@ -1,4 +1,4 @@
-"""Comparisons whose result depends on symbolic dimensions: a listener decides them and records guards."""
+"""Comparisons that depend on symbolic dimensions: a listener decides them and records guards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def assuming(listener: Listener) -> Iterator[None]:
-    """Let a listener decide comparisons inside the block."""
+    """Lets a listener decide comparisons inside the block."""
     token = _listener.set(listener)
     try:
         yield
@@ -27,7 +27,7 @@ def assuming(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def guard_source(part: str) -> Iterator[None]:
-    """Attribute guards recorded inside the block to a part of the model."""
+    """Attributes guards recorded inside the block to a part of the model."""
     token = _source.set(part)
     try:
         yield
@@ -41,10 +41,13 @@ def current_source() -> str:
 
 
 def decide(relation: Relation, difference: Any) -> bool:
-    """Whether a difference, an int or an expression, is 0 or not negative: by itself or by the listener."""
+    """Whether a difference is 0 ("==") or not negative (">="); the listener decides for expressions.
+
+    Raises TypeError for an expression without a listener.
+    """
     if isinstance(difference, int):
         return difference == 0 if relation == "==" else difference >= 0
     listener = _listener.get()
     if listener is None:
-        raise TypeError(f"a free dimension was compared: whether {difference} {relation} 0 depends on sizes")
+        raise TypeError(f"comparison of symbolic dimensions: {difference} {relation} 0 depends on the sizes")
     return listener(difference, relation)

@@ -83,12 +83,12 @@ class Expression(SymbolicSize):
         return names
 
     def same(self, other: object) -> bool:
-        """Whether both have the same terms, as equal expressions nearly always have."""
+        """Whether both have the same terms; equal expressions may differ in rare cases."""
         return isinstance(other, Expression) and self.terms == other.terms
 
     def __hash__(self) -> int:
         if self._hash is None:
-            # bit_length tells -1 from -2, which have the same hash in Python: a collision would call __eq__.
+            # bit_length separates -1 and -2, which have the same hash: a collision would call __eq__.
             self._hash = hash(frozenset((m, c, c.bit_length()) for m, c in self.terms.items()))
         return self._hash
 
@@ -110,7 +110,7 @@ class Expression(SymbolicSize):
         terms = dict(self.terms)
         for monomial, coefficient in terms_of(other).items():
             terms[monomial] = terms.get(monomial, 0) + coefficient
-        return simplest(terms)
+        return simplify(terms)
 
     __radd__ = __add__
 
@@ -132,7 +132,7 @@ class Expression(SymbolicSize):
             for right, factor in others.items():
                 monomial = tuple(sorted((*left, *right))) if left and right else left or right
                 terms[monomial] = terms.get(monomial, 0) + times * factor
-        return simplest(terms)
+        return simplify(terms)
 
     __rmul__ = __mul__
 
@@ -172,11 +172,11 @@ class Expression(SymbolicSize):
         return decide(">=", other - self - 1)
 
     def __bool__(self) -> bool:
-        # 0 itself is an int. An access of no elements at some sizes adds nothing to any sum there.
+        # 0 is an int, never an Expression; an access with 0 elements at some sizes adds 0 to sums there.
         return True
 
     def _refuse(self) -> NoReturn:
-        raise TypeError(f"a free dimension has no one value: {self}")
+        raise TypeError(f"symbolic dimensions have no value: {self}")
 
     __int__ = __index__ = __float__ = __round__ = __iter__ = _refuse
 
@@ -188,14 +188,14 @@ def terms_of(number: Number) -> Mapping[Monomial, int]:
     return {_ONE: int(number)} if number else {}
 
 
-def simplest(terms: Mapping[Monomial, int]) -> Number:
+def simplify(terms: Mapping[Monomial, int]) -> Number:
     """An expression of these terms; an int if no size is left."""
-    kept = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
-    if not kept:
+    nonzero = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
+    if not nonzero:
         return 0
-    if len(kept) == 1 and _ONE in kept:
-        return kept[_ONE]
-    return Expression(kept)
+    if len(nonzero) == 1 and _ONE in nonzero:
+        return nonzero[_ONE]
+    return Expression(nonzero)
 
 
 def size(name: str) -> Expression:
@@ -209,11 +209,11 @@ def sum_of(numbers: Iterable[Number]) -> Number:
     for number in numbers:
         for monomial, coefficient in terms_of(number).items():
             terms[monomial] = terms.get(monomial, 0) + coefficient
-    return simplest(terms)
+    return simplify(terms)
 
 
 def quotient(left: Number, right: Number) -> Number:
-    """The quotient, rounded down. Divisors are sizes, and positive."""
+    """The quotient, rounded down; divisors are positive sizes."""
     if isinstance(left, int) and isinstance(right, int):
         return left // right
     if isinstance(right, int):
@@ -252,32 +252,34 @@ def _extreme(kind: Literal["max", "min"], numbers: Iterable[Number]) -> Number:
 
 
 def _atom(kind: _Kind, left: Number, right: Number) -> Expression:
-    parts = [each if isinstance(each, Expression) else Expression(terms_of(each)) for each in (left, right)]
+    parts = [part if isinstance(part, Expression) else Expression(terms_of(part)) for part in (left, right)]
     return Expression({(Atom(kind, "", *parts),): 1})
 
 
 def _by_number(terms: Mapping[Monomial, int], divisor: int) -> Number:
-    """Whole multiples of the divisor leave the quotient, nested quotients become one."""
+    """The quotient by an integer; multiples of the divisor are split off and nested quotients merged."""
     if divisor == 1:
-        return simplest(terms)
-    if any(terms) and all(each < 0 for monomial, each in terms.items() if monomial):
+        return simplify(terms)
+    if any(terms) and all(coefficient < 0 for monomial, coefficient in terms.items() if monomial):
         # floor(-x / d) = -ceil(x / d), which reads better than a quotient of remainders.
-        turned = {monomial: -each for monomial, each in terms.items()}
-        turned[_ONE] = turned.get(_ONE, 0) + divisor - 1
-        return -_by_number(turned, divisor)
-    whole = {monomial: each // divisor for monomial, each in terms.items()}
-    rest = {monomial: each % divisor for monomial, each in terms.items() if each % divisor}
-    return simplest(whole) + _proper(rest, divisor)
+        negated = {monomial: -coefficient for monomial, coefficient in terms.items()}
+        negated[_ONE] = negated.get(_ONE, 0) + divisor - 1
+        return -_by_number(negated, divisor)
+    quotients = {monomial: coefficient // divisor for monomial, coefficient in terms.items()}
+    rest = {
+        monomial: coefficient % divisor for monomial, coefficient in terms.items() if coefficient % divisor
+    }
+    return simplify(quotients) + _proper(rest, divisor)
 
 
 def _proper(rest: dict[Monomial, int], divisor: int) -> Number:
-    """The quotient of terms that are all smaller than the divisor."""
+    """The quotient of terms with coefficients below the divisor."""
     constant = rest.pop(_ONE, 0)
     if not rest:
         return 0
     common = math.gcd(divisor, *rest.values())
     if common > 1:
-        fewer = {monomial: each // common for monomial, each in rest.items()}
+        fewer = {monomial: coefficient // common for monomial, coefficient in rest.items()}
         return _by_number({**fewer, _ONE: constant // common}, divisor // common)
     if len(rest) == 1:
         ((monomial, times),) = rest.items()
@@ -287,7 +289,7 @@ def _proper(rest: dict[Monomial, int], divisor: int) -> Number:
             if list(first) == [_ONE]:  # (x // a + c) // b = (x + a c) // (a b)
                 step = first[_ONE]
                 return quotient(inner.left + constant * step, step * divisor)
-    return _atom("//", simplest({**rest, _ONE: constant}), divisor)
+    return _atom("//", simplify({**rest, _ONE: constant}), divisor)
 
 
 def exact_quotient(left: Number, right: Expression) -> Number | None:
@@ -301,18 +303,18 @@ def exact_quotient(left: Number, right: Expression) -> Number | None:
             if kept is None or times % divisor:
                 return None
             factor[kept] = times // divisor
-        return simplest(factor)
+        return simplify(factor)
     rest = left
     for _ in range(len(tops) * 4):
         if not isinstance(rest, Expression):
-            return simplest(factor) if rest == 0 else None
+            return simplify(factor) if rest == 0 else None
         top = max(rest.terms, key=_degree)
         kept = without(top, lead)
         if kept is None or rest.terms[top] % divisor:
             return None
         times = rest.terms[top] // divisor
         factor[kept] = factor.get(kept, 0) + times
-        rest = rest - simplest({kept: times}) * right
+        rest = rest - simplify({kept: times}) * right
     return None
 
 
@@ -334,12 +336,12 @@ def common_factor(monomials: Iterable[Monomial]) -> Monomial:
     """The atoms that divide every monomial."""
     first, *others = monomials
     for monomial in others:
-        rest, kept = list(monomial), list[Atom]()
+        rest, shared = list(monomial), list[Atom]()
         for atom in first:
             if atom in rest:
                 rest.remove(atom)
-                kept.append(atom)
-        first = tuple(kept)
+                shared.append(atom)
+        first = tuple(shared)
     return first
 
 
@@ -347,13 +349,13 @@ def without_common(left: Number, right: Number) -> tuple[Number, Number]:
     """Both divided by the integers and named sizes that divide every term of each."""
     if not terms_of(left):
         return 0, 1
-    every = [*terms_of(left).items(), *terms_of(right).items()]
-    common = math.gcd(*(each for _, each in every))
+    terms = [*terms_of(left).items(), *terms_of(right).items()]
+    common = math.gcd(*(coefficient for _, coefficient in terms))
     # Only named sizes are certainly not 0.
-    factor = tuple(atom for atom in common_factor(each for each, _ in every) if atom.kind == "size")
+    factor = tuple(atom for atom in common_factor(monomial for monomial, _ in terms) if atom.kind == "size")
 
     def reduced(number: Number) -> Number:
-        return simplest({without(m, factor) or _ONE: c // common for m, c in terms_of(number).items()})
+        return simplify({without(m, factor) or _ONE: c // common for m, c in terms_of(number).items()})
 
     return reduced(left), reduced(right)
 

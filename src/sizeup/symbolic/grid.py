@@ -1,4 +1,4 @@
-"""Expressions and guards at many points at once: exact or refused, never wrapped around."""
+"""Exact values of expressions and guards at many points at once, without integer overflow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sizeup.symbolic.guards import Bounds, Guard, bounds_of
 
 Values: TypeAlias = np.ndarray[Any, Any]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-Sizes: TypeAlias = Mapping[str, Any]  # of every symbolic dimension: an integer or an array
+Sizes: TypeAlias = Mapping[str, Any]  # of each symbolic dimension: an integer or an array
 
 _LARGEST = 2**62
 # Points per chunk, few enough for the processor's caches.
@@ -21,21 +21,21 @@ _CHUNK = 1 << 14
 
 
 def points_of(names: tuple[str, ...], sizes: Sizes) -> tuple[dict[str, Values], tuple[int, ...]]:
-    """One flat column of integers per symbolic dimension, and the shape they were given in."""
+    """One flat column of integers per symbolic dimension, and the shape of the sizes."""
     for name in sizes:
         if name not in names:
             known = ", ".join(names) or "none"
-            raise SizeupError(f"no free dimension is called {name!r}; there are: {known}")
+            raise SizeupError(f"unknown symbolic dimension {name!r}; known: {known}")
     missing = [name for name in names if name not in sizes]
     if missing:
         raise SizeupError(f"sizes are missing: {', '.join(missing)}")
     arrays = {name: _whole(name, sizes[name]) for name in names}
     try:
-        shape = np.broadcast_shapes(*(each.shape for each in arrays.values()))
+        shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
     except ValueError as error:
-        shapes = ", ".join(f"{name} {each.shape}" for name, each in arrays.items())
-        raise SizeupError(f"the sizes do not fit each other: {shapes}") from error
-    return {name: np.broadcast_to(each, shape).ravel() for name, each in arrays.items()}, shape
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise SizeupError(f"the shapes of the sizes do not broadcast: {shapes}") from error
+    return {name: np.broadcast_to(array, shape).ravel() for name, array in arrays.items()}, shape
 
 
 def _whole(name: str, sizes: Any) -> Values:
@@ -43,16 +43,16 @@ def _whole(name: str, sizes: Any) -> Values:
         array = np.asarray(sizes)
     except ValueError as error:
         raise SizeupError(
-            f"{name}: sizes are whole numbers, or arrays of them whose rows are alike"
+            f"{name}: sizes are integers, or arrays of integers with rows of equal length"
         ) from error
     if not array.size:
         return array.astype(np.int64)
     # Python ints, from a column of a table or too large for another dtype.
-    is_python = array.dtype == object and all(type(each) is int for each in array.ravel().tolist())
+    is_python = array.dtype == object and all(type(item) is int for item in array.ravel().tolist())
     if array.dtype.kind not in "iu" and not is_python:
-        raise SizeupError(f"{name}: sizes are whole numbers, not {array.dtype}")
+        raise SizeupError(f"{name}: sizes are integers, not {array.dtype}")
     if int(array.min()) < 1 or int(array.max()) >= _LARGEST:
-        raise SizeupError(f"{name}: sizes are at least 1, and below 2^62")
+        raise SizeupError(f"{name}: sizes must be at least 1 and below 2^62")
     return array.astype(np.int64)
 
 
@@ -63,42 +63,42 @@ class Grid:
         self._columns = dict(columns)
         self.points = len(next(iter(columns.values()))) if columns else 1
         self._bounds = {
-            name: (int(each.min()), int(each.max())) for name, each in columns.items() if each.size
+            name: (int(column.min()), int(column.max())) for name, column in columns.items() if column.size
         }
 
-    def take(self, places: Values) -> Grid:
+    def take(self, indices: Values) -> Grid:
         """A grid of some of the points."""
-        return Grid({name: each[places] for name, each in self._columns.items()})
+        return Grid({name: column[indices] for name, column in self._columns.items()})
 
-    def point(self, place: int) -> dict[str, int]:
+    def point(self, index: int) -> dict[str, int]:
         """One point, as ints."""
-        return {name: int(each[place]) for name, each in self._columns.items()}
+        return {name: int(column[index]) for name, column in self._columns.items()}
 
     def values(self, numbers: list[Number]) -> list[Values]:
         """A column per number: int64 if every intermediate value fits, else Python ints."""
         results, undefined = self._values(numbers)
         if undefined.any():
-            place = self.point(int(undefined.argmax()))
-            raise SizeupError(f"a closed form divides by 0 at {place}")
+            point = self.point(int(undefined.argmax()))
+            raise SizeupError(f"a closed form divides by 0 at {point}")
         return results
 
     def _values(self, numbers: list[Number]) -> tuple[list[Values], Flags]:
         """The columns, and the points at which one of them divides by 0."""
         known: Bounds = dict(self._bounds)
-        kinds = [np.int64 if _magnitude(each, known) < _LARGEST else object for each in numbers]
-        results: list[Values] = [np.empty(self.points, kind) for kind in kinds]
+        types = [np.int64 if _magnitude(number, known) < _LARGEST else object for number in numbers]
+        results: list[Values] = [np.empty(self.points, dtype) for dtype in types]
         undefined = np.zeros(self.points, np.bool_)
         for chunk, columns in self._chunks():
-            for kind in dict.fromkeys(kinds):
-                evaluator = _Evaluator({name: each.astype(kind) for name, each in columns.items()})
-                for result, number, own in zip(results, numbers, kinds, strict=True):
-                    if own is kind:
+            for dtype in dict.fromkeys(types):
+                evaluator = _Evaluator({name: column.astype(dtype) for name, column in columns.items()})
+                for result, number, own in zip(results, numbers, types, strict=True):
+                    if own is dtype:
                         result[chunk] = evaluator.value(number)
                 undefined[chunk] |= evaluator.undefined
         return results, undefined
 
     def holds(self, guards: tuple[Guard, ...]) -> Flags:
-        """The points at which all guards hold; a guard that divides by 0 does not."""
+        """Whether all guards hold at each point; a guard that divides by 0 does not."""
         met = np.ones(self.points, np.bool_)
         if not self.points:
             return met
@@ -112,9 +112,9 @@ class Grid:
 
     def _met(self, guard: Guard) -> Flags:
         if guard.parts:
-            parts = [self._met(each) for each in guard.parts]
-            joined = np.logical_and if guard.relation == "and" else np.logical_or
-            return np.asarray(joined.reduce(parts), np.bool_)
+            parts = [self._met(part) for part in guard.parts]
+            combine = np.logical_and if guard.relation == "and" else np.logical_or
+            return np.asarray(combine.reduce(parts), np.bool_)
         (values,), undefined = self._values([guard.expression])
         compared = {"==": values == 0, "!=": values != 0, ">=": values >= 0}[guard.relation]
         return np.asarray(compared, np.bool_) & ~undefined
@@ -122,7 +122,7 @@ class Grid:
     def _chunks(self) -> Iterator[tuple[slice, dict[str, Values]]]:
         for start in range(0, self.points, _CHUNK):
             chunk = slice(start, min(start + _CHUNK, self.points))
-            yield chunk, {name: each[chunk] for name, each in self._columns.items()}
+            yield chunk, {name: column[chunk] for name, column in self._columns.items()}
 
 
 class _Evaluator:
@@ -130,7 +130,7 @@ class _Evaluator:
 
     def __init__(self, columns: Mapping[str, Values]) -> None:
         self._columns = columns
-        self.undefined: Any = False  # where something was divided by 0, which then counts as 1
+        self.undefined: Any = False  # points with a division by 0, which is evaluated as division by 1
         self._products: dict[Monomial, Values] = {}
         self._values: dict[Expression, Any] = {}
 
@@ -170,7 +170,7 @@ def _magnitude(number: Number, known: Bounds) -> int:
     for monomial, coefficient in terms_of(number).items():
         product = abs(coefficient)
         for atom in monomial:
-            inside = max((_magnitude(each, known) for each in (atom.left, atom.right) if each), default=0)
+            inside = max((_magnitude(part, known) for part in (atom.left, atom.right) if part), default=0)
             low, high = bounds_of(Expression({(atom,): 1}), known)
             # Dividends must fit too; a factor of 0 does not make the others smaller.
             product *= max(1, abs(low), abs(high))

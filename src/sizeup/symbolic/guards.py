@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sizeup.symbolic.decisions import Relation, current_source
-from sizeup.symbolic.expression import Atom, Expression, Number, simplest, terms_of
+from sizeup.symbolic.expression import Atom, Expression, Number, simplify, terms_of
 
-Bounds: TypeAlias = dict[str, tuple[int, int]]  # least and greatest size of every symbolic dimension
-_MOST = 2**40  # no dimension is larger than all memories
+Bounds: TypeAlias = dict[str, tuple[int, int]]  # smallest and largest size of each symbolic dimension
+_MOST = 2**40  # no dimension is larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Guard:
     def certain(self, bounds: Bounds) -> bool | None:
         """True if it holds everywhere within the bounds, False if nowhere, None if undetermined."""
         if self.parts:
-            answers = [each.certain(bounds) for each in self.parts]
+            answers = [part.certain(bounds) for part in self.parts]
             decisive = self.relation == "or"
             if decisive in answers:
                 return decisive
@@ -38,15 +38,15 @@ class Guard:
         return always_zero if self.relation == "==" else never_zero
 
     @property
-    def is_always(self) -> bool:
+    def is_always_true(self) -> bool:
         """Whether it holds at all sizes."""
         return self.certain(dict.fromkeys(self.names(), (1, _MOST))) is True
 
     def negated(self) -> Guard:
-        """The guard that holds exactly where this one does not."""
+        """The negation of the guard."""
         if self.parts:
             relation: Literal["and", "or"] = "or" if self.relation == "and" else "and"
-            return Guard(relation, parts=tuple(each.negated() for each in self.parts))
+            return Guard(relation, parts=tuple(part.negated() for part in self.parts))
         if self.relation == ">=":
             return Guard(">=", -self.expression - 1)
         return Guard("!=" if self.relation == "==" else "==", self.expression)
@@ -54,14 +54,14 @@ class Guard:
     def names(self) -> set[str]:
         """The symbolic dimensions that it depends on."""
         own = self.expression.names() if isinstance(self.expression, Expression) else set[str]()
-        return own.union(*(each.names() for each in self.parts))
+        return own.union(*(part.names() for part in self.parts))
 
     def __str__(self) -> str:
         if self.parts:
-            return f" {self.relation} ".join(f"({each})" for each in self.parts)
+            return f" {self.relation} ".join(f"({part})" for part in self.parts)
         terms = terms_of(self.expression)
-        left = simplest({m: c for m, c in terms.items() if m and c > 0})
-        right = simplest({m: -c for m, c in terms.items() if m and c < 0})
+        left = simplify({m: c for m, c in terms.items() if m and c > 0})
+        right = simplify({m: -c for m, c in terms.items() if m and c < 0})
         constant = terms.get((), 0)
         if constant > 0 and not isinstance(left, Expression):
             return f"{right} {'<=' if self.relation == '>=' else self.relation} {constant}"
@@ -69,7 +69,7 @@ class Guard:
 
 
 def bounds_of(number: Number, sizes: Bounds) -> tuple[int, int]:
-    """An interval that contains every value of a number within the bounds of its sizes."""
+    """An interval that contains all values of a number within the bounds of its sizes."""
     low = high = 0
     for monomial, coefficient in terms_of(number).items():
         interval = (coefficient, coefficient)
@@ -125,12 +125,12 @@ class Assumptions:
 
     def __init__(self, example: Mapping[str, int]) -> None:
         self.example = dict(example)
-        self.origins: dict[Guard, str] = {}  # the part of the model that first needed each guard
+        self.guard_sources: dict[Guard, str] = {}  # the part of the model that first needed each guard
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """All answers in order, each once."""
-        return tuple(self.origins)
+        """All answers in order, without duplicates."""
+        return tuple(self.guard_sources)
 
     def __call__(self, expression: Expression, relation: Relation) -> bool:
         """Whether `expression relation 0` holds at the example."""
@@ -138,6 +138,6 @@ class Assumptions:
         value = value_at(expression, self.example)
         answer = value == 0 if relation == "==" else value >= 0
         decided = guard if answer else guard.negated()
-        if not decided.is_always:
-            self.origins.setdefault(decided, current_source())
+        if not decided.is_always_true:
+            self.guard_sources.setdefault(decided, current_source())
         return answer

@@ -1,4 +1,4 @@
-"""Exact quotients of numbers that may be symbolic, for shares and averages that are not rounded."""
+"""Exact quotients of numbers that may be symbolic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sizeup.symbolic.expression import (
     Expression,
     Number,
     exact_quotient,
-    simplest,
+    simplify,
     terms_of,
     without_common,
 )
@@ -22,39 +22,42 @@ class Ratio:
     It supports + * / and comparisons, which are decided as those of expressions are.
     """
 
-    __slots__ = ("bottom", "top")
+    __slots__ = ("denominator", "numerator")
 
     def __init__(self, top: Number, bottom: Number = 1) -> None:
-        self.top, self.bottom = _lowest(top, bottom)
+        self.numerator, self.denominator = _lowest(top, bottom)
 
     def __repr__(self) -> str:
-        return f"<{self.top} / {self.bottom}>"
+        return f"<{self.numerator} / {self.denominator}>"
 
     def __hash__(self) -> int:
-        return hash((self.top, self.bottom))
+        return hash((self.numerator, self.denominator))
 
     def __add__(self, other: Any) -> Ratio:
         right = as_ratio(other)
-        if _is_same(self.bottom, right.bottom):
-            return Ratio(self.top + right.top, self.bottom)
-        return Ratio(self.top * right.bottom + right.top * self.bottom, self.bottom * right.bottom)
+        if _is_same(self.denominator, right.denominator):
+            return Ratio(self.numerator + right.numerator, self.denominator)
+        return Ratio(
+            self.numerator * right.denominator + right.numerator * self.denominator,
+            self.denominator * right.denominator,
+        )
 
     __radd__ = __add__
 
     def __mul__(self, other: Any) -> Ratio:
         right = as_ratio(other)
-        return Ratio(self.top * right.top, self.bottom * right.bottom)
+        return Ratio(self.numerator * right.numerator, self.denominator * right.denominator)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Ratio:
         right = as_ratio(other)
-        return Ratio(self.top * right.bottom, self.bottom * right.top)
+        return Ratio(self.numerator * right.denominator, self.denominator * right.numerator)
 
     def _difference(self, other: Any) -> Number:
         """A number with the sign of the difference: denominators are positive."""
         right = as_ratio(other)
-        return self.top * right.bottom - right.top * self.bottom
+        return self.numerator * right.denominator - right.numerator * self.denominator
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int | float | Expression | Ratio) and decide("==", self._difference(other))
@@ -97,8 +100,10 @@ def _lowest(top: Number, bottom: Number) -> tuple[Number, Number]:
         if bottom == 1:
             return top, bottom
         if bottom <= 0:
-            raise ZeroDivisionError("a quotient is of a positive number")
+            raise ZeroDivisionError("the divisor of a ratio must be positive")
         shared = gcd(bottom, *terms_of(top).values())
-        return simplest({each: times // shared for each, times in terms_of(top).items()}), bottom // shared
-    whole = exact_quotient(top, bottom)
-    return (whole, 1) if whole is not None else without_common(top, bottom)
+        return simplify(
+            {monomial: times // shared for monomial, times in terms_of(top).items()}
+        ), bottom // shared
+    quotient = exact_quotient(top, bottom)
+    return (quotient, 1) if quotient is not None else without_common(top, bottom)

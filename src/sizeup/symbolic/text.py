@@ -1,4 +1,4 @@
-"""Expressions as text for people and Python: common factors in front, products kept together."""
+"""Expressions as readable text that is valid Python: common factors first, products kept together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sizeup.symbolic.expression import (
     largest,
     powers,
     quotient,
-    simplest,
+    simplify,
     smallest,
     sum_text,
     terms_of,
@@ -27,12 +27,15 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def form_text(number: Number) -> str:
-    """A closed form as text that Python evaluates too, common factors in front."""
+    """A closed form as text that is valid Python, common factors first."""
     if not isinstance(number, Expression):
         return str(number)
     times, shared = math.gcd(*number.terms.values()), common_factor(number.terms)
-    rest = {without(monomial, shared) or (): each // times for monomial, each in number.terms.items()}
-    inside, linear = _linear_factors(simplest(rest))
+    rest = {
+        without(monomial, shared) or (): coefficient // times
+        for monomial, coefficient in number.terms.items()
+    }
+    inside, linear = _linear_factors(simplify(rest))
     factors = [*([str(times)] if times != 1 else []), *powers(shared), *linear]
     if isinstance(inside, Expression):
         text = _sum(inside)
@@ -43,13 +46,13 @@ def form_text(number: Number) -> str:
 
 
 def _linear_factors(number: Number) -> tuple[Number, list[str]]:
-    """A number without factors such as (height//4 - 1), and those."""
+    """A number without factors such as (height//4 - 1), and those factors."""
     factors: list[str] = []
     for atom in sorted(number.atoms()) if isinstance(number, Expression) else ():
         if not isinstance(number, Expression) or any(monomial.count(atom) > 1 for monomial in number.terms):
             continue
-        with_atom = simplest({without(m, (atom,)) or (): c for m, c in number.terms.items() if atom in m})
-        other = simplest({m: c for m, c in number.terms.items() if atom not in m})
+        with_atom = simplify({without(m, (atom,)) or (): c for m, c in number.terms.items() if atom in m})
+        other = simplify({m: c for m, c in number.terms.items() if atom not in m})
         shift = _multiple(other, with_atom)
         if shift is not None and len(number.terms) > 1:
             factors.append(f"({_sum(Expression({(atom,): 1, (): shift}))})")
@@ -62,7 +65,7 @@ def _multiple(left: Number, right: Number) -> int | None:
     tops, bottoms = terms_of(left), terms_of(right)
     if not tops or set(tops) != set(bottoms):
         return None
-    (times, rest), *others = {divmod(tops[each], bottoms[each]) for each in tops}
+    (times, rest), *others = {divmod(tops[monomial], bottoms[monomial]) for monomial in tops}
     return None if rest or others else times
 
 
@@ -73,7 +76,7 @@ def _sum(number: Expression) -> str:
 def _reading_order(term: tuple[Monomial, int]) -> tuple[int, list[list[str | int]]]:
     """Long products first, and among those 2 before 16."""
     texts = [[int(part) if part.isdigit() else part for part in _DIGITS.split(atom.text)] for atom in term[0]]
-    return -len(term[0]), [[str(type(each)), each] for text in texts for each in text]
+    return -len(term[0]), [[str(type(part_text)), part_text] for text in texts for part_text in text]
 
 
 def substitute(number: Number, sizes: Mapping[str, int]) -> Number:
@@ -106,7 +109,7 @@ def least_sizes(guards: Iterable[Guard], names: Iterable[str]) -> tuple[Bounds, 
         name, least = _least(guard)
         if name:
             bounds[name] = (max(bounds[name][0], least), bounds[name][1])
-    return bounds, [each for each in guards if each.certain(bounds) is not True]
+    return bounds, [guard for guard in guards if guard.certain(bounds) is not True]
 
 
 def _least(guard: Guard) -> tuple[str, int]:

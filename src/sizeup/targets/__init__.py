@@ -1,4 +1,4 @@
-"""Hardware and what runs on it, as data: one file a family of devices, every value with its source."""
+"""Devices and runtimes from TOML files: one file per family of devices, each value with its source."""
 
 from __future__ import annotations
 
@@ -9,118 +9,131 @@ from sizeup.targets.catalog import (
     BUILT_IN,
     VARIABLE,
     Catalog,
-    current,
-    listed,
+    clear_cache,
+    current_catalog,
     names_in,
-    own_folder,
-    places,
-    read_again,
+    names_of_kind,
+    search_path,
+    user_folder,
 )
-from sizeup.targets.device import DEVICE_KINDS, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
+from sizeup.targets.device import DEVICE_CLASSES, RATE_TYPES, Core, Device, Energy, Memory, Power, Unit
 from sizeup.targets.gpu_specs import template
-from sizeup.targets.names import key, suggestion
+from sizeup.targets.names import lookup_key, suggestion
 from sizeup.targets.runtime import (
     IN_PLACE,
     RATES_SCHEMA,
-    Code,
-    Fit,
-    Reach,
+    CodeSize,
+    GpuProcess,
     Runtime,
+    Slowdown,
     Target,
+    TargetCalibration,
     WeightOnly,
     word_bits_of,
 )
 
 __all__ = [
     "BUILT_IN",
-    "DEVICE_KINDS",
+    "DEVICE_CLASSES",
     "IN_PLACE",
     "RATES_SCHEMA",
     "RATE_TYPES",
     "VARIABLE",
     "Catalog",
-    "Code",
+    "CodeSize",
     "Core",
     "Device",
     "Energy",
-    "Fit",
+    "GpuProcess",
     "Memory",
     "Power",
-    "Reach",
     "Runtime",
+    "Slowdown",
     "Target",
+    "TargetCalibration",
     "Unit",
     "WeightOnly",
-    "current",
+    "calibrations",
+    "clear_cache",
+    "current_catalog",
     "device",
     "devices",
-    "fits",
-    "listed",
     "names_in",
-    "own_folder",
-    "places",
-    "read_again",
+    "names_of_kind",
     "runtime",
     "runtimes",
+    "search_path",
     "target",
     "template",
+    "user_folder",
     "word_bits_of",
 ]
 
 
 def device(name: str) -> Device:
-    """The device of that name or alias; case, spaces and dashes do not matter."""
-    return current().device(name)
+    """The device of that name or alias, ignoring case, spaces and dashes."""
+    return current_catalog().device(name)
 
 
 def devices(name: str | None = None, *, kind: str | None = None) -> list[Device]:
-    """Every device of a kind; with a name the one that bears it, or all whose description holds that word."""
-    catalog = current()
+    """All devices, or those of a kind; with a name, the device of that name or all that mention it.
+
+    Raises TargetError if a name matches no device.
+    """
+    catalog = current_catalog()
     if name is not None and catalog.has_device(name):
-        found = [catalog.device(name)]
+        matches = [catalog.device(name)]
     else:
-        word = "" if name is None else key(name)
-        found = [each for each in catalog.devices() if word in _described(each)]
-    wanted = None if kind is None else _kind(kind)
-    found = [each for each in found if wanted in (None, each.kind)]
-    if not found and name is not None:
-        catalog.device(name)  # knows which names are near
-        raise TargetError(f"{name} is no {wanted}")
-    return found
+        word = "" if name is None else lookup_key(name)
+        matches = [device for device in catalog.devices() if word in _described(device)]
+    device_kind = None if kind is None else _kind(kind)
+    matches = [device for device in matches if device_kind in (None, device.device_class)]
+    if not matches and name is not None:
+        catalog.device(name)  # raises with the nearest names if the device is unknown
+        raise TargetError(f"{name} is not a device of kind {device_kind}")
+    return matches
 
 
-def fits(device: Device) -> list[Fit]:
-    """What was measured on a device, one fit a runtime."""
-    return [each for each in current().fits() if each.name.partition("/")[0] == device.name]
+def calibrations(device: Device) -> list[TargetCalibration]:
+    """The calibrations of a device, one per runtime."""
+    return [
+        calibration
+        for calibration in current_catalog().calibrations()
+        if calibration.name.partition("/")[0] == device.name
+    ]
 
 
 def runtime(name: str) -> Runtime:
     """The runtime of that name or alias."""
-    return current().runtime(name)
+    return current_catalog().runtime(name)
 
 
 def runtimes(on: Sequence[Device] | None = None) -> list[Runtime]:
-    """Every runtime that is described, or those that some devices name, in that order."""
-    catalog = current()
+    """All runtimes, or those of some devices in the devices' order."""
+    catalog = current_catalog()
     if on is None:
         return catalog.runtimes()
-    return [catalog.runtime(name) for name in dict.fromkeys(name for each in on for name in each.runtimes)]
+    return [
+        catalog.runtime(name) for name in dict.fromkeys(name for device in on for name in device.runtimes)
+    ]
 
 
 def target(name: str) -> Target:
-    """The target behind `device/runtime`; a device alone takes its usual runtime."""
-    return current().target(name)
+    """The target of `device/runtime`; a device alone has its default runtime."""
+    return current_catalog().target(name)
 
 
 def _described(device: Device) -> str:
-    texts = (device.name, device.title, device.maker, *device.aliases, *(unit.name for unit in device.units))
-    return " ".join(map(key, texts))
+    texts = (device.name, device.title, device.vendor, *device.aliases, *(unit.name for unit in device.units))
+    return " ".join(map(lookup_key, texts))
 
 
-def _kind(typed: str) -> str:
+def _kind(text: str) -> str:
     short = {"mcu": "microcontroller", "sbc": "single-board computer"}
-    found = short.get(key(typed)) or next((kind for kind in DEVICE_KINDS if key(kind) == key(typed)), None)
-    if found is None:
-        hint = suggestion(typed, DEVICE_KINDS) or f"; known: {', '.join(DEVICE_KINDS)}"
-        raise TargetError(f"no kind of device is called {typed!r}{hint}")
-    return found
+    name = short.get(lookup_key(text)) or next(
+        (kind for kind in DEVICE_CLASSES if lookup_key(kind) == lookup_key(text)), None
+    )
+    if name is None:
+        hint = suggestion(text, DEVICE_CLASSES) or f"; known: {', '.join(DEVICE_CLASSES)}"
+        raise TargetError(f"unknown device kind {text!r}{hint}")
+    return name

@@ -1,4 +1,4 @@
-"""What hardware is made of: compute units, memories, power. What is not known is None or absent, never 0."""
+"""Devices: compute units, memories, power. Unknown values are None or absent, never 0."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sizeup.units import FLOPS_PER_MAC
 DeviceKind = Literal[
     "microcontroller", "single-board computer", "phone", "npu", "cpu", "gpu", "accelerator", "computer"
 ]
-# A coprocessor is a further core that applications use for other things, such as the radio.
+# A coprocessor is a further core that applications use for other tasks, such as the radio.
 UnitKind = Literal["cpu", "gpu", "npu", "coprocessor"]
 Role = Literal["ram", "instruction ram", "external ram", "flash", "external flash", "cache"]
 
-DEVICE_KINDS: tuple[str, ...] = get_args(DeviceKind)
+DEVICE_CLASSES: tuple[str, ...] = get_args(DeviceKind)
 UNIT_KINDS: tuple[str, ...] = get_args(UnitKind)
 ROLES: tuple[str, ...] = get_args(Role)
 
-# Number types that products are made of. Sums of fp16 products are fp32 but for `fp16_acc16`, which
-# graphics cards run at twice the rate, and which frameworks do not use by themselves.
+# Dtypes of MACs. fp16 products are summed in fp32, except `fp16_acc16`, which graphics cards run at twice the
+# rate, but which frameworks do not use by default.
 RATE_TYPES = (
     "fp64",
     "fp32",
@@ -39,7 +39,7 @@ RATE_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A processor core, and the MACs that it completes per cycle at most, by number type."""
+    """A processor core, and its peak MACs per cycle by dtype."""
 
     name: str
     title: str
@@ -51,9 +51,9 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Equal cores of a device; units of one kind, such as large and small cores, can share the work."""
+    """Identical cores of a device; units of one kind, such as large and small cores, can share the work."""
 
-    kind: str
+    unit_class: str
     name: str
     source: str
     core: Core | None = None
@@ -61,26 +61,26 @@ class Unit:
     clock_hz: float | None = None
     boost_hz: float | None = None
     macs_per_second: Mapping[str, float] = field(default_factory=dict)
-    basis: Mapping[str, str] = field(default_factory=dict)  # by number type: where the rate is from
+    basis: Mapping[str, str] = field(default_factory=dict)  # provenance of the rate, by dtype
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory: a bank that an array may lie in without a gap, or storage, or a cache."""
+    """One memory: a contiguous RAM bank, storage, or a cache."""
 
     name: str
     role: str
     source: str
     bytes: int | None = None
     bytes_per_second: float | None = None
-    basis: str = ""  # where the bandwidth is from
+    basis: str = ""  # provenance of the bandwidth
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Watts: doing nothing, at work, and the most that the maker designs cooling or supply for."""
+    """Watts: idle, typical under load, and the thermal design power (TDP)."""
 
     source: str
     idle_watts: float | None = None
@@ -91,7 +91,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Picojoules for one MAC by number type, and for one byte by the memory that it moves to or from."""
+    """Picojoules per MAC by dtype, and per byte by memory."""
 
     source: str
     pj_per_mac: Mapping[str, float] = field(default_factory=dict)
@@ -101,70 +101,70 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A chip, board, phone or card that a network may run on, as its maker describes it."""
+    """Hardware that a network can run on, as in its data sheet."""
 
     name: str
     title: str
-    kind: str
-    maker: str
+    device_class: str
+    vendor: str
     units: tuple[Unit, ...]
     memories: tuple[Memory, ...]
-    runtimes: tuple[str, ...]  # names; the first is the usual one
+    runtimes: tuple[str, ...]  # names; the first is the default
     source: str
-    recorded: str  # the date on which the values were written down
+    recorded: str  # date on which the values were recorded
     power: Power | None = None
     energy: Energy | None = None
     aliases: tuple[str, ...] = ()
     note: str = ""
-    file: str = ""  # where it is described
-    verified: str = ""  # the date on which the values were compared with a document that the source names
+    file: str = ""  # that describes it
+    verified: str = ""  # date on which the values were compared with the source
 
     def peak(self, dtype: str, kind: str | None = None) -> float | None:
-        """The most MACs per second in a number type that units of a kind complete together.
+        """Peak MACs per second in a dtype of all units of a kind, by default that of the first unit.
 
-        Without a kind it is that of the first unit. None where no unit of the kind tells.
+        None if no unit of the kind has a known rate.
         """
-        wanted = kind or self.units[0].kind
-        rates = [unit.macs_per_second.get(dtype) for unit in self.units if unit.kind == wanted]
+        unit_kind = kind or self.units[0].unit_class
+        rates = [unit.macs_per_second.get(dtype) for unit in self.units if unit.unit_class == unit_kind]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known else None
 
     @property
     def word_bits(self) -> int:
-        """The word size of its processor: microcontrollers and the hosts of their NPUs have 32 bits."""
-        return 32 if self.kind in ("microcontroller", "npu") else 64
+        """The word size of its processor: 32 bits for microcontrollers and the hosts of NPUs."""
+        return 32 if self.device_class in ("microcontroller", "npu") else 64
 
     @property
     def ram_bytes(self) -> int | None:
-        """All memory on the device that data may lie in, over all banks; None where a size is not known."""
+        """On-chip RAM for data, over all banks; None if a size is unknown."""
         return _total(self.memories, "ram")
 
     @property
     def largest_ram_bytes(self) -> int | None:
-        """The largest single bank of RAM: what one array, such as an arena, can take."""
+        """The largest RAM bank, which limits a single array such as the arena."""
         banks = [memory.bytes for memory in self.memories if memory.role == "ram"]
         known = [size for size in banks if size is not None]
         return max(known) if known and len(known) == len(banks) else None
 
     @property
     def flash_bytes(self) -> int | None:
-        """The device's own memory that keeps its content without power; None where it has none."""
+        """On-chip flash; None if it has none."""
         return _total(self.memories, "flash")
 
     @property
     def bandwidth(self) -> float | None:
-        """Bytes per second to the fastest RAM whose bandwidth is known."""
+        """Bytes per second of the fastest RAM; None if unknown."""
         known = [m.bytes_per_second for m in self.memories if m.role in ("ram", "external ram")]
         return max((rate for rate in known if rate is not None), default=None)
 
     def flops_per_byte(self, dtype: str, kind: str | None = None) -> float | None:
-        """FLOPs per byte moved (2 per MAC) above which arithmetic, not memory, is the limit."""
+        """FLOPs per byte (2 FLOPs per MAC) above which a kernel is compute-bound."""
         peak, bandwidth = self.peak(dtype, kind), self.bandwidth
         return None if peak is None or bandwidth is None else FLOPS_PER_MAC * peak / bandwidth
 
     @property
     def flops_per_byte_by_dtype(self) -> dict[str, float]:
-        """The same ratio for every number type whose rate on the first unit's kind is known."""
+        """FLOPs per byte for each dtype with a known rate on units of the first unit's kind."""
         dtypes = dict.fromkeys(dtype for unit in self.units for dtype in unit.macs_per_second)
         ratios = ((dtype, self.flops_per_byte(dtype)) for dtype in dtypes)
         return {dtype: ratio for dtype, ratio in ratios if ratio is not None}

@@ -1,4 +1,4 @@
-"""gpu_specs.json, in which Tensorscope kept graphics cards: GB/s and TFLOPS by name.
+"""Reads gpu_specs.json, Tensorscope's file of graphics cards, and writes templates of device files.
 
 {"NVIDIA GeForce GTX 1650 Ti": {"memory_bandwidth": 192, "fp32": 3, "fp16": 6}}
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import TargetError
-from sizeup.files import read_settings
-from sizeup.targets.device import DEVICE_KINDS, ROLES, UNIT_KINDS
+from sizeup.files import read_problem, read_settings
+from sizeup.targets.device import DEVICE_CLASSES, ROLES, UNIT_KINDS
 from sizeup.targets.table import Table
 from sizeup.units import quoted
 
@@ -28,37 +28,35 @@ _LEAST, _MOST = 1e-6, 1e9  # GB/s or TFLOPS of any card
 
 
 def read_gpu_specs(path: str | os.PathLike[str]) -> dict[str, Table]:
-    """The cards of a file by name; only what is asked of a card is checked, as other keys are ignored."""
+    """The cards of a file by name; values are checked when used, and unknown keys are ignored."""
     try:
         content = json.loads(read_settings(path))
     except OSError as error:
-        raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
+        raise TargetError(f"{path}: {read_problem(error)}") from None
     except (ValueError, RecursionError) as error:
         raise TargetError(f"{path}: not a JSON file of graphics cards: {error}") from None
-    if not isinstance(content, dict) or not all(isinstance(each, dict) for each in content.values()):
+    if not isinstance(content, dict) or not all(isinstance(card, dict) for card in content.values()):
         raise TargetError(f"{path}: not a table of graphics cards by name: {EXAMPLE}")
     for name in content:
         if not name.isprintable():
-            raise TargetError(
-                f"{path}: the card {quoted(name)} has characters in its name that cannot be printed"
-            )
-    return {name: Table(each, str(path), f"card {name}", {}) for name, each in content.items()}
+            raise TargetError(f"{path}: the card name {quoted(name)} has unprintable characters")
+    return {name: Table(card, str(path), f"card {name}", {}) for name, card in content.items()}
 
 
-def figures(card: Table) -> dict[str, float]:
-    """The GB/s of a card and its TFLOPS by number type, under the names of the file."""
+def rates(card: Table) -> dict[str, float]:
+    """The GB/s of a card and its TFLOPS by dtype, under the names of the file."""
     if _BANDWIDTH not in card.values:
-        raise card.fail(f"its memory_bandwidth in GB/s is missing: {EXAMPLE}")
+        raise card.error(f"memory_bandwidth in GB/s is missing: {EXAMPLE}")
     return {name: card.number(name, _LEAST, _MOST) for name in (_BANDWIDTH, *TYPES) if name in card.values}
 
 
 def device_tables(path: Path) -> dict[str, Any]:
-    """The cards of a file as a device file has them, for PyTorch, which Tensorscope was for."""
+    """The cards of a file as the content of a device file, with PyTorch as runtime."""
     return {"device": [_device(path, name, card.values) for name, card in read_gpu_specs(path).items()]}
 
 
 def _device(path: Path, name: str, card: Mapping[str, Any]) -> dict[str, Any]:
-    peaks = {kind: f"{_plain(card[kind])} TFLOPS" for kind in TYPES if kind in card}
+    peaks = {dtype: f"{_plain(card[dtype])} TFLOPS" for dtype in TYPES if dtype in card}
     bandwidth = {"bandwidth": f"{_plain(card[_BANDWIDTH])} GB/s"} if _BANDWIDTH in card else {}
     return {
         "name": slug(name),
@@ -73,24 +71,24 @@ def _device(path: Path, name: str, card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str:
-    """A number without an exponent, as quantities are written; anything else for their reader to refuse."""
+    """A number without an exponent; other values are quoted, for `quantities.parse` to reject."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return quoted(value)
     return format(Decimal(value if isinstance(value, int) else repr(value)), "f")
 
 
 _TEMPLATE = """\
-# Replace every ?, delete what you do not know, then: sizeup analyze MODEL -d {file}
+# Replace each ?, delete lines with unknown values, then: sizeup analyze MODEL -d {file}
 [[device]]
 name = {name}
 title = {title}
 kind = "?"  # {kinds}
 maker = "?"
-runtimes = ["?"]  # the usual one first: {runtimes}
-source = "?"  # the address of a data sheet, or "derived: ...", "measured: ..."
-# like = "?"  # a similar device of sizeup's, whose values hold for lines that are deleted here
+runtimes = ["?"]  # default first: {runtimes}
+source = "?"  # URL of a data sheet, or "derived: ...", "measured: ..."
+# like = "?"  # a similar device known to sizeup, from which missing lines are inherited
 units = [
-  # kind: {units}; number types: fp64, fp32, bf16, fp16, int8, ...
+  # kind: {units}; dtypes: fp64, fp32, bf16, fp16, int8, ...
   {{ kind = "?", name = "?", peak = {{ fp32 = "? TFLOPS", int8 = "? TOPS" }} }},
 ]
 memories = [
@@ -101,12 +99,12 @@ memories = [
 
 
 def template(title: str, runtimes: Sequence[str]) -> str:
-    """A device file with a question mark for every value, which is refused until they are replaced."""
+    """A device file with a question mark for each value; it is invalid until they are replaced."""
     return _TEMPLATE.format(
         file=shlex.quote(f"{slug(title)}.toml"),
         name=json.dumps(slug(title)),
         title=json.dumps(title, ensure_ascii=False).replace("\x7f", "\\u007f"),
-        kinds=", ".join(DEVICE_KINDS),
+        kinds=", ".join(DEVICE_CLASSES),
         runtimes=", ".join(runtimes),
         units=", ".join(UNIT_KINDS),
         roles=", ".join(ROLES),
@@ -114,7 +112,7 @@ def template(title: str, runtimes: Sequence[str]) -> str:
 
 
 def adding_command(title: str) -> str:
-    """What to type to add a device."""
+    """The command that adds a device."""
     file = f"{slug(title)}.toml"
     return f"sizeup devices {shlex.quote(title)} --template > {file}, fill it in, and use -d {file}"
 

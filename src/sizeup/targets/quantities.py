@@ -1,4 +1,4 @@
-"""Quantities as people write them in a file: a number and its unit, such as "216 MHz" or "320 KiB"."""
+"""Parses quantities: a number and its unit, such as "216 MHz" or "320 KiB"."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from sizeup.errors import SizeupError
 from sizeup.units import quoted
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?)"
 _WRITTEN = re.compile(rf"{_NUMBER} ?(?P<unit>[^\d\s].*)")
+_BARE = re.compile(_NUMBER)
+_LONGEST = 40  # characters of a value in a message
 _BUS = re.compile(rf"(?P<bits>\d+) bit x {_NUMBER} MT/s")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a unit measures; numbers outside of `least` to `most` are taken for slips of the pen."""
+    """A physical quantity with its units and the plausible range of its values, in the unit of scale 1."""
 
-    what: str
+    description: str
     example: str
     scales: Mapping[str, float]
     least: float
     most: float
+    limit: str = ""  # an example of a limit that a user sets
+    needs_unit: bool = False  # in a limit given as text
+    is_whole: bool = False  # its values are integers, such as bytes: a decimal is not rounded before the unit
 
 
 _TIERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -31,12 +37,20 @@ _TIERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 CLOCK = Quantity(
     "a clock", "216 MHz", {f"{tier}Hz": scale for tier, scale in list(_TIERS.items())[:4]}, 1e3, 2e10
 )
+# KiB are powers of 1024, KB powers of 1000.
 SIZE = Quantity(
-    "a size in powers of 1024",
+    "a size",
     "320 KiB",
-    {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+    {
+        "B": 1,
+        **{f"{tier}iB": 1 << 10 * power for power, tier in enumerate("KMGT", 1)},
+        **{f"{tier}B": scale for tier, scale in list(_TIERS.items())[1:5]},
+        "KB": 1e3,
+    },
     1,
     2**50,
+    "320KiB",
+    is_whole=True,
 )
 BANDWIDTH = Quantity(
     "a bandwidth in powers of 1000",
@@ -46,10 +60,20 @@ BANDWIDTH = Quantity(
     1e16,
 )
 POWER = Quantity("a power", "5 W", {"uW": 1e-6, "mW": 1e-3, "W": 1.0, "kW": 1e3}, 1e-7, 1e5)
-TIME = Quantity("a time", "5 us", {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}, 1e-10, 10)
-ENERGY = Quantity("an energy", "3 mJ", {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}, 1e-12, 1e9)
-COUNT = Quantity("a count", "20 M", {tier: scale for tier, scale in _TIERS.items() if tier}, 0, 1e24)
-# Makers count the multiplication and the addition of a MAC as two operations.
+TIME = Quantity(
+    "a time", "5 us", {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}, 1e-10, 10, "20ms", needs_unit=True
+)
+ENERGY = Quantity(
+    "an energy",
+    "3 mJ",
+    {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3},
+    1e-12,
+    1e9,
+    "3mJ",
+    needs_unit=True,
+)
+COUNT = Quantity("a count", "20 M", {tier: scale for tier, scale in _TIERS.items() if tier}, 0, 1e24, "20M")
+# Vendors count a MAC as two operations.
 RATE = Quantity(
     "a rate",
     "26 TOPS",
@@ -64,41 +88,52 @@ RATE = Quantity(
 
 
 def parse(text: str, quantity: Quantity) -> float:
-    """The number behind a text, in Hz, bytes, bytes/s, W, s or MAC/s; ValueError says what is wrong."""
+    """The value of a text in Hz, bytes, bytes/s, W, s, J or MAC/s.
+
+    Raises ValueError if the text has no known unit or the value is out of range.
+    """
     match = _WRITTEN.fullmatch(text)
     if match is None or match["unit"] not in quantity.scales:
         known = ", ".join(quantity.scales)
         raise ValueError(
-            f"{quoted(text)} is not {quantity.what} such as {quantity.example!r} (units: {known})"
-            f"{_binary(match, quantity)}"
+            f"{quoted(text)} is not {quantity.description} such as {quantity.example!r} (units: {known})"
         )
-    return _plausible(float(match["number"]) * quantity.scales[match["unit"]], text, quantity)
+    number, scale = match["number"], quantity.scales[match["unit"]]
+    value = float(Fraction(number) * int(scale)) if quantity.is_whole else float(number) * scale
+    return _plausible(value, text, quantity)
 
 
-def _binary(match: re.Match[str] | None, quantity: Quantity) -> str:
-    """What to write for a size in KB or MB, which may mean powers of 1000 or of 1024."""
-    unit = "" if match is None else f"{match['unit'][0].upper()}iB"
-    if match is None or unit not in quantity.scales or match["unit"].upper() != f"{unit[0]}B":
-        return ""
-    return f"; for powers of 1024 write '{match['number']}{unit}'"
+def parse_limit(value: float | str | None, quantity: Quantity, name: str) -> float | None:
+    """The value of a user's limit, from a text with its unit or a plain number; None stays None.
 
-
-def asked(given: float | str | None, quantity: Quantity) -> float | None:
-    """An amount that a user sets, from a text with its unit or a plain number; None stays None.
-
-    Raises SizeupError where it is none; what people wish for knows no limits of hardware.
+    A text that is a time or an energy needs a unit: "20" may be meant as 20 ms. Raises SizeupError with the
+    option or setting `name` if it is not a number, or negative or infinite; any finite amount is plausible.
     """
-    if given is None:
+    if value is None:
         return None
+    text = value.strip() if isinstance(value, str) else ""
+    location = f"{name} {_shown(text if text else value)}"
+    if quantity.needs_unit and _BARE.fullmatch(text):
+        raise SizeupError(f"{location}: give a unit, e.g. {_shown(text)}{_unit(quantity.limit)}")
     try:
-        text = given.strip() if isinstance(given, str) else ""
         wide = replace(quantity, least=0.0, most=math.inf)
-        amount = float(given) if text.isdecimal() or not text else parse(text, wide)
-    except (ValueError, OverflowError) as error:
-        raise SizeupError(str(error)) from None
+        amount = float(value) if text.isdecimal() or not isinstance(value, str) else parse(text, wide)
+    except (ValueError, OverflowError):
+        description = quantity.description.partition(" in ")[0]
+        raise SizeupError(f"{location}: not {description}; use e.g. {quantity.limit}") from None
     if not 0 <= amount < math.inf:
-        raise SizeupError(f"{quoted(given)} is no amount that a budget could have")
+        raise SizeupError(f"{location} is not a limit; it must be 0 or a positive, finite number")
     return amount
+
+
+def _shown(value: float | str) -> str:
+    """A value as it was typed, or quoted if it is empty, long or not printable."""
+    is_plain = isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= _LONGEST
+    return str(value) if is_plain else quoted(value)
+
+
+def _unit(text: str) -> str:
+    return text.lstrip("0123456789")
 
 
 def bus_bandwidth(text: str) -> float:
@@ -111,5 +146,7 @@ def bus_bandwidth(text: str) -> float:
 
 def _plausible(value: float, text: str, quantity: Quantity) -> float:
     if not quantity.least <= value <= quantity.most:
-        raise ValueError(f"{quoted(text)} cannot be {quantity.what}: no such hardware exists")
+        unit = next((unit for unit, scale in quantity.scales.items() if scale == 1), "")
+        limits = f"{quantity.least:g} to {quantity.most:g} {unit}".rstrip()
+        raise ValueError(f"{quoted(text)} is out of range for {quantity.description} ({limits})")
     return value

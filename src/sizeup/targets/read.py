@@ -1,4 +1,4 @@
-"""From tables of a file to devices, runtimes and cores; everything that is wrong is found here."""
+"""Reads devices, runtimes, cores and calibrations from the tables of a file, and validates them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sizeup.targets import quantities
 from sizeup.targets.device import (
-    DEVICE_KINDS,
+    DEVICE_CLASSES,
     RATE_TYPES,
     ROLES,
     UNIT_KINDS,
@@ -17,7 +17,18 @@ from sizeup.targets.device import (
     Power,
     Unit,
 )
-from sizeup.targets.runtime import IN_PLACE, MICRO, RATES_SCHEMA, READ, Code, Fit, Reach, Runtime, WeightOnly
+from sizeup.targets.runtime import (
+    FORMATS,
+    IN_PLACE,
+    MICRO,
+    RATES_SCHEMA,
+    CodeSize,
+    GpuProcess,
+    Runtime,
+    Slowdown,
+    TargetCalibration,
+    WeightOnly,
+)
 from sizeup.targets.table import Table
 
 CoreOf = Callable[[str], Core | None]
@@ -61,7 +72,7 @@ _FIT_KEYS = (
     "note",
 )
 _REACH_KEYS = ("name", "times", "low", "high", "measurements", "devices", "source", "recorded")
-_MOST = 10**9  # measurements, and times that a number may be another
+_MOST = 10**9  # measurements, and the largest ratio
 _RUNTIME_KEYS = (
     "name",
     "title",
@@ -76,6 +87,7 @@ _RUNTIME_KEYS = (
     "code",
     "packs",
     "weight_only",
+    "gpu_process",
     "version",
     "source",
     "recorded",
@@ -87,7 +99,7 @@ _DERIVED = "derived: cores x clock x MACs per cycle"
 
 def core(table: Table) -> Core:
     """A processor core from its table."""
-    table.only(_CORE_KEYS)
+    table.check_keys(_CORE_KEYS)
     return Core(
         name=table.text("name"),
         title=table.text("title"),
@@ -100,19 +112,19 @@ def core(table: Table) -> Core:
 
 def device(table: Table, core_of: CoreOf) -> Device:
     """A device from its table, in which `like` has been resolved."""
-    table.only(_DEVICE_KEYS)
+    table.check_keys(_DEVICE_KEYS)
     source = table.source()
     power, energy = table.table("power"), table.table("energy")
     units = table.tables("units")
     if not units:
-        raise table.fail("no units; a device computes with at least one")
+        raise table.error("no units; a device has at least one")
     return Device(
         name=table.text("name"),
         title=table.text("title"),
-        kind=table.choice("kind", DEVICE_KINDS),
-        maker=table.text("maker"),
-        units=tuple(_unit(each, source, core_of) for each in units),
-        memories=tuple(_memory(each, source) for each in table.tables("memories")),
+        device_class=table.choice("kind", DEVICE_CLASSES),
+        vendor=table.text("maker"),
+        units=tuple(_unit(inner, source, core_of) for inner in units),
+        memories=tuple(_memory(inner, source) for inner in table.tables("memories")),
         runtimes=table.texts("runtimes"),
         source=source,
         recorded=table.text("recorded", ""),
@@ -127,12 +139,12 @@ def device(table: Table, core_of: CoreOf) -> Device:
 
 def runtime(table: Table) -> Runtime:
     """A runtime from its table."""
-    from sizeup.fuse import FUSIONS  # whoever only looks for names need not load the operators
+    from sizeup.fusion import FUSIONS  # late: looking up names does not need the operators
 
-    table.only(_RUNTIME_KEYS)
+    table.check_keys(_RUNTIME_KEYS)
     units, dtypes = table.choices("units", UNIT_KINDS), table.choices("dtypes", _DTYPES)
     if not units or not dtypes:
-        raise table.fail(f"{'dtypes' if units else 'units'} is missing; it is a list of texts")
+        raise table.error(f"{'dtypes' if units else 'units'} is missing; it is a list of texts")
     return Runtime(
         name=table.text("name"),
         title=table.text("title"),
@@ -140,14 +152,15 @@ def runtime(table: Table) -> Runtime:
         dtypes=dtypes,
         source=table.source(),
         recorded=table.text("recorded", ""),
-        fuses=table.choices("fuses", tuple(FUSIONS)),
+        fusions=table.choices("fuses", tuple(FUSIONS)),
         in_place=table.choices("in_place", IN_PLACE),
-        reads=table.choices("reads", READ),
+        formats=table.choices("reads", FORMATS),
         overhead_seconds=table.quantity("overhead", quantities.TIME),
         micro=table.choice("micro", MICRO) if "micro" in table.values else "",
         code=_code(table),
-        packs=table.flag("packs"),
-        weight_only=tuple(_weight_only(each, dtypes) for each in table.tables("weight_only")),
+        packs_weights=table.flag("packs"),
+        weight_only=tuple(_weight_only(inner, dtypes) for inner in table.tables("weight_only")),
+        gpu_process=_gpu_process(table),
         version=table.text("version", ""),
         aliases=table.texts("aliases"),
         note=table.text("note", ""),
@@ -155,51 +168,66 @@ def runtime(table: Table) -> Runtime:
     )
 
 
-def _code(table: Table) -> Code | None:
+def _gpu_process(table: Table) -> GpuProcess | None:
+    inner = table.table("gpu_process")
+    if inner is None:
+        return None
+    inner.check_keys(("makers", "context_least", "context_most", "blas_workspaces", "source"))
+    least, most = (inner.quantity(name, quantities.SIZE) for name in ("context_least", "context_most"))
+    if least is None or most is None or least > most:
+        raise inner.error("context_least and context_most are sizes, with context_least <= context_most")
+    sizes = inner.by_name(
+        "blas_workspaces", None, lambda each, name: each.quantity(name, quantities.SIZE) or 0
+    )
+    workspaces = {unit: int(size) for unit, size in sizes.items()}
+    return GpuProcess(inner.texts("makers"), int(least), int(most), workspaces, inner.source())
+
+
+def _code(table: Table) -> CodeSize | None:
     inner = table.table("code")
     if inner is None:
         return None
-    inner.only(("least", "most", "source"))
+    inner.check_keys(("least", "most", "source"))
     least, most = (inner.quantity(name, quantities.SIZE) for name in ("least", "most"))
     if least is None or most is None or least > most:
-        raise inner.fail("least and most are sizes of code, the former not above the latter")
-    return Code(int(least), int(most), inner.source())
+        raise inner.error("least and most are sizes of code, with least <= most")
+    return CodeSize(int(least), int(most), inner.source())
 
 
 def _weight_only(table: Table, dtypes: Sequence[str]) -> WeightOnly:
-    from sizeup.ops import rule_of
+    from sizeup.ops import cost_rule_of
 
-    table.only(("dtype", "computes_in", "op_kinds", "source"))
+    table.check_keys(("dtype", "computes_in", "op_kinds", "source"))
     op_kinds = table.texts("op_kinds")
-    unknown = [each for each in op_kinds if rule_of(each) is None]
+    unknown = [op_kind for op_kind in op_kinds if cost_rule_of(op_kind) is None]
     if unknown or not op_kinds:
-        raise table.fail(f"op_kinds is a list of op kinds{f', not {unknown[0]!r}' if unknown else ''}")
+        raise table.error(f"op_kinds is a list of op kinds{f', not {unknown[0]!r}' if unknown else ''}")
     computes_in = table.choice("computes_in", dtypes)
     return WeightOnly(table.choice("dtype", dtypes), computes_in, op_kinds, table.source())
 
 
-def fit(table: Table) -> Fit:
-    """A fit from its table; what its rates mean is the estimator's to say."""
-    table.only(_FIT_KEYS)
-    rates, band = table.table("rates"), table.table("band")
-    if rates is None or band is None:
-        raise table.fail("a fit has [fit.rates] and [fit.band]")
+def calibration(table: Table) -> TargetCalibration:
+    """A calibration from its table."""
+    table.check_keys(_FIT_KEYS)
+    rates, interval = table.table("rates"), table.table("band")
+    if rates is None or interval is None:
+        raise table.error("[fit.rates] or [fit.band] is missing")
     _check_rates(rates)
-    _check_band(band)
-    return Fit(
+    _check_interval(interval)
+    return TargetCalibration(
         name=table.text("name"),
         precisions=table.choices("precisions", _DTYPES) or (),
-        measurements=table.whole("measurements", 1, _MOST) or 0,
-        error=table.number("error", 0, _MOST),
+        measurements=table.integer("measurements", 1, _MOST) or 0,
+        mape=table.number("error", 0, _MOST),
         held_out=table.text("held_out"),
         rates=rates.values,
-        band={name: band.number(name, -_MOST, _MOST) for name in band.values},
+        interval={name: interval.number(name, -_MOST, _MOST) for name in interval.values},
         source=table.source(),
         recorded=table.text("recorded", ""),
-        within=None if "within" not in table.values else table.number("within", 0, 1),
-        tau=None if "tau" not in table.values else table.number("tau", -1, 1),
+        within_10_percent=None if "within" not in table.values else table.number("within", 0, 1),
+        kendall_tau=None if "tau" not in table.values else table.number("tau", -1, 1),
         version=table.text("version", ""),
-        threads=table.whole("threads", 1, 10**6),
+        threads=table.integer("threads", 1, 10**6),
         note=table.text("note", ""),
         file=table.file,
     )
@@ -208,61 +236,61 @@ def fit(table: Table) -> Fit:
 _RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
 _RATES_PARTS = {"saturation": ("length", "columns", "rows", "tile", "wave"), "cache": ("bytes", "far")}
 _RATE_KEYS = ("mac", "byte", "launch")
-_WIDEST = 20.0  # a range of e^20 either way says nothing
+_WIDEST = 20.0  # an interval of a factor of e^20 is useless
 
 
 def _check_rates(rates: Table) -> None:
-    rates.only(_RATES_KEYS)
-    schema = rates.whole("schema", 1, _MOST)
+    rates.check_keys(_RATES_KEYS)
+    schema = rates.integer("schema", 1, _MOST)
     if schema not in (None, RATES_SCHEMA):
-        raise rates.fail(
+        raise rates.error(
             f"schema is {schema:,}; this version of sizeup reads schema {RATES_SCHEMA}: update sizeup, or"
             " calibrate again with sizeup calibrate"
         )
     pooled, classes = rates.table("pooled"), rates.table("classes")
     if pooled is None:
-        raise rates.fail("pooled is missing; it is a table of mac, byte and launch, in seconds")
-    for each in (pooled, *(() if classes is None else map(classes.table, classes.values))):
-        assert each is not None
-        each.only(_RATE_KEYS)
+        raise rates.error("pooled is missing; it is a table of mac, byte and launch, in seconds")
+    for rate in (pooled, *(() if classes is None else map(classes.table, classes.values))):
+        assert rate is not None
+        rate.check_keys(_RATE_KEYS)
         for name in _RATE_KEYS:
-            each.number(name, 0, _MOST)
+            rate.number(name, 0, _MOST)
     if "run" in rates.values:
         rates.number("run", 0, _MOST)
     if "power" in rates.values:
         rates.number("power", 1, 1e3)
     for part, keys in _RATES_PARTS.items():
         if (table := rates.table(part)) is not None:
-            table.only(keys)
+            table.check_keys(keys)
             for name in table.values:
                 table.number(name, 0, 1e15)
 
 
-def _check_band(band: Table) -> None:
-    band.only(("low", "high", "unseen", "drift"))
-    low, high = (band.number(name, -_WIDEST, _WIDEST) for name in ("low", "high"))
+def _check_interval(interval: Table) -> None:
+    interval.check_keys(("low", "high", "unseen", "drift"))
+    low, high = (interval.number(name, -_WIDEST, _WIDEST) for name in ("low", "high"))
     if low > high:
-        raise band.fail("low lies above high")
-    for name in {"unseen", "drift"} & set(band.values):
-        band.number(name, 0, _WIDEST)
+        raise interval.error("low is above high")
+    for name in {"unseen", "drift"} & set(interval.values):
+        interval.number(name, 0, _WIDEST)
 
 
-def reach(table: Table) -> Reach:
-    """What a kind of device attains, from its table."""
-    table.only(_REACH_KEYS)
+def slowdown(table: Table) -> Slowdown:
+    """A slowdown against data sheets from its table."""
+    table.check_keys(_REACH_KEYS)
     low, times, high = (table.number(name, 0, _MOST) for name in ("low", "times", "high"))
     if not 0 < low <= times <= high:
-        raise table.fail("low, times and high do not follow each other")
+        raise table.error("low, times and high must be positive and in ascending order")
     name = table.text("name")
-    if name.split("/")[0] not in DEVICE_KINDS:
-        raise table.fail(f"name is {name!r}, no kind of device and no kind/runtime")
-    return Reach(
+    if name.split("/")[0] not in DEVICE_CLASSES:
+        raise table.error(f"name is {name!r}, not a device kind or kind/runtime")
+    return Slowdown(
         name=name,
-        times=times,
+        factor=times,
         low=low,
         high=high,
-        measurements=table.whole("measurements", 1, _MOST) or 0,
-        devices=table.whole("devices", 1, _MOST) or 0,
+        measurements=table.integer("measurements", 1, _MOST) or 0,
+        devices=table.integer("devices", 1, _MOST) or 0,
         source=table.source(),
         recorded=table.text("recorded", ""),
         file=table.file,
@@ -270,26 +298,26 @@ def reach(table: Table) -> Reach:
 
 
 def _unit(table: Table, source: str, core_of: CoreOf) -> Unit:
-    table.only(_UNIT_KEYS)
-    kernel = _core_of_unit(table, core_of)
-    cores = table.whole("cores", 1, 10**7)
+    table.check_keys(_UNIT_KEYS)
+    core = _core_of_unit(table, core_of)
+    cores = table.integer("cores", 1, 10**7)
     clock = table.quantity("clock", quantities.CLOCK)
     boost = table.quantity("boost", quantities.CLOCK)
     if boost is not None and (clock is None or boost < clock):
-        raise table.fail("boost is the highest clock, given beside a lower one")
+        raise table.error("boost needs a clock that is not above it")
     source = table.source(source)
-    rates, basis = _derived_rates(table, kernel, cores, boost or clock)
-    vendor = table.by_name("peak", RATE_TYPES, _peak)
+    rates, basis = _derived_rates(table, core, cores, boost or clock)
+    stated = table.by_name("peak", RATE_TYPES, _peak)
     return Unit(
-        kind=table.choice("kind", UNIT_KINDS, "cpu"),
-        name=table.text("name", kernel.title if kernel else None),
+        unit_class=table.choice("kind", UNIT_KINDS, "cpu"),
+        name=table.text("name", core.title if core else None),
         source=source,
-        core=kernel,
+        core=core,
         cores=cores,
         clock_hz=clock,
         boost_hz=boost,
-        macs_per_second={**rates, **vendor},
-        basis={**basis, **dict.fromkeys(vendor, source)},
+        macs_per_second={**rates, **stated},
+        basis={**basis, **dict.fromkeys(stated, source)},
         note=table.text("note", ""),
     )
 
@@ -298,44 +326,44 @@ def _core_of_unit(table: Table, core_of: CoreOf) -> Core | None:
     if "core" not in table.values:
         return None
     name = table.text("core")
-    found = core_of(name)
-    if found is None:
-        raise table.fail(f"core {name!r} is not described in any file")
-    return found
+    core = core_of(name)
+    if core is None:
+        raise table.error(f"core {name!r} is not described in any file")
+    return core
 
 
 def _derived_rates(
-    table: Table, kernel: Core | None, cores: int | None, clock: float | None
+    table: Table, core: Core | None, cores: int | None, clock: float | None
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """What cores complete per cycle, times their number and clock; a unit's own figures go first."""
+    """MACs per cycle x cores x clock, by dtype; the unit's own MACs per cycle override those of its core."""
     own = _macs_per_cycle(table)
-    per_cycle = {**(kernel.macs_per_cycle if kernel else {}), **own}
+    per_cycle = {**(core.macs_per_cycle if core else {}), **own}
     if own and clock is None:
-        raise table.fail("macs_per_cycle says nothing without a clock")
+        raise table.error("macs_per_cycle needs a clock")
     if clock is None:
         return {}, {}
-    rates = {kind: (cores or 1) * clock * macs for kind, macs in per_cycle.items()}
-    of_core = f" of {kernel.title} ({kernel.source})" if kernel else ""
-    return rates, {kind: _DERIVED if kind in own else _DERIVED + of_core for kind in rates}
+    rates = {dtype: (cores or 1) * clock * macs for dtype, macs in per_cycle.items()}
+    of_core = f" of {core.title} ({core.source})" if core else ""
+    return rates, {dtype: _DERIVED if dtype in own else _DERIVED + of_core for dtype in rates}
 
 
 def _macs_per_cycle(table: Table) -> dict[str, float]:
-    return table.by_name("macs_per_cycle", RATE_TYPES, lambda inner, kind: inner.number(kind, 1e-3, 1e6))
+    return table.by_name("macs_per_cycle", RATE_TYPES, lambda inner, dtype: inner.number(dtype, 1e-3, 1e6))
 
 
-def _peak(table: Table, kind: str) -> float:
-    found = table.quantity(kind, quantities.RATE)
-    assert found is not None
-    return found
+def _peak(table: Table, dtype: str) -> float:
+    rate = table.quantity(dtype, quantities.RATE)
+    assert rate is not None
+    return rate
 
 
 def _memory(table: Table, source: str) -> Memory:
-    table.only(_MEMORY_KEYS)
+    table.check_keys(_MEMORY_KEYS)
     size = table.quantity("size", quantities.SIZE)
     if size is not None and size != int(size):
-        raise table.fail("size is not a whole number of bytes")
+        raise table.error("size is not a whole number of bytes")
     if "bandwidth" in table.values and "bus" in table.values:
-        raise table.fail("bandwidth and bus say the same thing; keep one")
+        raise table.error("bandwidth and bus are alternatives; keep one")
     source = table.source(source)
     stated, bus = table.quantity("bandwidth", quantities.BANDWIDTH), table.bus("bus")
     basis = source if stated is not None else ""
@@ -351,7 +379,7 @@ def _memory(table: Table, source: str) -> Memory:
 
 
 def _power(table: Table, source: str) -> Power:
-    table.only(_POWER_KEYS)
+    table.check_keys(_POWER_KEYS)
     return Power(
         source=table.source(source),
         idle_watts=table.quantity("idle", quantities.POWER),
@@ -362,7 +390,7 @@ def _power(table: Table, source: str) -> Power:
 
 
 def _energy(table: Table) -> Energy:
-    table.only(_ENERGY_KEYS)
+    table.check_keys(_ENERGY_KEYS)
     return Energy(
         source=table.source(),
         pj_per_mac=table.by_name("pj_per_mac", RATE_TYPES, lambda inner, kind: inner.number(kind, 1e-4, 1e6)),

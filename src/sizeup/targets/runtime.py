@@ -1,25 +1,25 @@
-"""What executes a network, the pair of it and a device, and calibrations of such pairs."""
+"""Runtimes, targets (a device with a runtime), and calibrations of targets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from sizeup.targets.device import Device, Unit
 
-# What may write over its dying input.
+# Ops that may overwrite an input that is not live afterwards.
 InPlace = Literal["view", "elementwise", "softmax", "depthwise"]
 IN_PLACE: tuple[str, ...] = get_args(InPlace)
-READ = ("tflite", "onnx", "torch")
-# The kernels that TFLite Micro is built with, which decide about scratch.
+FORMATS = ("tflite", "onnx", "torch")
+# Kernel libraries of TFLite Micro, which determine the scratch buffers.
 Micro = Literal["reference", "cmsis-nn", "esp-nn", "ethos-u"]
 MICRO: tuple[str, ...] = get_args(Micro)
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """What a runtime's own code takes of a device's flash, which depends on the kernels that are linked."""
+class CodeSize:
+    """The code size of a runtime in flash, which depends on the kernels that are linked."""
 
     least_bytes: int
     most_bytes: int
@@ -28,7 +28,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class WeightOnly:
-    """A precision that a runtime has for weights alone: which op kinds take it, and what they compute in."""
+    """A weight-only precision of a runtime: the op kinds that support it, and the dtype they compute in."""
 
     dtype: str
     computes_in: str
@@ -37,31 +37,44 @@ class WeightOnly:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """What a process of a runtime takes of a GPU's memory in addition to its tensors."""
+
+    makers: tuple[str, ...]  # of the GPUs on which the runtime uses CUDA's caching allocator
+    context_least_bytes: int
+    context_most_bytes: int
+    # Bytes by the first words of a unit's name, of which the first match counts, and for `other` units.
+    blas_workspaces: Mapping[str, int]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Runtime:
-    """An inference engine: where it runs, what it merges, and the number types that it has kernels for."""
+    """An inference engine: the units it runs on, its fusions, and the dtypes of its kernels."""
 
     name: str
     title: str
-    units: tuple[str, ...]  # kinds of units that it runs on
+    units: tuple[str, ...]  # unit kinds that it runs on
     dtypes: tuple[str, ...]
     source: str
     recorded: str
-    fuses: tuple[str, ...] | None = None  # None: not known
+    fusions: tuple[str, ...] | None = None  # None: unknown
     in_place: tuple[str, ...] | None = None
-    reads: tuple[str, ...] | None = None  # formats that it takes as they are; None: not known
+    formats: tuple[str, ...] | None = None  # model formats; None: unknown
     overhead_seconds: float | None = None  # per kernel
-    micro: str = ""  # the kernels, where it is TFLite Micro
-    code: Code | None = None  # None: not known, or nothing that limits
-    packs: bool = False  # whether it may keep a second copy of weights, laid out for its kernels
+    micro: str = ""  # the kernel library, for TFLite Micro
+    code: CodeSize | None = None  # None: unknown, or irrelevant
+    packs_weights: bool = False  # may hold a second copy of the weights, packed for its kernels
     weight_only: tuple[WeightOnly, ...] = ()
+    gpu_process: GpuProcess | None = None  # None: it has another allocator than PyTorch's for CUDA
     version: str = ""
     aliases: tuple[str, ...] = ()
     note: str = ""
     file: str = ""
 
-    def weights_at(self, dtype: str) -> WeightOnly | None:
-        """How a precision is supported for weights alone; None if activations have it too."""
-        return next((each for each in self.weight_only if each.dtype == dtype), None)
+    def weight_only_at(self, dtype: str) -> WeightOnly | None:
+        """The weight-only support of a precision; None if activations have it too."""
+        return next((support for support in self.weight_only if support.dtype == dtype), None)
 
 
 def word_bits_of(target: Target | None) -> int:
@@ -71,71 +84,112 @@ def word_bits_of(target: Target | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device and the runtime on it: what latency and memory depend on."""
+    """A device with a runtime."""
 
     device: Device
     runtime: Runtime
 
     @property
     def name(self) -> str:
-        """How it is written: `stm32f746/tflm`."""
+        """Its name, such as `stm32f746/tflm`."""
         return f"{self.device.name}/{self.runtime.name}"
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The units that the runtime computes on: the device's first that it knows, and all of that kind."""
-        first = next(unit for unit in self.device.units if unit.kind in self.runtime.units)
-        return tuple(unit for unit in self.device.units if unit.kind == first.kind)
+        """The units that the runtime uses: the first supported one of the device, and all of its kind."""
+        first = next(unit for unit in self.device.units if unit.unit_class in self.runtime.units)
+        return tuple(unit for unit in self.device.units if unit.unit_class == first.unit_class)
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The architectures of its cores, such as `Armv7E-M`; empty text for an unknown core."""
+        return tuple("" if unit.core is None else unit.core.architecture for unit in self.units)
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the runtime uses the device's CPU."""
+        return self.units[0].unit_class == "cpu"
+
+    @property
+    def gpu_process(self) -> GpuProcess | None:
+        """What a process takes of its GPU; None if CUDA's caching allocator is not used on this device."""
+        process = self.runtime.gpu_process
+        is_used = self.units[0].unit_class == "gpu" and process is not None
+        return process if is_used and process and self.device.vendor in process.makers else None
+
+    @property
+    def blas_workspace_bytes(self) -> int:
+        """The workspace of the BLAS library in a process on its GPU; 0 if not known."""
+        sizes = {} if self.gpu_process is None else self.gpu_process.blas_workspaces
+        starts = (start for start in sizes if self.units[0].name.startswith(start))
+        return sizes.get(next(starts, "other"), 0)
 
     @property
     def overhead_seconds(self) -> float | None:
-        """What each kernel costs beside its work; None where it is not known."""
+        """Launch overhead per kernel; None if unknown."""
         return self.runtime.overhead_seconds
 
     def peak(self, dtype: str) -> float | None:
-        """The most MACs per second of those units in a number type; None where it is not known."""
-        return self.device.peak(dtype, self.units[0].kind)
+        """Peak MACs per second of those units in a dtype; None if unknown."""
+        return self.device.peak(dtype, self.units[0].unit_class)
 
     def flops_per_byte(self, dtype: str) -> float | None:
-        """FLOPs per byte moved (2 per MAC) above which arithmetic, not memory, is the limit."""
-        return self.device.flops_per_byte(dtype, self.units[0].kind)
+        """FLOPs per byte (2 FLOPs per MAC) above which a kernel is compute-bound."""
+        return self.device.flops_per_byte(dtype, self.units[0].unit_class)
 
     def __str__(self) -> str:
         return self.name
 
 
 RATES_SCHEMA = 1
-"""The layout of `Fit.rates` that is written and read."""
+"""The version of the layout of `Fit.rates`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """Rates fitted to networks measured on one target, and the errors on those that the fit had not seen."""
+class TargetCalibration:
+    """The calibration of a target: rates fitted to measured networks, and errors on held-out networks."""
 
     name: str  # the target: device/runtime
-    precisions: tuple[str, ...]  # number types that were measured
+    precisions: tuple[str, ...]  # dtypes that were measured
     measurements: int
-    error: float  # mean absolute error of held-out estimates: 0.08 is 8 %
-    held_out: str  # what was held out together
+    mape: float  # MAPE of held-out estimates: 0.08 is 8 %
+    held_out: str  # the groups that were held out
     rates: Mapping[str, Any]
-    band: Mapping[str, float]
+    interval: Mapping[str, float]
     source: str
     recorded: str
-    within: float | None = None  # the share of held-out estimates that are off by less than a tenth
-    tau: float | None = None  # their rank correlation with the measurements
+    within_10_percent: float | None = None  # the share of held-out estimates with an error below 10 %
+    kendall_tau: float | None = None  # their rank correlation with the measurements
     version: str = ""  # of the runtime
     threads: int | None = None
     note: str = ""
     file: str = ""
+    equal_precisions: tuple[str, ...] = ()  # not measured, but with the peak of a measured one
+
+    @property
+    def covered_precisions(self) -> tuple[str, ...]:
+        """The dtypes that it has rates for."""
+        return (*self.precisions, *self.equal_precisions)
+
+    def with_equal_precisions(self, target: Target) -> TargetCalibration:
+        """Itself with the rates of fp16 also for bf16, if the data sheet has the same peak for both."""
+        peak = target.peak("fp16")
+        if "fp16" not in self.precisions or "bf16" in self.precisions:
+            return self
+        if peak is None or peak != target.peak("bf16"):
+            return self
+        classes = self.rates.get("classes", {})
+        equal = {f"{name[:-4]}bf16": rate for name, rate in classes.items() if name.endswith(".fp16")}
+        rates = {**self.rates, "classes": {**equal, **classes}}
+        return replace(self, rates=rates, equal_precisions=("bf16",))
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """How many times longer than its data sheet says a kind of device takes, with any runtime or with one:
-    the middle, and nine of ten."""
+class Slowdown:
+    """The slowdown of a kind of device against its data sheet: the median and a 90 % interval."""
 
-    name: str  # the kind of device, or kind/runtime
-    times: float
+    name: str  # the device kind, or kind/runtime
+    factor: float
     low: float
     high: float
     measurements: int

@@ -1,4 +1,4 @@
-"""Files of targets that we write ourselves: devices and fits, each value as text."""
+"""Writes target files with calibrations and their devices."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ from pathlib import Path
 from typing import Any
 
 from sizeup.errors import TargetError
-from sizeup.files import write_text
+from sizeup.files import read_problem, write_text
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+# Identifies files written by sizeup, so older files need it unchanged.
 HEAD = "# Written by sizeup calibrate, which replaces it; your own devices belong in another file."
 
 
-def save(path: Path, fit: Mapping[str, Any], device: Mapping[str, Any] | None) -> None:
-    """Put a fit, and the device that it is of, into a file; other fits that we wrote there stay."""
-    tables = _ours(path)
-    tables["fit"] = [*(each for each in tables.get("fit", []) if each["name"] != fit["name"]), dict(fit)]
+def save(path: Path, calibration: Mapping[str, Any], device: Mapping[str, Any] | None) -> None:
+    """Writes a calibration and its device to a file; other calibrations in that file stay."""
+    tables = _read_ours(path)
+    tables["fit"] = [
+        *(table for table in tables.get("fit", []) if table["name"] != calibration["name"]),
+        dict(calibration),
+    ]
     if device is not None:
         tables["device"] = [dict(device)]
-    blocks = [HEAD, *(_table(kind, each) for kind in ("device", "fit") for each in tables.get(kind, []))]
+    blocks = [HEAD, *(_table(kind, table) for kind in ("device", "fit") for table in tables.get(kind, []))]
     write_text(path, ["\n\n".join(blocks), "\n"], make_folder=True)
 
 
-def check(path: Path) -> None:
-    """Raise where a file is there that somebody else wrote."""
-    _ours(path)
+def check_writable(path: Path) -> None:
+    """Raises TargetError if the file exists and was not written by sizeup."""
+    _read_ours(path)
 
 
-def _ours(path: Path) -> dict[str, Any]:
+def _read_ours(path: Path) -> dict[str, Any]:
     if path.is_dir() or path.suffix != ".toml":
-        raise TargetError(f"{path}: a target is written to a file with the ending .toml")
+        raise TargetError(f"{path}: not a .toml file; name one with -o")
     if not path.exists():
         return {}
     try:
@@ -45,28 +49,30 @@ def _ours(path: Path) -> dict[str, Any]:
         if text.startswith(HEAD):
             return tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise TargetError(f"{path}: cannot be read: {error}") from error
-    raise TargetError(f"{path}: there is a file that sizeup did not write; name another one with -o")
+        raise TargetError(f"{path}: {read_problem(error)}") from error
+    raise TargetError(f"{path}: not written by sizeup, so it is not overwritten; name another file with -o")
 
 
 def _table(kind: str, values: Mapping[str, Any]) -> str:
-    """A table of an array: plain values first, then the tables within."""
+    """A table of an array: plain values first, then nested tables."""
     lines = [f"[[{kind}]]"]
-    lines += [f"{_key(name)} = {_value(each)}" for name, each in values.items() if not isinstance(each, dict)]
-    for name, each in values.items():
-        if isinstance(each, dict):
-            lines += _inner(f"{kind}.{_key(name)}", each)
+    lines += [
+        f"{_key(name)} = {_value(value)}" for name, value in values.items() if not isinstance(value, dict)
+    ]
+    for name, value in values.items():
+        if isinstance(value, dict):
+            lines += _inner(f"{kind}.{_key(name)}", value)
     return "\n".join(lines)
 
 
 def _inner(place: str, values: Mapping[str, Any]) -> list[str]:
-    plain = {name: each for name, each in values.items() if not isinstance(each, dict)}
-    lines = ["", f"[{place}]", *(f"{_key(name)} = {_value(each)}" for name, each in plain.items())]
-    for name, each in values.items():
-        if isinstance(each, dict) and any(isinstance(inner, dict) for inner in each.values()):
-            lines += _inner(f"{place}.{_key(name)}", each)
-        elif isinstance(each, dict):
-            lines.append(f"{_key(name)} = {_value(each)}")
+    plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    lines = ["", f"[{place}]", *(f"{_key(name)} = {_value(value)}" for name, value in plain.items())]
+    for name, value in values.items():
+        if isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values()):
+            lines += _inner(f"{place}.{_key(name)}", value)
+        elif isinstance(value, dict):
+            lines.append(f"{_key(name)} = {_value(value)}")
     return lines
 
 
@@ -81,11 +87,11 @@ def _value(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise TargetError(f"{value} is no rate")
+            raise TargetError(f"rate is {value}; it must be finite")
         return repr(value)
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(name)} = {_value(item)}" for name, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    # The escapes of JSON are those of TOML, but for what lies beyond the basic plane, which needs none.
+    # JSON escapes are valid in TOML, except surrogate pairs and DEL.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Subprocesses for what may crash, hang or exhaust memory: a supervisor, and the worker that it starts."""
+"""Subprocesses for code that may crash, hang or exhaust memory: a supervisor and its worker."""
 
 from sizeup.workers.supervisor import CRASHED, OUT_OF_MEMORY, RAISED, TIMED_OUT, Supervisor
 

@@ -1,4 +1,4 @@
-"""The supervisor: starts a worker, has it call functions, and ends it if it takes too much time or memory."""
+"""The supervisor: starts a worker, calls functions in it, and kills it at a time or memory limit."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from sizeup.errors import WorkerFailed
 from sizeup.units import size
 
 TIMED_OUT, OUT_OF_MEMORY, CRASHED, RAISED = "TimedOut", "OutOfMemory", "Crashed", "Raised"
-_POLL_SECONDS = 0.25  # between two looks at the memory of a worker
+_POLL_SECONDS = 0.25  # between two checks of a worker's memory
 _MEMORY_WORDS = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
 
 
 class Supervisor:
-    """Has a worker call functions; another takes the place of one that ended."""
+    """Calls functions in a worker and replaces a worker that ended."""
 
     def __init__(self, memory_bytes: int = 0, environment: Mapping[str, str] | None = None) -> None:
-        """`memory_bytes` is what a worker may take, 0 for any amount; variables of our own go before."""
+        """`memory_bytes` limits a worker; 0: no limit. Variables of this process override `environment`."""
         self.memory_bytes, self._environment = memory_bytes, environment or {}
-        # Files without a name: whoever is killed leaves none of them behind.
+        # Unnamed files: nothing is left behind if this process is killed.
         self.payload = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
         self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - until `close`
         self._worker: subprocess.Popen[bytes] | None = None
@@ -57,15 +57,15 @@ class Supervisor:
     ) -> Any:
         """The answer of a function in the worker, whose last argument is a `Channel`; raises WorkerFailed.
 
-        The time includes the start of a worker. Bytes that it wrote are in `payload` until the next call.
+        `seconds` includes the start of a worker. The bytes it wrote are in `payload` until the next call.
         """
         for file in (self.payload, self._stderr):
             file.seek(0)
             file.truncate()
         request = pickle.dumps((function, arguments))
         try:
-            worker = self._started()
-            with self._watched(worker, seconds):
+            worker = self._running_worker()
+            with self._enforced_limits(worker, seconds):
                 answer = self._exchange(worker, b"%d\n%b" % (len(request), request), progress)
         except BaseException as error:
             if not isinstance(error, WorkerFailed) or error.kind != RAISED or self._killed_for is not None:
@@ -73,17 +73,17 @@ class Supervisor:
             raise
         is_large = self.memory_bytes and resident_bytes(worker.pid) > self.memory_bytes // 2
         if is_large or self._killed_for is not None:
-            self._end()  # the next call shall have its share
+            self._end()  # leave the memory to the next call
         self.payload.seek(0)
         return answer
 
     def stderr(self) -> str:
-        """What was printed during the last call, on stdout too."""
+        """The output of the last call on stderr and stdout."""
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """Let whoever waits for an answer, in another thread, be interrupted."""
+        """Interrupt a call in another thread: it raises KeyboardInterrupt."""
         self._is_stopped = True
         if (worker := self._worker) is not None:
             _kill(worker)
@@ -94,7 +94,7 @@ class Supervisor:
         self.payload.close()
         self._stderr.close()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _running_worker(self) -> subprocess.Popen[bytes]:
         if self._worker is None or self._worker.poll() is not None:
             self._end()
             try:
@@ -126,16 +126,16 @@ class Supervisor:
             if "answer" in message:
                 return message["answer"]
             if "raised" in message and self.memory_bytes and message["raised"].startswith("MemoryError:"):
-                raise self._too_large()
+                raise self._out_of_memory()
             if "raised" in message:
                 raise WorkerFailed(RAISED, message["raised"])
             if progress is not None and "progress" in message:
                 progress(message["progress"])
-        raise self._ended(worker)
+        raise self._failure(worker)
 
     @contextlib.contextmanager
-    def _watched(self, worker: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
-        """Kill a worker that takes too long or too much memory, while the block lasts."""
+    def _enforced_limits(self, worker: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+        """Kills a worker that exceeds its time or memory inside the block."""
         is_over, deadline = threading.Event(), time.monotonic() + seconds
 
         def watch() -> None:
@@ -143,7 +143,7 @@ class Supervisor:
                 if time.monotonic() >= deadline:
                     self._killed_for = WorkerFailed(TIMED_OUT, f"took longer than {seconds:g} s")
                 elif self.memory_bytes and resident_bytes(worker.pid) > self.memory_bytes:
-                    self._killed_for = self._too_large()
+                    self._killed_for = self._out_of_memory()
                 else:
                     continue
                 _kill(worker)
@@ -157,23 +157,23 @@ class Supervisor:
             is_over.set()
             watcher.join()
 
-    def _ended(self, worker: subprocess.Popen[bytes]) -> WorkerFailed:
-        """Why a worker ended before it answered."""
+    def _failure(self, worker: subprocess.Popen[bytes]) -> WorkerFailed:
+        """The reason why a worker ended without an answer."""
         if self._is_stopped:
             raise KeyboardInterrupt
         code = worker.wait()
         if self._killed_for is not None:
             return self._killed_for
         if self.memory_bytes and any(word in self.stderr() for word in _MEMORY_WORDS):
-            return self._too_large()
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return WorkerFailed(CRASHED, f"crashed ({how})", code)
+            return self._out_of_memory()
+        status = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return WorkerFailed(CRASHED, f"crashed ({status})", code)
 
-    def _too_large(self) -> WorkerFailed:
+    def _out_of_memory(self) -> WorkerFailed:
         return WorkerFailed(OUT_OF_MEMORY, f"takes more than {size(self.memory_bytes)}")
 
     def _end(self) -> None:
-        """End the worker and all that it started."""
+        """Kill the worker and its subprocesses."""
         worker, self._worker, self._killed_for = self._worker, None, None
         if worker is None:
             return
@@ -186,7 +186,7 @@ class Supervisor:
 
 
 def resident_bytes(process: int) -> int:
-    """The memory that a process holds; 0 if the system does not say."""
+    """The resident memory of a process; 0 if unavailable."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -195,14 +195,14 @@ def resident_bytes(process: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the folder that sizeup was imported from, also where that is no installed one."""
+    """The environment of this process, with the folder of sizeup in PYTHONPATH even if not installed."""
     home = str(Path(__file__).resolve().parents[2])
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([home, known] if known else [home])}
 
 
 def _kill(worker: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it started."""
+    """Kill a process and its subprocesses."""
     if not hasattr(os, "killpg"):  # Windows
         worker.kill()
         return

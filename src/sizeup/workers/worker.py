@@ -1,7 +1,7 @@
 """The worker: `python -m sizeup.workers.worker PARENT MEMORY` calls one function per request.
 
-A request is a pickled function with its arguments. Messages back are JSON and plain bytes, never a pickle: a
-worker runs code that is not ours.
+A request is a pickled function with its arguments. Responses are JSON and plain bytes, never a pickle: a
+worker runs untrusted code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
 
 class Channel:
-    """The way back to the supervisor, which every function is given as its last argument."""
+    """The connection to the supervisor, passed to every function as its last argument."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -35,19 +35,19 @@ class Channel:
         self.send({"progress": progress})
 
     def send(self, message: dict[str, Any], content: bytes = b"") -> None:
-        """A line of JSON, and the bytes that it announces."""
+        """Send a line of JSON followed by bytes."""
         self._file.write(json.dumps({**message, "bytes": len(content)}).encode() + b"\n" + content)
         self._file.flush()
 
 
 def main(parent: str, memory_bytes: str) -> int:
-    """Answer requests until there are no more."""
-    _end_with(int(parent))
-    _confine(int(memory_bytes))
+    """Answer requests until the input ends."""
+    _die_with_parent(int(parent))
+    _limit_resources(int(memory_bytes))
     requests, channel = os.fdopen(os.dup(0), "rb"), Channel(os.fdopen(os.dup(1), "wb"))
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # whatever a model or a library prints is no answer
+    os.dup2(2, 1)  # output of models and libraries must not mix with answers
     while size := requests.readline():
         channel.send(_answer(requests.read(int(size)), channel))
     return 0
@@ -57,29 +57,29 @@ def _answer(request: bytes, channel: Channel) -> dict[str, Any]:
     try:
         function, arguments = pickle.loads(request)
         return {"answer": function(*arguments, channel)}
-    # Whatever a model's code raises, leaving the program included, is what the supervisor waits for.
+    # The code of a model may raise anything, SystemExit included.
     except BaseException as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return {"raised": reason[:_LONGEST_REASON]}
 
 
-def _end_with(parent: int) -> None:
-    """A parent that is killed cannot end its workers: the system does."""
+def _die_with_parent(parent: int) -> None:
+    """Have the system kill this process when its parent dies."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # it ended before the call
         os._exit(1)
 
 
-def _confine(memory_bytes: int) -> None:
-    """Let this process have no more memory than that, unless it is 0, and leave no core behind."""
+def _limit_resources(memory_bytes: int) -> None:
+    """Limit the memory of this process, unless 0, and disable core dumps."""
     try:
         import resource
-    except ModuleNotFoundError:  # Windows: the supervisor watches alone
+    except ModuleNotFoundError:  # Windows: only the supervisor checks memory
         return
-    # Private writable memory, not address space: a file that is mapped takes none of it.
+    # Private writable memory, not address space: mapped files do not count.
     limits = {resource.RLIMIT_CORE: 0, **({resource.RLIMIT_DATA: memory_bytes} if memory_bytes else {})}
     for which, most in limits.items():
         with contextlib.suppress(ValueError, OSError):

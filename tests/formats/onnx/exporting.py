@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """The exporters warn of each other, of their own internals, and of what tracing cannot see."""
+    """Silences the warnings of the exporters about each other, about internals and about tracing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

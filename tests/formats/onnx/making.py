@@ -28,7 +28,7 @@ MICROSOFT = "com.microsoft"
 
 
 def value(name: str, shape: Shape = None, element: int = FLOAT) -> onnx.ValueInfoProto:
-    """A typed value; a string names a free dimension, None leaves it (or the shape) open."""
+    """A typed value; a string names a symbolic dimension, None leaves it (or the shape) unknown."""
     return helper.make_tensor_value_info(name, element, shape)
 
 
@@ -101,7 +101,7 @@ def roles(found: Graph) -> Mapping[str, str]:
 
 
 def branches() -> onnx.ModelProto:
-    """Two branches that widen and narrow, a constant among the operators, and things that nobody reads."""
+    """Two branches that widen and narrow, a Constant node, and metadata that is not read."""
     generator = np.random.default_rng(0)
     shapes = {"wa": (25, 250), "wb": (25, 250), "va": (250, 5), "vb": (250, 5)}
     weights = [numbers(name, generator.normal(size=shape), np.float32) for name, shape in shapes.items()]

@@ -1,4 +1,4 @@
-"""Weights: never read before somebody asks, and each told for what it is."""
+"""Weights: read on demand only, and each with its role."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_place_that_makes_no_sense_is_a_corrupt_model(place: dict[str, Any]) -> 
 def test_file_that_is_too_short_is_told_when_read(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"\0" * 10)
     onnx.save(linear(external("w", (64, 64), location="w.bin")), tmp_path / "m.onnx")
-    with pytest.raises(CorruptModel, match="fewer numbers"):
+    with pytest.raises(CorruptModel, match="too short for constant 'w'"):
         content(load(tmp_path / "m.onnx"), "w")
 
 
@@ -350,7 +350,7 @@ def test_what_is_made_of_constants_alone_is_derived() -> None:
     assert (cost.total_params, cost.total_macs, cost.bytes_at().weights) == (12, 24, 12)
 
 
-def test_quantised_values_carry_scale_and_zero_point() -> None:
+def test_quantized_values_carry_scale_and_zero_point() -> None:
     nodes = [
         node("QuantizeLinear", "x s z", "q"),
         node("MaxPool", "q", "p", kernel_shape=[2, 2], strides=[2, 2]),
@@ -383,7 +383,7 @@ def test_quantised_values_carry_scale_and_zero_point() -> None:
 
 def test_impossible_shape_of_a_constant_is_a_corrupt_model() -> None:
     for dims in ((-1, 3), (2**40, 2**40)):
-        with pytest.raises(CorruptModel, match="impossible shape"):
+        with pytest.raises(CorruptModel, match="invalid shape"):
             load(
                 model(
                     [node("Identity", "w", "y")], [], "y", [TensorProto(name="w", dims=dims, data_type=FLOAT)]
@@ -440,7 +440,7 @@ def test_ten_gigabytes_beside_the_model_are_not_read(tmp_path: Path) -> None:
 
 
 def field(number: int, length: int) -> bytes:
-    """The start of a protobuf field of so many bytes: its tag, then the length, seven bits a byte."""
+    """The start of a protobuf field of that many bytes: its tag, then its length as a varint."""
     digits = []
     while length >= 128:
         digits.append(length % 128 + 128)

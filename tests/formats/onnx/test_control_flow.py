@@ -1,4 +1,4 @@
-"""Graphs within operators: how often they run, what they take from around them, what they cost."""
+"""Subgraphs of nodes: trip counts, captured values and costs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_trip_count_may_be_computed_from_a_shape() -> None:
 def test_loop_whose_trip_count_is_an_input_is_unknown() -> None:
     cost = count(looping(loop_body(), trips=((), INT64)))
     assert cost.graph.ops[0].bodies[0].runs is None
-    assert "data decides how often" in cost.reasons[0]
+    assert "the trip count depends on data" in cost.reasons[0]
     assert cost.total_macs == MATMUL
 
 
@@ -132,7 +132,7 @@ def test_branches_that_data_decides_are_both_kept() -> None:
     cost = count(branching("c", c=((), BOOL)))
     assert sorted(each.name for each in cost.graph.ops[0].bodies) == ["else_branch", "then_branch"]
     assert cost.total_macs == MATMUL
-    assert "which branch" in cost.reasons[0]
+    assert "the branch depends on data" in cost.reasons[0]
     assert shapes(cost.graph)["y"] == (2, 3)
 
 

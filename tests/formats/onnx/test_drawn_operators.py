@@ -17,21 +17,21 @@ from formats.onnx.making import numbers as constant
 from formats.onnx.test_shapes_against_runtime import plain_session
 from sizeup import cost
 from sizeup.errors import SizeupError
-from sizeup.formats.onnx import load, load_free
+from sizeup.formats.onnx import load, load_symbolic
 from sizeup.graph import Graph
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
-# Of each kind so many are drawn; the seeds are fixed, so that a failure comes again.
+# Cases drawn per operator; the seeds are fixed, so that failures can be reproduced.
 EACH = 8
 
 
 def run(case: Case) -> dict[str, tuple[int, ...]] | None:
-    """The shapes of all that the runtime makes; None where it refuses the model."""
+    """The shapes of all values in the runtime; None if it rejects the model."""
     try:
         session = plain_session(case.model().SerializeToString())
         names = [each.name for each in session.get_outputs()]
         results = session.run(names, case.feeds)
-    except Exception:  # the runtime has no one class for what it refuses
+    except Exception:  # the runtime has no common base class for its errors
         return None
     return {name: np.shape(result) for name, result in zip(names, results, strict=True)}
 
@@ -50,7 +50,7 @@ def drawn(name: str) -> list[tuple[Case, dict[str, tuple[int, ...]]]]:
 
 
 def agreed(case: Case, made: dict[str, tuple[int, ...]], found: Graph) -> None:
-    """Every shape that is told is the one that was made; only what the run decides is not told."""
+    """Every known shape is that of the runtime; only shapes that depend on data are unknown."""
     inferred = {name: shape for name, shape in shapes(found).items() if name in made}
     if case.is_open:
         assert None in shapes(found).values(), case.model()
@@ -70,12 +70,12 @@ def test_shapes_and_products_are_those_of_the_runtime(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_closed_forms_are_those_of_the_runtime(name: str) -> None:
-    """Sizes get names, and a form that was read elsewhere must hold where it says that it does."""
+    """Closed forms read at one point must be valid at every point that their guards accept."""
     for case, made in drawn(name):
         named, sizes = case.names()
         if not sizes or 0 in sizes.values():
             continue
-        free = load_free(case.model(named), True)
+        free = load_symbolic(case.model(named), True)
         with contextlib.suppress(SizeupError):  # there the model need not fit together
             free.at(**{each: side + case.random.randint(0, 3) for each, side in sizes.items()})
         inferred = {each: shape for each, shape in shapes(free.at(**sizes)).items() if shape is not None}
@@ -120,7 +120,7 @@ def test_every_window_of_a_pool_has_the_places_of_the_runtime(kind: str) -> None
 
 @pytest.mark.parametrize(("taps", "stride", "side"), [(2, 2, 1), (3, 1, 2), (3, 2, 2), (5, 3, 3), (5, 2, 1)])
 def test_a_convolution_whose_window_is_too_large_has_no_shape(taps: int, stride: int, side: int) -> None:
-    """ONNX's inference tells none or one place; the runtime refuses, so that nothing can be counted."""
+    """ONNX's inference returns no window or one; the runtime rejects it, so the row is unknown."""
     convolved = node("Conv", "x w", "y", strides=[stride])
     made = model(
         [convolved, node("Relu", "y", "z")], [value("x", (1, 3, "side"))], "z", [weight("w", 4, 3, taps)]
@@ -131,15 +131,15 @@ def test_a_convolution_whose_window_is_too_large_has_no_shape(taps: int, stride:
     assert session.run(None, {"x": np.ones((1, 3, taps), np.float32)})[0].shape == (1, 4, 1)
     found = load(made, bind={"side": side})
     assert shapes(found)["y"] is None
-    assert any("its window is larger than what it looks at" in note for note in found.notes)
+    assert any("its window is larger than its padded input" in note for note in found.notes)
     assert not cost.count(found).known.any()
-    free = load_free(made, True)
+    free = load_symbolic(made, True)
     for each in (1, side, taps, side, taps + stride):  # whatever was read before
         assert shapes(free.at(side=each)) == shapes(load(made, bind={"side": each}))
 
 
 def classifier(shape: Sequence[int | str], units: int) -> onnx.ModelProto:
-    """A pool whose last window would start outside, then rows that fit what the runtime makes."""
+    """A pool whose last window would start outside, then rows that match the runtime's output."""
     pooled = node("AveragePool", "x", "p", kernel_shape=[2, 2], strides=[3, 3], ceil_mode=1)
     nodes = [pooled, node("Flatten", "p", "f"), node("Gemm", "f w", "y"), node("Relu", "y", "z")]
     return model(nodes, [value("x", shape)], "z", [weight("w", units, 5)])
@@ -153,12 +153,12 @@ def test_what_follows_a_pool_has_the_right_sizes() -> None:
     sized_later = classifier(("batch", 4, 9, "width"), 4 * 3 * 3)
     session = plain_session(sized_later.SerializeToString())
     assert session.run(None, {"x": np.ones((2, 4, 9, 9), np.float32)})[0].shape == (2, 5)
-    free = load_free(sized_later, True)
+    free = load_symbolic(sized_later, True)
     assert shapes(free.at(batch=7, width=9))["p"] == (7, 4, 3, 3)
     assert count_at(free, batch=7, width=9) == 7 * 36 * 5
 
 
-def count_at(free: FreeGraph, **sizes: int) -> int:
+def count_at(free: SymbolicGraph, **sizes: int) -> int:
     found: int = cost.count(free.at(**sizes)).total_macs
     return found
 
@@ -187,13 +187,13 @@ def test_a_pool_in_a_branch_has_the_places_of_the_runtime() -> None:
 
 
 def test_rows_chosen_by_data_leave_no_size_of_the_example() -> None:
-    """Rows are chosen by what they hold, then summed: one number for each of the columns, however many."""
+    """Rows are selected by their content, then summed: one element per column for any number of rows."""
     nodes = [
         node("Compress", "x keep", "some", axis=0),
         node("ReduceSum", "some axis", "y", keepdims=0),
         node("Exp", "y", "z"),
     ]
     inputs = [value("x", ("rows", "columns")), value("keep", ("rows",), BOOL)]
-    free = load_free(model(nodes, inputs, "z", [constant("axis", [0])]), True)
+    free = load_symbolic(model(nodes, inputs, "z", [constant("axis", [0])]), True)
     for rows, columns in ((5, 7), (6, 3)):
         assert shapes(free.at(rows=rows, columns=columns))["z"] == (columns,)

@@ -1,4 +1,4 @@
-"""ONNX models with free dimensions: every shape rule, and whole networks, held against bound loads."""
+"""ONNX models with symbolic dimensions: every shape rule, and full networks, against bound loads."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def _check(proto: onnx.ModelProto) -> Any:
 @pytest.mark.parametrize("name", _SINGLE)
 def test_the_shape_of_an_operator_is_that_of_bound_loads(name: str) -> None:
     free = _check(_SINGLE[name])
-    # ONNX's inference counts a last window that starts behind the picture, which no runtime computes: there
-    # a bound load says so too, and the closed form is given up for it.
+    # ONNX's inference counts a last window that starts behind the picture, which no runtime computes. A
+    # bound load reports this too, and the closed form is abandoned.
     assert name in _ROUNDED_UP or all(each.reason is None for each in free.specializations)
 
 
@@ -225,9 +225,9 @@ def test_dimensions_may_be_bound_beside_free_ones() -> None:
 @pytest.mark.parametrize(
     ("free", "message"),
     [
-        (["depth"], "no free dimension 'depth'"),
-        ({"n": (0, 0)}, "have names"),
-        ([], "no free dimension with a name"),
+        (["depth"], "no symbolic dimension 'depth'"),
+        ({"n": (0, 0)}, "by name, or True for all"),
+        ([], "no named symbolic dimension"),
     ],
 )
 def test_names_that_are_not_there_are_refused(free: Any, message: str) -> None:

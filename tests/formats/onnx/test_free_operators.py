@@ -1,4 +1,4 @@
-"""Single operators whose shapes depend on free dimensions in ways that are easy to get wrong."""
+"""Single operators whose shapes depend on symbolic dimensions in ways that are easy to get wrong."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MODELS: dict[str, tuple[str, str, str]] = {
         "s = Constant<value = int64[2] {40, 56}>() a, b = Split<axis = 1>(x, s)",
         "float[p,q] a, float[p,r] b",
     ),
-    "more parts than there are": (
+    "more parts than elements": (
         "float[batch,h] x",
         "a, b, c = Split<axis = 1, num_outputs = 3>(x)",
         "float[p,q] a, float[p,r] b, float[p,s] c",

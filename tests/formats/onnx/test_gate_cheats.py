@@ -121,7 +121,7 @@ def test_initializer_for_an_input_of_a_loop_body_is_refused() -> None:
     made = looping([numbers("trips", 5)], [weight("state", 4, 4)])
     with pytest.raises(Exception, match="that are not also initializers"):
         run(made, x=np.eye(4, dtype=np.float32))
-    with pytest.raises(CorruptModel, match="'state' of its body has an initializer"):
+    with pytest.raises(CorruptModel, match="'state' of its body also has an initializer"):
         load(made)
 
 
@@ -162,14 +162,14 @@ def test_shape_that_only_the_file_declares_is_unknown(shape_input: bool, tmp_pat
     inputs: dict[str, Any] = {"x": np.ones((1, 1), np.float32)}
     if shape_input:
         inputs["s"] = np.array([20, 20])
-    assert run(made, **inputs)[0] == 20**3  # so many products, not one
+    assert run(made, **inputs)[0] == 20**3  # products, not one
     cost = count(made)
     assert [op.source for op, known in zip(cost.graph.ops, cost.known, strict=True) if not known] == [
         "Expand",
         "MatMul",
         "ReduceSum",
     ]
-    assert [note for note in cost.graph.notes if "only declared by the file" in note]
+    assert [note for note in cost.graph.notes if "is declared but cannot be inferred" in note]
     assert strict_check(tmp_path / "m.onnx", made) == 3
 
 

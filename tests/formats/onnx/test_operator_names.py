@@ -7,13 +7,12 @@ from typing import Any
 from onnx import defs
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
-from sizeup.ops import kind_of, rules
+from sizeup.ops import cost_rules, op_kind_of
 
 # Operators of ONNX's own domain that no rule covers: each is reported as unknown.
 WITHOUT_RULE = {
-    # Transforms and decompositions whose cost depends on the algorithm.
+    # Transforms whose cost depends on the algorithm.
     "DFT",
-    "Det",
     "STFT",
     # Recurrences that came with operator set 27.
     "CausalConvWithState",
@@ -35,18 +34,18 @@ def standard() -> set[str]:
 
 
 def named() -> set[str]:
-    return {name for rule in rules() for name in rule.onnx}
+    return {name for rule in cost_rules() for name in rule.onnx}
 
 
 def test_every_operator_of_onnx_has_a_rule_or_is_listed_as_having_none() -> None:
-    without = {name for name in standard() if kind_of("onnx", name) is None}
+    without = {name for name in standard() if op_kind_of("onnx", name) is None}
     assert without == WITHOUT_RULE
 
 
 def test_classical_models_and_training_operators_have_no_rule() -> None:
-    """Trees, vectorisers and optimisers are not networks: what is not counted must not look free."""
+    """Trees, vectorizers and optimizers are not networks: what is not counted must not look free."""
     others = [schema for schema in defs.get_all_schemas() if schema.domain != ""]
-    assert {kind_of("onnx", f"{schema.domain}::{schema.name}") for schema in others} == {None}
+    assert {op_kind_of("onnx", f"{schema.domain}::{schema.name}") for schema in others} == {None}
 
 
 def test_names_of_rules_are_operators_of_onnx() -> None:

@@ -1,4 +1,4 @@
-"""Every operator that needs a form of its own, against MACs and parameters worked out by hand."""
+"""Every operator with a lowering, against MACs and parameters computed by hand."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Row:
 
 SCALAR: tuple[int, ...] = ()
 CONV = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
-QUANTISED = {
+QUANTIZED = {
     "xs": SCALAR,
     "xz": SCALAR,
     "ws": SCALAR,
@@ -60,7 +60,7 @@ QUANTISED = {
     "ys": SCALAR,
     "yz": SCALAR,
 }
-QUANTISED_TYPES = {"x": np.uint8, "w": np.int8, "xz": np.uint8, "wz": np.int8, "yz": np.uint8}
+QUANTIZED_TYPES = {"x": np.uint8, "w": np.int8, "xz": np.uint8, "wz": np.int8, "yz": np.uint8}
 
 ROWS = [
     # 8 x 8 positions of 16 filters with 3 x 9 taps; 16 x 27 weights and 16 biases.
@@ -89,29 +89,29 @@ ROWS = [
         432,
         CONV,
         elementwise=0,
-        types=QUANTISED_TYPES,
+        types=QUANTIZED_TYPES,
     ),
     Row(
         "QLinearConv",
         "x xs xz w ws wz ys yz b",
         {"x": (1, 3, 8, 8)},
-        {"w": (16, 3, 3, 3), "b": (16,), **QUANTISED},
+        {"w": (16, 3, 3, 3), "b": (16,), **QUANTIZED},
         64 * 16 * 27,
         448,
         CONV,
         elementwise=64 * 16,
-        types={**QUANTISED_TYPES, "b": np.int32},
+        types={**QUANTIZED_TYPES, "b": np.int32},
     ),
     Row(
         "com.microsoft::QLinearConv",
         "x xs xz w ws wz ys yz",
         {"x": (1, 3, 8, 8)},
-        {"w": (16, 3, 3, 3), **QUANTISED},
+        {"w": (16, 3, 3, 3), **QUANTIZED},
         64 * 16 * 27,
         432,
         CONV,
         elementwise=0,
-        types=QUANTISED_TYPES,
+        types=QUANTIZED_TYPES,
     ),
     # 64 x 48 weights of 4 bits, two to a byte, with a scale for every 16.
     Row(
@@ -174,17 +174,17 @@ ROWS = [
         210,
         21,
         elementwise=0,
-        types=QUANTISED_TYPES,
+        types=QUANTIZED_TYPES,
     ),
     Row(
         "QLinearMatMul",
         "x xs xz w ws wz ys yz",
         {"x": (2, 5, 7)},
-        {"w": (7, 3), **QUANTISED},
+        {"w": (7, 3), **QUANTIZED},
         210,
         21,
         elementwise=0,
-        types=QUANTISED_TYPES,
+        types=QUANTIZED_TYPES,
     ),
     Row(
         "com.microsoft::FusedMatMul",
@@ -615,22 +615,22 @@ ROWS = [
         "com.microsoft::QLinearAdd",
         "x xs xz w ws wz ys yz",
         {"x": (2, 5, 8)},
-        {"w": (8,), **QUANTISED},
+        {"w": (8,), **QUANTIZED},
         0,
         8,
         elementwise=80,
-        types={**QUANTISED_TYPES, "w": np.uint8, "wz": np.uint8},
+        types={**QUANTIZED_TYPES, "w": np.uint8, "wz": np.uint8},
     ),
     Row(
         "com.microsoft::QLinearConcat",
         "ys yz x xs xz w ws wz",
         {"x": (2, 5)},
-        {"w": (2, 8), **QUANTISED},
+        {"w": (2, 8), **QUANTIZED},
         0,
         16,
         {"axis": 1},
         elementwise=0,
-        types={**QUANTISED_TYPES, "w": np.uint8, "wz": np.uint8},
+        types={**QUANTIZED_TYPES, "w": np.uint8, "wz": np.uint8},
     ),
     Row(
         "com.microsoft::QLinearAveragePool",
@@ -641,7 +641,7 @@ ROWS = [
         0,
         {"kernel_shape": [2, 2], "strides": [2, 2]},
         elementwise=48 * 4,
-        types=QUANTISED_TYPES,
+        types=QUANTIZED_TYPES,
     ),
     Row(
         "com.microsoft::QLinearLeakyRelu",
@@ -651,7 +651,7 @@ ROWS = [
         0,
         0,
         elementwise=80,
-        types=QUANTISED_TYPES,
+        types=QUANTIZED_TYPES,
     ),
     Row("com.microsoft::Trilu", "x", {"x": (2, 5, 5)}, {}, 0, 0, elementwise=50),
     # 2 sequences of 5 tokens; tables of 20, 10 and 2 rows of 8; scale and shift.
@@ -734,4 +734,4 @@ def test_unknown_operator_is_reported_not_free() -> None:
     cost = count(model(made, [value("x", (1, 8, 1))], "a y"))
     assert not cost.known.any()
     assert [op.kind for op in cost.graph.ops] == ["my.domain::Fancy", "DFT"]
-    assert cost.reasons[0] == "no rule for my.domain::Fancy"
+    assert cost.reasons[0] == "no cost rule for my.domain::Fancy"

@@ -1,4 +1,4 @@
-"""Which files a model keeps its numbers in, without the library: against what the library itself says."""
+"""The external data files of a model, found without the onnx library, against the library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx.external_data_helper import ExternalDataInfo, set_external_data, uses_
 
 from formats.onnx.making import branches
 from sizeup.formats.digest import content_digest, sha256_of
-from sizeup.formats.onnx.outside import files_beside
+from sizeup.formats.onnx.external_data import external_files
 from sizeup.formats.onnx.wire import message
 
 
@@ -28,7 +28,7 @@ def kept_in(name: str, file: str) -> TensorProto:
 
 
 def everywhere() -> onnx.ModelProto:
-    """Constants in files of their own: of the graph, of an operator, of a branch, of a function, sparse."""
+    """Constants in separate files: of the graph, of a node, of a branch, of a function, sparse."""
     made = branches()
     made.graph.initializer.append(kept_in("a", "of graph.bin"))
     made.graph.initializer.append(kept_in("again", "of graph.bin"))
@@ -58,16 +58,16 @@ def test_every_place_of_a_constant_is_seen(tmp_path: Path) -> None:
     path.write_bytes(made.SerializeToString())
     told = {ExternalDataInfo(each).location for each in tensors(made) if uses_external_data(each)}
     assert len(told) == 5
-    assert sorted(files_beside(path)) == sorted(told)
+    assert sorted(external_files(path)) == sorted(told)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 10_000])
 def test_what_is_no_model_names_no_file(tmp_path: Path, length: int) -> None:
     path = tmp_path / "no.onnx"
     path.write_bytes((b"location is no model " * 500)[:length])
-    assert files_beside(path) == []
+    assert external_files(path) == []
     path.write_bytes(everywhere().SerializeToString()[:-1])
-    assert files_beside(path) == []
+    assert external_files(path) == []
     assert content_digest(path) == sha256_of(path)
 
 
@@ -79,14 +79,14 @@ def test_messages_within_messages_without_end_take_no_time(tmp_path: Path) -> No
     path = tmp_path / "deep.onnx"
     path.write_bytes(b"".join(message(7, content)))
     start = time.process_time()
-    assert files_beside(path) == []
+    assert external_files(path) == []
     assert time.process_time() - start < 1
 
 
 def test_the_digest_changes_with_any_of_the_files(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(everywhere().SerializeToString())
-    names = files_beside(path)
+    names = external_files(path)
     seen = [content_digest(path)]
     for name in names:  # one after the other is put there
         (tmp_path / name).parent.mkdir(exist_ok=True)

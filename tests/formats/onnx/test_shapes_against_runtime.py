@@ -155,11 +155,11 @@ class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 @pytest.mark.parametrize("style", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_quantised_network_keeps_macs_and_parameters(tmp_path: Path, style: str, per_channel: bool) -> None:
+def test_quantized_network_keeps_macs_and_parameters(tmp_path: Path, style: str, per_channel: bool) -> None:
     model = small_network()
     onnx.save(model, tmp_path / "float.onnx")
     assert (count(model).total_macs, count(model).total_params) == (SMALL_MACS, SMALL_PARAMS)
-    with quiet():  # the quantiser recommends a preprocessing that is not needed here
+    with quiet():  # the quantizer recommends a preprocessing that is not needed here
         quantization.quantize_static(
             str(tmp_path / "float.onnx"),
             str(tmp_path / "int8.onnx"),
@@ -167,8 +167,8 @@ def test_quantised_network_keeps_macs_and_parameters(tmp_path: Path, style: str,
             quant_format=getattr(quantization.QuantFormat, style),
             per_channel=per_channel,
         )
-    quantised = onnx.load(tmp_path / "int8.onnx")
-    cost = count(quantised)
+    quantized = onnx.load(tmp_path / "int8.onnx")
+    cost = count(quantized)
     assert cost.known.all(), cost.reasons
     assert (cost.total_macs, cost.total_params) == (SMALL_MACS, SMALL_PARAMS)
     # Weights take a byte, biases (8 + 8 + 16 + 10 of them) four.
@@ -179,13 +179,13 @@ def test_quantised_network_keeps_macs_and_parameters(tmp_path: Path, style: str,
     assert all(each.quant is not None for each in integers)
     if style == "QDQ":
         assert "derived" in roles(cost.graph).values()
-    assert compare(quantised, {"x": np.zeros((1, 3, 32, 32), np.float32)}) > 8
+    assert compare(quantized, {"x": np.zeros((1, 3, 32, 32), np.float32)}) > 8
 
 
-def test_dynamically_quantised_network_keeps_macs(tmp_path: Path) -> None:
+def test_dynamically_quantized_network_keeps_macs(tmp_path: Path) -> None:
     layer = by_tracing(Layer(), (torch.zeros(2, 7, 32),), input_names=["x"], opset_version=17)
     onnx.save(layer, tmp_path / "float.onnx")
-    with quiet():  # the quantiser recommends a preprocessing that is not needed here
+    with quiet():  # the quantizer recommends a preprocessing that is not needed here
         quantization.quantize_dynamic(str(tmp_path / "float.onnx"), str(tmp_path / "int8.onnx"))
     before, after = count(tmp_path / "float.onnx"), count(tmp_path / "int8.onnx")
     assert after.known.all(), after.reasons
@@ -194,7 +194,7 @@ def test_dynamically_quantised_network_keeps_macs(tmp_path: Path) -> None:
 
 
 def test_network_that_the_runtime_fused_keeps_macs(tmp_path: Path) -> None:
-    """The runtime writes down what it really runs: fused operators of its own domain."""
+    """The optimized model that the runtime saves has fused operators of the runtime's domain."""
     layer = by_tracing(Layer(), (torch.zeros(2, 7, 32),), input_names=["x"])
     for name, model, shape in (("image", small_network(), (1, 3, 32, 32)), ("layer", layer, (2, 7, 32))):
         options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""Time grows with the number of operators and no faster, and beside ONNX's own loading it is small."""
+"""Time grows linearly with the number of operators, and is small compared to ONNX's loading."""
 
 from __future__ import annotations
 

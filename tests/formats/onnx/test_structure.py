@@ -13,7 +13,7 @@ from onnx import helper
 from formats.onnx.making import count, model, node, numbers, roles, shapes, value, weight
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats.onnx import load
-from sizeup.formats.onnx.blocks import from_name
+from sizeup.formats.onnx.blocks import scope_from_name
 from sizeup.graph import ABSENT
 
 
@@ -43,12 +43,12 @@ def test_cycle_is_a_corrupt_model() -> None:
 
 
 def test_value_that_nothing_makes_is_a_corrupt_model() -> None:
-    with pytest.raises(CorruptModel, match="'ghost', which nothing makes"):
+    with pytest.raises(CorruptModel, match="'ghost', which is not defined"):
         load(model([node("Add", "x ghost", "y")], [value("x", (2,))]))
 
 
 def test_value_made_twice_is_a_corrupt_model() -> None:
-    with pytest.raises(CorruptModel, match="'y', which another operator makes already"):
+    with pytest.raises(CorruptModel, match="'y', which another operator already produces"):
         load(model([node("Relu", "x", "y"), node("Tanh", "x", "y")], [value("x", (2,))]))
 
 
@@ -128,7 +128,7 @@ def test_functions_that_multiply_without_measure_are_refused() -> None:
     ],
 )
 def test_scope_is_read_from_a_name(name: str, scope: str) -> None:
-    assert from_name(name) == scope
+    assert scope_from_name(name) == scope
     found = load(model([node("Relu", "x", "y", name=name)], [value("x", (2,))]))
     assert found.ops[0].scope == scope
 

@@ -16,7 +16,7 @@ def check(counted: cost.Cost, case: Case, params: int | None = None) -> None:
     assert counted.total_params == (case.params if params is None else params)
 
 
-@pytest.mark.parametrize("optimize", [True, False], ids=["optimised", "as_translated"])
+@pytest.mark.parametrize("optimize", [True, False], ids=["optimized", "as_translated"])
 @pytest.mark.parametrize("case", WITHOUT_CUSTOM, ids=lambda case: case.name)
 def test_case_is_exact_through_the_newer_exporter(case: Case, optimize: bool) -> None:
     check(count(by_export(case.make(), case.inputs(), optimize=optimize)), case)

@@ -1,4 +1,4 @@
-"""Small .tflite files, packed with LiteRT's own object API: what the real files at hand do not show."""
+"""Small .tflite files, packed with LiteRT's own object API: cases that the real files do not cover."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from sizeup.formats import tflite
 from sizeup.graph import Graph
 
-# Whoever imports this file is skipped without them.
+# Tests that import this module are skipped without them.
 flatbuffers = pytest.importorskip("flatbuffers")
 schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
 
@@ -63,7 +63,7 @@ class Subgraph:
         self.table.operators.append(table)
 
     def ends(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Which tensors come in and which go out."""
+        """Set the input and output tensors."""
         self.table.inputs, self.table.outputs = list(inputs), list(outputs)
 
 
@@ -78,28 +78,28 @@ class File:
         self.main = self.subgraph("main")
 
     def subgraph(self, name: str = "") -> Subgraph:
-        made = Subgraph(self, name)
-        self.model.subgraphs.append(made.table)
-        return made
+        subgraph = Subgraph(self, name)
+        self.model.subgraphs.append(subgraph.table)
+        return subgraph
 
     def buffer(self, data: Any) -> int:
         """A buffer with that content; 0, the empty one, without."""
         if data is None:
             return 0
-        made = schema.BufferT()
+        buffer = schema.BufferT()
         raw = data if isinstance(data, bytes) else np.ascontiguousarray(data).tobytes()
-        made.data = np.frombuffer(raw, np.uint8)
-        self.model.buffers.append(made)
+        buffer.data = np.frombuffer(raw, np.uint8)
+        self.model.buffers.append(buffer)
         return len(self.model.buffers) - 1
 
     def code(self, name: str) -> int:
         """An operator code; a name that is no builtin operator's is a custom one."""
-        made = schema.OperatorCodeT()
+        code = schema.OperatorCodeT()
         number = getattr(schema.BuiltinOperator, name, None)
         if number is None:
-            number, made.customCode = schema.BuiltinOperator.CUSTOM, name
-        made.builtinCode, made.deprecatedBuiltinCode = number, min(number, 127)
-        self.model.operatorCodes.append(made)
+            number, code.customCode = schema.BuiltinOperator.CUSTOM, name
+        code.builtinCode, code.deprecatedBuiltinCode = number, min(number, 127)
+        self.model.operatorCodes.append(code)
         return len(self.model.operatorCodes) - 1
 
     def pack(self) -> bytes:
@@ -109,24 +109,28 @@ class File:
         return bytes(builder.Output())
 
     def load(self) -> Graph:
-        """What sizeup makes of it."""
+        """The graph that sizeup loads from it."""
         return tflite.load(self.pack())
 
 
 def options(table: str, **fields: Any) -> Any:
     """An options table by its name, `Conv2DOptions` for instance, with those fields."""
-    made = getattr(schema, f"{table}T")()
+    options_table = getattr(schema, f"{table}T")()
     for field, value in fields.items():
-        assert hasattr(made, field), f"{table} has no {field}"
-        setattr(made, field, value)
-    return made
+        assert hasattr(options_table, field), f"{table} has no {field}"
+        setattr(options_table, field, value)
+    return options_table
 
 
-def quantised(scale: Sequence[float], zero_point: Sequence[int] = (0,), dimension: int = 0) -> Any:
-    """Affine quantisation parameters."""
-    made = schema.QuantizationParametersT()
-    made.scale, made.zeroPoint, made.quantizedDimension = list(scale), list(zero_point), dimension
-    return made
+def quantized(scale: Sequence[float], zero_point: Sequence[int] = (0,), dimension: int = 0) -> Any:
+    """Affine quantization parameters."""
+    quantization = schema.QuantizationParametersT()
+    quantization.scale, quantization.zeroPoint, quantization.quantizedDimension = (
+        list(scale),
+        list(zero_point),
+        dimension,
+    )
+    return quantization
 
 
 def single(
@@ -150,13 +154,13 @@ def file_of(
     """The file of that operator."""
     file = File()
     identities = []
-    for place, shape in enumerate(inputs):
+    for index, shape in enumerate(inputs):
         if shape is None:
             identities.append(-1)
             continue
-        data = np.zeros(shape, np.float32) if place in weights else None
-        identities.append(file.main.tensor(f"in{place}", shape, data=data))
-    made = [file.main.tensor(f"out{place}", shape) for place, shape in enumerate(outputs)]
-    file.main.op(name, identities, made, settings)
-    file.main.ends([i for place, i in enumerate(identities) if i >= 0 and place not in weights], made)
+        data = np.zeros(shape, np.float32) if index in weights else None
+        identities.append(file.main.tensor(f"in{index}", shape, data=data))
+    output_ids = [file.main.tensor(f"out{index}", shape) for index, shape in enumerate(outputs)]
+    file.main.op(name, identities, output_ids, settings)
+    file.main.ends([i for index, i in enumerate(identities) if i >= 0 and index not in weights], output_ids)
     return file

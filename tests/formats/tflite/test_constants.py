@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from formats.tflite.factory import File, options, quantised
+from formats.tflite.factory import File, options, quantized
 from sizeup.cost import count
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats import tflite
@@ -69,8 +69,8 @@ NARROW = [
 
 @pytest.mark.parametrize(("kind", "raw", "numbers", "held"), NARROW, ids=[case[0] for case in NARROW])
 def test_narrow_numbers_are_unpacked(kind: str, raw: bytes, numbers: list[float], held: int) -> None:
-    quantisation = quantised([0.5]) if "INT" in kind else None
-    graph = _added((len(numbers),), kind, raw, quantization=quantisation).load()
+    quantization = quantized([0.5]) if "INT" in kind else None
+    graph = _added((len(numbers),), kind, raw, quantization=quantization).load()
     assert _numbers(_constant(graph)).tolist() == numbers
     assert count(graph).total_params == len(numbers)
     assert count(graph).bytes_at().weights == held
@@ -101,7 +101,7 @@ def test_buffer_behind_the_tables_is_found_by_offset_and_size() -> None:
     file = _added((6,), "FLOAT32", None)
     file.model.buffers.append(schema.BufferT())
     file.model.subgraphs[0].tensors[0].buffer = 1
-    # The offset stands in the tables and the data behind them: pack once to learn how long they are.
+    # The tables contain the offset of the data after them: pack once to learn their length.
     file.model.buffers[1].offset, file.model.buffers[1].size = 2**40, 24
     start = len(file.pack())
     file.model.buffers[1].offset = start
@@ -132,7 +132,7 @@ def _with_weights_elsewhere(name: str, length: int = 24) -> File:
     return file
 
 
-def test_weights_in_another_file_are_counted_and_read_when_asked(tmp_path: Path) -> None:
+def test_weights_in_another_file_are_counted_and_read_on_demand(tmp_path: Path) -> None:
     written = np.arange(6, dtype=np.float32)
     (tmp_path / "model.tflite").write_bytes(_with_weights_elsewhere("weights.bin").pack())
     graph = tflite.load(tmp_path / "model.tflite")
@@ -174,7 +174,7 @@ def _sparse() -> Any:
     return sparsity
 
 
-def test_sparse_weights_count_densely_and_tell_what_the_file_holds() -> None:
+def test_sparse_weights_count_densely_and_report_the_stored_bytes() -> None:
     graph = _added((4, 4), "FLOAT32", np.arange(1, 7, dtype=np.float32), sparsity=_sparse()).load()
     tensor = _constant(graph)
     assert _numbers(tensor).tolist() == [[0, 0, 1, 0], [0, 0, 2, 0], [3, 0, 0, 5], [4, 0, 0, 6]]
@@ -204,15 +204,15 @@ def _role(tensor: Tensor) -> str:
     ("shape", "kind", "raw", "fields", "role"),
     [
         ((2,), "FLOAT32", bytes(8), {}, "parameter"),
-        ((2,), "INT8", bytes(2), {"quantization": quantised([0.5])}, "parameter"),
+        ((2,), "INT8", bytes(2), {"quantization": quantized([0.5])}, "parameter"),
         ((2,), "INT32", bytes(8), {}, "constant"),
-        ((2,), "INT32", bytes(8), {"quantization": quantised([])}, "constant"),
+        ((2,), "INT32", bytes(8), {"quantization": quantized([])}, "constant"),
         ((), "FLOAT32", bytes(4), {}, "constant"),
         (None, "FLOAT32", bytes(4), {}, "constant"),
         ((2,), "BOOL", bytes(2), {}, "constant"),
     ],
 )
-def test_parameters_are_floats_and_quantised_numbers_with_dimensions(
+def test_parameters_are_floats_and_quantized_numbers_with_dimensions(
     shape: Any, kind: str, raw: bytes, fields: Any, role: str
 ) -> None:
     tensor = _constant(_added(shape, kind, raw, **fields).load())
@@ -323,18 +323,18 @@ def test_variable_that_a_run_writes_is_a_state_and_one_that_it_reads_a_weight(
     assert _numbers(start).tolist() == [1, 1, 1, 1]
 
 
-# Quantisation
+# Quantization
 
 
 def test_scales_of_channels_keep_their_axis() -> None:
-    graph = _added((2, 3), "INT8", bytes(6), quantization=quantised([1, 2, 3], [0, 0, 5], 1)).load()
+    graph = _added((2, 3), "INT8", bytes(6), quantization=quantized([1, 2, 3], [0, 0, 5], 1)).load()
     quant = _constant(graph).quant
     assert quant is not None
     assert (quant.scale.tolist(), quant.zero_point.tolist(), quant.axis) == ([1, 2, 3], [0, 0, 5], 1)
 
 
 def test_one_scale_has_no_axis() -> None:
-    quant = _constant(_added((2, 3), "INT8", bytes(6), quantization=quantised([0.5], [3])).load()).quant
+    quant = _constant(_added((2, 3), "INT8", bytes(6), quantization=quantized([0.5], [3])).load()).quant
     assert quant is not None
     assert (quant.scale.tolist(), quant.zero_point.tolist(), quant.axis) == ([0.5], [3], None)
 
@@ -342,14 +342,14 @@ def test_one_scale_has_no_axis() -> None:
 def test_axis_that_the_tensor_does_not_have_is_the_one_that_fits() -> None:
     # Old converters give a bias the axis of its filter.
     quant = _constant(
-        _added((3,), "INT32", bytes(12), quantization=quantised([1, 2, 3], [0], 3)).load()
+        _added((3,), "INT32", bytes(12), quantization=quantized([1, 2, 3], [0], 3)).load()
     ).quant
     assert quant is not None
     assert quant.axis == 0
 
 
 def _with_scales_of_blocks(details: str, scales: int, **fields: Any) -> File:
-    """4x8 weights of 4 bits, a scale in half precision for every 4 of a row, kept in a tensor of its own."""
+    """4x8 weights of 4 bits, a scale in half precision for every 4 of a row, stored in a separate tensor."""
     file = File()
     weights = file.main.tensor("c", (4, 8), "INT4", bytes(16))
     file.main.tensor("scales", (4, 2), "FLOAT16", np.arange(8, dtype=np.float16))
@@ -373,7 +373,7 @@ def test_scales_of_blocks_come_from_their_tensor(details: str, fields: Any) -> N
     assert quant is not None
     assert quant.scale.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert quant.zero_point.tolist() == [0]
-    # 32 weights of half a byte; the scales are no weights of their own
+    # 32 weights of half a byte; the scales do not count as weights
     assert (count(graph).total_params, count(graph).bytes_at().weights, count(graph).total_macs) == (
         32,
         16,
@@ -384,5 +384,5 @@ def test_scales_of_blocks_come_from_their_tensor(details: str, fields: Any) -> N
 
 @pytest.mark.parametrize("scales", [-1, 2, 99])
 def test_scales_in_a_tensor_that_has_none_are_corrupt(scales: int) -> None:
-    with pytest.raises(CorruptModel, match="should hold scales"):
+    with pytest.raises(CorruptModel, match="scale tensor"):
         _with_scales_of_blocks("BlockwiseQuantization", scales).load()

@@ -243,7 +243,7 @@ def test_calls_that_double_at_every_level_are_refused() -> None:
             else:
                 level.op("RELU", [data], [out])
         level.ends([data], outputs)
-    with pytest.raises(CorruptModel, match="call one another without end"):
+    with pytest.raises(CorruptModel, match="nested subgraph calls execute too many operators"):
         file.load()
 
 

@@ -22,8 +22,10 @@ def files(
 ) -> tuple[Path, Path]:
     source = shared / "models" / f"{request.param}.tflite"
     out = tmp_path_factory.mktemp("packed") / "out.tflite"
-    made = sizeup.optimize(source, out, cluster=16, pack=True, plan=False, reorder=False, verify=False)
-    assert made.packed_weights > 0
+    optimization = sizeup.optimize(
+        source, out, cluster=16, pack=True, plan=False, reorder=False, verify=False
+    )
+    assert optimization.packed_weights > 0
     return source, out
 
 
@@ -55,15 +57,15 @@ def test_codes_are_read_as_stored_and_weights_are_written_in_full(files: tuple[P
     for op, row in zip(graph.ops, rows, strict=True):
         if op.kind == "decode":
             assert row.read_bytes == sum(stored[each] for each in op.inputs)
-            made = [graph.tensors[each] for each in op.outputs]
-            assert row.written_bytes == sum((each.elements or 0) * each.dtype.bits // 8 for each in made)
+            outputs = [graph.tensors[each] for each in op.outputs]
+            assert row.written_bytes == sum((each.elements or 0) * each.dtype.bits // 8 for each in outputs)
 
 
 def test_decoded_weights_are_memory_of_the_run(files: tuple[Path, Path]) -> None:
-    report, found = sizeup.analyze(files[1]), measure([files[1]])[0]
+    report, measurement = sizeup.analyze(files[1]), measure([files[1]])[0]
     assert report.memory.arena is not None
     arena = report.memory.arena
-    assert (arena.head_bytes, arena.tail_bytes_64) == (found.head, found.tail)
+    assert (arena.head_bytes, arena.tail_bytes_64) == (measurement.head, measurement.tail)
 
 
 def test_a_packed_file_is_not_clustered_again(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -77,9 +79,9 @@ def test_a_packed_file_is_not_clustered_again(files: tuple[Path, Path], tmp_path
 
 def test_an_operator_of_that_name_without_codes_in_the_file_is_reported() -> None:
     file = File()
-    given, made = file.main.tensor("given", (1, 4)), file.main.tensor("made", (1, 4))
-    file.main.op("TFLM_DECODE", [given], [made])
-    file.main.ends([given], [made])
+    data, output = file.main.tensor("given", (1, 4)), file.main.tensor("made", (1, 4))
+    file.main.op("TFLM_DECODE", [data], [output])
+    file.main.ends([data], [output])
     report = sizeup.analyze(sizeup.load(file.pack()))
     assert report.coverage == 0.0
     assert report.totals.params == 0

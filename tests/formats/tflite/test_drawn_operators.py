@@ -27,22 +27,22 @@ class Chain:
         self.shape = (self.batch, *(self.random.randint(3, 6) for _ in range(3)))
         self.last = self.first = self.file.main.tensor("x", self.shape)
         self.nests: list[tuple[tuple[int, ...], int]] = []  # loops, and the output that they run over
-        self.inner: list[tuple[int, int]] = []  # what is summed along its last axis, and what it makes
+        self.inner: list[tuple[int, int]] = []  # contracted inputs (along the last axis) and their outputs
 
     def op(self, name: str, *inputs: int, count: int = 1, table: str = "", **fields: Any) -> None:
         main = self.file.main
-        made = [main.tensor(f"y{len(main.table.tensors)}", ()) for _ in range(count)]
-        main.op(name, inputs, made, options(table, **fields) if table else None)
-        main.ends([self.first], [made[0]])
-        # What LiteRT makes at this batch is what a converter would have written down.
-        found = litert(self.file, self.batch)
-        for each in made:
-            main.table.tensors[each].shape = list(found[each])
-        self.last, self.shape = made[0], found[made[0]]
+        outputs = [main.tensor(f"y{len(main.table.tensors)}", ()) for _ in range(count)]
+        main.op(name, inputs, outputs, options(table, **fields) if table else None)
+        main.ends([self.first], [outputs[0]])
+        # LiteRT's shapes at this batch are those that a converter would record.
+        shapes = litert(self.file, self.batch)
+        for output in outputs:
+            main.table.tensors[output].shape = list(shapes[output])
+        self.last, self.shape = outputs[0], shapes[outputs[0]]
 
     def constant(self, content: Any, kind: str = "INT32") -> int:
-        held = np.array(content, np.int32 if kind == "INT32" else np.float32)
-        return self.file.main.tensor(f"c{len(self.file.main.table.tensors)}", held.shape, kind, held)
+        values = np.array(content, np.int32 if kind == "INT32" else np.float32)
+        return self.file.main.tensor(f"c{len(self.file.main.table.tensors)}", values.shape, kind, values)
 
     def window(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """The sides of a window, no larger than the picture, and its steps."""
@@ -101,8 +101,8 @@ def dense(chain: Chain) -> None:
 
 def reshaped(chain: Chain) -> None:
     rest = int(np.prod(chain.shape[1:]))
-    wanted = chain.random.choice([[-1, rest], [chain.batch, -1], [-1], list(chain.shape), [1, -1, rest]])
-    chain.op("RESHAPE", chain.last, chain.constant(wanted), table="ReshapeOptions", newShape=wanted)
+    target = chain.random.choice([[-1, rest], [chain.batch, -1], [-1], list(chain.shape), [1, -1, rest]])
+    chain.op("RESHAPE", chain.last, chain.constant(target), table="ReshapeOptions", newShape=target)
 
 
 def turned(chain: Chain) -> None:
@@ -186,12 +186,12 @@ def test_shapes_and_products_of_another_batch_are_those_of_litert(group: int) ->
         for batch in (chain.batch, 3, 5):
             try:
                 bound = free.at(batch=batch)
-            except LoadError:  # the batch is written into the file, or no longer in front
+            except LoadError:  # the batch is a constant in the file, or not the first dimension
                 assert batch != chain.batch
                 continue
             real = litert(chain.file, batch)
-            made = [each for op in bound.ops for each in op.outputs]
-            assert {each: bound.tensors[each].shape for each in made} == {e: real[e] for e in made}
+            outputs = [each for op in bound.ops for each in op.outputs]
+            assert {each: bound.tensors[each].shape for each in outputs} == {e: real[e] for e in outputs}
             total = 0
             sums = [((real[one][-1],), other) for one, other in chain.inner]
             for nest, output in [*chain.nests, *sums]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formats.tflite.factory import File, quantised
+from formats.tflite.factory import File, quantized
 from sizeup.cost import count
 from sizeup.errors import LoadError
 from sizeup.formats import tflite
@@ -32,13 +32,15 @@ def test_open_batch_is_counted_at_the_recorded_shape_and_noted() -> None:
     graph = _open_batch().load()
     assert _shapes(graph) == {"x": (1, 8), "y": (1, 4)}
     assert count(graph).total_macs == 32
-    assert graph.notes == ("input 'x' (-1x8) is counted at its recorded shape 1x8",)
+    assert graph.notes == (
+        "input 'x' has a dynamic dimension (?x8); counted at the shape stored in the file, 1x8",
+    )
 
 
 def test_a_conversion_without_a_signature_passes_the_open_batch_on() -> None:
-    """Quantisers write QUANTIZE and DEQUANTIZE so, in the middle of a network with an open batch."""
+    """Quantizers write QUANTIZE and DEQUANTIZE so, in the middle of a network with an open batch."""
     file = _open_batch()
-    narrow = file.main.tensor("narrow", (1, 4), "INT8", quantization=quantised([0.1]))
+    narrow = file.main.tensor("narrow", (1, 4), "INT8", quantization=quantized([0.1]))
     wide = file.main.tensor("wide", (1, 4))
     last = file.main.tensor("z", (1, 4), shapeSignature=[-1, 4])
     file.main.op("QUANTIZE", [1], [narrow])
@@ -58,10 +60,10 @@ def test_what_was_recorded_may_be_said_again() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"bind": {"batch": 8}}, "batch=8 differs from what was saved \\(1\\); .* not supported yet"),
+        ({"bind": {"batch": 8}}, "batch=8 differs from the recorded batch \\(1\\); .* not supported yet"),
         ({"bind": {"length": 1}}, "no named dimension 'length'"),
-        ({"inputs": {"x": (8, 8)}}, "saved as 1x8, not 8x8; .* not supported yet"),
-        ({"inputs": {"z": (1, 8)}}, "no input is called 'z'; it has 'x'"),
+        ({"inputs": {"x": (8, 8)}}, "recorded shape 1x8, not 8x8; .* not supported yet"),
+        ({"inputs": {"z": (1, 8)}}, "no input is named 'z'; inputs: 'x'"),
     ],
 )
 def test_other_shapes_are_refused_with_a_reason(settings: Any, words: str) -> None:
@@ -88,10 +90,10 @@ def test_number_of_hits_depends_on_data() -> None:
 def test_size_computed_from_numbers_depends_on_data() -> None:
     file = File()
     length = file.main.tensor("length", (1,), "INT32")
-    made = file.main.tensor("made", (1,), shapeSignature=[-1])
+    output = file.main.tensor("made", (1,), shapeSignature=[-1])
     value = file.main.tensor("value", (), data=np.zeros(1, np.float32))
-    file.main.op("FILL", [length, value], [made])
-    file.main.ends([length], [made])
+    file.main.op("FILL", [length, value], [output])
+    file.main.ends([length], [output])
     assert _shapes(file.load())["made"] is None
 
 

@@ -1,4 +1,4 @@
-"""The batch of TFLite files, free: shapes as LiteRT itself has them after a resize, or the reason why not."""
+"""TFLite files with a symbolic batch: shapes equal those of LiteRT after a resize, or a reason is given."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_every_shape_is_that_of_litert_after_a_resize(shared: Path, name: str, b
     bound = sizeup.load(path, free=["batch"]).at(batch=batch)
     details = _resized(path, batch).get_tensor_details()
     resized = {each["index"]: tuple(each["shape"].tolist()) for each in details}
-    made = [i for op in bound.ops for i in op.outputs if bound.tensors[i].data is None]
-    assert len(made) > 3
-    assert {i: bound.tensors[i].shape for i in made} == {i: resized[i] for i in made}
+    computed = [i for op in bound.ops for i in op.outputs if bound.tensors[i].data is None]
+    assert len(computed) > 3
+    assert {i: bound.tensors[i].shape for i in computed} == {i: resized[i] for i in computed}
 
 
 @pytest.mark.parametrize("name", RESIZABLE)
@@ -68,7 +68,9 @@ def test_an_operator_with_the_batch_written_into_it_is_named(shared: Path, name:
         _resized(path, 3)
     free = sizeup.load(path, free=True)
     assert sizeup.count(free).at(batch=1).macs == sizeup.count(path).total_macs
-    with pytest.raises(LoadError, match=f"batch 3 is not that of the file \\(1\\), and {FIXED[name]}"):
+    with pytest.raises(
+        LoadError, match=f"batch 3 differs from the recorded batch \\(1\\), and {FIXED[name]}"
+    ):
         free.at(batch=3)
 
 
@@ -82,8 +84,8 @@ def test_inputs_without_one_batch_are_refused() -> None:
     file = File()
     main = file.main
     first, second = main.tensor("a", (2, 3)), main.tensor("b", (1, 3))
-    made = main.tensor("c", (2, 3))
-    main.op("ADD", [first, second], [made], schema.AddOptionsT())
-    main.table.inputs, main.table.outputs = [first, second], [made]
-    with pytest.raises(LoadError, match="no one batch in front: 1, 2"):
+    output = main.tensor("c", (2, 3))
+    main.op("ADD", [first, second], [output], schema.AddOptionsT())
+    main.table.inputs, main.table.outputs = [first, second], [output]
+    with pytest.raises(LoadError, match="no common first dimension \\(batch\\): 1, 2"):
         sizeup.load(file.pack(), free=["batch"])

@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import sizeup
-from formats.tflite.factory import File, Subgraph, options, quantised
+from formats.tflite.factory import File, Subgraph, options, quantized
 from sizeup.cost import count
 from sizeup.errors import CorruptModel, Incomplete
 from sizeup.render.console.check import reasons
@@ -67,10 +67,10 @@ def _prepared(steps: list[tuple[str, Any, list[list[int]]]]) -> File:
     weights = main.tensor("w", (16, 16), "INT16", np.ones((16, 16), np.int16))
     for place, (name, settings, others) in enumerate(steps):
         kind = "FLOAT32" if "CAST" in [step[0] for step in steps[: place + 1]] else "INT16"
-        made = main.tensor(f"p{place}", (16, 16), kind)
+        computed = main.tensor(f"p{place}", (16, 16), kind)
         further = [main.tensor("", (len(each),), "INT32", np.array(each, np.int32)) for each in others]
-        main.op(name, [weights, *further], [made], settings)
-        weights = made
+        main.op(name, [weights, *further], [computed], settings)
+        weights = computed
     data, out = main.tensor("x", (1, 16)), main.tensor("y", (1, 16))
     main.op("FULLY_CONNECTED", [data, weights, -1], [out], options("FullyConnectedOptions"))
     main.ends([data], [out])
@@ -100,13 +100,13 @@ def _on_constants(side: int) -> File:
     image = main.tensor("image", (1, side, side, 8), data=np.ones((1, side, side, 8), np.float32))
     weights = main.tensor("w", (8, 3, 3, 8), data=np.ones((8, 3, 3, 8), np.float32))
     bias = main.tensor("b", (8,), data=np.zeros(8, np.float32))
-    made, data, out = (
+    computed, data, out = (
         main.tensor("conv", (1, side, side, 8)),
         main.tensor("x", (1,)),
         main.tensor("y", (1, side, side, 8)),
     )
-    main.op("CONV_2D", [image, weights, bias], [made], _CONV)
-    main.op("ADD", [made, data], [out], options("AddOptions"))
+    main.op("CONV_2D", [image, weights, bias], [computed], _CONV)
+    main.op("ADD", [computed, data], [out], options("AddOptions"))
     main.ends([data], [out])
     return file
 
@@ -128,11 +128,11 @@ def test_litert_runs_a_layer_on_constants_every_time() -> None:
     )
     interpreter.allocate_tensors()
     interpreter.invoke()
-    made = next(each["index"] for each in interpreter.get_tensor_details() if each["name"] == "conv")
-    assert interpreter.get_tensor(made).max() == 3 * 3 * 8
-    interpreter.tensor(made)()[:] = 0
+    computed = next(each["index"] for each in interpreter.get_tensor_details() if each["name"] == "conv")
+    assert interpreter.get_tensor(computed).max() == 3 * 3 * 8
+    interpreter.tensor(computed)()[:] = 0
     interpreter.invoke()
-    assert interpreter.get_tensor(made).max() == 3 * 3 * 8
+    assert interpreter.get_tensor(computed).max() == 3 * 3 * 8
 
 
 @pytest.mark.parametrize("name", ["EXP", "SOFTMAX"])
@@ -181,10 +181,10 @@ def _loop(step: int, limit: int, **cheat: Any) -> File:
     body.ends([counter, rounds, data], [grown, next_round, product])
 
     data = main.tensor("x", (4, 4))
-    made = [number(main, None, **fields), number(main, None), main.tensor("y", (4, 4))]
+    computed = [number(main, None, **fields), number(main, None), main.tensor("y", (4, 4))]
     ends = options("WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
-    main.op("WHILE", [number(main, 0, **fields), number(main, 0), data], made, ends)
-    main.ends([data], made)
+    main.op("WHILE", [number(main, 0, **fields), number(main, 0), data], computed, ends)
+    main.ends([data], computed)
     return file
 
 
@@ -215,8 +215,8 @@ def test_a_counter_that_falls_back_leaves_the_rounds_unknown(cheat: dict[str, An
     assert _answer(file, tmp_path, macs=4 * 4 * 4 * 3) is not True
 
 
-def test_a_quantised_counter_leaves_the_rounds_unknown(tmp_path: Path) -> None:
-    file = _loop(step=2, limit=7, quantization=quantised([0.5]))
+def test_a_quantized_counter_leaves_the_rounds_unknown(tmp_path: Path) -> None:
+    file = _loop(step=2, limit=7, quantization=quantized([0.5]))
     assert _answer(file, tmp_path, macs=4 * 4 * 4 * 4) is not True
 
 
@@ -239,12 +239,12 @@ def _signed(*subgraphs: int) -> File:
 
 
 def _signature(key: str, subgraph: int) -> Any:
-    made = schema.SignatureDefT()
-    made.signatureKey, made.subgraphIndex = key, subgraph
-    made.inputs, made.outputs = [schema.TensorMapT()], [schema.TensorMapT()]
-    for entry, name, index in ((made.inputs[0], "x", 0), (made.outputs[0], "y", 1)):
+    computed = schema.SignatureDefT()
+    computed.signatureKey, computed.subgraphIndex = key, subgraph
+    computed.inputs, computed.outputs = [schema.TensorMapT()], [schema.TensorMapT()]
+    for entry, name, index in ((computed.inputs[0], "x", 0), (computed.outputs[0], "y", 1)):
         entry.name, entry.tensorIndex = name, index
-    return made
+    return computed
 
 
 @pytest.mark.parametrize("subgraphs", [(1,), (0, 1)], ids=["only", "second"])
@@ -256,10 +256,10 @@ def test_a_signature_of_another_graph_leaves_a_strict_check_open(
     assert runner(x=np.ones((1, 16), np.float32))["y"].max() == 16  # the layer, not the main graph
     assert _answer(file, tmp_path, macs=10) is None
     path = tmp_path / "model.tflite"
-    found = sizeup.check(path, strict=True, remedies=False, macs=10)
-    assert found.other_entries == ("run1",)
+    result = sizeup.check(path, strict=True, remedies=False, macs=10)
+    assert result.other_entries == ("run1",)
     assert "other entries of the file are not counted: 'run1', which --strict does not allow" in [
-        each.text for each in reasons(found)
+        each.text for each in reasons(result)
     ]
     with pytest.raises(Incomplete, match="other entries of the file are not counted: 'run1'"):
         sizeup.analyze(path, strict=True)

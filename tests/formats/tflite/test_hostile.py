@@ -17,7 +17,7 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats.tflite.factory import File, options, quantised
+from formats.tflite.factory import File, options, quantized
 from sizeup.cost import count
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.formats import tflite
@@ -48,7 +48,7 @@ def _read(content: bytes) -> bool:
 
 
 def _synthetic() -> bytes:
-    """Control flow, quantisation, several subgraphs, a sparse level: tables that few real files have."""
+    """Control flow, quantization, several subgraphs, a sparse level: tables that few real files have."""
     file = File()
     main = file.main
     flag, data, out = (
@@ -64,7 +64,7 @@ def _synthetic() -> bytes:
             graph.tensor("x", (1, 8), "INT8"),
             graph.tensor("net/y", (1, 4), shapeSignature=[-1, 4]),
         )
-        weights = graph.tensor("w", (4, 8), "INT4", bytes(16), quantization=quantised([1, 2, 3, 4], [0] * 4))
+        weights = graph.tensor("w", (4, 8), "INT4", bytes(16), quantization=quantized([1, 2, 3, 4], [0] * 4))
         graph.op("FULLY_CONNECTED", [source, weights, -1], [result], options("FullyConnectedOptions"))
         graph.ends([source], [result])
     weights = main.tensor("s", (4, 4), data=np.zeros(4, np.float32), sparsity=_sparsity())
@@ -160,20 +160,20 @@ def _vector(builder: Any, offsets: list[int]) -> int:
     builder.StartVector(4, len(offsets), 4)
     for offset in offsets:
         builder.PrependUOffsetTRelative(offset)
-    made: int = builder.EndVector()
-    return made
+    vector: int = builder.EndVector()
+    return vector
 
 
 def _numbers(builder: Any, numbers: list[int]) -> int:
     builder.StartVector(4, len(numbers), 4)
     for number in reversed(numbers):
         builder.PrependInt32(number)
-    made: int = builder.EndVector()
-    return made
+    vector: int = builder.EndVector()
+    return vector
 
 
 def _shared_tables(*, name: str, inputs: list[int], tensors: int, operators: int) -> bytes:
-    """A file of so many tensors and operators, of each of which there is only one in the file."""
+    """A file that lists the same tensor and operator many times."""
     builder = flatbuffers.Builder(1024)
     text, ids, nothing = builder.CreateString(name), _numbers(builder, inputs), _numbers(builder, [])
     schema.TensorStart(builder)

@@ -19,7 +19,7 @@ from sizeup.errors import CorruptModel, SizeupError
 from sizeup.formats import tflite
 
 EXTREMES = (-(2**31), -64, -1, 0, 5, 2**31 - 1)
-# A fully connected layer of 64 x 32 weights on 3 rows, beside whatever lies.
+# A fully connected layer of 64 x 32 weights on 3 rows, next to the false sizes.
 MACS, PARAMS = 3 * 32 * 64, 32 * 64
 
 Case = tuple[str, list[Any], list[tuple[int, ...]], Any, tuple[int, ...]]
@@ -63,9 +63,9 @@ LAYERS: list[Case] = [
 
 def with_layer(file: File) -> File:
     data, weights = file.main.tensor("left", (3, 32)), np.zeros((64, 32), np.float32)
-    right, made = file.main.tensor("right", (64, 32), data=weights), file.main.tensor("product", (3, 64))
-    file.main.op("FULLY_CONNECTED", [data, right], [made])
-    file.main.ends([*file.main.table.inputs, data], [*file.main.table.outputs, made])
+    right, product = file.main.tensor("right", (64, 32), data=weights), file.main.tensor("product", (3, 64))
+    file.main.op("FULLY_CONNECTED", [data, right], [product])
+    file.main.ends([*file.main.table.inputs, data], [*file.main.table.outputs, product])
     return file
 
 
@@ -92,7 +92,7 @@ def changed_settings(settings: Any) -> Iterator[tuple[str, Any]]:
 
 
 def packed(file: File) -> bytes | None:
-    """The bytes of a file; None where a number does not fit its field."""
+    """The bytes of a file, or None if a number does not fit its field."""
     try:
         return file.pack()
     except (TypeError, struct.error):
@@ -111,10 +111,10 @@ def test_no_option_lowers_what_the_other_operators_cost(case: Case) -> None:
 def window(sides: list[int]) -> File:
     file = File()
     data, start = file.main.tensor("x", (4, 6)), file.main.tensor("start", (), data=np.zeros(1, np.float32))
-    given = file.main.tensor("window", (len(sides),), "INT64", np.array(sides, np.int64))
+    window = file.main.tensor("window", (len(sides),), "INT64", np.array(sides, np.int64))
     ones = file.main.tensor("ones", (2,), "INT64", np.array([1, 1], np.int64))
     out = file.main.tensor("y", (4, 4))
-    file.main.op("REDUCE_WINDOW", [data, start, given, ones, ones], [out])
+    file.main.op("REDUCE_WINDOW", [data, start, window, ones, ones], [out])
     file.main.ends([data], [out])
     return with_layer(file)
 
@@ -136,7 +136,7 @@ def test_a_padding_that_the_format_does_not_define_is_refused(name: str, padding
     case = next(each for each in LAYERS if each[0] == name)
     settings = copy.deepcopy(case[3])
     settings.padding = padding
-    with pytest.raises(CorruptModel, match=rf"{name}: the padding is {padding}; the format defines 0"):
+    with pytest.raises(CorruptModel, match=rf"{name}: padding is {padding}; the format defines 0"):
         file_of(name, case[1], case[2], settings, case[4]).load()
 
 

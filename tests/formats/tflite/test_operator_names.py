@@ -1,4 +1,4 @@
-"""The rules' TFLite names against LiteRT's own list: none misspelt, none forgotten in silence."""
+"""The rules' TFLite names against LiteRT's own list: none misspelled, none forgotten in silence."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from ai_edge_litert import schema_py_generated as schema
 
 from sizeup.formats.tflite.lowering import LOWERINGS
 from sizeup.formats.tflite.schema import TYPE_NAMES
-from sizeup.ops import rules
+from sizeup.ops import cost_rules
 
 BUILTIN = {name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
 # Operators of MediaPipe and TFLite Micro whose count is certain.
 CUSTOM = {"Convolution2DTransposeBias", "SignalFilterBankSquareRoot", "SignalWindow", "TFLM_DECODE"}
 # Nothing is known of these: they stay unknown in every report.
 WITHOUT_RULE = {
-    "CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES",  # not operators of their own
+    "CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES",  # not operators
     "STABLEHLO_CUSTOM_CALL",  # whatever its target does
     "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_LOOKUP", "HASHTABLE_SIZE",
     "LSH_PROJECTION", "SKIP_GRAM", "CONCAT_EMBEDDINGS", "EMBEDDING_LOOKUP_SPARSE",  # work depends on data
@@ -23,7 +23,7 @@ WITHOUT_RULE = {
 
 
 def _known() -> set[str]:
-    return {name for rule in rules() for name in rule.tflite if rule.family != "own"}
+    return {name for rule in cost_rules() for name in rule.tflite if rule.family != "own"}
 
 
 def test_every_name_in_the_rules_is_an_operator() -> None:

@@ -1,4 +1,4 @@
-"""Each operator with a shape of its own, against a count by hand."""
+"""Each operator with distinct shapes, against manual counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _lstm(units: int, inputs: int, outputs: int | None = None, *, coupled: bool 
     return [*gate, None, None, None, *biases, *projection, *states, None, None, None, None]
 
 
-_PAIR = _lstm(4, 3)[:17]  # one direction of a bidirectional layer: all but states and norms
+_PAIR = _lstm(4, 3)[:17]  # one direction of a bidirectional layer: without states and norms
 
 CASES = [
     # 6x6 positions x 8 filters of 3x3x3; a bias for each of the 288 numbers
@@ -216,7 +216,7 @@ def test_dense_layer_sums_over_as_many_axes_as_its_weights_are_wide(
 
 
 def test_dense_layer_whose_data_does_not_fill_its_rows_is_corrupt() -> None:
-    with pytest.raises(CorruptModel, match="data of the shape"):
+    with pytest.raises(CorruptModel, match="data of shape"):
         single("FULLY_CONNECTED", [(1, 21), (10, 20)], [(1, 10)], weights=(1,))
 
 

@@ -1,4 +1,4 @@
-"""Opening files: names, signatures, scopes, and errors that say what is wrong."""
+"""Opening files: names, signatures, scopes, and error messages."""
 
 from __future__ import annotations
 
@@ -50,8 +50,25 @@ def test_file_of_another_kind_is_refused(tmp_path: Path, content: bytes, words: 
 
 
 def test_missing_file_is_a_load_error(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="cannot be read: No such file"):
+    with pytest.raises(LoadError, match="no such file"):
         tflite.load(tmp_path / "nothing.tflite")
+
+
+def test_truncated_file_is_reported_with_the_byte_that_is_missing() -> None:
+    file = File()
+    _chain(file.main, "x", "y")
+    content = file.pack()
+    message = r"^model: truncated or damaged file: reads past its end at byte \d+$"
+    with pytest.raises(CorruptModel, match=message) as caught:
+        tflite.load(content[: len(content) // 2])
+    assert int(str(caught.value).rpartition(" ")[2]) >= len(content) // 2 - 8  # a number of up to 8 bytes
+
+
+def test_input_without_a_name_is_refused_with_the_names() -> None:
+    file = File()
+    _chain(file.main, "x", "y")
+    with pytest.raises(LoadError, match=r"by name: --input NAME:1x3x224x224, .*; inputs: 'x'$"):
+        load_any(file.pack(), inputs=((4,),))
 
 
 def test_other_schema_version_is_refused() -> None:
@@ -127,10 +144,10 @@ def test_names_in_any_bytes_are_read() -> None:
 
 def _sign(file: File, key: str, subgraph: int, inputs: dict[str, int], outputs: dict[str, int]) -> None:
     def entries(names: dict[str, int]) -> list[Any]:
-        made = [schema.TensorMapT() for _ in names]
-        for entry, (name, tensor) in zip(made, names.items(), strict=True):
+        maps = [schema.TensorMapT() for _ in names]
+        for entry, (name, tensor) in zip(maps, names.items(), strict=True):
             entry.name, entry.tensorIndex = name, tensor
-        return made
+        return maps
 
     signature = schema.SignatureDefT()
     signature.signatureKey, signature.subgraphIndex = key, subgraph
@@ -198,7 +215,7 @@ def test_resource_variables_are_read_and_written() -> None:
         ([9], [1], "refers to tensor 9 of 2"),
         ([-2], [1], "refers to tensor -2 of 2"),
         ([0], [2], "refers to tensor 2 of 2"),
-        ([0], [0], "makes 'x' a second time"),
+        ([0], [0], "produces 'x', which already exists"),
     ],
 )
 def test_operator_that_names_no_tensor_is_corrupt(inputs: list[int], outputs: list[int], words: str) -> None:
@@ -213,7 +230,7 @@ def test_operator_that_reads_what_comes_later_is_corrupt() -> None:
     file = File()
     _chain(file.main, "x", "y", "z")
     file.main.table.operators.reverse()
-    with pytest.raises(CorruptModel, match="before anything makes it"):
+    with pytest.raises(CorruptModel, match="before it is produced"):
         file.load()
 
 
@@ -247,7 +264,7 @@ def test_number_type_of_the_future_is_refused() -> None:
     file = File()
     _chain(file.main, "x", "y")
     file.main.table.tensors[1].type = 99
-    with pytest.raises(CorruptModel, match="unknown number type 99"):
+    with pytest.raises(CorruptModel, match="unknown dtype code 99"):
         file.load()
 
 

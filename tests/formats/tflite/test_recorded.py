@@ -18,8 +18,8 @@ def _lies(content: bytes) -> Iterator[bytes]:
     """The file with the shape of one tensor after the other that an operator computes set to ones."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content))
     graph = model.subgraphs[0]
-    made = [identity for op in graph.operators for identity in op.outputs]
-    for identity in made:
+    outputs = [identity for op in graph.operators for identity in op.outputs]
+    for identity in outputs:
         tensor = graph.tensors[identity]
         honest = list(tensor.shape)
         if all(side == 1 for side in honest):
@@ -49,23 +49,23 @@ def _network() -> bytes:
         "flat": (4, 4),
         "y": (4, 5),
     }
-    made = {name: main.tensor(name, shape) for name, shape in shapes.items()}
+    outputs = {name: main.tensor(name, shape) for name, shape in shapes.items()}
     pads = main.tensor("pads", (4, 2), "INT32", np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32))
     axes = main.tensor("axes", (2,), "INT32", np.array([1, 2], np.int32))
     size = main.tensor("size", (2,), "INT32", np.array([4, 4], np.int32))
     units = main.tensor("units", (5, 4), data=np.ones((5, 4), np.float32))
     window = options("Pool2DOptions", filterHeight=2, filterWidth=2, strideH=2, strideW=2)
-    main.op("CONV_2D", [x, weights, -1], [made["conv"]], options("Conv2DOptions", **CONV))
-    main.op("RELU", [made["conv"]], [made["relu"]])
-    main.op("MAX_POOL_2D", [made["relu"]], [made["pool"]], window)
-    main.op("ADD", [made["pool"], made["pool"]], [made["sum"]], options("AddOptions"))
+    main.op("CONV_2D", [x, weights, -1], [outputs["conv"]], options("Conv2DOptions", **CONV))
+    main.op("RELU", [outputs["conv"]], [outputs["relu"]])
+    main.op("MAX_POOL_2D", [outputs["relu"]], [outputs["pool"]], window)
+    main.op("ADD", [outputs["pool"], outputs["pool"]], [outputs["sum"]], options("AddOptions"))
     joined = options("ConcatenationOptions", axis=3)
-    main.op("CONCATENATION", [made["pool"], made["sum"]], [made["joined"]], joined)
-    main.op("PAD", [made["joined"], pads], [made["padded"]])
-    main.op("MEAN", [made["padded"], axes], [made["mean"]], options("ReducerOptions"))
-    main.op("RESHAPE", [made["mean"], size], [made["flat"]])
-    main.op("FULLY_CONNECTED", [made["flat"], units, -1], [made["y"]], options("FullyConnectedOptions"))
-    main.ends([x], [made["y"]])
+    main.op("CONCATENATION", [outputs["pool"], outputs["sum"]], [outputs["joined"]], joined)
+    main.op("PAD", [outputs["joined"], pads], [outputs["padded"]])
+    main.op("MEAN", [outputs["padded"], axes], [outputs["mean"]], options("ReducerOptions"))
+    main.op("RESHAPE", [outputs["mean"], size], [outputs["flat"]])
+    main.op("FULLY_CONNECTED", [outputs["flat"], units, -1], [outputs["y"]], options("FullyConnectedOptions"))
+    main.ends([x], [outputs["y"]])
     return file.pack()
 
 

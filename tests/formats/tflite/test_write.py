@@ -1,4 +1,4 @@
-"""Changed files against LiteRT's own object API and interpreter: what was asked for, and nothing else."""
+"""Changed files against LiteRT's own object API and interpreter: only the requested changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = (
 
 
 def plain(table: Any) -> Any:
-    """Everything that a file says, as plain data."""
+    """All fields of a file as plain data."""
     if hasattr(table, "__dict__"):
         return {name: plain(value) for name, value in vars(table).items()}
     if isinstance(table, np.ndarray):
@@ -37,9 +37,9 @@ def plain(table: Any) -> Any:
     return [plain(each) for each in table] if isinstance(table, list) else table
 
 
-def told(content: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = plain(schema.ModelT.InitFromPackedBuf(content, 0))
-    return found
+def fields_of(content: bytes) -> dict[str, Any]:
+    fields: dict[str, Any] = plain(schema.ModelT.InitFromPackedBuf(content, 0))
+    return fields
 
 
 def plan_of(content: bytes) -> list[int] | None:
@@ -51,18 +51,18 @@ def plan_of(content: bytes) -> list[int] | None:
     return None
 
 
-def places(content: bytes) -> list[int]:
-    """Where in the file the data of each buffer begins."""
+def buffer_positions(content: bytes) -> list[int]:
+    """The file position of the data of each buffer."""
     model = schema.Model.GetRootAs(content)
-    found = []
+    positions = []
     for index in range(model.BuffersLength()):
         buffer = model.Buffers(index)
         if buffer.DataLength():
             field = schema.flatbuffers.number_types.UOffsetTFlags.py_type(buffer._tab.Offset(4))
-            found.append(buffer._tab.Vector(field))
+            positions.append(buffer._tab.Vector(field))
         else:
-            found.append(0)
-    return found
+            positions.append(0)
+    return positions
 
 
 def read(shared: Path, name: str) -> bytes:
@@ -72,11 +72,11 @@ def read(shared: Path, name: str) -> bytes:
 @pytest.mark.parametrize("name", FILES)
 def test_a_plan_is_added_and_nothing_else_changes(shared: Path, name: str) -> None:
     old = read(shared, name)
-    before = told(old)
+    before = fields_of(old)
     counts = [len(graph["tensors"]) for graph in before["subgraphs"]]
     offsets = [16 * index for index in range(counts[0])]
     new = rewrite(old, offline_offsets=offsets)
-    after = told(new)
+    after = fields_of(new)
     assert plan_of(new) == [0, len(counts), sum(counts), *offsets, *[-1] * (sum(counts) - counts[0])]
     assert after["metadata"].pop() == {"name": PLAN.encode(), "buffer": len(before["buffers"])}
     after["buffers"].pop()
@@ -92,8 +92,10 @@ def test_the_old_file_follows_byte_for_byte_on_its_old_alignment(shared: Path, n
     shift = len(new) - len(old)
     assert new[shift + 8 : shift + end] == old[8:end]
     assert shift % 16 == 0
-    assert [place % 16 for place in places(new)[:-1]] == [place % 16 for place in places(old)]
-    assert places(new)[-1] % 16 == 0
+    assert [place % 16 for place in buffer_positions(new)[:-1]] == [
+        place % 16 for place in buffer_positions(old)
+    ]
+    assert buffer_positions(new)[-1] % 16 == 0
 
 
 def test_an_archive_behind_the_file_is_moved_along(shared: Path) -> None:
@@ -116,16 +118,16 @@ def test_an_archive_behind_the_file_is_moved_along(shared: Path) -> None:
 @settings(max_examples=25, deadline=None)
 def test_any_order_is_written_and_can_be_taken_back(shared: Path, data: st.DataObject) -> None:
     old = read(shared, "mlperf_kws_int8")
-    before = told(old)
+    before = fields_of(old)
     order = data.draw(st.permutations(range(len(before["subgraphs"][0]["operators"]))))
-    new = rewrite(old, order=order)
-    after = told(new)
+    new = rewrite(old, schedule=order)
+    after = fields_of(new)
     assert after["subgraphs"][0]["operators"] == [before["subgraphs"][0]["operators"][i] for i in order]
     after["subgraphs"][0]["operators"] = before["subgraphs"][0]["operators"]
     assert after == before
     assert len(new) == len(old)
     inverse = [order.index(index) for index in range(len(order))]
-    assert rewrite(new, order=inverse) == old
+    assert rewrite(new, schedule=inverse) == old
 
 
 def test_a_plan_replaces_the_one_that_was_there(shared: Path) -> None:
@@ -140,46 +142,46 @@ def test_a_plan_replaces_the_one_that_was_there(shared: Path) -> None:
 
 def test_a_new_order_takes_the_offsets_of_an_old_plan_away(shared: Path) -> None:
     old = rewrite(read(shared, "mlperf_kws_int8"), offline_offsets=[0] * 35)
-    new = rewrite(old, order=range(13))
+    new = rewrite(old, schedule=range(13))
     assert plan_of(new) == [0, 1, 35, *[-1] * 35]
 
 
 def test_a_buffer_is_replaced_in_place(shared: Path) -> None:
     old = read(shared, "mlperf_resnet8_int8")
-    before = told(old)
+    before = fields_of(old)
     index = max(range(len(before["buffers"])), key=lambda each: len(before["buffers"][each]["data"] or []))
     data = bytes(range(256)) * (len(before["buffers"][index]["data"]) // 256)
     new = rewrite(old, buffers={index: data})
     before["buffers"][index]["data"] = list(data)
-    assert told(new) == before
+    assert fields_of(new) == before
     assert len(new) == len(old)
 
 
 def test_a_longer_buffer_goes_to_the_front(shared: Path) -> None:
     old = read(shared, "mlperf_resnet8_int8")
     new = rewrite(old, buffers={3: b"x" * 1001})
-    after = told(new)
+    after = fields_of(new)
     assert bytes(after["buffers"][3]["data"]) == b"x" * 1001
-    after["buffers"][3] = told(old)["buffers"][3]
-    assert after == told(old)
-    assert places(new)[3] % 16 == 0
+    after["buffers"][3] = fields_of(old)["buffers"][3]
+    assert after == fields_of(old)
+    assert buffer_positions(new)[3] % 16 == 0
 
 
 def multiplication() -> File:
-    """Two products with weights of their own, the second one's stored as well as the first's."""
+    """Two products, each with its own stored weights."""
     file = File()
     data = file.main.tensor("data", (1, 4))
     generator = np.random.default_rng(0)
     for number in range(2):
         weights = generator.normal(size=(4, 4)).astype(np.float32)
-        made = file.main.tensor(f"made{number}", (1, 4))
+        output = file.main.tensor(f"made{number}", (1, 4))
         file.main.op(
             "FULLY_CONNECTED",
             [data, file.main.tensor(f"weights{number}", (4, 4), data=weights), -1],
-            [made],
+            [output],
             options("FullyConnectedOptions"),
         )
-        data = made
+        data = output
     file.main.ends([0], [data])
     return file
 
@@ -238,9 +240,9 @@ def test_data_stored_by_its_place_is_replaced_there() -> None:
 
 def test_large_custom_options_are_moved_along() -> None:
     file = File()
-    data, made = file.main.tensor("data", (4,)), file.main.tensor("made", (4,))
-    file.main.op("MyOwn", [data], [made], largeCustomOptionsOffset=1 << 20, largeCustomOptionsSize=5)
-    file.main.ends([data], [made])
+    data, output = file.main.tensor("data", (4,)), file.main.tensor("made", (4,))
+    file.main.op("MyOwn", [data], [output], largeCustomOptionsOffset=1 << 20, largeCustomOptionsSize=5)
+    file.main.ends([data], [output])
     place = len(file.pack())
     file.main.table.operators[0].largeCustomOptionsOffset = place
     old = file.pack() + b"HELLO"
@@ -278,8 +280,8 @@ def test_files_with_weights_elsewhere_are_named() -> None:
 
 @pytest.mark.parametrize("order", [[0], [0, 0], [1, 2], [0, 1, 2]])
 def test_an_order_that_is_none_is_refused(order: list[int]) -> None:
-    with pytest.raises(WriteError, match="must name each of them once"):
-        rewrite(multiplication().pack(), order=order)
+    with pytest.raises(WriteError, match="must contain each of them once"):
+        rewrite(multiplication().pack(), schedule=order)
 
 
 def test_offsets_for_other_tensors_are_refused() -> None:
@@ -295,16 +297,16 @@ def test_a_buffer_that_is_not_there_is_refused(index: int) -> None:
 
 def test_compiled_code_at_a_fixed_place_is_not_moved() -> None:
     file = File()
-    data, made = file.main.tensor("data", (4,)), file.main.tensor("made", (4,))
-    file.main.op("DISPATCH_OP", [data], [made])
-    file.main.ends([data], [made])
-    assert rewrite(file.pack(), order=[0]) == file.pack()
-    with pytest.raises(WriteError, match="fixed place"):
+    data, output = file.main.tensor("data", (4,)), file.main.tensor("made", (4,))
+    file.main.op("DISPATCH_OP", [data], [output])
+    file.main.ends([data], [output])
+    assert rewrite(file.pack(), schedule=[0]) == file.pack()
+    with pytest.raises(WriteError, match="fixed offset"):
         rewrite(file.pack(), offline_offsets=[-1, -1])
 
 
 def test_what_is_no_tflite_file_is_refused() -> None:
     with pytest.raises(WriteError, match="not a TFLite file"):
-        rewrite(b"\x08\0\0\0NOPE" + bytes(100), order=[0])
+        rewrite(b"\x08\0\0\0NOPE" + bytes(100), schedule=[0])
     with pytest.raises(CorruptModel, match="damaged"):
-        rewrite(multiplication().pack()[:40], order=[0, 1])
+        rewrite(multiplication().pack()[:40], schedule=[0, 1])

@@ -1,4 +1,4 @@
-"""Branches, loops, routing by data, and gradients inside a forward."""
+"""Branches, loops, data-dependent routing, and gradients inside forward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCT = ROWS * WIDTH * WIDTH
 
 
 class Branch(nn.Module):
-    """Two layers where the sum is positive, one otherwise (or two there as well)."""
+    """Two layers if the sum is positive, otherwise one (or two)."""
 
     def __init__(self, even: bool) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Branch(nn.Module):
 
 
 class Steps(nn.Module):
-    """One product for each row of the input."""
+    """One product per row of the input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Steps(nn.Module):
 
 
 class Repeat(Steps):
-    """As often as data says."""
+    """A loop whose trip count depends on data."""
 
     def forward(self, x: Tensor) -> Tensor:
         def more(count: Tensor, y: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def test_branches_of_unequal_cost_show_the_costliest_as_unknown() -> None:
     for graph in _doors(Branch(even=False)):
         cost = sizeup.count(graph)
         assert cost.total_macs == 2 * PRODUCT
-        assert any("which branch" in reason for reason in cost.reasons.values())
+        assert any("the branch depends on data" in reason for reason in cost.reasons.values())
 
 
 def test_a_scan_counts_its_body_once_a_step() -> None:
@@ -96,11 +96,11 @@ def test_a_scan_counts_its_body_once_a_step() -> None:
 def test_a_loop_that_data_ends_is_unknown() -> None:
     for graph in _doors(Repeat()):
         cost = sizeup.count(graph)
-        assert any("how often" in reason for reason in cost.reasons.values())
+        assert any("the trip count depends on data" in reason for reason in cost.reasons.values())
 
 
 class Routed(nn.Module):
-    """Python decides by the numbers themselves."""
+    """Python branches on tensor values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,18 +115,18 @@ class Routed(nn.Module):
 def test_a_model_that_reads_its_numbers_is_run_with_them_and_says_so() -> None:
     graph = sizeup.load(Routed(), inputs=(torch.ones(ROWS, WIDTH),))
     assert sizeup.count(graph).total_macs == PRODUCT
-    assert any("real numbers" in note for note in graph.notes)
+    assert any("real data" in note for note in graph.notes)
 
 
 def test_without_numbers_such_a_model_is_refused() -> None:
     with torch.device("meta"):
         module = Routed()
-    with pytest.raises(sizeup.LoadError, match="depends on its numbers"):
+    with pytest.raises(sizeup.LoadError, match="cannot be traced without weights"):
         sizeup.load(module, inputs=((ROWS, WIDTH),))
 
 
 class Slope(nn.Module):
-    """Takes a gradient on its way forward, which inference mode forbids."""
+    """Computes a gradient in forward, which inference mode forbids."""
 
     def __init__(self) -> None:
         super().__init__()

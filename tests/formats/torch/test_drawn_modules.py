@@ -1,4 +1,4 @@
-"""Modules of PyTorch with settings drawn at random: shapes as torch makes them, products counted by loops."""
+"""PyTorch modules with random settings: shapes compared with torch, MACs counted by loops."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Nests: TypeAlias = Sequence[Sequence[int]]
 
 
 class Drawn(NamedTuple):
-    """A module, what it is called with, its products, and whether torch's own counter sees them."""
+    """A module, its inputs, its loop nests, and whether torch's FLOP counter supports it."""
 
     module: nn.Module
     inputs: tuple[Tensor, ...]
-    sides: Callable[[Tensor], Nests]  # each a nest of loops whose innermost step is one MAC
+    sides: Callable[[Tensor], Nests]  # loop nests with one MAC per innermost step
     is_seen: bool = True
 
 
 class Called(nn.Module):
-    """A function, with the modules that it calls."""
+    """A function as a module, with the modules that it calls."""
 
     def __init__(self, function: Callable[..., Any], *inner: nn.Module) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def convolution(random: Random) -> Drawn:
     )  # fmt: skip
     batch = [2] if random.random() < 0.8 else []
     data = ones(*batch, groups * inner, *many(random, rank, 9, 6))
-    return Drawn(layer, (data,), lambda made: [(*made.shape, inner, *kernel)])
+    return Drawn(layer, (data,), lambda output: [(*output.shape, inner, *kernel)])
 
 
 def transposed(random: Random) -> Drawn:
@@ -74,7 +74,7 @@ def transposed(random: Random) -> Drawn:
         groups * inner, groups * outer, kernel, strides, 0, added, groups, True, gaps
     )
     data = ones(2, groups * inner, *many(random, rank, 6, 4))
-    return Drawn(layer, (data,), lambda _made: [(*data.shape, outer, *kernel)])
+    return Drawn(layer, (data,), lambda _output: [(*data.shape, outer, *kernel)])
 
 
 def pool(random: Random) -> Drawn:
@@ -82,7 +82,7 @@ def pool(random: Random) -> Drawn:
     kernel, strides = many(random, rank, 4), many(random, rank, 4)
     pads, ceil = [random.randint(0, side // 2) for side in kernel], random.random() < 0.7
     layer = getattr(nn, f"{kind}Pool{rank}d")(kernel, strides, pads, ceil_mode=ceil)
-    return Drawn(layer, (ones(2, 3, *many(random, rank, 12, 7)),), lambda _made: [])
+    return Drawn(layer, (ones(2, 3, *many(random, rank, 12, 7)),), lambda _output: [])
 
 
 def columns(random: Random) -> Drawn:
@@ -90,8 +90,8 @@ def columns(random: Random) -> Drawn:
     unfolded = nn.Unfold(kernel, gaps, 1, strides)
     data = ones(2, 3, 8, 9)
     if random.random() < 0.5:
-        return Drawn(unfolded, (data,), lambda _made: [])
-    return Drawn(nn.Fold((8, 9), kernel, gaps, 1, strides), (unfolded(data),), lambda _made: [])
+        return Drawn(unfolded, (data,), lambda _output: [])
+    return Drawn(nn.Fold((8, 9), kernel, gaps, 1, strides), (unfolded(data),), lambda _output: [])
 
 
 def interpolated(random: Random) -> Drawn:
@@ -103,7 +103,7 @@ def interpolated(random: Random) -> Drawn:
         held["scale_factor"] = scales
         held["recompute_scale_factor"] = random.random() < 0.5 or None
     data = ones(1, 2, *many(random, 2, 20, 3))
-    return Drawn(Called(lambda x: functional.interpolate(x, **held)), (data,), lambda _made: [])
+    return Drawn(Called(lambda x: functional.interpolate(x, **held)), (data,), lambda _output: [])
 
 
 def equation(random: Random) -> Drawn:
@@ -112,12 +112,12 @@ def equation(random: Random) -> Drawn:
     both = list(dict.fromkeys(first + second))
     result = random.sample(both, random.randint(0, len(both)))
     text = f"{''.join(first)},{''.join(second)}->{''.join(result)}"
-    # What only one operand has, and the result has not, is summed before the product.
+    # Axes of one operand that are not in the result are summed before the product.
     kept = [each for each in both if each in result or (each in first and each in second)]
     inputs = tuple(ones(*(sizes[each] for each in term)) for term in (first, second))
     sides = tuple(sizes[each] for each in kept)
-    # Where nothing is summed torch multiplies number by number, which its counter does not see.
-    return Drawn(Called(lambda x, y: torch.einsum(text, x, y)), inputs, lambda _made: [sides], False)
+    # Without a contraction torch multiplies elementwise, which its counter ignores.
+    return Drawn(Called(lambda x, y: torch.einsum(text, x, y)), inputs, lambda _output: [sides], False)
 
 
 def attention(random: Random) -> Drawn:
@@ -132,7 +132,7 @@ def attention(random: Random) -> Drawn:
     def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(q, k, v, enable_gqa=times > 1)
 
-    return Drawn(Called(call), inputs, lambda _made: [(batch, heads, length, keys, size + wide)])
+    return Drawn(Called(call), inputs, lambda _output: [(batch, heads, length, keys, size + wide)])
 
 
 def recurrent(random: Random) -> Drawn:
@@ -148,7 +148,7 @@ def recurrent(random: Random) -> Drawn:
     for depth in range(layers):
         read = features if depth == 0 else out * ways
         sides += [(ways, steps, batch, gates, hidden, read + out), (ways, steps, batch, narrow, hidden)]
-    return Drawn(layer, (ones(steps, batch, features),), lambda _made: sides, False)
+    return Drawn(layer, (ones(steps, batch, features),), lambda _output: sides, False)
 
 
 def packed(random: Random) -> Drawn:
@@ -157,12 +157,12 @@ def packed(random: Random) -> Drawn:
 
     def call(layer: nn.LSTM, data: Tensor) -> Tensor:
         rows = nn.utils.rnn.pack_padded_sequence(data, torch.tensor(lengths))
-        made: Tensor = nn.utils.rnn.pad_packed_sequence(layer(rows)[0])[0]
-        return made
+        output: Tensor = nn.utils.rnn.pad_packed_sequence(layer(rows)[0])[0]
+        return output
 
     module = Called(call, nn.LSTM(features, hidden))
     sides = (sum(lengths), 4, hidden, features + hidden)
-    return Drawn(module, (ones(steps, batch, features),), lambda _made: [sides], False)
+    return Drawn(module, (ones(steps, batch, features),), lambda _output: [sides], False)
 
 
 def heads(random: Random) -> Drawn:
@@ -180,8 +180,8 @@ def heads(random: Random) -> Drawn:
     module = Called(lambda layer, *x: layer(*(x * 3 if own else x), need_weights=False)[0], layer)
     sides = [(batch, length, width, 2 * width), (batch, keys, width, kind + wide)]
     sides.append((batch, length, keys + more, 2 * width))
-    # Torch's counter sees nothing of its fused attention of a sequence to itself.
-    return Drawn(module, tuple(inputs), lambda _made: sides, not own)
+    # torch's counter ignores fused self-attention.
+    return Drawn(module, tuple(inputs), lambda _output: sides, not own)
 
 
 KINDS: dict[str, Draw] = {
@@ -209,17 +209,17 @@ def _by_loops(nests: Nests) -> int:
     return total
 
 
-# Torch tells that a projected LSTM runs without oneDNN.
+# torch warns that a projected LSTM runs without oneDNN.
 @pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.parametrize("name", KINDS)
 def test_shapes_and_products_are_those_of_torch(name: str) -> None:
     for seed in range(EACH):
         module, inputs, sides, is_seen = KINDS[name](Random(f"{name} {seed}"))
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            made = torch.utils._pytree.tree_leaves(module.eval()(*inputs))
+            output = torch.utils._pytree.tree_leaves(module.eval()(*inputs))
         cost = sizeup.count(module, inputs=inputs)
         assert cost.known.all(), cost.reasons
-        assert [cost.graph.tensors[each].shape for each in cost.graph.outputs] == [m.shape for m in made]
-        assert cost.total_macs == _by_loops(sides(made[0])), (seed, module)
+        assert [cost.graph.tensors[each].shape for each in cost.graph.outputs] == [m.shape for m in output]
+        assert cost.total_macs == _by_loops(sides(output[0])), (seed, module)
         if is_seen:
             assert 2 * cost.total_macs == counter.get_total_flops(), (seed, module)

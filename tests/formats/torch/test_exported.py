@@ -1,4 +1,4 @@
-"""Exported programs: free dimensions, module paths, tied weights, and files that mean harm."""
+"""Exported programs: symbolic dimensions, module paths, tied weights, and malicious files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sizeup.errors import CorruptModel, UnboundDimension
 
 
 class Net(nn.Module):
-    """Two layers in a row, one of them inside another module."""
+    """Two layers, one of them inside another module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Net(nn.Module):
 
 @pytest.fixture
 def free(tmp_path: Path) -> Path:
-    """A program with a free batch."""
+    """A program with a symbolic batch."""
     program = torch.export.export(
         Net(), (torch.zeros(3, 8),), dynamic_shapes=({0: Dim("batch", min=1, max=99)},)
     )
@@ -43,15 +43,15 @@ def free(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_free_dimension_is_asked_for(free: Path) -> None:
+def test_a_symbolic_dimension_must_be_bound(free: Path) -> None:
     with pytest.raises(UnboundDimension, match=r"--bind x\.0=1"):
         sizeup.load(free)
 
 
 def test_a_free_dimension_is_bound_by_axis_symbol_or_shape(free: Path) -> None:
-    with pytest.raises(UnboundDimension) as told:
+    with pytest.raises(UnboundDimension) as error_info:
         sizeup.load(free)
-    symbol = str(told.value).partition("symbol ")[2].partition(")")[0]
+    symbol = str(error_info.value).partition("symbol ")[2].partition(")")[0]
     per_row = 8 * 6 + 6 * 4
     assert sizeup.count(free, bind={"x.0": 5}).total_macs == 5 * per_row
     assert sizeup.count(free, bind={symbol: 7}).total_macs == 7 * per_row
@@ -59,8 +59,8 @@ def test_a_free_dimension_is_bound_by_axis_symbol_or_shape(free: Path) -> None:
     assert sizeup.count(free, inputs=((11, 8),)).total_macs == 11 * per_row
 
 
-def test_a_wrong_binding_is_told(free: Path) -> None:
-    with pytest.raises(sizeup.LoadError, match="no dimension is called width"):
+def test_a_wrong_binding_is_an_error(free: Path) -> None:
+    with pytest.raises(sizeup.LoadError, match="no dimension named width"):
         sizeup.load(free, bind={"width": 3})
     with pytest.raises(sizeup.LoadError, match="no input 'y'"):
         sizeup.load(free, inputs={"y": (9, 8)})
@@ -83,7 +83,7 @@ def test_tied_weights_are_one_in_a_file(tmp_path: Path) -> None:
 
 
 class _Harm:
-    """Pickled, it would leave a file behind when loaded."""
+    """Creates a file when unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

@@ -1,4 +1,4 @@
-"""Modules with free dimensions: the closed form is the fresh load, at every point, or it says why not."""
+"""Modules with symbolic dimensions: closed forms equal fresh loads at every point, or state a reason."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from torch.nn import functional
 import sizeup
 from free_points import assert_equal_to_fresh_loads, assert_same_graph
 from sizeup.errors import LoadError, SizeupError, UnboundDimension
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
 PICTURE = {"batch": (0, 0), "height": (0, 2), "width": (0, 3)}
 
 
 class Windows(nn.Module):
-    """Pads what its windows do not divide, as shifted windows do."""
+    """Pads to a multiple of the window size, as shifted windows do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,8 +41,8 @@ class Windows(nn.Module):
         return result
 
 
-class Specialised(nn.Module):
-    """Python itself wants to know how high the picture is."""
+class Specialized(nn.Module):
+    """Python code branches on the height of the image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Specialised(nn.Module):
 
 
 class Pieces(nn.Module):
-    """Operators whose shapes and attributes depend on sizes in many ways."""
+    """Operators whose shapes and attributes depend on sizes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Pieces(nn.Module):
 
 
 class Gathered(nn.Module):
-    """What comes out depends on data, whatever the sizes."""
+    """The output shape depends on data."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x[x > 0] * 2
@@ -114,15 +114,17 @@ def test_a_model_that_pads_what_does_not_divide_has_a_closed_form_for_each_case(
     points = [*_pictures(1, 60, 12), {"batch": 1, "height": 8, "width": 12}]
     assert_equal_to_fresh_loads(free, _fresh(module, channels_last=True), points)
     assert len(free.specializations) > 1
-    asked = [where for each in free.specializations for where in each.origins.values()]
-    assert any("the model" in where for where in asked)
+    locations = [where for each in free.specializations for where in each.guard_sources.values()]
+    assert any("the model" in where for where in locations)
 
 
-def test_who_specialised_a_dimension_is_named_and_other_points_are_exact() -> None:
-    module = Specialised()
+def test_who_specialized_a_dimension_is_named_and_other_points_are_exact() -> None:
+    module = Specialized()
     free = sizeup.load(module, inputs=((2, 3, 5, 7),), free=PICTURE)
     fixed = {
-        str(each): where for each, where in free.specializations[0].origins.items() if each.relation == "=="
+        str(each): where
+        for each, where in free.specializations[0].guard_sources.items()
+        if each.relation == "=="
     }
     assert list(fixed) == ["height == 5"]
     assert "in the model" in fixed["height == 5"]
@@ -152,12 +154,12 @@ def test_one_name_may_stand_for_several_places() -> None:
 @pytest.mark.parametrize(
     ("free", "message"),
     [
-        ({"batch": (3, 0)}, "has no input 3"),
-        ({"batch": ("z", 0)}, "has no input 'z'"),
+        ({"batch": (3, 0)}, "no input 3"),
+        ({"batch": ("z", 0)}, "no input 'z'"),
         ({"batch": (0, 7)}, "no axis 7"),
-        ({"side": [(0, 2), (0, 3)]}, "one name has one size"),
-        ({"batch": 0}, "given as \\(input, axis\\)"),
-        (["depth"], "say where it is"),
+        ({"side": [(0, 2), (0, 3)]}, "conflicting sizes 8 and 9"),
+        ({"batch": 0}, "specified as \\(input, axis\\)"),
+        (["depth"], "specify its"),
     ],
 )
 def test_places_that_are_not_there_are_refused(free: Any, message: str) -> None:
@@ -192,7 +194,7 @@ def test_a_free_graph_has_to_be_bound_for_what_needs_sizes() -> None:
 
 
 def test_modules_take_the_same_way_as_with_plain_sizes() -> None:
-    """Attention has a fast way, which it does not take where torch is watched by other means than ours."""
+    """Attention has a fast path, which it skips if another torch function mode is active."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
     free = sizeup.load(layer, inputs=((2, 7, 16),), free=["batch", "seq"])
     points = _points({"batch": (1, 9), "seq": (1, 40)}, 6)
@@ -207,16 +209,16 @@ def test_the_model_and_torch_are_left_as_they_were() -> None:
     module = Pieces().eval()
     before = {name: id(value) for name, value in vars(module).items()}
     chosen, indexed = torch._C._select_conv_backend, torch.Tensor.__getitem__
-    told = torch.overrides.has_torch_function
+    has_torch_function = torch.overrides.has_torch_function
     sizeup.load(module, inputs=((1, 3, 64, 80),), free=PICTURE)
     assert torch._C._select_conv_backend is chosen
     assert torch.Tensor.__getitem__ is indexed
-    assert torch.overrides.has_torch_function is told
+    assert torch.overrides.has_torch_function is has_torch_function
     assert {name: id(value) for name, value in vars(module).items()} == before
 
 
 def test_torch_still_makes_tensors_of_scalars_afterwards() -> None:
-    """It no longer does in a process where anyone has ever replaced how tensors are indexed."""
+    """It would not if `Tensor.__getitem__` had been replaced in the process."""
     script = """
 import sizeup, torch
 sizeup.load("torchvision:vit_b_16", free=["batch"])
@@ -279,7 +281,7 @@ def test_image_models_equal_fresh_loads(name: str) -> None:
         return sizeup.load(source, inputs=((point["batch"], 3, point["height"], point["width"]),))
 
     free = sizeup.load(source, free=["batch", "height", "width"])
-    assert isinstance(free, FreeGraph)
+    assert isinstance(free, SymbolicGraph)
     assert_equal_to_fresh_loads(free, load, _pictures(65, 330, 4))
     assert all(each.reason is None for each in free.specializations)
 
@@ -297,16 +299,16 @@ def test_an_exported_program_keeps_its_dynamic_shapes_free(saved: bool, tmp_path
         path = tmp_path / "pieces.pt2"
         torch.export.save(program, path)
         program = path
-    places = {name: ("input", axis) for name, axis in (("batch", 0), ("height", 2), ("width", 3))}
-    free = sizeup.load(program, free=places)
+    axes = {name: ("input", axis) for name, axis in (("batch", 0), ("height", 2), ("width", 3))}
+    free = sizeup.load(program, free=axes)
 
     def load(point: Mapping[str, int]) -> Any:
-        return sizeup.load(program, bind={f"input.{places[name][1]}": value for name, value in point.items()})
+        return sizeup.load(program, bind={f"input.{axes[name][1]}": value for name, value in point.items()})
 
     assert_equal_to_fresh_loads(free, load, _pictures(16, 90, 4, seed=3))
     assert all(each.reason is None for each in free.specializations)
     assert len(sizeup.load(program, free=True).names) == 3
-    with pytest.raises(LoadError, match="not one free dimension"):
+    with pytest.raises(LoadError, match="does not match exactly one symbolic dimension"):
         sizeup.load(program, free={"depth": ("input", 1)})
 
 

@@ -1,4 +1,4 @@
-"""Who holds a tensor, and until when: models that hold them oddly, against what the allocator held."""
+"""Tensor liveness: models with unusual references, compared with the allocator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 import sizeup
 from sizeup.graph import Graph
-from sizeup.memory import lifetimes, usage
+from sizeup.memory import buffer_liveness, usage
 from torch_allocator import allocated_peak
 
-N = 1000  # numbers of an input: 4,000 bytes
-SCALARS = 64  # bytes: torch makes tensors of plain numbers on its way
+N = 1000  # elements of an input: 4,000 bytes
+SCALARS = 64  # bytes: torch creates tensors for plain numbers
 
 
 class Keeping(nn.Module):
-    """Holds tensors in a list and on itself, and lets go of them half way."""
+    """Keeps tensors in a list and as attributes, and releases them half way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Residual(nn.Module):
 
 
 class Deleting(nn.Module):
-    """The same, but it lets go in time."""
+    """The same, but the variable is deleted in time."""
 
     def forward(self, x: Tensor) -> Tensor:
         identity = x + 1
@@ -67,7 +67,7 @@ class Deleting(nn.Module):
 
 
 class OverAView(nn.Module):
-    """Writes into a part of a tensor, and reads the whole."""
+    """Writes into a slice of a tensor, and reads all of it."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = x * 2
@@ -77,7 +77,7 @@ class OverAView(nn.Module):
 
 
 class OutlivedByAView(nn.Module):
-    """A few numbers of a tensor keep all of it."""
+    """A small view keeps all of a tensor alive."""
 
     def forward(self, x: Tensor) -> Tensor:
         few = torch.cat([x, x, x])[:10]
@@ -87,14 +87,14 @@ class OutlivedByAView(nn.Module):
 
 
 class Expanding(nn.Module):
-    """A view that shows more numbers than there are."""
+    """An expanded view with more elements than its storage."""
 
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).expand(50, N).sum(0)
 
 
 class Unchanged(nn.Module):
-    """Hands back what it was given."""
+    """Returns its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         x + 1
@@ -102,7 +102,7 @@ class Unchanged(nn.Module):
 
 
 class Named(nn.Module):
-    """Returns a dictionary, and something beside it dies."""
+    """Returns a dictionary; another tensor is freed."""
 
     def forward(self, x: Tensor) -> dict[str, Any]:
         a = x + 1
@@ -112,7 +112,7 @@ class Named(nn.Module):
 
 
 class Repeating(nn.Module):
-    """Calls one module again and again."""
+    """Calls one module repeatedly."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Repeating(nn.Module):
 
 
 class Dropping(nn.Module):
-    """Dropout that drops nothing hands back its input."""
+    """Inactive dropout returns its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class Dropping(nn.Module):
 
 
 class Splitting(nn.Module):
-    """All parts of a tensor share it, and the last one to go takes it along."""
+    """All chunks share a storage, which is freed with the last one."""
 
     def forward(self, x: Tensor) -> Tensor:
         a, b = (x * 2).chunk(2)
@@ -148,16 +148,16 @@ class Splitting(nn.Module):
 
 
 class Destination(nn.Module):
-    """Writes into a tensor that it made for that."""
+    """Writes into a preallocated tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
-        made = torch.empty(0)
-        torch.mul(x, 2, out=made)
-        return made + 1
+        result = torch.empty(0)
+        torch.mul(x, 2, out=result)
+        return result + 1
 
 
 class Asking(nn.Module):
-    """Looks at a number, so that it is run for real."""
+    """Reads a value, so that it is run with real data."""
 
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(6):
@@ -186,14 +186,18 @@ MODELS = [
 @pytest.mark.parametrize("make", MODELS)
 def test_odd_holders_hold_what_the_allocator_held(make: Callable[[], nn.Module]) -> None:
     module, x = make().eval(), torch.ones(N)
-    found = sizeup.analyze(module, inputs=(x,)).memory.usage
-    assert found.peak_bytes == pytest.approx(allocated_peak(module, x), abs=SCALARS)
+    usage = sizeup.analyze(module, inputs=(x,)).memory.usage
+    assert usage.peak_bytes == pytest.approx(allocated_peak(module, x), abs=SCALARS)
 
 
 def test_what_is_written_in_place_is_one_buffer_under_its_first_name() -> None:
-    found = sizeup.analyze(OverAView(), inputs=((N,),)).memory.usage
-    assert [(each.name, each.bytes) for each in found.held] == [("x", 4000), ("mul", 4000), ("add_1", 4000)]
-    assert found.live_bytes.tolist() == [8000] * 5 + [12000]
+    usage = sizeup.analyze(OverAView(), inputs=((N,),)).memory.usage
+    assert [(each.name, each.bytes) for each in usage.peak_tensors] == [
+        ("x", 4000),
+        ("mul", 4000),
+        ("add_1", 4000),
+    ]
+    assert usage.live_bytes.tolist() == [8000] * 5 + [12000]
 
 
 def test_a_local_variable_is_held_until_it_is_deleted() -> None:
@@ -203,9 +207,9 @@ def test_a_local_variable_is_held_until_it_is_deleted() -> None:
 
 def test_the_caller_holds_what_it_gave_to_the_end() -> None:
     module = nn.Sequential(nn.Tanh(), nn.Tanh(), nn.Tanh())
-    found = sizeup.analyze(module, inputs=((N,),)).memory.usage
-    assert found.live_bytes.tolist() == [8000, 12000, 12000]
-    assert found.peak_bytes == allocated_peak(module, torch.ones(N))
+    usage = sizeup.analyze(module, inputs=((N,),)).memory.usage
+    assert usage.live_bytes.tolist() == [8000, 12000, 12000]
+    assert usage.peak_bytes == allocated_peak(module, torch.ones(N))
 
 
 def test_a_run_with_numbers_lets_activations_die() -> None:
@@ -220,7 +224,7 @@ def test_a_run_with_numbers_lets_activations_die() -> None:
             return y
 
     report = sizeup.analyze(Watching(), inputs=(torch.ones(N),))
-    assert "real numbers" in report.notes[0]
+    assert "real data" in report.notes[0]
     assert alive == [False]
 
 
@@ -228,7 +232,7 @@ def test_a_tensor_that_only_torch_holds_keeps_its_name() -> None:
     class Handing(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             holder = torch.zeros(N, requires_grad=True)
-            holder.grad = x * 2  # Python's own object goes, torch keeps the tensor
+            holder.grad = x * 2  # the Python object is freed, torch keeps the tensor
             for _ in range(50):
                 torch.ones(N)
             assert holder.grad is not None
@@ -239,20 +243,17 @@ def test_a_tensor_that_only_torch_holds_keeps_its_name() -> None:
     assert producers[graph.ops[-1].inputs[0]].kind == "mul"
 
 
-@dataclass
-class Notes:
-    """For each operator of a program the operators that made its inputs, -1 for what was given."""
-
-    edges: list[list[int]]
+# Of the last program, the operators that produced the inputs of each operator; -1 for program inputs.
+# A global: the attributes of a module are restored after it was recorded.
+EDGES: list[list[int]] = []
 
 
 class Program(nn.Module):
-    """A random program over tensors that come and go; it notes by itself what each operator read."""
+    """A random program that creates and frees tensors, and records the inputs of each operator."""
 
     def __init__(self, seed: int, steps: int) -> None:
         super().__init__()
         self.seed, self.steps = seed, steps
-        self.notes = Notes([])
 
     def forward(self, x: Tensor) -> Tensor:
         choose = random.Random(self.seed)
@@ -261,28 +262,28 @@ class Program(nn.Module):
         for step in range(self.steps):
             a, made_a = choose.choice(pool)
             b, made_b = choose.choice(pool)
-            what = choose.random()
-            if what < 0.3:
-                made, read = a * 2, [made_a]
-            elif what < 0.5 and a.numel() + b.numel() < 20 * N:
-                made, read = torch.cat([a, b]), [made_a, made_b]
-            elif what < 0.65:
-                made, read = a.view(10, -1).view(-1), [made_a]
+            choice = choose.random()
+            if choice < 0.3:
+                result, read = a * 2, [made_a]
+            elif choice < 0.5 and a.numel() + b.numel() < 20 * N:
+                result, read = torch.cat([a, b]), [made_a, made_b]
+            elif choice < 0.65:
+                result, read = a.view(10, -1).view(-1), [made_a]
                 expected.append(read)
                 read = [len(expected) - 1]
-            elif what < 0.8 and a is not x:
+            elif choice < 0.8 and a is not x:
                 pool = [entry for entry in pool if entry[0] is not a]
-                made, read = a.add_(1), [made_a]
+                result, read = a.add_(1), [made_a]
             else:
-                made, read = torch.zeros(10 * choose.randrange(1, N)), []
+                result, read = torch.zeros(10 * choose.randrange(1, N)), []
             expected.append(read)
-            pool.append((made, len(expected) - 1))
-            del a, b, made
+            pool.append((result, len(expected) - 1))
+            del a, b, result
             while len(pool) > 6 or (len(pool) > 1 and choose.random() < 0.4):
                 del pool[choose.randrange(1, len(pool))]
             if step % 97 == 0:
                 gc.collect()
-        self.notes.edges = expected
+        EDGES[:] = expected
         return pool[-1][0]
 
 
@@ -293,7 +294,7 @@ def _edges(graph: Graph) -> list[list[int]]:
 
 @pytest.fixture
 def quick_collection() -> Iterator[None]:
-    """Collections look only at objects made from here on: going through all of torch takes half a second."""
+    """Limit collections to new objects: scanning all of torch takes 0.5 s."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -303,18 +304,20 @@ def quick_collection() -> Iterator[None]:
 def test_ids_of_dead_tensors_are_never_taken_for_living_ones(seed: int, quick_collection: None) -> None:
     module, x = Program(seed, 150), torch.ones(N)
     graph = sizeup.load(module, inputs=(x,))
-    assert _edges(graph) == module.notes.edges
-    assert usage(graph, as_run=True).peak_bytes == pytest.approx(allocated_peak(module, x), abs=SCALARS)
+    assert _edges(graph) == EDGES
+    assert usage(graph, use_recorded_run=True).peak_bytes == pytest.approx(
+        allocated_peak(module, x), abs=SCALARS
+    )
 
 
 def test_thousands_of_short_lived_tensors_keep_their_order(quick_collection: None) -> None:
     module = Program(99, 1500)
     graph = sizeup.load(module, inputs=((N,),))
-    assert _edges(graph) == module.notes.edges
+    assert _edges(graph) == EDGES
 
 
 class InPlace(nn.Module):
-    """Small and large tensors, in place, and a local variable that a program need not hold."""
+    """Small and large tensors, in-place ops, and a local variable that a program can free early."""
 
     def forward(self, x: Tensor) -> Tensor:
         identity = torch.cat([x, x])
@@ -327,11 +330,11 @@ class InPlace(nn.Module):
 def test_a_program_lets_go_after_the_last_use() -> None:
     module, x = InPlace().eval(), torch.ones(N)
     program = torch.export.export(module, (x,))
-    found = sizeup.analyze(program).memory.usage.peak_bytes
-    assert found == allocated_peak(program.module(), x)
+    peak_bytes = sizeup.analyze(program).memory.usage.peak_bytes
+    assert peak_bytes == allocated_peak(program.module(), x)
     eager = sizeup.analyze(module, inputs=(x,)).memory.usage.peak_bytes
     assert eager == allocated_peak(module, x)
-    assert found < eager
+    assert peak_bytes < eager
 
 
 def test_a_result_that_no_one_uses_is_gone_at_once_in_a_program() -> None:
@@ -342,26 +345,30 @@ def test_a_result_that_no_one_uses_is_gone_at_once_in_a_program() -> None:
             return torch.cat([y] * 6)
 
     program = torch.export.export(Ignoring(), (torch.ones(N),))
-    found = sizeup.analyze(program).memory.usage.peak_bytes
-    assert found == allocated_peak(program.module(), torch.ones(N))
+    peak_bytes = sizeup.analyze(program).memory.usage.peak_bytes
+    assert peak_bytes == allocated_peak(program.module(), torch.ones(N))
 
 
 def test_other_orders_and_plans_know_nothing_of_a_run() -> None:
     graph = sizeup.load(Residual(), inputs=((N,),))
-    without = replace(graph, run=None)
-    assert graph.run is not None
-    assert lifetimes(graph).live_bytes().tolist() == lifetimes(without).live_bytes().tolist()
-    assert usage(graph).peak_bytes == usage(without).peak_bytes == usage(without, as_run=True).peak_bytes
-    assert usage(graph, as_run=True).peak_bytes > usage(graph).peak_bytes
+    without = replace(graph, recorded_run=None)
+    assert graph.recorded_run is not None
+    assert buffer_liveness(graph).live_bytes().tolist() == buffer_liveness(without).live_bytes().tolist()
+    assert (
+        usage(graph).peak_bytes
+        == usage(without).peak_bytes
+        == usage(without, use_recorded_run=True).peak_bytes
+    )
+    assert usage(graph, use_recorded_run=True).peak_bytes > usage(graph).peak_bytes
     assert sizeup.plan(graph).plan_bytes == sizeup.plan(without).plan_bytes
 
 
 def test_what_runs_elsewhere_has_no_workspace_of_this_processor() -> None:
     graph = sizeup.load(nn.Conv2d(64, 64, 3).eval(), inputs=((1, 64, 28, 28),))
-    assert graph.run is not None
-    there = replace(graph, run=replace(graph.run, device="cuda"))
-    assert usage(there, as_run=True).peak_bytes == 64 * (28 * 28 + 26 * 26) * 4
-    assert usage(graph, as_run=True).peak_bytes > usage(there, as_run=True).peak_bytes
+    assert graph.recorded_run is not None
+    there = replace(graph, recorded_run=replace(graph.recorded_run, device="cuda"))
+    assert usage(there, use_recorded_run=True).peak_bytes == 64 * (28 * 28 + 26 * 26) * 4
+    assert usage(graph, use_recorded_run=True).peak_bytes > usage(there, use_recorded_run=True).peak_bytes
 
 
 def test_the_recorder_holds_nothing_when_it_is_done() -> None:
@@ -383,25 +390,25 @@ class InAThread(torch.nn.Module):
         self.layer = torch.nn.Linear(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made: list[torch.Tensor] = []
-        thread = threading.Thread(target=lambda: made.append(self.layer(x)))
+        result: list[torch.Tensor] = []
+        thread = threading.Thread(target=lambda: result.append(self.layer(x)))
         thread.start()
         thread.join()
-        return made[0] + 1
+        return result[0] + 1
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch, of its own content-free tensors
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # raised by torch for fake tensors
 def test_what_runs_in_another_thread_is_unknown_and_not_free() -> None:
     report = sizeup.analyze(InAThread(), [(4, 8)])
-    assert [each.kind for each in report.unknown] == ["unseen"]
+    assert [each.op_kind for each in report.unknown_ops] == ["unseen"]
     assert report.coverage < 1
     assert any("another thread" in note for note in report.notes)
 
 
 class NewObject(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = x * 2
-        return torch.Tensor._make_subclass(torch.Tensor, made) + 1
+        result = x * 2
+        return torch.Tensor._make_subclass(torch.Tensor, result) + 1
 
 
 class NewBytes(torch.nn.Module):
@@ -432,4 +439,4 @@ def test_tensors_without_content_are_not_handed_to_other_libraries() -> None:
     graph = sizeup.load(ToAnotherLibrary(), [(2, 2)])
     assert [op.kind for op in graph.ops] == ["mul", "add"]
     assert "DLPack" in " ".join(graph.notes)
-    assert torch.utils.dlpack.from_dlpack(torch.ones(2)).sum() == 2  # and all is as it was
+    assert torch.utils.dlpack.from_dlpack(torch.ones(2)).sum() == 2  # restored

@@ -1,4 +1,4 @@
-"""Files that mean harm: nothing in a .pt2 file runs, is imported, is opened or fills the memory."""
+"""Malicious .pt2 files: nothing is executed, imported or opened, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _entries(path: Path) -> Entries:
 
 def _write(path: Path, entries: Entries, compression: int = zipfile.ZIP_STORED) -> Path:
     with warnings.catch_warnings(), zipfile.ZipFile(path, "w", compression) as archive:
-        warnings.simplefilter("ignore")  # names that are there twice are the point
+        warnings.simplefilter("ignore")  # duplicate names are intended
         for name, content in entries:
             archive.writestr(name, content)
     return path
 
 
 def _changed(source: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    """The file with another program."""
+    """Write the file with a modified program."""
     entries = []
     for name, content in _entries(source):
         if name.endswith(PROGRAM):
@@ -83,7 +83,7 @@ def _objects(item: Any) -> Iterator[dict[str, Any]]:
 
 
 def _letters(text: str) -> str:
-    """A text as sympy's evaluator can be made to build it without quotes."""
+    """Return a string as an expression without quotes, as an attack on sympy's evaluator."""
     return "+".join(f"(chr)({ord(letter)})" for letter in text)
 
 
@@ -122,7 +122,7 @@ def _compiled_library(source: Path, folder: Path, mark: Path) -> Iterator[Path]:
 
 
 def _node(target: str, inputs: list[tuple[str, dict[str, Any]]], *outputs: dict[str, Any]) -> dict[str, Any]:
-    """A call as the file writes it."""
+    """Return a node in the JSON schema."""
     arguments = [{"name": name, "arg": value, "kind": 1} for name, value in inputs]
     return {"target": target, "inputs": arguments, "outputs": list(outputs), "metadata": {}}
 
@@ -172,7 +172,7 @@ def _imported_specification(source: Path, folder: Path, mark: Path) -> Iterator[
 
 
 class _Harm:
-    """Pickled, it would leave a file behind when loaded."""
+    """Creates a file when unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -187,11 +187,11 @@ def _pickles(source: Path, folder: Path, mark: Path) -> Iterator[Path]:
     entries = _entries(source)
     root = entries[0][0].partition("/")[0]
     harm = pickle.dumps(_Harm(mark))
-    places: dict[str, Callable[[str, bytes], bytes]] = {
+    attacks: dict[str, Callable[[str, bytes], bytes]] = {
         "sample_inputs.pt2": lambda name, each: content.getvalue() if "sample_inputs" in name else each,
         "weights.pt2": lambda name, each: harm if name.endswith("weight_0") else _pickled(each),
     }
-    for name, changed in places.items():
+    for name, changed in attacks.items():
         yield _write(folder / name, [(entry, changed(entry, each)) for entry, each in entries])
     yield _write(folder / "objects.pt2", [*entries, (f"{root}/data/constants/custom_obj_0", harm)])
 
@@ -201,7 +201,7 @@ def _pickled(table: bytes) -> bytes:
 
 
 def _operators(source: Path, folder: Path, mark: Path) -> Iterator[Path]:
-    """Operators of torch that open files, and Python's arithmetic on what is no number."""
+    """torch operators that open files, and arithmetic on non-numbers."""
     text, number, yes = {"as_string": str(mark)}, {"as_int": 7}, {"as_bool": True}
     huge, pattern = {"as_int": 10**12}, {"as_string": "%9999999999d"}
     attacks: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
@@ -306,7 +306,7 @@ def test_sizes_that_no_machine_has_are_refused_at_once(benign: Path, tmp_path: P
             program["graph_module"]["graph"]["nodes"][:0] = [ones, node]
 
         path = _changed(benign, tmp_path / f"{name}.pt2", change)
-        with pytest.raises(CorruptModel, match="and the file names 2"):
+        with pytest.raises(CorruptModel, match="but the file declares 2"):
             sizeup.load(path, bind={"x.0": 2})
 
 
@@ -316,7 +316,7 @@ def test_a_weight_larger_than_its_payload_is_cut(benign: Path, tmp_path: Path) -
         meta["sizes"][0] = {"as_int": 1 << 40}
 
     path = _changed(benign, tmp_path / "large.pt2", change)
-    with pytest.raises(CorruptModel, match="two different shapes"):
+    with pytest.raises(CorruptModel, match="conflicting shapes"):
         sizeup.load(path, bind={"x.0": 2})
 
 
@@ -347,7 +347,7 @@ def test_deep_control_flow_is_refused(benign: Path, tmp_path: Path) -> None:
 
 
 def test_two_directories_in_one_archive_are_refused(benign: Path, tmp_path: Path) -> None:
-    """Python reads the directory in front of the end record, torch the one at the stated offset."""
+    """Python reads the directory before the end record, torch the one at the declared offset."""
     small = tmp_path / "small.pt2"
     _changed(benign, small, lambda program: program["graph_module"]["graph"]["nodes"].clear())
     path = tmp_path / "two.pt2"
@@ -407,7 +407,7 @@ def test_a_compressed_payload_is_refused(benign: Path, tmp_path: Path) -> None:
         for name, content in _entries(benign):
             is_weight = name.endswith("weight_0")
             archive.writestr(name, content, zipfile.ZIP_DEFLATED if is_weight else zipfile.ZIP_STORED)
-    with pytest.raises(CorruptModel, match="compressed or cut"):
+    with pytest.raises(CorruptModel, match="compressed or truncated"):
         sizeup.load(path, bind={"x.0": 2})
 
 

@@ -1,4 +1,4 @@
-"""Networks by name: ours and torchvision's are the same, and have the published numbers of parameters."""
+"""Built-in networks equal torchvision's and have the published parameter counts."""
 
 from __future__ import annotations
 
@@ -61,15 +61,17 @@ def test_every_network_is_among_those_tested() -> None:
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0"])
 def test_both_have_the_same_macs_by_layer(name: str) -> None:
-    found = []
+    macs_by_layer = []
     for torchvision in (True, False):
         cost = sizeup.count(build(name, classes=100, torchvision=torchvision), inputs=((1, 3, 96, 96),))
         scopes = (op.scope for op in cost.graph.ops)
-        found.append({scope: macs for scope, macs in zip(scopes, cost.macs.tolist(), strict=True) if macs})
-    assert found[0] == found[1]
+        macs_by_layer.append(
+            {scope: macs for scope, macs in zip(scopes, cost.macs.tolist(), strict=True) if macs}
+        )
+    assert macs_by_layer[0] == macs_by_layer[1]
     with FlopCounterMode(display=False) as counter:
         build(name, classes=100, torchvision=False)(torch.empty(1, 3, 96, 96, device="meta"))
-    assert sum(found[1].values()) == counter.get_total_flops() // 2
+    assert sum(macs_by_layer[1].values()) == counter.get_total_flops() // 2
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0"])

@@ -1,4 +1,4 @@
-"""The predicted peak of an eager run, against what torch's own allocator held in a real one."""
+"""Predicted peak memory of an eager run, compared with torch's allocator."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import nn
 
 import sizeup
 from conftest import ROOT
-from sizeup.graph import Run
-from sizeup.memory.kernels import Convolution
+from sizeup.graph import RecordedRun
+from sizeup.memory.torch_workspaces import Convolution
 from torch_allocator import allocated_peak
 
 MODELS = ("resnet50", "mobilenet_v2", "alexnet", "densenet121", "efficientnet_b0", "vit_b_16", "bert")
@@ -23,7 +23,7 @@ MODELS = ("resnet50", "mobilenet_v2", "alexnet", "densenet121", "efficientnet_b0
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one thread", "two threads"])
 def rows(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
-    """The benchmark's table; the runs with numbers are made in a fresh process."""
+    """The benchmark's table; the real runs use a fresh process."""
     command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks" / "torch_peak.py"), "--json", *MODELS]
     threads = {"OMP_NUM_THREADS": str(request.param)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **threads})
@@ -48,12 +48,12 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], nn.Module]] = [
     ((1, 64, 56, 56), nn.Conv2d(64, 64, 3, padding=1)),
     ((1, 64, 28, 28), nn.Conv2d(64, 64, 3, padding="same")),
     ((1, 64, 56, 56), nn.Conv2d(64, 64, 3, padding=2, dilation=2)),
-    ((1, 3, 112, 112), nn.Conv2d(3, 32, 3, stride=2)),  # few channels, read as they are
+    ((1, 3, 112, 112), nn.Conv2d(3, 32, 3, stride=2)),  # few channels, not reordered
     ((1, 3, 56, 56), nn.Conv2d(3, 32, 3)),  # too small for oneDNN
     ((1, 32, 14, 14), nn.Conv2d(32, 32, 3, padding=1)),
     ((1, 32, 14, 14), nn.Conv2d(32, 32, 3, dilation=2)),
     ((1, 32, 14, 14), nn.Conv2d(32, 32, 1)),
-    ((1, 24, 56, 56), nn.Conv2d(24, 40, 3, padding=1)),  # channels that fill no block
+    ((1, 24, 56, 56), nn.Conv2d(24, 40, 3, padding=1)),  # channels not a multiple of the block
     ((1, 8, 64, 80), nn.Conv2d(8, 12, 1)),
     ((1, 64, 56, 56), nn.Conv2d(64, 128, 1, stride=2)),  # gathered by each thread
     ((1, 40, 56, 56), nn.Conv2d(40, 128, 1, stride=2)),
@@ -84,11 +84,11 @@ def test_what_a_kernel_takes_for_itself_is_what_it_allocates(
     shape: tuple[int, ...], module: nn.Module, threads: int, number_of_threads: None
 ) -> None:
     if threads > 2 and isinstance(module, nn.ConvTranspose2d):
-        pytest.skip("what each thread takes for a transposed convolution is not modelled: docs/memory.md")
+        pytest.skip("per-thread memory of transposed convolutions is not modeled: docs/memory.md")
     torch.set_num_threads(threads)
-    given = torch.zeros(shape)
-    # Padded biases and aligned beginnings are some hundred bytes.
-    assert _predicted(module.eval(), given) == pytest.approx(allocated_peak(module, given), rel=0.002)
+    data = torch.zeros(shape)
+    # Padded biases and alignment take a few hundred bytes.
+    assert _predicted(module.eval(), data) == pytest.approx(allocated_peak(module, data), rel=0.002)
 
 
 @pytest.fixture
@@ -109,35 +109,35 @@ def test_attention_keeps_a_block_of_scores_for_each_thread(
     queries: int, keys: int, threads: int, number_of_threads: None
 ) -> None:
     torch.set_num_threads(threads)
-    given = torch.zeros(1, 4, queries, 32), torch.zeros(1, 4, keys, 32)
-    assert _predicted(Attention(), *given) == allocated_peak(Attention(), *given)
+    data = torch.zeros(1, 4, queries, 32), torch.zeros(1, 4, keys, 32)
+    assert _predicted(Attention(), *data) == allocated_peak(Attention(), *data)
 
 
-# Torch's own switch warns of a setting that it writes back as it was.
+# torch's context manager warns about a setting that it restores.
 @pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN:UserWarning")
 def test_without_onednn_convolutions_are_matrix_products() -> None:
-    module, given = nn.Conv2d(32, 64, 3, padding=1).eval(), torch.zeros(1, 32, 28, 28)
+    module, data = nn.Conv2d(32, 64, 3, padding=1).eval(), torch.zeros(1, 32, 28, 28)
     with torch.backends.mkldnn.flags(enabled=False):
-        graph = sizeup.load(module, inputs=(given,))
-        assert graph.run is not None
-        assert graph.run.lanes == 0
-        found, expected = _predicted(module, given), allocated_peak(module, given)
-    assert found == expected == (32 + 64 + 32 * 9) * 28 * 28 * 4
+        graph = sizeup.load(module, inputs=(data,))
+        assert graph.recorded_run is not None
+        assert graph.recorded_run.simd_lanes == 0
+        predicted, expected = _predicted(module, data), allocated_peak(module, data)
+    assert predicted == expected == (32 + 64 + 32 * 9) * 28 * 28 * 4
 
 
-def _backend(found: Convolution) -> str:
-    """Which implementation torch itself would take."""
-    axes = len(found.data) - 2
+def _backend(convolution: Convolution) -> str:
+    """Return the backend that torch selects."""
+    axes = len(convolution.data) - 2
     chosen = torch._C._select_conv_backend(
-        torch.empty(found.data),
-        torch.empty(found.weight),
+        torch.empty(convolution.data),
+        torch.empty(convolution.weight),
         None,
-        list(found.stride),
+        list(convolution.stride),
         [0] * axes,
-        list(found.dilation),
+        list(convolution.dilation),
         False,
         [0] * axes,
-        found.groups,
+        convolution.groups,
     )
     return str(chosen)
 
@@ -157,25 +157,27 @@ def test_what_goes_to_onednn_is_what_torch_selects(threads: int, number_of_threa
                             weight = (8, channels // groups, *[window] * axes)
                             if dilation * (window - 1) >= side:
                                 continue
-                            found = Convolution(
+                            convolution = Convolution(
                                 data, weight, (), (stride,) * axes, (dilation,) * axes, groups
                             )
-                            selected = _backend(found) == "_ConvBackend.Mkldnn"
-                            assert found.suits_onednn(Run((), (), threads=threads)) == selected, found
+                            selected = _backend(convolution) == "_ConvBackend.Mkldnn"
+                            assert (
+                                convolution.suits_onednn(RecordedRun((), (), threads=threads)) == selected
+                            ), convolution
                             seen.add(selected)
     assert seen == {True, False}
 
 
 class Transposed(nn.Module):
-    """A convolution over a sequence that lies the other way round."""
+    """A convolution over a transposed sequence."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Conv1d(64, 128, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.layer(x.transpose(1, 2))
-        return found
+        result: torch.Tensor = self.layer(x.transpose(1, 2))
+        return result
 
 
 def _channels_last(*shape: int) -> torch.Tensor:
@@ -189,7 +191,7 @@ def _filters_last(module: nn.Conv2d) -> nn.Conv2d:
 
 @pytest.mark.skipif(not torch._C._has_mkldnn, reason="this build of torch has no oneDNN")
 @pytest.mark.parametrize(
-    ("module", "given"),
+    ("module", "data"),
     [
         (nn.Conv2d(40, 40, 7, groups=40), _channels_last(1, 40, 56, 56)),
         (nn.Conv2d(32, 64, 3), _channels_last(1, 32, 56, 56)),
@@ -202,15 +204,15 @@ def _filters_last(module: nn.Conv2d) -> nn.Conv2d:
     ],
     ids=str,
 )
-def test_kernels_take_more_or_less_by_how_their_data_lies(module: nn.Module, given: torch.Tensor) -> None:
-    # oneDNN's products have 12 kB of their own, and norms two numbers a row.
-    measured = allocated_peak(module.eval(), given)
-    assert 0 <= measured - _predicted(module, given) <= 26_000
-    assert sizeup.analyze(module, inputs=(given,)).memory.usage.unmodelled == ()
+def test_kernels_take_more_or_less_by_how_their_data_lies(module: nn.Module, data: torch.Tensor) -> None:
+    # oneDNN matmuls use 12 kB of scratch memory, and norms two values per row.
+    measured = allocated_peak(module.eval(), data)
+    assert 0 <= measured - _predicted(module, data) <= 26_000
+    assert sizeup.analyze(module, inputs=(data,)).memory.usage.unmodeled == ()
 
 
 @pytest.mark.parametrize(
-    ("module", "given", "named"),
+    ("module", "data", "named"),
     [
         (nn.LSTM(64, 128, 2), (torch.zeros(1, 50, 64),), "aten.lstm"),
         (nn.GRU(64, 128), (torch.zeros(1, 50, 64),), "aten.gru"),
@@ -228,8 +230,8 @@ def test_kernels_take_more_or_less_by_how_their_data_lies(module: nn.Module, giv
     ids=lambda each: str(each).partition("(")[0],
 )
 def test_where_a_kernel_takes_what_is_not_known_the_peak_is_a_lower_bound(
-    module: nn.Module, given: tuple[torch.Tensor, ...], named: str
+    module: nn.Module, data: tuple[torch.Tensor, ...], named: str
 ) -> None:
-    report = sizeup.analyze(module.eval(), inputs=given)
-    assert report.memory.usage.unmodelled == (named,)
-    assert report.memory.usage.peak_bytes < allocated_peak(module, *given)
+    report = sizeup.analyze(module.eval(), inputs=data)
+    assert report.memory.usage.unmodeled == (named,)
+    assert report.memory.usage.peak_bytes < allocated_peak(module, *data)

@@ -1,4 +1,4 @@
-"""Reading .pt2 files without torch.export.load gives the graph that torch's own loader leads to."""
+"""Reading .pt2 files without torch.export.load gives the same graph as torch's loader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch._export.serde.serialize import serialize
 import sizeup
 from exported_programs import SAMPLES, Sample, Tied, export
 from sizeup.graph import Graph
-from sizeup.symbolic import difference
+from sizeup.symbolic import first_difference
 
 
 def _written(sample: Sample, path: Path) -> torch.export.ExportedProgram:
@@ -28,14 +28,14 @@ def _accesses(graph: Graph) -> list[list[int]]:
     return [column.tolist() for each in (cost.reads, cost.writes) for column in (each.first, each.bytes_at())]
 
 
-@pytest.mark.filterwarnings("ignore")  # torch warns while it exports and loads, as suits it
+@pytest.mark.filterwarnings("ignore")  # torch warns during export and load
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_graph_is_that_of_torchs_own_loader(name: str, tmp_path: Path) -> None:
     sample, path = SAMPLES[name], tmp_path / f"{name}.pt2"
     _written(sample, path)
     bind = dict(sample.bind)
     ours, theirs = sizeup.load(path, bind=bind), sizeup.load(torch.export.load(path), bind=bind)
-    assert difference(ours, theirs) is None  # kinds, inputs, outputs, attributes, shapes, storages
+    assert first_difference(ours, theirs) is None  # kinds, inputs, outputs, attributes, shapes, storages
     assert [(op.name, op.scope) for op in ours.ops] == [(op.name, op.scope) for op in theirs.ops]
     mine, other = sizeup.analyze(ours), sizeup.analyze(theirs)
     assert mine.totals == other.totals
@@ -67,7 +67,7 @@ def test_an_archive_of_an_older_torch_is_read_with_a_caveat(tmp_path: Path) -> N
         archive.writestr("serialized_state_dict.pt", artifact.state_dict)
         archive.writestr("serialized_constants.pt", artifact.constants)
     graph = sizeup.load(path)
-    assert difference(graph, sizeup.load(program)) is None
+    assert first_difference(graph, sizeup.load(program)) is None
     assert any("torch 2.7 or older" in note for note in graph.notes)
 
 

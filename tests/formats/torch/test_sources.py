@@ -1,4 +1,4 @@
-"""Models that are named: code beside the caller, torchvision, timm, Hugging Face configurations."""
+"""Models by name: local code, torchvision, timm, Hugging Face configurations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ready = Net()
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module with factories in the current folder, under a name that no other test uses."""
+    """A module with factories in the current folder, with a unique name."""
     name = f"own_code_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(CODE)
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reaches for the network fails."""
+    """Make network access fail."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the network was asked")
@@ -72,7 +72,7 @@ def test_a_factory_in_the_current_folder_is_found(code: str) -> None:
         ("number", "returned a int"),
     ],
 )
-def test_a_wrong_factory_is_told(code: str, attribute: str, message: str) -> None:
+def test_a_wrong_factory_is_an_error(code: str, attribute: str, message: str) -> None:
     with pytest.raises(sizeup.LoadError, match=message):
         sizeup.load(f"{code}:{attribute}")
 
@@ -84,11 +84,11 @@ def test_a_wrong_factory_is_told(code: str, attribute: str, message: str) -> Non
         ("torchvision:resnet5", "did you mean resnet50"),
         ("torchvision:fasterrcnn_resnet50_fpn", "detectors"),
         ("timm:vit_tinny_patch16_224", "did you mean vit_tiny_patch16_224"),
-        ("timm:", "nothing is named"),
-        ("hf:no/such/config.json", "cannot be read"),
+        ("timm:", "no name after the colon"),
+        ("hf:no/such/config.json", "no such file"),
     ],
 )
-def test_a_wrong_name_is_told(source: str, message: str) -> None:
+def test_a_wrong_name_is_an_error(source: str, message: str) -> None:
     with pytest.raises(sizeup.LoadError, match=message):
         sizeup.load(source)
 
@@ -111,7 +111,7 @@ def test_batch_can_be_bound() -> None:
 def test_a_named_model_takes_other_inputs() -> None:
     # Half the side: a quarter of the convolutions' work (all sides divide), the same classifier.
     full, half = (sizeup.count("torchvision:resnet18", inputs=((1, 3, n, n),)).total_macs for n in (224, 112))
-    assert 4 * (half - 512_000) != full - 512_000  # 7x7 becomes 4x4: rounding up costs something
+    assert 4 * (half - 512_000) != full - 512_000  # 7x7 becomes 4x4 by rounding up
     assert half * 3 < full < half * 4
 
 
@@ -126,14 +126,18 @@ def test_a_configuration_needs_no_network_and_no_weights(tmp_path: Path) -> None
     ("content", "error", "message"),
     [
         ("{", CorruptModel, "not JSON"),
-        ("[]", CorruptModel, "names its model_type"),
-        ('{"model_type": "no-such-type"}', sizeup.LoadError, "does not know 'no-such-type'"),
-        ('{"model_type": "bert", "architectures": ["NoSuchClass"]}', sizeup.LoadError, "has no NoSuchClass"),
+        ("[]", CorruptModel, "model_type is missing"),
+        ('{"model_type": "no-such-type"}', sizeup.LoadError, "no model type 'no-such-type'"),
+        (
+            '{"model_type": "bert", "architectures": ["NoSuchClass"]}',
+            sizeup.LoadError,
+            "has no class NoSuchClass",
+        ),
         ('{"model_type": "bert", "hidden_size": "wide"}', sizeup.LoadError, "bert"),
         ('{"model_type": "bert", "architectures": ["AutoConfig"]}', sizeup.LoadError, "AutoConfig"),
     ],
 )
-def test_a_wrong_configuration_is_told(
+def test_a_wrong_configuration_is_an_error(
     content: str, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "config.json"
@@ -145,6 +149,6 @@ def test_a_wrong_configuration_is_told(
 def test_a_pickle_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     path.write_bytes(b"cos\nsystem\n(S'touch ran'\ntR.")
-    with pytest.raises(UnknownFormat, match="never loaded"):
+    with pytest.raises(UnknownFormat, match="can run arbitrary code and are not loaded"):
         sizeup.load(path)
     assert not (tmp_path / "ran").exists()

@@ -1,4 +1,4 @@
-"""The ten hand-worked networks through the eager door and the exported one."""
+"""The ten hand-computed networks, loaded as modules and as exported programs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 import sizeup
 from cases import BY_NAME, CASES, WITHOUT_CUSTOM, Case
-from sizeup.ops import Call, temporary_rules
+from sizeup.ops import Call, temporary_cost_rules
 
-# torch.export notices that nn.LSTM keeps a list of its own weights.
+# torch.export warns that nn.LSTM has a list of its weights.
 pytestmark = pytest.mark.filterwarnings("ignore:The tensor attribute:UserWarning")
 
-# counts.md's own figures, typed in: the formulas in cases.py must give the same.
+# Figures of counts.md; the formulas in cases.py must give the same.
 PUBLISHED = {
     "conv": (3_276_800, 3_200),
     "conv_functional": (3_276_800, 3_200),
@@ -60,8 +60,8 @@ def test_exported_file_counts_exactly(case: Case, tmp_path: Path) -> None:
 
 @pytest.fixture
 def own_rule() -> Iterator[None]:
-    """A user's rule for the custom operator, gone after the test."""
-    with temporary_rules():
+    """A user's cost rule for the custom operator, removed after the test."""
+    with temporary_cost_rules():
 
         @sizeup.op_rule("product", torch=["sizeup_tests.product"], weight=1)
         def product(call: Call) -> int:

@@ -1,4 +1,4 @@
-"""Whatever is asked of a model, it is afterwards what it was before."""
+"""Analysis does not modify a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Caching(nn.Module):
 
 
 def _state(module: nn.Module) -> dict[str, Any]:
-    """Everything observable: values, storages, identities, flags, hooks, attributes."""
+    """Return all observable state: values, storages, ids, flags, hooks, attributes."""
     return {
         "values": {name: value.clone() for name, value in module.state_dict().items()},
         "storages": {name: value.data_ptr() for name, value in module.state_dict().items()},
@@ -96,17 +96,17 @@ def test_the_random_state_is_not_consumed() -> None:
 
 
 def test_gradient_mode_and_inputs_are_left_alone() -> None:
-    module, given = nn.Linear(8, 8), torch.ones(4, 8, requires_grad=True)
-    sizeup.analyze(module, inputs=(given,))
+    module, data = nn.Linear(8, 8), torch.ones(4, 8, requires_grad=True)
+    sizeup.analyze(module, inputs=(data,))
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
-    assert given.requires_grad
-    module(given).sum().backward()
-    assert given.grad is not None
+    assert data.requires_grad
+    module(data).sum().backward()
+    assert data.grad is not None
 
 
 class Reading(Caching):
-    """The same, and it asks for a number on its way."""
+    """The same, and it reads a tensor value."""
 
     def forward(self, x: Tensor) -> Tensor:
         result = super().forward(x)
@@ -120,6 +120,6 @@ def test_a_run_with_real_numbers_leaves_the_model_as_it_was() -> None:
     expected = torch.rand(3)
     torch.manual_seed(7)
     report = sizeup.analyze(module, inputs=(torch.ones(4, 8),))
-    assert any("real numbers" in note for note in report.notes)
+    assert any("real data" in note for note in report.notes)
     assert torch.equal(torch.rand(3), expected)
     _assert_same(before, _state(module))

@@ -1,4 +1,4 @@
-"""Microcontrollers: ST's model zoo network by network, and MLPerf Tiny board by board."""
+"""Microcontrollers: ST's model zoo by network, and MLPerf Tiny by board."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from latency.truth.effects import Effect, Expected, expected, likeliest_pulls
 from latency.truth.judge import Outcome, folded, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
-from sizeup.latency import Form, Work, from_columns
+from sizeup.latency import FitOptions, Work, from_columns
 from sizeup.latency.work import Codes, Floats
-from sizeup.targets import current
+from sizeup.targets import current_catalog
 
 STM32 = {"STM32H747": "STM32H747I-DISCO", "STM32N6": "STM32N6570-DK"}
 
@@ -28,27 +28,27 @@ def stm32(folder: Path, board: str) -> Outcome:
     kept = (table.words("device") == STM32[board]) & (table.words("zoo_tag") == "v3.2.0")
     kept &= (np.char.lower(table.words("precision")) == "int8") & ~np.isnan(table.numbers("macs"))
     table = table.where(kept)
-    # The costs of some rows were read from a file of another size than the row tells.
+    # The costs of some rows are from a file of another input size than the row has.
     stated = [shape.split("x")[0] for shape in table.words("input_shape").tolist()]
     of_file = [shape.split("x")[1] for shape in table.words("in_shape").tolist()]
     table = table.where(np.array([a == b for a, b in zip(stated, of_file, strict=True)]))
     times = table.numbers("latency_ms") / 1e3
-    form = Form(by_class=True)
-    plain, told = (_network_totals(table, each) for each in (False, board == "STM32N6"))
-    found = folded(f"{board}, leave one out", told, times, np.arange(len(table)), form)
-    return replace(found, baseline=folded(found.name, plain, times, np.arange(len(table)), form).baseline)
+    form = FitOptions(by_class=True)
+    plain, detailed = (_network_totals(table, each) for each in (False, board == "STM32N6"))
+    outcome = folded(f"{board}, leave one out", detailed, times, np.arange(len(table)), form)
+    return replace(outcome, baseline=folded(outcome.name, plain, times, np.arange(len(table)), form).baseline)
 
 
-# What the accelerator of the STM32N6 leaves to the processor among the operators of these networks: profiles
-# of MoveNet show its bilinear resizes as software, https://giacomocolosio02.github.io/stm32n6-docs/.
+# Operators of these networks that the STM32N6 runs on its processor, not on the accelerator: profiles of
+# MoveNet show bilinear resizes as software, https://giacomocolosio02.github.io/stm32n6-docs/.
 _SOFTWARE = "RESIZE_BILINEAR"
 
 
 def _network_totals(table: Table, accelerated: bool) -> Work:
-    """A network as a few kernels: its products by kind, and all its traffic; operators only as a number.
+    """A network as a few kernels: its matrix products by op kind, and all its traffic.
 
-    The traffic of one that an accelerator runs counts again where it meets operators that the processor
-    runs, and by the part of its memory that lies outside the chip.
+    On an accelerator, traffic counts again next to operators that run on the processor, and for the share of
+    external memory.
     """
     names, network, macs, moved, weights, count = [], [], [], [], [], []
     inside, beyond = (np.nan_to_num(table.numbers(f"{each}_ram_kib")) for each in ("internal", "external"))
@@ -78,11 +78,11 @@ def _network_totals(table: Table, accelerated: bool) -> Work:
     return from_columns(names, len(table), network, macs=macs, read=moved, weights=weights, count=count)
 
 
-# Totals of a network are no launches: one in a million of them costs nothing.
+# Runs of the totals of a network, which have no launch cost.
 _ONCE = 1e-6
 
-# Cores that the catalogue of targets does not name Cortex; it tells the int8 MACs that they complete in a
-# cycle at most. Boards with an accelerator are entered as their core.
+# Cores that are not called Cortex in the catalog, which has their peak int8 MACs per cycle. Boards with an
+# accelerator are entered as their core.
 _NAMED = {
     "rxv2": "rxv2",
     "rh850": "rh850-g3kh",
@@ -97,7 +97,7 @@ _CORES = (
     (r"cortex®?-m(0\+|4|7|33|85)", "m"),
     (r"\b(rxv2|rh850|d25f|d45|ax45|nx27v|c906|64gcvb)", ""),
 )
-_UNTOLD = {"NUCLEO-H7A3ZI": "m7", "NUCLEO-L4R5ZI": "m4", "NUCLEO-U575ZI": "m33", "NRF5340": "m33"}
+_KNOWN_CORES = {"NUCLEO-H7A3ZI": "m7", "NUCLEO-L4R5ZI": "m4", "NUCLEO-U575ZI": "m33", "NRF5340": "m33"}
 _ACCELERATED = ("XG24-DK2601B", "NUCLEO-U3C5ZIT6")
 _ENGINES = (
     ("hale", "bosch"),
@@ -111,7 +111,7 @@ _ENGINES = (
 
 
 def board_of(device: str) -> str:
-    """One name for one board: results of several years spell it in several ways."""
+    """A canonical name of a board, which results of several years spell differently."""
     name = device.upper().replace("_", "-").replace(" ", "-")
     name = re.sub(r"^MICROTVM-[A-Z-]+/|-\d+MHZ$|-HIGH-FREQ$", "", name)
     name = re.sub(r"^(NUCLEO-[A-Z0-9]+)(-P|-Q)+$", r"\1", name)
@@ -119,31 +119,31 @@ def board_of(device: str) -> str:
 
 
 def core_of(processor: str, board: str) -> str:
-    """The core as instruction sets tell them apart; '' where the network does not run on one that we know."""
+    """The core by its instruction set; '' if it is unknown."""
     text = processor.lower()
     for pattern, prefix in _CORES:
-        found = re.search(pattern, text)
-        if found:
-            return prefix + found[1]
-    return _UNTOLD.get(board, "")
+        match = re.search(pattern, text)
+        if match:
+            return prefix + match[1]
+    return _KNOWN_CORES.get(board, "")
 
 
 def peak_of(core: str) -> float:
-    """The int8 MACs that a core completes in a cycle at most."""
-    found = current().core(_NAMED.get(core, f"cortex-{core}"))
-    assert found is not None, core
-    return found.macs_per_cycle["int8"]
+    """The peak int8 MACs per cycle of a core."""
+    core_data = current_catalog().core(_NAMED.get(core, f"cortex-{core}"))
+    assert core_data is not None, core
+    return core_data.macs_per_cycle["int8"]
 
 
 def engine_of(text: str) -> str:
-    """The inference engine behind a runtime, a system and an organisation."""
+    """The inference engine of a runtime, a system and an organization."""
     return next(
         (name for name, pattern in _ENGINES if re.search(pattern, text.lower())), text.lower().split()[-1]
     )
 
 
 class Tiny(NamedTuple):
-    """MLPerf Tiny on processors: labels and the logarithm of cycles for each MAC."""
+    """MLPerf Tiny on processors: labels and the logarithm of cycles per MAC."""
 
     board: Words
     core: Words
@@ -152,7 +152,7 @@ class Tiny(NamedTuple):
     network: Words
     submission: Words
     peak: Floats
-    reuse: Floats  # MACs for each weight
+    reuse: Floats  # MACs per weight
     logs: Floats
     seconds: Floats
 
@@ -181,12 +181,12 @@ def tiny(folder: Path) -> Tiny:
 
 
 def _clocks(table: Table, boards: list[str]) -> Floats:
-    """Megahertz; where a row tells none, what its name says or what the same board has elsewhere."""
+    """Megahertz; if missing in a row, from the device name or from other rows of the same board."""
     clock = table.numbers("clock_mhz")
     usual: dict[str, float] = {}
-    for board, told in zip(boards, clock.tolist(), strict=True):
-        if told == told:
-            usual[board] = max(told, usual.get(board, 0.0))
+    for board, megahertz in zip(boards, clock.tolist(), strict=True):
+        if megahertz == megahertz:
+            usual[board] = max(megahertz, usual.get(board, 0.0))
     for index, device in enumerate(table.words("device").tolist()):
         named = re.search(r"_(\d+)mhz$", device.lower())
         if named:
@@ -200,14 +200,14 @@ def _tied(*labels: Words) -> Words:
     return np.array([" | ".join(each) for each in zip(*(each.tolist() for each in labels), strict=True)])
 
 
-# Where doubt about pulls starts: effects three times as wide as the noise of a measurement.
+# Prior of the pulls: effects three times as wide as the noise of a measurement.
 _START = 0.1
 
 
 def _shared_reasons(rows: Tiny) -> list[Words | Floats]:
-    """Why cycles for each MAC differ: core, engine and its version, network, and how they meet."""
+    """Effects on the cycles per MAC: core, engine and its version, network, and interactions."""
     wide = np.log(rows.peak / 2)
-    # Where every weight is used once, loading it bounds, and wide arithmetic does not help.
+    # If each weight is used once, loading it is the limit, and wide arithmetic does not help.
     starved = np.where(rows.reuse < 4, wide, 0.0)
     alone = [rows.core, rows.engine, rows.version, rows.network]
     by_network = [_tied(each, rows.network) for each in (rows.engine, rows.version)]
@@ -215,16 +215,16 @@ def _shared_reasons(rows: Tiny) -> list[Words | Floats]:
 
 
 def _expected(rows: Tiny, reasons: list[Words | Floats], here: Codes, rest: Codes) -> Expected:
-    """What the rest say of the rows here, with pulls that are likeliest for the rest."""
+    """The prediction of some rows from the rest, with maximum-likelihood pulls of the rest."""
     pulls = likeliest_pulls([Effect(each[rest], _START) for each in reasons], rows.logs[rest])
-    known, wanted = (
+    known, query = (
         [Effect(each[part], pull) for each, pull in zip(reasons, pulls, strict=True)] for part in (rest, here)
     )
-    return expected(known, rows.logs[rest], wanted)
+    return expected(known, rows.logs[rest], query)
 
 
 class TinyOutcomes(NamedTuple):
-    """An unseen board: a plain Cortex-M with its engine seen on that core, all, and with one measurement."""
+    """Unseen boards: plain Cortex-M with a known engine on that core, all, and with one measurement."""
 
     plain: Outcome
     all: Outcome
@@ -233,7 +233,7 @@ class TinyOutcomes(NamedTuple):
 
 @cache
 def unseen_boards(folder: Path) -> TinyOutcomes:
-    """Every board held out in turn, with all its spellings, clocks and engines."""
+    """Each board held out in turn, with all its spellings, clocks and engines."""
     rows = tiny(folder)
     logs, familiar = np.zeros(len(rows.logs)), np.zeros(len(rows.logs), np.bool_)
     for board in np.unique(rows.board):
@@ -248,19 +248,23 @@ def unseen_boards(folder: Path) -> TinyOutcomes:
     kept = np.flatnonzero(plain)
     return TinyOutcomes(
         with_others(
-            "MLPerf Tiny, plain M-core, engine seen", estimated[kept], rows.seconds[kept], fold[kept], True
+            "MLPerf Tiny, Cortex-M without accelerator, known runtime",
+            estimated[kept],
+            rows.seconds[kept],
+            fold[kept],
+            True,
         ),
         with_others("MLPerf Tiny, all processors", estimated, rows.seconds, fold),
         _anchored(rows),
     )
 
 
-# What most products of a network are.
+# The kind of most matrix products of a network.
 _KINDS = {"ad": "dense", "ic": "convolution", "kws": "separable", "vww": "separable", "sww": "separable"}
 
 
 def _reasons(rows: Tiny) -> list[Words | Floats]:
-    """All that may make cycles for each MAC differ, also what one board or one submission has alone."""
+    """All effects on the cycles per MAC, including those of one board or one submission."""
     kind = np.array([_KINDS[each] for each in rows.network.tolist()])
     precision = np.where(np.char.endswith(rows.version, "fp32"), "fp32", "int8")
     wide = np.log(rows.peak / 2)
@@ -272,8 +276,7 @@ def _reasons(rows: Tiny) -> list[Words | Floats]:
 
 
 def _anchored(rows: Tiny) -> Outcome:
-    """Each measurement of a submission in turn speaks for the others of the same submission; how far it does
-    is fitted to the other boards."""
+    """Each measurement of a submission in turn predicts the others of it, with pulls of other boards."""
     estimated, measured, folds = [], [], []
     for fold, board in enumerate(np.unique(rows.board)):
         here, rest = np.flatnonzero(rows.board == board), np.flatnonzero(rows.board != board)
@@ -285,5 +288,5 @@ def _anchored(rows: Tiny) -> Outcome:
             estimated.append(rows.seconds[here[others]] * off)
             measured.append(rows.seconds[here[others]])
             folds.append(np.full(len(others), fold))
-    name = "MLPerf Tiny, one measurement on the board"
+    name = "MLPerf Tiny, one measurement on the device"
     return with_others(name, np.concatenate(estimated), np.concatenate(measured), np.concatenate(folds))

@@ -12,23 +12,23 @@ from latency.truth.cells import Policy, uses_its_input, work_of_cells
 from latency.truth.judge import Outcome, joined, split
 from latency.truth.splits import drawn, sample
 from latency.truth.tables import Table, read
-from sizeup.latency import Form
+from sizeup.latency import FitOptions
 from sizeup.latency.work import Codes
 
-# What each runtime makes of a cell, and the form of its fit. ONNX Runtime multiplies matrices of pixels
-# sixteen columns at a time; two near-equal shapes cannot tell a launch from work, so there are none.
-RUNTIMES: dict[str, tuple[str, Policy, Form]] = {
-    "ONNX Runtime": ("pi5_onnx", "merged", Form(power=2, launching=False, tile=16)),
-    "TorchMobile": ("pi5_torchmobile", "merged", Form()),
-    "LiteRT": ("pi5_litert", "reached", Form(launching=False)),
-    "Pixel": ("pixel_litert", "reached", Form(launching=False)),
+# How each runtime executes a cell, and the form of its calibration. ONNX Runtime multiplies matrices 16
+# columns at a time. Two shapes of similar size do not separate launches from work, so there are none.
+RUNTIMES: dict[str, tuple[str, Policy, FitOptions]] = {
+    "ONNX Runtime": ("pi5_onnx", "merged", FitOptions(power=2, launching=False, tile=16)),
+    "TorchMobile": ("pi5_torchmobile", "merged", FitOptions()),
+    "LiteRT": ("pi5_litert", "reached", FitOptions(launching=False)),
+    "Pixel": ("pixel_litert", "reached", FitOptions(launching=False)),
 }
 _INNER = 5
 
 
 @cache
 def _pi(folder: Path) -> Table:
-    """Without the few networks whose result does not depend on their input: a compiler folds them away."""
+    """The table without networks whose output does not depend on the input, which a compiler folds away."""
     table = read(folder / "hwnas360.parquet")
     archs = table.words("arch")
     used = {arch for arch in set(archs.tolist()) if uses_its_input(arch)}
@@ -50,8 +50,10 @@ def in_shape(folder: Path, runtime: str) -> Outcome:
 
 
 def third_shape(folder: Path, runtime: str) -> Outcome:
-    """One network in ten is seen, at the two other input shapes; each shape is held out in turn, and what the
-    two others say of each other tells how far off it may be."""
+    """One network in ten is seen, at the two other input shapes; each shape is held out in turn.
+
+    The interval is from the errors between the two others.
+    """
     return _pi_outcome(folder, runtime, across=True)
 
 
@@ -63,7 +65,7 @@ def _pi_outcome(folder: Path, runtime: str, across: bool) -> Outcome:
     work = work_of_cells(archs, policy, [_shape(each) for each in shapes.tolist()], classes=100)
     times = table.numbers("latency_ms") / 1e3
     seen = sample(archs, 10)
-    name = f"hwnas360 {runtime}, {'third shape' if across else 'in shape'}"
+    name = f"hwnas360 {runtime}, {'unseen' if across else 'known'} input shape"
     pixels = np.log([math.prod(_shape(each)[1:]) for each in shapes.tolist()])
     outcomes = []
     for shape in np.unique(shapes):
@@ -106,5 +108,5 @@ def help_cells(folder: Path, group: str, one_in: int = 16, judged_one_in: int = 
         times = np.array([time_of[name] for name in names])
         batch = float(rows.numbers("batch")[0])
         name = f"HELP NB201 {group}"
-        outcomes.append(split(name, work.at_batch(batch), times, known, unknown, Form(), inner))
+        outcomes.append(split(name, work.at_batch(batch), times, known, unknown, FitOptions(), inner))
     return joined(f"HELP NB201 {group}", outcomes)

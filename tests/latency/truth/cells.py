@@ -1,8 +1,8 @@
-"""Networks of NAS-Bench-201 as the kernels that a runtime executes, from the cell's own string.
+"""Networks of NAS-Bench-201 as the kernels that a runtime executes, from the cell's string.
 
-Fifteen cells in three stages between a stem, two residual reductions and a classifier. A cell has four
-nodes and an operator on each of its six edges; what a runtime makes of them differs more than any formula:
-it may run edges that lead nowhere, drop those that multiply by zero, and merge what computes the same.
+15 cells in three stages between a stem, two residual reductions and a classifier. A cell has four nodes and
+an operator on each of its six edges. Runtimes differ: they may run edges that do not reach the output, drop
+multiplications by zero, and merge common subexpressions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from sizeup.latency.work import Work, from_columns
 
-# each: every edge runs, as eager frameworks do it, `none` as a multiplication by zero; merged: the same, but
-# what computes one value twice runs once; reached: merged, without `none` and without what leads nowhere.
+# each: all edges run, as in eager frameworks, `none` as a multiplication by zero; merged: common
+# subexpressions run once; reached: merged, without `none` and edges that do not reach the output.
 Policy = Literal["each", "merged", "reached"]
 _Value: TypeAlias = tuple[object, ...]
 _CONSTANT: _Value = ("constant",)
@@ -35,16 +35,16 @@ class Edge(NamedTuple):
 
 def edges(arch: str) -> list[Edge]:
     """The six edges of `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`."""
-    found = []
+    result = []
     for node, part in enumerate(arch.split("+"), start=1):
         for each in part.strip("|").split("|"):
             operator, source = each.split("~")
-            found.append(Edge(operator, int(source), node))
-    return found
+            result.append(Edge(operator, int(source), node))
+    return result
 
 
 def uses_its_input(arch: str) -> bool:
-    """Whether anything leads from the input to the result; if not, a compiler may fold it all away."""
+    """Whether the output depends on the input; if not, a compiler may fold the network away."""
     live = {0}
     for edge in edges(arch):
         if edge.operator != "none" and edge.source in live:
@@ -52,18 +52,18 @@ def uses_its_input(arch: str) -> bool:
     return 3 in live
 
 
-def _needed(found: list[Edge]) -> list[Edge]:
-    wanted = {3}
-    used = [edge for edge in found if edge.operator != "none"]
+def _needed(cell: list[Edge]) -> list[Edge]:
+    needed = {3}
+    used = [edge for edge in cell if edge.operator != "none"]
     for edge in sorted(used, key=lambda each: -each.node):
-        if edge.node in wanted:
-            wanted.add(edge.source)
-    return [edge for edge in used if edge.node in wanted]
+        if edge.node in needed:
+            needed.add(edge.source)
+    return [edge for edge in used if edge.node in needed]
 
 
 def executed(arch: str, policy: Policy) -> Counter[str]:
-    """How often one cell runs each kernel."""
-    found = _needed(edges(arch)) if policy == "reached" else edges(arch)
+    """The number of runs of each kernel in one cell."""
+    cell = _needed(edges(arch)) if policy == "reached" else edges(arch)
     run: Counter[str] = Counter()
     known: set[_Value] = set()
 
@@ -75,7 +75,7 @@ def executed(arch: str, policy: Policy) -> Counter[str]:
 
     values: dict[int, _Value] = {0: ("input",)}
     for node in (1, 2, 3):
-        terms = [_term(edge, values[edge.source], run, once) for edge in found if edge.node == node]
+        terms = [_term(edge, values[edge.source], run, once) for edge in cell if edge.node == node]
         total = terms[0] if terms else _CONSTANT
         for term in terms[1:]:
             total = once("elementwise", ("add", *sorted((repr(total), repr(term)))))
@@ -109,19 +109,19 @@ class _Kernel(NamedTuple):
 
 
 def _conv(
-    channels: int, made: int, taps: int, pixels: int, count: float = 1, from_pixels: int = 0
+    channels: int, out_channels: int, taps: int, pixels: int, count: float = 1, from_pixels: int = 0
 ) -> _Kernel:
     length = channels * taps
     name = "conv" if taps > 1 else "conv_1x1"
     name = "conv_stem" if channels < 16 else name
     return _Kernel(
         name,
-        float(length * made * pixels),
+        float(length * out_channels * pixels),
         _WIDTH * channels * (from_pixels or pixels),
-        _WIDTH * made * pixels,
-        _WIDTH * length * made,
+        _WIDTH * out_channels * pixels,
+        _WIDTH * length * out_channels,
         length,
-        made,
+        out_channels,
         pixels,
         count,
     )
@@ -135,37 +135,37 @@ def _network(arch: str, policy: Policy, shape: tuple[int, int, int], classes: in
     run = executed(arch, policy)
     channels, height, width = shape
     kernels = [_conv(channels, 16, 9, height * width)]
-    for stage, made in enumerate(_CHANNELS):
+    for stage, out_channels in enumerate(_CHANNELS):
         if stage:
             before = height * width
             height, width = -(-height // 2), -(-width // 2)
-            kernels += _reduction(made, height * width, before)
-        elements = made * height * width
-        kernels += [_conv(made, made, 9, height * width, _CELLS * run["conv"])]
-        kernels += [_conv(made, made, 1, height * width, _CELLS * run["conv_1x1"])]
+            kernels += _reduction(out_channels, height * width, before)
+        elements = out_channels * height * width
+        kernels += [_conv(out_channels, out_channels, 9, height * width, _CELLS * run["conv"])]
+        kernels += [_conv(out_channels, out_channels, 1, height * width, _CELLS * run["conv_1x1"])]
         kernels += [_plain("elementwise", elements, 2, _CELLS * run["elementwise"])]
         kernels += [_plain(each, elements, 1, _CELLS * run[each]) for each in ("activation", "pool", "zero")]
     kernels += [_plain("activation", elements, 1, 1), _plain("reduce", elements, 1, 1)]
     return [*kernels, _Kernel("linear", 64 * classes, 256, 4 * classes, 256 * classes, 64, classes, 1, 1)]
 
 
-def _reduction(made: int, pixels: int, before: int) -> list[_Kernel]:
-    half = made // 2
+def _reduction(out_channels: int, pixels: int, before: int) -> list[_Kernel]:
+    half = out_channels // 2
     return [
         _plain("activation", half * before, 1, 1),
-        _conv(half, made, 9, pixels, from_pixels=before),
-        _plain("activation", made * pixels, 1, 1),
-        _conv(made, made, 9, pixels),
+        _conv(half, out_channels, 9, pixels, from_pixels=before),
+        _plain("activation", out_channels * pixels, 1, 1),
+        _conv(out_channels, out_channels, 9, pixels),
         _plain("pool", half * pixels, 4, 1),
-        _conv(half, made, 1, pixels),
-        _plain("elementwise", made * pixels, 2, 1),
+        _conv(half, out_channels, 1, pixels),
+        _plain("elementwise", out_channels * pixels, 2, 1),
     ]
 
 
 def work_of_cells(
     archs: Sequence[str], policy: Policy, shapes: Sequence[tuple[int, int, int]], classes: int = 10
 ) -> Work:
-    """One network an arch string and an input shape (channels, height, width)."""
+    """One network per arch string and input shape (channels, height, width)."""
     remembered: dict[tuple[str, tuple[int, int, int]], list[_Kernel]] = {}
     rows, network = [], []
     for index, (arch, shape) in enumerate(zip(archs, shapes, strict=True)):

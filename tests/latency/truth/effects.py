@@ -1,8 +1,8 @@
-"""Times as sums of effects, each of which may also be larger or smaller than those that were met before.
+"""Times as sums of random effects.
 
-An effect (of a core, an engine, a board) is drawn from a bell curve around zero; its `pull` says how narrow
-that is, in the variance of one measurement. So what one measurement on a new board tells of the others
-there follows: a part of its error belongs to the board, the rest to the network alone.
+An effect (of a core, an engine, a board) is normally distributed around zero; its `pull` is the precision, in
+units of the variance of one measurement. One measurement on a new board updates the others there: part of its
+error is attributed to the board, the rest to the network.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from sizeup.latency.work import Floats
 
 Labels: TypeAlias = np.ndarray[Any, np.dtype[np.str_]]
 
-# The constant is pulled to nothing: it may be anything.
+# The constant has an uninformative prior.
 _FREE = 1e-6
-# Errors beyond this, in logarithms, count as absolute ones, not as squares.
+# Errors beyond this, in logarithms, count as absolute instead of squared errors.
 _ROBUST = 0.15
 _STEPS = 12
-# Pulls are believed to lie within a factor of e^2 of what they start from, most often.
-_DOUBT = 2.0
+# Prior of the pulls: within a factor of e^2 of their start.
+_PRIOR_WIDTH = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A reason why times differ: labels, one a measurement, each with an effect of its own; or a number,
-    one a measurement, with a slope. `pull` holds an effect to zero, in measurements."""
+    """An effect on the times: one label per measurement with separate effects, or one number with a slope.
+
+    `pull` is the strength of the shrinkage to zero, in measurements.
+    """
 
     values: Labels | Floats
     pull: float
@@ -38,14 +40,14 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """Logarithms of times, and how their errors go together, in `noise`: a measurement's variance."""
+    """Predicted logarithms of times, and their covariance in units of `noise`, a measurement's variance."""
 
     logs: Floats
     covariance: Floats
     noise: float
 
     def after(self, index: int, measured: float) -> Expected:
-        """What is expected once the time at `index` has been measured (its logarithm)."""
+        """The prediction after measuring the logarithm of the time at `index`."""
         along = self.covariance[:, index]
         slope = along / (along[index] + 1)
         logs = self.logs + slope * (measured - self.logs[index])
@@ -53,38 +55,40 @@ class Expected:
 
     @property
     def closest(self) -> Floats:
-        """The times whose relative errors are least on average.
+        """The times with the smallest mean relative error.
 
-        Too high costs without bound and too low at most everything, so what is uncertain is estimated
-        below its middle: for a bell curve in logarithms, by its variance.
+        Overestimates have unbounded relative errors, so uncertain times are estimated below their median: for
+        a normal distribution of the logarithm, by its variance.
         """
         variance = self.noise * (np.diag(self.covariance) + 1)
         return np.asarray(np.exp(self.logs - variance), np.float64)
 
 
-def from_effects(effects: Sequence[Effect], logs: Floats, wanted: Sequence[Effect]) -> Floats:
-    """Logarithms of times at the wanted labels, as sums of effects fitted to measured ones.
+def from_effects(effects: Sequence[Effect], logs: Floats, query: Sequence[Effect]) -> Floats:
+    """Logarithms of times at the queried labels, as sums of effects fitted to measured ones.
 
-    A label that was never measured has no effect: what it has in common with others speaks for it.
+    A label without measurements has no effect; its other effects still apply.
     """
-    return expected(effects, logs, wanted).logs
+    return expected(effects, logs, query).logs
 
 
-def expected(effects: Sequence[Effect], logs: Floats, wanted: Sequence[Effect]) -> Expected:
-    """What effects fitted to measured logarithms of times say of the wanted labels."""
-    known, asked = _common(effects, effects), _common(wanted, effects)
+def expected(effects: Sequence[Effect], logs: Floats, query: Sequence[Effect]) -> Expected:
+    """The prediction at the queried labels by effects fitted to measured logarithms of times."""
+    known, common = _common(effects, effects), _common(query, effects)
     weights: Floats = np.ones(len(logs))
     alpha: Floats = np.zeros(len(logs))
     for _ in range(_STEPS):
         alpha = np.asarray(np.linalg.solve(known + np.diag(1 / weights), logs), np.float64)
-        # What is left of a measurement is its alpha times its own variance.
+        # The residual of a measurement is its alpha times its variance.
         weights = np.asarray(1 / np.maximum(np.abs(alpha / weights) / _ROBUST, 1.0), np.float64)
-    told = np.linalg.solve(known + np.diag(1 / weights), asked.T)
-    return Expected(asked @ alpha, _common(wanted, wanted) - asked @ told, float(logs @ alpha) / len(logs))
+    explained = np.linalg.solve(known + np.diag(1 / weights), common.T)
+    return Expected(
+        common @ alpha, _common(query, query) - common @ explained, float(logs @ alpha) / len(logs)
+    )
 
 
 def _common(left: Sequence[Effect], right: Sequence[Effect]) -> Floats:
-    """The covariance that measurements have because they share effects."""
+    """The covariance of measurements due to shared effects."""
     total = np.full((len(left[0].values), len(right[0].values)), 1 / _FREE)
     for one, other in zip(left, right, strict=True):
         total += _alike(one, other) / one.pull
@@ -98,15 +102,15 @@ def _alike(left: Effect, right: Effect) -> Floats:
 
 
 def likeliest_pulls(effects: Sequence[Effect], logs: Floats) -> list[float]:
-    """The pulls under which the measured logarithms are likeliest; those given are where doubt starts."""
+    """The maximum a posteriori pulls for the measured logarithms; those of `effects` are the prior."""
     start = np.log([each.pull for each in effects])
     alike = np.stack([_alike(each, each) for each in effects])
-    found = minimize(_unlikeliness, start, (start, alike, logs), jac=True, method="L-BFGS-B")
-    return [float(each) for each in np.exp(found.x)]
+    optimum = minimize(_unlikeliness, start, (start, alike, logs), jac=True, method="L-BFGS-B")
+    return [float(each) for each in np.exp(optimum.x)]
 
 
 def _unlikeliness(pulls: Floats, start: Floats, alike: Floats, logs: Floats) -> tuple[float, Floats]:
-    """Minus the logarithm of the likelihood at the best noise, and its derivatives by logarithms of pulls."""
+    """The negative log likelihood at the best noise, and its derivatives by the logarithms of the pulls."""
     shares = np.exp(-pulls)
     total = np.tensordot(shares, alike, 1) + np.eye(len(logs)) + 1 / _FREE
     root = np.linalg.cholesky(total)
@@ -115,5 +119,5 @@ def _unlikeliness(pulls: Floats, start: Floats, alike: Floats, logs: Floats) -> 
     noise = float(logs @ alpha) / len(logs)
     value = len(logs) / 2 * np.log(noise) + np.log(np.diag(root)).sum()
     by_share = 0.5 * np.tensordot(alike, inverse - np.outer(alpha, alpha) / noise, 2)
-    away = (pulls - start) / _DOUBT
-    return float(value + 0.5 * away @ away), np.asarray(away / _DOUBT - by_share * shares, np.float64)
+    away = (pulls - start) / _PRIOR_WIDTH
+    return float(value + 0.5 * away @ away), np.asarray(away / _PRIOR_WIDTH - by_share * shares, np.float64)

@@ -9,11 +9,11 @@ import numpy as np
 from latency.truth.judge import Outcome, folded
 from latency.truth.splits import every
 from latency.truth.tables import Table, read
-from sizeup.latency import Form, Work, from_columns
+from sizeup.latency import FitOptions, Work, from_columns
 from sizeup.latency.work import Floats
 
 GPUS = ("a100", "a40", "h100")
-FORM = Form(power=4, saturating=True)
+FORM = FitOptions(power=4, saturating=True)
 _WIDTH = 2  # bytes of a float16
 
 
@@ -52,7 +52,7 @@ def outcome(folder: Path, gpu: str) -> Outcome:
     table = read(folder / "vidur_ops.parquet")
     kept = np.isin(table.words("op"), ["attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj"])
     table = table.where(kept & (table.words("device") == gpu) & (table.numbers("latency_ms") > 0))
-    table = table.where(np.arange(len(table)) % 3 == 0)  # neighbouring numbers of tokens say the same
+    table = table.where(np.arange(len(table)) % 3 == 0)  # neighboring numbers of tokens say the same
     sizes = [table.words(each).tolist() for each in ("n_embd", "n_ff", "n_kv_head")]
     models = ["x".join(each) for each in zip(*sizes, strict=True)]
     times = table.numbers("latency_ms") / 1e3

@@ -1,5 +1,7 @@
-"""NeuSight's whole networks on graphics cards, rebuilt from their configurations and estimated from operators
-that were timed one by one: float32, eager PyTorch, one pass without a cache."""
+"""NeuSight's networks on graphics cards, rebuilt from configurations and estimated from timed operators.
+
+float32, eager PyTorch, one inference without a KV cache.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,16 @@ from latency.truth.gpu_operators import PRODUCTS, TRAIN, Fitted, rates_of
 from latency.truth.judge import Outcome, plain_sum, with_others
 from latency.truth.splits import every
 from latency.truth.tables import Table, Words, read
-from sizeup.latency import Band, Rate, Rates, band, kernels, seconds, stack, work_of
+from sizeup.latency import (
+    PredictionInterval,
+    Rate,
+    Rates,
+    kernels,
+    prediction_interval,
+    seconds,
+    stack,
+    work_of,
+)
 from sizeup.latency.work import Floats, Work
 
 if TYPE_CHECKING:
@@ -105,7 +116,7 @@ def counted(name: str) -> Cost:
         inputs = {"input_ids": shape, "attention_mask": shape, "decoder_input_ids": shape}
         return sizeup.count(_switch(dict(CONFIGURATIONS[name])), inputs=inputs)
     inputs = {"input_ids": shape}
-    if name == "bert_large":  # what it ran on makes a mask of ones where none is given
+    if name == "bert_large":  # the original adds a mask of ones if there is none
         inputs["attention_mask"] = shape
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.json"
@@ -114,7 +125,7 @@ def counted(name: str) -> Cost:
 
 
 def _switch(settings: dict[str, Any]) -> torch.nn.Module:
-    """A switch transformer whose experts take a fixed number of tokens: which ones is no matter of cost."""
+    """A switch transformer whose experts take a fixed number of tokens, no matter which."""
     import torch
     import transformers
 
@@ -128,10 +139,10 @@ def _switch(settings: dict[str, Any]) -> torch.nn.Module:
             batch, tokens, width = states.shape
             share = torch.softmax(self.classifier(states), -1).max(-1, keepdim=True).values
             taken = batch * settings["expert_capacity"]
-            made = states.clone().view(-1, width)
+            output = states.clone().view(-1, width)
             for expert in list(self.experts.values())[:_BUSY_EXPERTS]:
-                made = torch.cat([expert(made[:taken]), made[taken:]])
-            return share * made.view(batch, tokens, width)
+                output = torch.cat([expert(output[:taken]), output[taken:]])
+            return share * output.view(batch, tokens, width)
 
     config = transformers.SwitchTransformersConfig(**settings, use_cache=False)
     config._attn_implementation = "eager"
@@ -140,8 +151,8 @@ def _switch(settings: dict[str, Any]) -> torch.nn.Module:
     for layer in model.modules():
         if getattr(layer, "is_sparse", False) and hasattr(layer, "mlp"):
             layer.mlp = Sparse(layer.mlp)
-    found: torch.nn.Module = model
-    return found.train(False)
+    module: torch.nn.Module = model
+    return module.train(False)
 
 
 class Measured(NamedTuple):
@@ -172,63 +183,62 @@ def measured(folder: Path) -> Measured:
 
 
 class Parts(NamedTuple):
-    """Seconds of every case: in products, and in all that moves bytes alone."""
+    """Seconds of each case in matrix products, and in memory-bound kernels."""
 
     products: Floats
     rest: Floats
 
     @property
     def total(self) -> Floats:
-        """Seconds of a pass."""
+        """Seconds of one inference."""
         return self.products + self.rest
 
 
 @cache
 def from_operators(folder: Path, splits: tuple[str, ...] = TRAIN) -> Parts:
-    """Every case from operators alone: those timed on its card in these splits, then those on others."""
+    """Each case from operators: those timed on its card in these splits, else on other cards."""
     work, _, _, devices = measured(folder)
-    found = Parts(np.zeros(work.networks), np.zeros(work.networks))
+    parts = Parts(np.zeros(work.networks), np.zeros(work.networks))
     for device in np.unique(devices).tolist():
         here = np.flatnonzero(devices == device)
-        rates, own = rates_of(folder, device, splits), work.of(here)
-        found.products[here] = own.totals(np.where(own.macs > 0, kernels(rates, own).seconds, 0.0))
-        found.rest[here] = seconds(rates, own) - found.products[here]
-    return found
+        rates, own = rates_of(folder, device, splits), work.select(here)
+        parts.products[here] = own.totals(np.where(own.macs > 0, kernels(rates, own).seconds, 0.0))
+        parts.rest[here] = seconds(rates, own) - parts.products[here]
+    return parts
 
 
 def slowness(parts: Parts, times: Floats) -> Floats:
-    """How many times longer products took than estimated, in logarithms.
+    """The slowdown of matrix products against the estimate, in logarithms.
 
-    Of what moves bytes alone, a card's operators tell the rate to 1 %; of products they do not, because the
-    clock gives way in long runs. So products are held to account for all that a network was off.
+    A card's timed operators give the rate of memory-bound kernels to 1 %, but not of products, because the
+    clock drops in long runs. So the entire error of a network is attributed to its products.
     """
     left = np.maximum(times - parts.rest, 0.1 * times)
     return np.asarray(np.log(left / parts.products), np.float64)
 
 
 def corrected(parts: Parts, times: Floats, networks: Words, devices: Words) -> Floats:
-    """Estimates with products as slow as those of other networks were on the same card; one with few of them
-    leans on all cards."""
-    found = np.zeros(len(times))
+    """Estimates with products as slow as in other networks on the card, shrunk towards all cards."""
+    estimated = np.zeros(len(times))
     off = slowness(parts, times)
     for name in np.unique(networks):
         here = networks == name
-        known, wanted = Effect(devices[~here], 1.0), Effect(devices[here], 1.0)
-        slower = np.exp(from_effects([known], off[~here], [wanted]))
-        found[here] = parts.rest[here] + parts.products[here] * slower
-    return found
+        known, query = Effect(devices[~here], 1.0), Effect(devices[here], 1.0)
+        slower = np.exp(from_effects([known], off[~here], [query]))
+        estimated[here] = parts.rest[here] + parts.products[here] * slower
+    return estimated
 
 
 def operators_alone(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
-    """No whole network is known; the interval is that of the other cards' errors."""
-    found = measured(folder)
-    name = "NeuSight, operators alone" if splits else "NeuSight, card held out"
+    """Without any network; the interval is from the errors on other cards."""
+    samples = measured(folder)
+    name = "NeuSight, timed operators only" if splits else "NeuSight, card held out"
     estimated = from_operators(folder, splits).total
-    return with_others(name, estimated, found.seconds, every(found.devices), alike=True)
+    return with_others(name, estimated, samples.seconds, every(samples.devices), alike=True)
 
 
 def network_held_out(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
-    """Operators, and what other networks took on the same card."""
+    """From operators, and from other networks on the same card."""
     work, times, networks, devices = measured(folder)
     estimated = corrected(from_operators(folder, splits), times, networks, devices)
     stated = with_others("NeuSight, network held out", estimated, times, every(networks), alike=True)
@@ -241,30 +251,30 @@ def network_held_out(folder: Path, splits: tuple[str, ...] = TRAIN) -> Outcome:
 
 
 def fits(folder: Path) -> dict[str, Fitted]:
-    """Every card on which whole networks ran: its operators' rates, with products as slow as in networks.
+    """The rates of each card with measured networks: of its operators, with products as slow as in networks.
 
-    The error is that of its networks, each held out in turn. The band is that of all cards, which have too
-    few networks each for one of their own, or wider where the card's own are further off.
+    The error is that of its networks, each held out in turn. The interval is that of all cards, because one
+    card has too few networks, or wider if the errors of the card are larger.
     """
     _, times, networks, devices = measured(folder)
     splits = (*TRAIN, "test")
     off = network_held_out(folder, splits).estimated
-    shared = band(off, times, every(networks))
+    shared = prediction_interval(off, times, every(networks))
     known = Effect(devices, 1.0)
     slower = np.exp(from_effects([known], slowness(from_operators(folder, splits), times), [known]))
-    found = {}
+    calibrations = {}
     for device in np.unique(devices).tolist():
         here = devices == device
-        own = band(off[here], times[here])
-        stated = Band(min(shared.low, own.low), max(shared.high, own.high))
+        own = prediction_interval(off[here], times[here])
+        stated = PredictionInterval(min(shared.low, own.low), max(shared.high, own.high))
         error = float(100 * np.abs(off[here] / times[here] - 1).mean())
         rates = _scaled(rates_of(folder, device, splits), float(slower[here][0]))
-        found[device] = Fitted(rates, stated, error, int(here.sum()))
-    return found
+        calibrations[device] = Fitted(rates, stated, error, int(here.sum()))
+    return calibrations
 
 
 def _scaled(rates: Rates, times: float) -> Rates:
-    """The same card, its products so many times slower."""
+    """The rates with matrix products slower by a factor."""
 
     def slower(rate: Rate) -> Rate:
         return Rate(rate.mac * times, rate.byte * times, rate.launch)

@@ -1,5 +1,4 @@
-"""NeuSight's operators, timed one by one on graphics cards: what each card makes of products and of bytes,
-and what a card may make of them whose operators nobody timed."""
+"""NeuSight's operators, timed on graphics cards: rates of timed cards, and estimates for others."""
 
 from __future__ import annotations
 
@@ -14,7 +13,16 @@ import numpy as np
 from latency.truth.splits import drawn
 from latency.truth.tables import Table, read
 from sizeup import targets
-from sizeup.latency import Band, Form, Rate, Rates, band, fit, from_columns, held_out
+from sizeup.latency import (
+    FitOptions,
+    PredictionInterval,
+    Rate,
+    Rates,
+    fit_rates,
+    from_columns,
+    held_out_estimates,
+    prediction_interval,
+)
 from sizeup.latency.work import Codes, Flags, Floats, Work
 
 TRAIN = ("train",)  # what NeuSight's own predictor was trained on
@@ -43,9 +51,11 @@ def operators(folder: Path) -> Table:
 
 
 def like_networks(table: Table) -> Flags:
-    """Which operators have shapes like those in networks: products that fill the tiles that cards compute
-    and that are not small, with sums whose length is a multiple of eight. Most of the table has sides drawn
-    by lot, and cards have slower kernels for those."""
+    """Whether each operator has a shape that is common in networks.
+
+    These are products that fill the tiles of cards and are not small, with a length that is a multiple of 8.
+    Most shapes of the table are random, and cards have slower kernels for those.
+    """
     product = np.isin(table.words("op"), ["bmm", "linear"])
     rows, length, columns = (np.where(product, table.numbers(each), 1024.0) for each in "MNK")
     tile = np.where(table.words("op") == "linear", 128.0, 64.0)
@@ -89,7 +99,7 @@ def timed_on(folder: Path, device: str, splits: Collection[str]) -> Table:
 
 
 class Sheet(NamedTuple):
-    """What a card's data sheet says: float operations and bytes a second at most, multiprocessors, watts."""
+    """Data sheet of a card: peak FLOPs and bytes per second, multiprocessors, watts."""
 
     peak: float
     bandwidth: float
@@ -97,13 +107,13 @@ class Sheet(NamedTuple):
     watts: float
 
     @property
-    def form(self) -> Form:
+    def form(self) -> FitOptions:
         """What a fit to operators that were timed on this card may use.
 
-        An operator alone cannot tell what its launch takes from what a run adds. In a network the card is
-        busy while the next kernel is launched, so both are counted once a run.
+        A single operator does not separate its launch from the per-inference overhead. In a network the card
+        is busy while the next kernel is launched, so both are counted once per inference.
         """
-        return Form(by_class=True, power=_POWER, launching=False, wave=_TILE * self.cores)
+        return FitOptions(by_class=True, power=_POWER, launching=False, wave=_TILE * self.cores)
 
 
 @cache
@@ -113,11 +123,11 @@ def sheets(folder: Path) -> Mapping[str, Sheet]:
     vector, matrix, bytes_ = (table.numbers(each) for each in ("SingleFLOPs", "SingleFLOPsMM", "Mem_Bw"))
     peak = np.where(np.isnan(matrix), vector, matrix)
     cores = table.numbers("Num_Sm").tolist()
-    found: dict[str, Sheet] = {}
+    by_name: dict[str, Sheet] = {}
     for index, name in enumerate(table.words("Device").tolist()):
         sheet = Sheet(1e9 * float(peak[index]), 1e9 * float(bytes_[index]), cores[index], _watts(name))
-        found.setdefault(name, sheet)
-    return found
+        by_name.setdefault(name, sheet)
+    return by_name
 
 
 def _watts(name: str) -> float:
@@ -131,22 +141,24 @@ def timed_rates(folder: Path, device: str, splits: tuple[str, ...]) -> Rates | N
     for split in splits:
         table = timed_on(folder, device, [split])
         if len(table):
-            return fit(work(table), table.numbers("latency_ms") / 1e3, sheets(folder)[device].form)
+            return fit_rates(work(table), table.numbers("latency_ms") / 1e3, sheets(folder)[device].form)
     return None
 
 
 def rates_of(folder: Path, device: str, splits: tuple[str, ...] = TRAIN) -> Rates:
-    """What a card makes of every class: as timed on it in these splits of NeuSight's, and of the classes
-    that were not, as other cards make of it in its training split, by the ratio of their data sheets."""
+    """The rates of a card: timed in these splits of NeuSight's; for other classes scaled from other cards.
+
+    Other cards use the training split, and the scale is the ratio of the data sheets.
+    """
     known = {each: timed_rates(folder, each, TRAIN) for each in sheets(folder) if each != device}
     others = {each: rates for each, rates in known.items() if rates is not None and "linear" in rates.classes}
     sheet = sheets(folder)
     alike = {each: r for each, r in others.items() if _on_slot(sheet[each]) == _on_slot(sheet[device])}
     classes = {name: _by_sheet(name, alike, sheet, sheet[device]) for name in set(_CLASSES.values())}
-    found = timed_rates(folder, device, splits)
-    classes |= {} if found is None else found.classes
-    run = 0.0 if found is None else found.run
-    # What no table has (copies, look-ups, comparisons) moves bytes as elementwise kernels do.
+    timed = timed_rates(folder, device, splits)
+    classes |= {} if timed is None else timed.classes
+    run = 0.0 if timed is None else timed.run
+    # Classes that no table has (copies, look-ups, comparisons) have the rate of elementwise kernels.
     return Rates(classes["elementwise"], classes, run, _POWER, wave=sheet[device].form.wave)
 
 
@@ -154,34 +166,35 @@ def _on_slot(sheet: Sheet) -> bool:
     return sheet.watts <= _SLOT
 
 
-def _by_sheet(name: str, known: Mapping[str, Rates], sheet: Mapping[str, Sheet], wanted: Sheet) -> Rate:
-    """The middle of what other cards make of their peak and of their bandwidth."""
+def _by_sheet(name: str, known: Mapping[str, Rates], sheet: Mapping[str, Sheet], card: Sheet) -> Rate:
+    """The rate at the median share of peak and bandwidth of other cards."""
     floats = np.median([rates.of(name).mac * sheet[each].peak for each, rates in known.items()])
     moved = np.median([rates.of(name).byte * sheet[each].bandwidth for each, rates in known.items()])
-    return Rate(float(floats) / wanted.peak, float(moved) / wanted.bandwidth, 0.0)
+    return Rate(float(floats) / card.peak, float(moved) / card.bandwidth, 0.0)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A card's rates from all operators timed on it; the band and the mean error in percent of operators
-    whose shapes were held out; and how many there are."""
+    """A card's rates from its timed operators, with the interval and MAPE on held-out shapes."""
 
     rates: Rates
-    band: Band
+    interval: PredictionInterval
     error: float
     networks: int
 
 
 def fits(folder: Path) -> dict[str, Fitted]:
     """Every card on which products were timed, float32 in eager PyTorch."""
-    found = {}
+    calibrations = {}
     for device in sheets(folder):
         table = timed_on(folder, device, ["train", "test"])
         if not len(table) or "linear" not in table.words("op"):
             continue
         form = sheets(folder)[device].form
-        found[device] = _fitted(work(table), table.numbers("latency_ms") / 1e3, _shape_folds(table), form)
-    return found
+        calibrations[device] = _fitted(
+            work(table), table.numbers("latency_ms") / 1e3, _shape_folds(table), form
+        )
+    return calibrations
 
 
 def _shape_folds(table: Table, count: int = 5) -> Codes:
@@ -189,9 +202,9 @@ def _shape_folds(table: Table, count: int = 5) -> Codes:
     return np.array([drawn(" ".join(each)) % count for each in zip(*sides, strict=True)], np.int64)
 
 
-def _fitted(kernels: Work, times: Floats, fold: Codes, form: Form) -> Fitted:
-    off = held_out(kernels, times, fold, form)
-    rates = fit(kernels, times, form)
+def _fitted(kernels: Work, times: Floats, fold: Codes, form: FitOptions) -> Fitted:
+    off = held_out_estimates(kernels, times, fold, form)
+    rates = fit_rates(kernels, times, form)
     vector = rates.classes.get("elementwise", rates.pooled)
     error = float(100 * np.abs(off / times - 1).mean())
-    return Fitted(replace(rates, pooled=vector), band(off, times), error, len(times))
+    return Fitted(replace(rates, pooled=vector), prediction_interval(off, times), error, len(times))

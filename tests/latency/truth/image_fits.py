@@ -1,4 +1,4 @@
-"""Rates that may ship, from timm's benchmark (Apache-2.0) and sizeup's own trace of its models."""
+"""Shipped calibrations from timm's benchmark (Apache-2.0) and sizeup's trace of its models."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import numpy as np
 from latency.truth.image_models import MORE_RUNS, RUNS, Run, measured
 from latency.truth.splits import family, folds
 from sizeup.dtypes import precision
-from sizeup.latency import Band, Rates, Work, band, fit, held_out, typed, unseen_spread
+from sizeup.latency import (
+    PredictionInterval,
+    Rates,
+    Work,
+    class_with_dtype,
+    fit_rates,
+    held_out_estimates,
+    prediction_interval,
+    unseen_spread,
+)
 from sizeup.latency.work import Floats
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """One run: rates over classes with their number type, and how far they were off where held out."""
+    """One run: rates over classes with their dtype, and held-out estimates."""
 
     name: str
     run: Run
     rates: Rates
-    band: Band
+    interval: PredictionInterval
     estimated: Floats  # seconds, families held out
     seconds: Floats  # measured
     batches: tuple[int, int]  # the middle half of the batches that were measured
@@ -33,25 +42,27 @@ class Fitted:
 
 
 def fits(trace: Path, folder: Path) -> dict[str, Fitted]:
-    """A fit to every run, for classes as `executed` names them at the run's precision."""
+    """The calibration of each run, for the classes of `executed` at the run's precision."""
     return {name: fitted(name, trace, folder) for name in RUNS | MORE_RUNS}
 
 
 def fitted(name: str, trace: Path, folder: Path) -> Fitted:
-    """A fit to one run."""
+    """The calibration of one run."""
     run = (RUNS | MORE_RUNS)[name]
     work, seconds, models, batches = measured(folder, run, trace)
     work = _typed(work, run)
-    # A thousand pictures at once cannot tell a launch from work: what it would be given is wrong for one.
+    # Batches of 1,000 images do not separate launches from work: fitted launches would be wrong at batch 1.
     form = replace(run.own_form, launching=bool(np.median(batches) == 1))
-    estimated = held_out(work, seconds, folds([family(each) for each in models.tolist()]), form)
-    rates = fit(work, seconds, form)
-    stated = replace(band(estimated, seconds), unseen=unseen_spread(rates, work))
+    estimated = held_out_estimates(work, seconds, folds([family(each) for each in models.tolist()]), form)
+    rates = fit_rates(work, seconds, form)
+    stated = replace(prediction_interval(estimated, seconds), unseen=unseen_spread(rates, work))
     low, high = np.quantile(batches, (0.25, 0.75)).astype(int).tolist()
     return Fitted(name, run, rates, stated, estimated, seconds, (low, high))
 
 
 def _typed(work: Work, run: Run) -> Work:
-    """Classes at the run's precision, but for those that have a type of their own (masks)."""
+    """Classes at the run's precision, except those with a fixed dtype (masks)."""
     width = precision(run.precision)
-    return replace(work, names=tuple(each if "." in each else typed(each, width) for each in work.names))
+    return replace(
+        work, names=tuple(each if "." in each else class_with_dtype(each, width) for each in work.names)
+    )

@@ -1,6 +1,6 @@
-"""timm's own benchmark, joined with a trace of every model: families held out.
+"""timm's benchmark, joined with a trace of each model: architecture families held out.
 
-The trace is a table that others made operator by operator, or sizeup's own (`own_trace`) where that is there.
+The trace is an independent table per operator, or sizeup's trace (`own_trace`) if available.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from latency.truth.judge import Outcome, folded
 from latency.truth.own_trace import Traced
 from latency.truth.splits import family, folds, kin
 from latency.truth.tables import Table, Words, read
-from sizeup.latency import Form, Work, from_columns
+from sizeup.latency import FitOptions, Work, from_columns
 from sizeup.latency.work import Codes, Flags, Floats
 
 MIB = 2**20
-_GPU = Form(power=2)
+_GPU = FitOptions(power=2)
 
 
-def _cpu(mebibytes: float) -> Form:
-    return Form(power=2, saturating=True, cache=mebibytes * MIB)
+def _cpu(mebibytes: float) -> FitOptions:
+    return FitOptions(power=2, saturating=True, cache=mebibytes * MIB)
 
 
 class Run(NamedTuple):
-    """One column of timm's results: where and how it ran, and what form its fit has."""
+    """One column of timm's results: its device, settings and the form of its calibration."""
 
     tag: str
     device: str
     runtime: str
     version: str  # of PyTorch
     precision: str  # of products and what lies between them
-    form: Form
+    form: FitOptions
     own_power: float = 2  # of the form that suits the kernels of sizeup's own trace
 
     @property
-    def own_form(self) -> Form:
-        """The form for sizeup's own trace, which tells more classes apart: they lean more on the whole."""
+    def own_form(self) -> FitOptions:
+        """The form for sizeup's trace, which has more classes: they are shrunk more."""
         return replace(self.form, power=self.own_power, shrink=0.3)
 
     @property
@@ -68,7 +68,7 @@ RUNS = {
     ),
     "i7 CPU": Run("i7_12700h_fp32_nchw_pt240_dynamo", "i7-12700h", _INDUCTOR, "2.4.0", "fp32", _cpu(24)),
 }
-# Measured as well, and worth a fit of their own.
+# Further runs with separate calibrations.
 MORE_RUNS = {
     "5090 eager": Run("5090_amp_nchw_pt291", "rtx-5090", _EAGER, "2.9.1", "fp16", _GPU),
     "5090 inductor": Run("5090_amp_nchw_pt291_dynamo", "rtx-5090", _INDUCTOR, "2.9.1", "fp16", _GPU),
@@ -112,7 +112,7 @@ _ATTENTION = {
 def _classes(trace: Table, eager: bool) -> list[str]:
     words = zip(trace.words("cls").tolist(), trace.words("op").tolist(), strict=True)
     weights, taps, channels, last = (trace.numbers(each) for each in ("w_e", "d3", "d0", "d5"))
-    found = []
+    classes = []
     for index, (kind, operator) in enumerate(words):
         name = _ATTENTION.get(operator) or _PLAIN.get(kind, kind)
         if operator == "convolution" and channels[index] <= 4 and taps[index] > 1:
@@ -130,8 +130,8 @@ def _classes(trace: Table, eager: bool) -> list[str]:
             name = "scaling"
         if eager and name in ("layer_norm", "copy") and last[index] == -1:
             name += "_strided"  # its input is a permuted view
-        found.append(name)
-    return found
+        classes.append(name)
+    return classes
 
 
 @cache
@@ -172,7 +172,7 @@ def traced(folder: Path, fused: bool, width: int) -> Traced:
     return Traced(work, place, np.asarray(held, np.float64))
 
 
-# The trace took every step of a recurrent layer apart; a runtime runs about so many of them as one kernel.
+# The trace has each step of a recurrent layer; a runtime runs about this many of them as one kernel.
 _STEPS = 100.0
 
 
@@ -182,8 +182,7 @@ def _recurrent_steps(trace: Table) -> Flags:
 
 
 def _traffic(trace: Table, fused: bool) -> tuple[Floats, Floats]:
-    """Elements read and written. A compiler fuses pointwise chains, but what is summed over, padded or put
-    side by side is read once more."""
+    """Elements read and written; a compiler fuses pointwise chains, but not reductions, pads and concats."""
     alone = trace.numbers("in_e"), trace.numbers("out_e")
     if not fused:
         return alone
@@ -214,22 +213,23 @@ class Measured(NamedTuple):
 
 
 def measured(folder: Path, run: Run, trace: Path | None = None) -> Measured:
-    """The rows of a run whose trace, sizeup's own where one is given, is the network that was measured."""
+    """The rows of a run whose trace is the measured network; `trace` is a file of sizeup's trace."""
     results = read(folder / "timm_infer.parquet")
-    found = traced(folder, run.fused, run.width) if trace is None else own(trace, run.fused, run.width)
+    traced_models = (
+        traced(folder, run.fused, run.width) if trace is None else own(trace, run.fused, run.width)
+    )
     keys = [*zip(results.words("model").tolist(), results.numbers("img").astype(int).tolist(), strict=True)]
-    place = np.array([found.place.get(key, -1) for key in keys], np.int64)
+    place = np.array([traced_models.place.get(key, -1) for key in keys], np.int64)
     kept = (results.words("device_tag") == run.tag) & (place >= 0)
-    kept &= _same_network(results, keys, place, found.matrix_weights)
+    kept &= _same_network(results, keys, place, traced_models.matrix_weights)
     rows = results.where(kept)
     batches = rows.numbers("batch")
-    work = found.work.of(place[kept]).at_batch(batches)
+    work = traced_models.work.select(place[kept]).at_batch(batches)
     return Measured(work, rows.numbers("latency_ms") / 1e3, rows.words("model"), batches)
 
 
 def _same_network(results: Table, keys: list[tuple[str, int]], place: Codes, matrix_weights: Floats) -> Flags:
-    """Some runs measured models after re-parameterisation, under the same name: they have fewer parameters
-    than in other runs, or than the trace has weights."""
+    """Whether the model was not re-parameterized, which leaves fewer parameters than in other runs."""
     parameters = results.numbers("params")
     most: dict[tuple[str, int], float] = {}
     for key, count in zip(keys, parameters.tolist(), strict=True):
@@ -245,5 +245,5 @@ def outcome(folder: Path, name: str, strict: bool = False, trace: Path | None = 
     run = (RUNS | MORE_RUNS)[name]
     work, seconds, models, _ = measured(folder, run, trace)
     groups = [kin(model) if strict else family(model) for model in models.tolist()]
-    label = f"timm {name}, {'kin' if strict else 'family'} held out"
+    label = f"timm {name}, {'related families' if strict else 'family'} held out"
     return folded(label, work, seconds, folds(groups), run.form if trace is None else run.own_form)

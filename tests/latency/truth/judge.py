@@ -8,7 +8,17 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.stats import kendalltau
 
-from sizeup.latency import Band, Form, band, drift, fit, held_out, seconds, unseen_share, unseen_spread
+from sizeup.latency import (
+    FitOptions,
+    PredictionInterval,
+    drift,
+    fit_rates,
+    held_out_estimates,
+    prediction_interval,
+    seconds,
+    unseen_share,
+    unseen_spread,
+)
 from sizeup.latency.work import Codes, Floats, Work
 
 
@@ -46,7 +56,7 @@ class Outcome:
 
     @property
     def baseline_error(self) -> float:
-        """Mean absolute error of the baseline in percent; NaN where it does not apply."""
+        """Mean absolute error of the baseline in percent; NaN if there is none."""
         return (
             np.nan if self.baseline is None else float(100 * np.abs(self.baseline / self.measured - 1).mean())
         )
@@ -65,8 +75,8 @@ def plain_sum(work: Work, measured: Floats, seen: Codes, unseen: Codes) -> Float
     design = np.stack([*columns, np.ones(work.networks)], axis=1)
     scale = design[seen].max(axis=0)
     scale[scale == 0] = 1
-    found, _ = nnls(design[seen] / scale / measured[seen, None], np.ones(len(seen)))
-    return np.asarray((design[unseen] / scale) @ found, np.float64)
+    rates, _ = nnls(design[seen] / scale / measured[seen, None], np.ones(len(seen)))
+    return np.asarray((design[unseen] / scale) @ rates, np.float64)
 
 
 def with_others(name: str, estimated: Floats, measured: Floats, fold: Codes, alike: bool = False) -> Outcome:
@@ -74,21 +84,21 @@ def with_others(name: str, estimated: Floats, measured: Floats, fold: Codes, ali
     low, high = np.zeros(len(fold)), np.zeros(len(fold))
     for each in np.unique(fold):
         here, others = fold == each, fold != each
-        stated = band(estimated[others], measured[others], fold[others] if alike else None)
-        low[here], high[here] = stated.around(estimated[here])
+        stated = prediction_interval(estimated[others], measured[others], fold[others] if alike else None)
+        low[here], high[here] = stated.bounds(estimated[here])
     return Outcome(name, estimated, measured, low, high)
 
 
-def folded(name: str, work: Work, measured: Floats, fold: Codes, form: Form) -> Outcome:
+def folded(name: str, work: Work, measured: Floats, fold: Codes, form: FitOptions) -> Outcome:
     """Every fold from a fit to the others; intervals from the errors of the other folds, wider where a
     network spends its time in classes that its fit has not met."""
     estimated, foreign, spread, baseline = np.zeros((4, len(fold)))
     for each in np.unique(fold):
         here, rest = np.flatnonzero(fold == each), np.flatnonzero(fold != each)
-        rates = fit(work.of(rest), measured[rest], form)
-        estimated[here] = seconds(rates, work.of(here))
-        foreign[here] = unseen_share(rates, work.of(here))
-        spread[here] = unseen_spread(rates, work.of(rest))
+        rates = fit_rates(work.select(rest), measured[rest], form)
+        estimated[here] = seconds(rates, work.select(here))
+        foreign[here] = unseen_share(rates, work.select(here))
+        spread[here] = unseen_spread(rates, work.select(rest))
         baseline[here] = plain_sum(work, measured, rest, here)
     plain = with_others(name, estimated, measured, fold)
     wider = np.exp(foreign * spread)
@@ -101,21 +111,21 @@ def split(
     measured: Floats,
     seen: Codes,
     unseen: Codes,
-    form: Form,
+    form: FitOptions,
     inner: Codes,
     size: Floats | None = None,
 ) -> Outcome:
     """One fit to what is seen; its interval from folds (`inner`) of what is seen. Where what is unseen has
     another `size` (a logarithm, one a network), wider by what two sizes that are seen say of each other."""
-    known = work.of(seen)
-    off = held_out(known, measured[seen], inner, form)
-    stated: Band = band(off, measured[seen])
+    known = work.select(seen)
+    off = held_out_estimates(known, measured[seen], inner, form)
+    stated: PredictionInterval = prediction_interval(off, measured[seen])
     away: Floats | float = 0.0
     if size is not None:
         first, last = np.unique(size[seen])
-        between = held_out(known, measured[seen], (size[seen] == last).astype(np.int64), form)
+        between = held_out_estimates(known, measured[seen], (size[seen] == last).astype(np.int64), form)
         stated = replace(stated, drift=drift(between, measured[seen], np.full(len(seen), last - first)))
         away = np.minimum(np.abs(size[unseen] - first), np.abs(size[unseen] - last))
-    estimated = seconds(fit(known, measured[seen], form), work.of(unseen))
+    estimated = seconds(fit_rates(known, measured[seen], form), work.select(unseen))
     baseline = plain_sum(work, measured, seen, unseen)
-    return Outcome(name, estimated, measured[unseen], *stated.around(estimated, 0.0, away), baseline)
+    return Outcome(name, estimated, measured[unseen], *stated.bounds(estimated, 0.0, away), baseline)

@@ -12,8 +12,8 @@ import numpy as np
 from latency.truth.judge import Outcome, joined, plain_sum, with_others
 from latency.truth.splits import anchors, every
 from latency.truth.tables import Table, Words, read
-from latency.truth.transfer import from_neighbours
-from sizeup.latency import Form, Work, from_columns, held_out
+from latency.truth.transfer import from_neighbors
+from sizeup.latency import FitOptions, Work, from_columns, held_out_estimates
 from sizeup.latency.work import Codes, Flags, Floats
 
 _LEAST_NETWORKS = 15
@@ -43,17 +43,17 @@ def sections(folder: Path, runtime: str) -> Sections:
     return _large(Sections(table, np.array(names), table.words("device")))
 
 
-def _large(found: Sections) -> Sections:
-    names, sizes = np.unique(found.section, return_counts=True)
-    return _kept(found, np.isin(found.section, names[sizes >= _LEAST_NETWORKS]))
+def _large(rows: Sections) -> Sections:
+    names, sizes = np.unique(rows.section, return_counts=True)
+    return _kept(rows, np.isin(rows.section, names[sizes >= _LEAST_NETWORKS]))
 
 
-def _kept(found: Sections, kept: Flags) -> Sections:
-    return Sections(found.table.where(kept), found.section[kept], found.device[kept])
+def _kept(rows: Sections, kept: Flags) -> Sections:
+    return Sections(rows.table.where(kept), rows.section[kept], rows.device[kept])
 
 
 def _work(table: Table) -> Work:
-    """A network as so many kernels of one class: float, or int8, whose activations stay wide."""
+    """A network as equal kernels of one class: float, or int8 with wide activations."""
     whole = np.char.endswith(table.words("model"), "_int8")
     operators = table.numbers("n_ops")
     return from_columns(
@@ -69,15 +69,17 @@ def _work(table: Table) -> Work:
 
 def unseen_network(folder: Path, runtime: str) -> Outcome:
     """On every section a fifth of the networks is held out in turn, in all their precisions."""
-    found = sections(folder, runtime)
-    found = _large(_kept(found, ~np.isnan(found.table.numbers("macs"))))
-    models = np.char.replace(found.table.words("model"), "_int8", "")
+    rows = sections(folder, runtime)
+    rows = _large(_kept(rows, ~np.isnan(rows.table.numbers("macs"))))
+    models = np.char.replace(rows.table.words("model"), "_int8", "")
     fold = every(models) % _FOLDS
-    work, times = _work(found.table), found.table.numbers("latency_ms") / 1e3
+    work, times = _work(rows.table), rows.table.numbers("latency_ms") / 1e3
     estimated, baseline = np.zeros((2, len(times)))
-    for section in np.unique(found.section):
-        here = np.flatnonzero(found.section == section)
-        estimated[here] = held_out(work.of(here), times[here], fold[here], Form(by_class=True))
+    for section in np.unique(rows.section):
+        here = np.flatnonzero(rows.section == section)
+        estimated[here] = held_out_estimates(
+            work.select(here), times[here], fold[here], FitOptions(by_class=True)
+        )
         for each in np.unique(fold[here]):
             out = fold[here] == each
             baseline[here[out]] = plain_sum(work, times, here[~out], here[out])
@@ -86,15 +88,15 @@ def unseen_network(folder: Path, runtime: str) -> Outcome:
 
 def new_device(folder: Path) -> Outcome:
     """Every device held out in turn with all its settings; ten networks are measured on it."""
-    found = sections(folder, "ncnn-cpu")
-    names, networks, known, devices = _matrix(found)
+    rows = sections(folder, "ncnn-cpu")
+    names, networks, known, devices = _matrix(rows)
     outcomes = []
     fold: list[Codes] = []
     for index, name in enumerate(names):
         there = np.flatnonzero(~np.isnan(known[index]))
         chosen = there[anchors(name, [networks[i] for i in there.tolist()], _ANCHORS)]
         others = np.setdiff1d(there, chosen)
-        estimated = from_neighbours(known[devices != devices[index]], chosen.tolist(), known[index, chosen])
+        estimated = from_neighbors(known[devices != devices[index]], chosen.tolist(), known[index, chosen])
         outcomes.append(
             Outcome("", estimated[others], known[index, others], estimated[others], estimated[others])
         )
@@ -104,12 +106,12 @@ def new_device(folder: Path) -> Outcome:
     return with_others(name, all_of_them.estimated, all_of_them.measured, np.concatenate(fold))
 
 
-def _matrix(found: Sections) -> tuple[list[str], list[str], Floats, Words]:
+def _matrix(rows: Sections) -> tuple[list[str], list[str], Floats, Words]:
     """Seconds by section and network, NaN where not measured."""
-    names, row = np.unique(found.section, return_inverse=True)
-    networks, column = np.unique(found.table.words("model"), return_inverse=True)
+    names, row = np.unique(rows.section, return_inverse=True)
+    networks, column = np.unique(rows.table.words("model"), return_inverse=True)
     known = np.full((len(names), len(networks)), np.nan)
-    known[row, column] = found.table.numbers("latency_ms") / 1e3
+    known[row, column] = rows.table.numbers("latency_ms") / 1e3
     common = (~np.isnan(known)).sum(axis=0) > 50
     devices = np.array([name.split(" | ")[0] for name in names.tolist()])
     enough = (~np.isnan(known[:, common])).sum(axis=1) >= 2 * _ANCHORS

@@ -1,4 +1,4 @@
-"""Sub-networks of Once-For-All (MobileNetV3) on GPUs, one picture at a time."""
+"""Sub-networks of Once-For-All (MobileNetV3) on GPUs, at batch 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from latency.truth.judge import Outcome, joined, split
 from latency.truth.splits import drawn, sample
 from latency.truth.tables import Table, read
-from sizeup.latency import Form, Work, from_columns
+from sizeup.latency import FitOptions, Work, from_columns
 
 GPUS = ("2080ti_1", "titan_rtx_1", "titan_xp_1", "v100_1")
 # Stages of MobileNetV3 whose blocks squeeze and excite: three kernels more each.
@@ -18,7 +18,7 @@ _SQUEEZED = (1, 3, 4)
 
 
 def _blocks(table: Table) -> Work:
-    """Blocks of two kinds and the rest; what only the whole network tells is shared out among them."""
+    """Blocks of two kinds and the rest; totals of the network are divided among them."""
     names, network, count = [], [], []
     for index, text in enumerate(table.words("arch").tolist()):
         depths = json.loads(text)["d"]
@@ -55,5 +55,5 @@ def outcome(folder: Path) -> Outcome:
         known, unknown = np.flatnonzero(seen), np.flatnonzero(~seen)
         inner = np.array([drawn(f"inner {models[index]}") % 5 for index in known.tolist()], np.int64)
         times = rows.numbers("latency_ms") / 1e3
-        outcomes.append(split("", _blocks(rows), times, known, unknown, Form(), inner))
+        outcomes.append(split("", _blocks(rows), times, known, unknown, FitOptions(), inner))
     return joined("HELP OFA GPUs, batch 1", outcomes)

@@ -1,4 +1,4 @@
-"""The kernels of timm's models as sizeup finds them: one row a distinct kernel, for two ways to run."""
+"""The kernels of timm's models by sizeup: one row per distinct kernel, for eager and compiled PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from latency.truth.tables import Table
 from sizeup import targets
 from sizeup.cost import count
-from sizeup.latency import Work, executed, from_columns
+from sizeup.latency import Work, execution_of, from_columns
 from sizeup.latency.work import Floats
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ PRODUCTS = frozenset(
 
 
 def rows_of(graph: Graph) -> Iterator[tuple[Any, ...]]:
-    """Way, class, numbers and count of every distinct kernel of a graph at its own number types."""
+    """Runtime, class, columns and count of each distinct kernel of a graph at its own dtypes."""
     cost = count(graph)
     for way, runtime in WAYS.items():
-        work = executed(cost, None, targets.runtime(runtime).fuses or ()).work
+        work = execution_of(cost, None, targets.runtime(runtime).fusions or ()).work
         numbers = [getattr(work, each).tolist() for each in NUMBERS]
-        found: Counter[tuple[Any, ...]] = Counter()
-        for kind, *row, times in zip(work.kind.tolist(), *numbers, work.count.tolist(), strict=True):
+        counts: Counter[tuple[Any, ...]] = Counter()
+        for kind, *row, times in zip(work.class_index.tolist(), *numbers, work.count.tolist(), strict=True):
             if times:
-                found[(work.names[kind], *row)] += times
-        yield from ((way, *row, times) for row, times in found.items())
+                counts[(work.names[kind], *row)] += times
+        yield from ((way, *row, times) for row, times in counts.items())
 
 
 def graphs(model: str, sizes: Iterable[int]) -> Iterator[tuple[int, Graph]]:
-    """A model, built once and without weights, run on pictures of every size."""
+    """A model, built once and without weights, recorded at each image size."""
     from sizeup.formats.torch.eager import record
     from sizeup.formats.torch.sources import build
 
@@ -56,15 +56,15 @@ def graphs(model: str, sizes: Iterable[int]) -> Iterator[tuple[int, Graph]]:
 
 
 class Traced(NamedTuple):
-    """Traced models as work, and where each (model, picture size) stands in it."""
+    """Traced models as work, and the index of each (model, image size) in it."""
 
     work: Work
     place: dict[tuple[str, int], int]
-    matrix_weights: Floats  # of products alone: what re-parameterisation changes
+    matrix_weights: Floats  # of products alone: what re-parameterization changes
 
 
 def as_work(table: Table, way: str, width: float) -> Traced:
-    """The kernels of one way to run, at so many bytes a number."""
+    """The kernels of one runtime, at a number of bytes per element."""
     table = table.where(table.words("way") == way)
     place: dict[tuple[str, int], int] = {}
     keys = zip(table.words("model").tolist(), table.numbers("img").astype(int).tolist(), strict=True)

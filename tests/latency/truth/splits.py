@@ -1,4 +1,4 @@
-"""What is held out, and from what. Nothing here looks at a measured time."""
+"""Held-out splits. None of them depends on measured times."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _KIN = (
 
 def family(model: str) -> str:
     """The architecture that a model's name begins with: publishers and versions are no architecture."""
-    found = re.match(r"[a-z]+", _PUBLISHERS.sub("", model))
-    return found[0].rstrip("v") if found else model
+    match = re.match(r"[a-z]+", _PUBLISHERS.sub("", model))
+    return match[0].rstrip("v") if match else model
 
 
 def kin(model: str) -> str:
@@ -51,21 +51,21 @@ def folds(groups: Sequence[str] | Words, count: int = 10) -> Codes:
 
 
 def every(groups: Sequence[str] | Words) -> Codes:
-    """A fold for every group: each is held out by itself."""
+    """One fold per group."""
     return np.unique(np.asarray(groups), return_inverse=True)[1].astype(np.int64)
 
 
 def drawn(name: str) -> int:
-    """A number that a name alone decides, as if drawn by lot."""
+    """A pseudo-random number determined by a name."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
 
 
 def sample(names: Sequence[str] | Words, one_in: int) -> Flags:
-    """One name in so many, drawn by lot: what a fit may see."""
+    """A random sample of one name in `one_in`, for calibration."""
     return np.array([drawn(each) % one_in == 0 for each in names], np.bool_)
 
 
 def anchors(device: str, networks: Sequence[str], count: int) -> list[int]:
-    """The few networks that were measured on a new device, drawn by lot."""
+    """A random choice of networks that are measured on a new device."""
     order = sorted(range(len(networks)), key=lambda index: drawn(f"{device} {networks[index]}"))
     return sorted(order[:count])

@@ -1,4 +1,4 @@
-"""All sets, what is held out of each, and the bars that they are to reach."""
+"""All sets, their held-out groups, and the goals for their errors."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ COVERAGE = (85.0, 95.0)
 
 @dataclass(frozen=True)
 class Case:
-    """One set: how it is judged, and the bars: error in percent, percent within 10 %, rank correlation.
+    """One set with its goals: error in percent, percent within 10 %, rank correlation.
 
-    `missed` says which of `error`, `within`, `tau`, `coverage` and `baseline` is not reached, and why.
+    `missed` has the goals (`error`, `within`, `tau`, `coverage`, `baseline`) that are not reached, and why.
     """
 
     name: str
@@ -35,17 +35,17 @@ class Case:
     within: float | None = None
     tau: float | None = None
     missed: tuple[tuple[str, str], ...] = ()
-    tested: bool = True  # False: told in the table alone, for time
-    needs: Path | None = None  # a file that takes long to make; without it the case is not judged
+    tested: bool = True  # False: only in the table, to save time
+    needs: Path | None = None  # a file that takes long to make; without it the case is skipped
 
-    def misses(self, what: str) -> str:
-        """Why this bar is not reached; '' where it is."""
-        return dict(self.missed).get(what, "")
+    def misses(self, goal: str) -> str:
+        """Why a goal is not reached; '' if it is."""
+        return dict(self.missed).get(goal, "")
 
 
 @cache
 def outcome(case: Case, folder: Path) -> Outcome:
-    """The case, judged once."""
+    """The outcome of a case, cached."""
     return case.run(folder)
 
 
@@ -62,16 +62,18 @@ def _own(name: str, error: float, missed: tuple[tuple[str, str], ...] = ()) -> C
 
 def _kin(name: str) -> Case:
     run = partial(image_models.outcome, name=name, strict=True)
-    return Case(f"timm {name}, all kin held out", run, tested=False)
+    return Case(f"timm {name}, related families held out", run, tested=False)
 
 
 def _shapes(
     runtime: str, in_shape: float, third: float | None, missed: tuple[tuple[str, str], ...] = ()
 ) -> list[Case]:
     return [
-        Case(f"hwnas360 {runtime}, in shape", partial(cell_sets.in_shape, runtime=runtime), in_shape),
         Case(
-            f"hwnas360 {runtime}, third shape",
+            f"hwnas360 {runtime}, known input shape", partial(cell_sets.in_shape, runtime=runtime), in_shape
+        ),
+        Case(
+            f"hwnas360 {runtime}, unseen input shape",
             partial(cell_sets.third_shape, runtime=runtime),
             third,
             missed=missed,
@@ -81,7 +83,7 @@ def _shapes(
 
 _ALIKE_IN_SIZE = (
     "coverage",
-    "62 %: the two shapes of about one size differ by 5 %, which no distance in size tells",
+    "62 %: the two shapes of similar size differ by 5 %, which their distance in size does not predict",
 )
 CASES = [
     _timm("3090 eager", 8.5),
@@ -90,7 +92,7 @@ CASES = [
     _timm(
         "i9 CPU",
         12.0,
-        (("tau", "0.911, and 0.913 with large and small convolutions apart: see docs/latency.md"),),
+        (("tau", "0.911, and 0.913 with large and small convolutions apart: see docs/latency-model.md"),),
     ),
     _timm("i7 CPU", 9.5),
     _own("3090 eager", 8.5),
@@ -118,13 +120,13 @@ CASES = [
     Case("ncnn CPU, new device with ten measurements", ncnn_sets.new_device, 15.0),
     Case("ncnn Vulkan, unseen network", partial(ncnn_sets.unseen_network, runtime="ncnn-vulkan")),
     Case(
-        "MLPerf Tiny, plain M-core, engine seen",
+        "MLPerf Tiny, Cortex-M without accelerator, known runtime",
         lambda folder: board_sets.unseen_boards(folder).plain,
         18.0,
     ),
     Case("MLPerf Tiny, all processors", lambda folder: board_sets.unseen_boards(folder).all, 33.0),
     Case(
-        "MLPerf Tiny, one measurement on the board",
+        "MLPerf Tiny, one measurement on the device",
         lambda folder: board_sets.unseen_boards(folder).anchored,
         15.0,
     ),
@@ -133,7 +135,7 @@ CASES = [
     Case("Vidur GEMM H100, unseen LLMs", partial(gemm_sets.outcome, gpu="h100"), 10.0),
     Case("NeuSight GPUs, network held out", gpu_networks.network_held_out, 9.4, within=68.0),
     Case(
-        "NeuSight GPUs, operators alone",
+        "NeuSight GPUs, timed operators only",
         gpu_networks.operators_alone,
         9.4,
         missed=(

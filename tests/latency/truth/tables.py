@@ -1,4 +1,4 @@
-"""Tables of measurements that are kept beside the project, as columns."""
+"""Tables of measurements, kept next to the project, as columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Words: TypeAlias = np.ndarray[Any, np.dtype[np.str_]]
 
 
 class Table:
-    """Columns of one length; words and numbers are told apart when they are asked for."""
+    """Columns of one length, converted to text or numbers on access."""
 
     def __init__(self, columns: dict[str, np.ndarray[Any, Any]]) -> None:
         self.columns = columns
@@ -23,19 +23,19 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def words(self, name: str) -> Words:
-        """A column of text; '' where nothing stands."""
+        """A column of text; '' if a cell is empty."""
         column = self.columns[name]
         return np.array(["" if _missing(each) else str(each) for each in column], np.str_)
 
     def numbers(self, name: str) -> Floats:
-        """A column of numbers; NaN where none stands."""
+        """A column of numbers; NaN if a cell is empty."""
         column = self.columns[name]
         if column.dtype.kind in "fiub":
             return column.astype(np.float64)
         return np.array([np.nan if _missing(each) else float(each) for each in column], np.float64)
 
     def where(self, kept: Flags) -> Table:
-        """The rows that are kept."""
+        """The rows at which `kept` is true."""
         return Table({name: column[kept] for name, column in self.columns.items()})
 
 
@@ -44,7 +44,7 @@ def _missing(value: object) -> bool:
 
 
 def read(path: Path) -> Table:
-    """A .parquet or .csv file; whoever asks for the former needs pyarrow."""
+    """A .parquet (needs pyarrow) or .csv file."""
     if path.suffix == ".parquet":
         from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""What other devices tell about one with few measurements."""
+"""Predictions for a device with few measurements from other devices."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from sizeup.errors import SizeupError
 from sizeup.latency.work import Floats
 
-# Devices whose networks differ by twice this from ours (in logarithms, on average) count for an eighth.
+# Devices that differ by twice this from the new one (mean of logarithms) have a weight of about 1/8.
 _NEAR = 0.02
 
 
-def from_neighbours(known: Floats, anchors: Sequence[int], measured: Floats) -> Floats:
+def from_neighbors(known: Floats, anchors: Sequence[int], measured: Floats) -> Floats:
     """Seconds of every network on a new device, from a few measurements there and all on other devices.
 
-    `known` has one row a device and one column a network, NaN where nobody measured. Every known device is
-    made as fast as the new one on the anchors; those that then agree with it there speak for the rest.
+    `known` has one row per device and one column per network, NaN if not measured. Each known device is
+    scaled to the new one on the anchors; devices that agree with it there have the largest weights.
     """
     logs = np.log(known)
     off = logs[:, list(anchors)] - np.log(measured)
@@ -31,7 +31,7 @@ def from_neighbours(known: Floats, anchors: Sequence[int], measured: Floats) -> 
     weight = np.exp((distance.min() - distance) / _NEAR)[:, None]
     shifted = logs - faster
     there = ~np.isnan(shifted)
-    # A network that only unlike devices have keeps a weight that does not vanish.
+    # A network that only dissimilar devices have keeps a nonzero weight.
     weights = np.where(there, np.maximum(weight, 1e-12), 0.0)
     total = weights.sum(axis=0)
     mean = np.divide(

@@ -14,8 +14,8 @@ from sizeup.errors import InvalidPlan
 from sizeup.graph import Graph, GraphBuilder
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
-from sizeup.memory.tflm import arena, planned
-from sizeup.memory.tflm.head import ONLINE, place
+from sizeup.memory.tflm import arena, head_buffers
+from sizeup.memory.tflm.head import ONLINE, place_greedily
 
 Row = tuple[int, int, int]  # size, first, last
 
@@ -36,7 +36,7 @@ def _columns(rows: list[Row]) -> Buffers:
 
 def _placed(rows: list[Row]) -> list[int]:
     sizes, firsts, lasts = zip(*rows, strict=True)
-    return place(sizes, firsts, lasts)
+    return place_greedily(sizes, firsts, lasts)
 
 
 def _by_the_book(rows: list[Row]) -> list[int]:
@@ -45,12 +45,12 @@ def _by_the_book(rows: list[Row]) -> list[int]:
     backwards = list(enumerate(rows))[::-1]
     backwards.sort(key=lambda each: each[1][0], reverse=True)
     for number, (size, first, last) in backwards:
-        neighbours = [n for n in offsets if rows[n][1] <= last and rows[n][2] >= first]
-        spots = [0, *(offsets[n] + rows[n][0] for n in neighbours)]
+        neighbors = [n for n in offsets if rows[n][1] <= last and rows[n][2] >= first]
+        candidates = [0, *(offsets[n] + rows[n][0] for n in neighbors)]
         offsets[number] = min(
-            spot
-            for spot in spots
-            if all(spot + size <= offsets[n] or offsets[n] + rows[n][0] <= spot for n in neighbours)
+            candidate
+            for candidate in candidates
+            if all(candidate + size <= offsets[n] or offsets[n] + rows[n][0] <= candidate for n in neighbors)
         )
     return [offsets[number] for number in range(len(rows))]
 
@@ -82,34 +82,34 @@ def test_a_corrupted_offset_is_caught(rows: list[Row], data: st.DataObject) -> N
 
 
 def test_given_offsets_stay_even_where_they_overlap() -> None:
-    """Two at 32, as given; the third is first in line, and fits below them."""
-    assert place([32, 32, 32], [0, 0, 0], [1, 1, 1], [32, 32, ONLINE]) == [32, 32, 0]
+    """Two at 32, unchanged; the third is first in line, and fits below them."""
+    assert place_greedily([32, 32, 32], [0, 0, 0], [1, 1, 1], [32, 32, ONLINE]) == [32, 32, 0]
 
 
 def _graph(steps: int, width: int, seed: int) -> Graph:
     """A random network: every operator reads a few of the tensors made before it."""
     random = np.random.default_rng(seed)
     builder = GraphBuilder("random", "tflite")
-    made = [builder.input("in", (1, int(random.integers(1, 200))), dtype("int8"))]
+    tensors = [builder.input("in", (1, int(random.integers(1, 200))), dtype("int8"))]
     for number in range(steps):
-        made.append(builder.tensor(f"t{number}", (1, int(random.integers(1, 200))), dtype("int8")))
-        read = random.choice(made[max(0, len(made) - 1 - width) : -1], size=min(2, len(made) - 1))
-        builder.op("add", [int(each) for each in read], [made[-1]], source="ADD")
-    builder.outputs.append(made[-1])
+        tensors.append(builder.tensor(f"t{number}", (1, int(random.integers(1, 200))), dtype("int8")))
+        read = random.choice(tensors[max(0, len(tensors) - 1 - width) : -1], size=min(2, len(tensors) - 1))
+        builder.op("add", [int(each) for each in read], [tensors[-1]], source="ADD")
+    builder.outputs.append(tensors[-1])
     return builder.freeze()
 
 
 @given(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**32 - 1))
 def test_arenas_of_random_graphs_hold_what_is_live(steps: int, width: int, seed: int) -> None:
     graph = _graph(steps, width, seed)
-    found, asked = arena(graph), planned(graph)
+    memory, requested = arena(graph), head_buffers(graph)
     check_offsets(
-        asked.buffers,
-        [found.offsets[owner.tensor] for owner in asked.owners],
-        capacity=found.head_bytes,
+        requested.buffers,
+        [memory.offsets[owner.tensor] for owner in requested.owners],
+        capacity=memory.head_bytes,
         alignment=16,
     )
-    assert found.head_bytes >= asked.buffers.live_bytes().max()
+    assert memory.head_bytes >= requested.buffers.live_bytes().max()
 
 
 @pytest.mark.slow

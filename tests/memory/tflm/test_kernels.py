@@ -12,8 +12,9 @@ from micro_kernels import CASES, Case
 from sizeup.formats import tflite
 from sizeup.memory.tflm import arena
 from sizeup.memory.tflm.kernels import KERNELS
+from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 
-# Operators that need more than one, or options of their own: real files and other tests show them.
+# Operators that need more than one, or special options: covered by real files and other tests.
 ELSEWHERE = {
     *("IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"),
     *(name for name in KERNELS if name.startswith("Signal")),
@@ -29,8 +30,8 @@ def measured() -> dict[str, Measured]:
 def test_the_kernel_takes_what_the_interpreter_reports(case: Case, measured: dict[str, Measured]) -> None:
     real = measured[case.label]
     assert not real.failure
-    found = arena(tflite.load(case.pack()))
-    assert (found.head_bytes, found.tail_bytes_64) == (real.head, real.tail)
+    memory = arena(tflite.load(case.pack()), firmware=PYTHON_PACKAGE)
+    assert (memory.head_bytes, memory.tail_bytes_64) == (real.head, real.tail)
 
 
 def test_every_row_of_the_table_is_shown() -> None:

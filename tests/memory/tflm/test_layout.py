@@ -12,7 +12,7 @@ from sizeup.memory.tflm.kernels import KERNELS
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE, Build, extent
 
 _TYPES = {"l": ctypes.c_int64, "i": ctypes.c_int32, "h": ctypes.c_int16, "b": ctypes.c_int8}
-_WIDE, _NARROW = Build(8, recorder=False, compression=False), Build(4, recorder=False, compression=False)
+_WIDE, _NARROW = Build(8, 4), Build(4, 4)
 
 
 @given(st.text("plihb", max_size=12), st.sampled_from([_WIDE, _NARROW]))

@@ -23,7 +23,7 @@ from micro_kernels import Case, Value
 from sizeup.errors import Incomplete
 from sizeup.formats import tflite
 from sizeup.formats.tflite.write import rewrite
-from sizeup.memory.tflm import planned
+from sizeup.memory.tflm import head_buffers
 from sizeup.memory.tflm.overlap import Windows, flat_distance, overlaps, padded_distance
 
 # A kernel, walked: for every number that it writes, in order, those that it reads for it and its place.
@@ -31,7 +31,7 @@ Walk = Iterator[tuple[list[int], int]]
 
 
 def survives(walk: list[tuple[list[int], int]], distance: int, read: int, written: int) -> bool:
-    """Whether every read finds what was there, the input so many bytes behind the output."""
+    """Whether every read returns the original value with the input at that distance after the output."""
     overwritten: set[int] = set()  # addresses; the output begins at 0
     for sources, result in walk:
         for source in sources:
@@ -169,11 +169,11 @@ def test_the_distance_of_padding_is_the_least(axes: list[tuple[int, int, int]], 
 
 def test_a_large_network_takes_no_time(shared: Path) -> None:
     graph = sizeup.load(shared / "models/tflm_mobilenetv2_224.tflite")
-    head = planned(graph)
+    head = head_buffers(graph)
     started = time.perf_counter()
-    found = overlaps(graph, head)
+    pairs = overlaps(graph, head)
     assert time.perf_counter() - started < 0.5
-    assert len(found) > 70
+    assert len(pairs) > 70
 
 
 # The same kernels in the real interpreter
@@ -329,7 +329,7 @@ def random_inputs(case: Case, seed: int) -> list[Any]:
 
 
 def placed(content: bytes, position: int, behind: int) -> bytes:
-    """The file with one input so many bytes behind the output, everything else out of their way."""
+    """The file with one input at that distance after the output, and no other overlap."""
     graph = tflite.load(content)
     op, offsets = graph.ops[0], [-1] * len(graph.tensors)
     source, result = op.inputs[position], op.outputs[0]
@@ -356,7 +356,7 @@ def overlapped_inputs(case: Case) -> list[int]:
 def test_the_interpreter_bears_the_least_distance_and_no_smaller_one(case: Case) -> None:
     content = case.pack()
     graph = tflite.load(content)
-    head = planned(graph)
+    head = head_buffers(graph)
     source_of = {
         graph.ops[0].inputs.index(head.buffers.tensors[each.source][0]): each
         for each in overlaps(graph, head)
@@ -382,18 +382,18 @@ def test_the_interpreter_bears_the_least_distance_and_no_smaller_one(case: Case)
 
 
 def chain(*, reused: bool = False, leaves: bool = False) -> File:
-    """Two sums of four floats: what the first makes is read by the second."""
+    """Two sums of four floats: the second reads the output of the first."""
     file = File()
-    data, half, made = (file.main.tensor(name, (4,)) for name in ("data", "half", "made"))
+    data, half, output = (file.main.tensor(name, (4,)) for name in ("data", "half", "made"))
     file.main.op("ADD", [data, data], [half], options("AddOptions"))
-    file.main.op("ADD", [half, data if reused else half], [made], options("AddOptions"))
-    file.main.ends([data], [half, made] if leaves else [made])
+    file.main.op("ADD", [half, data if reused else half], [output], options("AddOptions"))
+    file.main.ends([data], [half, output] if leaves else [output])
     return file
 
 
 def names(file: File) -> list[tuple[str, str]]:
     graph = file.load()
-    head = planned(graph)
+    head = head_buffers(graph)
     name = [graph.tensors[held[0]].name if held else "" for held in head.buffers.tensors]
     return [(name[overlap.source], name[overlap.result]) for overlap in overlaps(graph, head)]
 
@@ -413,7 +413,7 @@ def test_an_output_of_the_network_is_never_overlapped_even_by_its_last_operator(
 def one(name: str, given_: list[Value], result: Value, settings_: Any = None) -> list[int]:
     """The buffers that the output of an operator may overlap."""
     graph = tflite.load(Case(name, given_, [result], settings_).pack())
-    return [overlap.source for overlap in overlaps(graph, planned(graph))]
+    return [overlap.source for overlap in overlaps(graph, head_buffers(graph))]
 
 
 def test_an_input_that_is_spread_over_the_output_is_not_overlapped() -> None:
@@ -468,28 +468,28 @@ def test_an_output_of_a_size_that_no_padding_makes_is_not_overlapped() -> None:
 
 def test_what_called_graphs_hold_is_left_to_the_interpreter() -> None:
     file = File()
-    asked, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
+    requested, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
     result = file.main.tensor("result", (4, 40))
     choice = options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
-    file.main.op("IF", [asked, data], [result], choice)
-    file.main.ends([asked, data], [result])
+    file.main.op("IF", [requested, data], [result], choice)
+    file.main.ends([requested, data], [result])
     for name in ("then", "else"):
         branch = file.subgraph(name)
-        given_, made = branch.tensor("given", (4, 40)), branch.tensor("made", (4, 40))
-        branch.op("RELU", [given_], [made])
-        branch.ends([given_], [made])
+        given_, output = branch.tensor("given", (4, 40)), branch.tensor("made", (4, 40))
+        branch.op("RELU", [given_], [output])
+        branch.ends([given_], [output])
     assert names(file) == []
 
 
 def test_a_distance_by_hand(shared: Path) -> None:
     """48 x 48 pixels of 8 numbers each become as many of 16, each pixel from its own."""
     graph = sizeup.load(shared / "models/mlperf_vww96_int8.tflite")
-    head = planned(graph)
-    found = {each.result: each.distance for each in overlaps(graph, head)}
+    head = head_buffers(graph)
+    pairs = {each.result: each.distance for each in overlaps(graph, head)}
     widened = next(op for op in graph.ops if graph.tensors[op.outputs[0]].shape == (1, 48, 48, 16))
     # Before the last pixel 2,303 x 16 are written; its 15th number is written while its 8 are still read.
     expected = 2_303 * 16 + 15 - 2_303 * 8
-    assert found[head.buffers.of_tensor[widened.outputs[0]]] == expected
+    assert pairs[head.buffers.buffer_of_tensor[widened.outputs[0]]] == expected
 
 
 def test_a_computed_filter_is_never_overlapped() -> None:
@@ -503,8 +503,8 @@ def test_a_computed_filter_is_never_overlapped() -> None:
     main.op("FULLY_CONNECTED", [data, filters], [y], options("FullyConnectedOptions"))
     main.ends([x], [y])
     graph = tflite.load(file.pack())
-    head = planned(graph)
-    assert {head.buffers.of_tensor[filters]}.isdisjoint(each.source for each in overlaps(graph, head))
+    head = head_buffers(graph)
+    assert {head.buffers.buffer_of_tensor[filters]}.isdisjoint(each.source for each in overlaps(graph, head))
 
 
 @pytest.mark.parametrize(
@@ -524,8 +524,8 @@ def test_an_output_that_its_padding_does_not_make_is_left_alone(
     graph = tflite.load(file.pack())
     if not known:
         with pytest.raises(Incomplete, match="depends on data"):
-            planned(graph)
+            head_buffers(graph)
         return
-    head = planned(graph)
-    found = {(each.source, each.result) for each in overlaps(graph, head)}
-    assert (head.buffers.of_tensor[z], head.buffers.of_tensor[y]) in found
+    head = head_buffers(graph)
+    pairs = {(each.source, each.result) for each in overlaps(graph, head)}
+    assert (head.buffers.buffer_of_tensor[z], head.buffers.buffer_of_tensor[y]) in pairs

@@ -13,10 +13,10 @@ pytest.importorskip("tflite_micro")
 
 from ai_edge_litert import schema_py_generated as schema
 
-from formats.tflite.factory import File, Subgraph, options, quantised
+from formats.tflite.factory import File, Subgraph, options, quantized
 from micro_interpreter import Measured, measure
 from sizeup.errors import Incomplete, InvalidPlan
-from sizeup.memory.overview import as_shipped
+from sizeup.memory.overview import tflm_arena
 from sizeup.memory.tflm import MicroArena, arena
 
 
@@ -24,8 +24,8 @@ def _real(file: File) -> Measured:
     return measure([file.pack()])[0]
 
 
-def _predicted(found: MicroArena) -> Measured:
-    return Measured(found.head_bytes, found.tail_bytes_64 or 0)
+def _predicted(memory: MicroArena) -> Measured:
+    return Measured(memory.head_bytes, memory.tail_bytes_64 or 0)
 
 
 def _random_network(seed: int) -> File:
@@ -34,16 +34,16 @@ def _random_network(seed: int) -> File:
     file = File()
     graph = file.main
     widths = [int(random.integers(1, 120))]
-    made = [graph.tensor("in", (1, widths[0]))]
+    tensors = [graph.tensor("in", (1, widths[0]))]
     for number in range(int(random.integers(3, 25))):
-        left, right = (int(random.integers(len(made))) for _ in range(2))
+        left, right = (int(random.integers(len(tensors))) for _ in range(2))
         if random.random() < 0.4 and left != right:
             widths.append(widths[left] + widths[right])
-            made.append(graph.tensor(f"t{number}", (1, widths[-1])))
+            tensors.append(graph.tensor(f"t{number}", (1, widths[-1])))
             graph.op(
                 "CONCATENATION",
-                [made[left], made[right]],
-                [made[-1]],
+                [tensors[left], tensors[right]],
+                [tensors[-1]],
                 options("ConcatenationOptions", axis=1),
             )
         else:
@@ -51,11 +51,14 @@ def _random_network(seed: int) -> File:
             weights = graph.tensor(
                 f"w{number}", (widths[-1], widths[left]), data=_zeros(widths[-1], widths[left])
             )
-            made.append(graph.tensor(f"t{number}", (1, widths[-1])))
+            tensors.append(graph.tensor(f"t{number}", (1, widths[-1])))
             graph.op(
-                "FULLY_CONNECTED", [made[left], weights, -1], [made[-1]], options("FullyConnectedOptions")
+                "FULLY_CONNECTED",
+                [tensors[left], weights, -1],
+                [tensors[-1]],
+                options("FullyConnectedOptions"),
             )
-    graph.ends(made[:1], sorted({made[-1], made[int(random.integers(1, len(made)))]}))
+    graph.ends(tensors[:1], sorted({tensors[-1], tensors[int(random.integers(1, len(tensors)))]}))
     return file
 
 
@@ -87,10 +90,10 @@ def _with_plan(file: File, offsets: Sequence[int]) -> File:
 
 def _chain() -> File:
     file = File()
-    made = [file.main.tensor(f"t{n}", (4, 40)) for n in range(4)]
-    for source, result in pairwise(made):
+    tensors = [file.main.tensor(f"t{n}", (4, 40)) for n in range(4)]
+    for source, result in pairwise(tensors):
         file.main.op("NEG", [source], [result])
-    file.main.ends(made[:1], made[-1:])
+    file.main.ends(tensors[:1], tensors[-1:])
     return file
 
 
@@ -102,9 +105,9 @@ PLANS = [
 
 @pytest.mark.parametrize("offsets", PLANS)
 def test_an_offline_plan_is_taken_as_given(offsets: tuple[int, ...]) -> None:
-    found = arena(_chain().load(), offsets=offsets)
-    assert _predicted(found) == _real(_with_plan(_chain(), offsets))
-    assert all(given in (-1, place) for given, place in zip(offsets, found.offsets, strict=True))
+    memory = arena(_chain().load(), offsets=offsets)
+    assert _predicted(memory) == _real(_with_plan(_chain(), offsets))
+    assert all(data in (-1, place) for data, place in zip(offsets, memory.offsets, strict=True))
 
 
 def test_a_plan_that_overlaps_is_refused_unless_that_is_meant() -> None:
@@ -125,11 +128,11 @@ def test_a_plan_of_the_wrong_form_is_refused(offsets: tuple[int, ...]) -> None:
 def _with_state() -> File:
     """One SVDF, whose state outlives a run."""
     file = File()
-    graph, scale = file.main, quantised([0.5])
+    graph, scale = file.main, quantized([0.5])
     data = graph.tensor("in", (2, 3), "INT8", quantization=scale)
     features = graph.tensor("features", (8, 3), "INT8", np.zeros(24, np.int8), quantization=scale)
     times = graph.tensor("times", (8, 5), "INT16", np.zeros(40, np.int16), quantization=scale)
-    bias = graph.tensor("bias", (4,), "INT32", np.zeros(4, np.int32), quantization=quantised([0.25]))
+    bias = graph.tensor("bias", (4,), "INT32", np.zeros(4, np.int32), quantization=quantized([0.25]))
     state = graph.tensor("state", (2, 40), "INT16", isVariable=True, quantization=scale)
     result = graph.tensor("out", (2, 4), "INT8", quantization=scale)
     graph.op("SVDF", [data, features, times, bias, state], [result], options("SVDFOptions", rank=2))
@@ -151,29 +154,29 @@ def test_leftovers_of_a_converter_are_planned_before_the_run() -> None:
     file.main.tensor("leftover", (4, 60))
     file.main.tensor("another", (4, 70))
     file.main.table.inputs.append(file.main.tensor("unused input", (4, 50)))
-    found = arena(file.load())
-    assert found.head_bytes == 960 + 1_120
-    assert _predicted(found) == _real(file)
+    memory = arena(file.load())
+    assert memory.head_bytes == 960 + 1_120
+    assert _predicted(memory) == _real(file)
 
 
 # Called subgraphs
 
 
 def _negations(graph: Subgraph, count: int) -> None:
-    made = [graph.tensor(f"t{n}", (4, 40)) for n in range(count + 1)]
-    for source, result in pairwise(made):
+    tensors = [graph.tensor(f"t{n}", (4, 40)) for n in range(count + 1)]
+    for source, result in pairwise(tensors):
         graph.op("NEG", [source], [result])
-    graph.ends(made[:1], made[-1:])
+    graph.ends(tensors[:1], tensors[-1:])
 
 
 def _conditional(calls: int) -> File:
     file = File()
-    asked = file.main.tensor("asked", (1,), "BOOL")
-    made = [file.main.tensor(f"t{n}", (4, 40)) for n in range(calls + 1)]
-    for source, result in pairwise(made):
+    requested = file.main.tensor("asked", (1,), "BOOL")
+    tensors = [file.main.tensor(f"t{n}", (4, 40)) for n in range(calls + 1)]
+    for source, result in pairwise(tensors):
         choice = options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
-        file.main.op("IF", [asked, source], [result], choice)
-    file.main.ends([asked, made[0]], made[-1:])
+        file.main.op("IF", [requested, source], [result], choice)
+    file.main.ends([requested, tensors[0]], tensors[-1:])
     _negations(file.subgraph("then"), 1)
     _negations(file.subgraph("else"), 3)
     return file
@@ -181,18 +184,18 @@ def _conditional(calls: int) -> File:
 
 def _conditional_with_scratch() -> File:
     file = File()
-    asked, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
+    requested, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
     result = file.main.tensor("result", (4, 1))
     file.main.op(
-        "IF", [asked, data], [result], options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
+        "IF", [requested, data], [result], options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=2)
     )
-    file.main.ends([asked, data], [result])
+    file.main.ends([requested, data], [result])
     for name in ("SUM", "REDUCE_MAX"):
         branch = file.subgraph(name)
-        given, made = branch.tensor("given", (4, 40)), branch.tensor("made", (4, 1))
+        branch_input, branch_output = branch.tensor("given", (4, 40)), branch.tensor("made", (4, 1))
         axis = branch.tensor("axis", (1,), "INT32", np.array([1], np.int32))
-        branch.op(name, [given, axis], [made], options("ReducerOptions", keepDims=True))
-        branch.ends([given], [made])
+        branch.op(name, [branch_input, axis], [branch_output], options("ReducerOptions", keepDims=True))
+        branch.ends([branch_input], [branch_output])
     return file
 
 
@@ -210,14 +213,14 @@ def _loop() -> File:
     condition.op("LESS", [number, limit], [goes_on])
     condition.ends([number, unused], [goes_on])
     body = file.subgraph("body")
-    number, given = body.tensor("number", (1,), "INT32"), body.tensor("given", (4, 40))
+    number, body_input = body.tensor("number", (1,), "INT32"), body.tensor("given", (4, 40))
     one = body.tensor("one", (1,), "INT32", np.array([1], np.int32))
     more, half = body.tensor("more", (1,), "INT32"), body.tensor("half", (4, 40))
-    made = body.tensor("made", (4, 40))
+    body_output = body.tensor("made", (4, 40))
     body.op("ADD", [number, one], [more], options("AddOptions"))
-    body.op("NEG", [given], [half])
-    body.op("ABS", [half], [made])
-    body.ends([number, given], [more, made])
+    body.op("NEG", [body_input], [half])
+    body.op("ABS", [half], [body_output])
+    body.ends([number, body_input], [more, body_output])
     return file
 
 
@@ -232,9 +235,9 @@ def test_called_subgraphs_share_the_plan(file: File) -> None:
 
 def test_an_offline_plan_reaches_into_called_subgraphs() -> None:
     offsets = [-1, -1, -1, 1_600, -1, -1, -1, -1, -1]
-    found = arena(_conditional(1).load(), offsets=offsets)
-    assert _predicted(found) == _real(_with_plan(_conditional(1), offsets))
-    assert found.head_bytes != arena(_conditional(1).load()).head_bytes
+    memory = arena(_conditional(1).load(), offsets=offsets)
+    assert _predicted(memory) == _real(_with_plan(_conditional(1), offsets))
+    assert memory.head_bytes != arena(_conditional(1).load()).head_bytes
 
 
 # Subgraphs that nothing calls
@@ -243,11 +246,11 @@ def test_an_offline_plan_reaches_into_called_subgraphs() -> None:
 def _with_entries() -> File:
     """Two branches, and between and behind them entries that the main graph does not call."""
     file = File()
-    asked, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
+    requested, data = file.main.tensor("asked", (1,), "BOOL"), file.main.tensor("data", (4, 40))
     result = file.main.tensor("result", (4, 40))
     choice = options("IfOptions", thenSubgraphIndex=3, elseSubgraphIndex=1)
-    file.main.op("IF", [asked, data], [result], choice)
-    file.main.ends([asked, data], [result])
+    file.main.op("IF", [requested, data], [result], choice)
+    file.main.ends([requested, data], [result])
     _negations(file.subgraph("else"), 3)
     _negations(file.subgraph("entry"), 2)
     _negations(file.subgraph("then"), 1)
@@ -260,9 +263,9 @@ def test_subgraphs_that_nothing_calls_are_planned_along(negations: int) -> None:
     """Their tensors lie side by side, as if all were in use before the run."""
     file = _chain()
     _negations(file.subgraph("another entry"), negations)
-    found = arena(file.load())
-    assert found.head_bytes == max(2, negations + 1) * 640
-    assert _predicted(found) == _real(file)
+    memory = arena(file.load())
+    assert memory.head_bytes == max(2, negations + 1) * 640
+    assert _predicted(memory) == _real(file)
 
 
 def test_called_and_uncalled_subgraphs_are_planned_in_the_order_of_the_file() -> None:
@@ -273,19 +276,19 @@ def test_called_and_uncalled_subgraphs_are_planned_in_the_order_of_the_file() ->
 def test_an_offline_plan_counts_subgraphs_that_nothing_calls(moved: int) -> None:
     offsets = [-1] * 14
     offsets[moved] = 16_000
-    found = arena(_with_entries().load(), offsets=offsets)
-    assert _predicted(found) == _real(_with_plan(_with_entries(), offsets))
+    memory = arena(_with_entries().load(), offsets=offsets)
+    assert _predicted(memory) == _real(_with_plan(_with_entries(), offsets))
 
 
 def test_scratch_of_a_graph_that_nothing_calls_has_no_arena() -> None:
     file = _chain()
     entry = file.subgraph("entry")
-    given, made = entry.tensor("given", (8, 90)), entry.tensor("made", (8, 1))
+    data, tensors = entry.tensor("given", (8, 90)), entry.tensor("made", (8, 1))
     axis = entry.tensor("axis", (1,), "INT32", np.array([1], np.int32))
-    entry.op("SUM", [given, axis], [made], options("ReducerOptions", keepDims=True))
-    entry.ends([given], [made])
+    entry.op("SUM", [data, axis], [tensors], options("ReducerOptions", keepDims=True))
+    entry.ends([data], [tensors])
     assert "ended with -11" in _real(file).failure
-    with pytest.raises(Incomplete, match=r"crashes on it: SUM asks for scratch in .* 'entry'"):
+    with pytest.raises(Incomplete, match=r"crashes on this model: SUM requests scratch in the graph 'entry'"):
         arena(file.load())
 
 
@@ -297,14 +300,14 @@ def test_a_subgraph_that_cannot_be_read_leaves_the_arena_unknown() -> None:
     assert len(graph.ops) == 3
     with pytest.raises(Incomplete, match="another graph of the file"):
         arena(graph)
-    assert as_shipped(graph) is None
+    assert tflm_arena(graph) is None
 
 
 def test_a_shape_that_depends_on_data_is_not_guessed() -> None:
     file = File()
     data = file.main.tensor("data", (4, 40), "BOOL")
-    found = file.main.tensor("found", (1, 2), "INT64", shapeSignature=[-1, 2])
-    file.main.op("WHERE", [data], [found])
-    file.main.ends([data], [found])
+    memory = file.main.tensor("found", (1, 2), "INT64", shapeSignature=[-1, 2])
+    file.main.op("WHERE", [data], [memory])
+    file.main.ends([data], [memory])
     with pytest.raises(Incomplete, match="'found', whose size depends on data"):
         arena(file.load())

@@ -1,4 +1,4 @@
-"""Which models TFLite Micro does not take, asked of its own interpreter."""
+"""Models that TFLite Micro rejects, compared with its interpreter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sizeup.errors import RunFailed
 from sizeup.formats.tflite.schema import operator_names
 from sizeup.formats.tflite.write import rewrite
 from sizeup.memory.tflm import arena
-from sizeup.memory.tflm.arena import RESOLVED, refusal
+from sizeup.memory.tflm.support import RESOLVED, unsupported_reason
 from sizeup.runtimes import random_samples, run
 
 pytestmark = pytest.mark.extras
@@ -29,35 +29,39 @@ BIASES = {"FLOAT32": "FLOAT32", "INT16": "INT64"}
 @pytest.mark.slow
 def test_a_file_is_refused_where_the_interpreter_refuses_it(shared: Path) -> None:
     paths = sorted((shared / "models").glob("*.tflite"))
-    refused = {path.stem for path, found in zip(paths, measure(paths), strict=True) if found.failure}
+    refused = {path.stem for path, measured in zip(paths, measure(paths), strict=True) if measured.failure}
     assert len(paths) == 33
     assert len(refused) == 7
     memories = {path.stem: sizeup.analyze(path).memory for path in paths}
-    assert {name for name, found in memories.items() if found.refused} == refused
-    for found in memories.values():
-        assert found.arena is None or found.arena.refused == found.refused
+    assert {name for name, measured in memories.items() if measured.unsupported_reason} == refused
+    for measured in memories.values():
+        assert measured.arena is None or measured.arena.unsupported_reason == measured.unsupported_reason
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("mlperf_kws_fp32", "its kernel of CONV_2D does not multiply float32 by weights of int8"),
-        ("swiftnet_vww_uint8", "its kernel of CONV_2D does not multiply uint8 by weights of uint8"),
-        ("mp_palm_detection_lite", "its kernel of DEQUANTIZE does not make float32 of float16"),
+        ("mlperf_kws_fp32", "its CONV_2D kernel does not support float32 data with int8 weights"),
+        ("swiftnet_vww_uint8", "its SPLIT kernel takes float32, int8, int16 and int32, not uint8"),
+        ("mp_palm_detection_lite", "its DEQUANTIZE kernel does not convert float16 to float32"),
         ("mp_face_detection_full_range_sparse", "it has no kernel for DENSIFY"),
         ("mp_selfie_segmentation", "it has no kernel for Convolution2DTransposeBias"),
         ("tflm_person_detect_vela", "it has no kernel for ethos-u"),
     ],
 )
-def test_the_reason_is_told(name: str, reason: str, shared: Path) -> None:
-    assert refusal([sizeup.load(shared / "models" / f"{name}.tflite")]) == reason
+def test_the_reason_is_reported(name: str, reason: str, shared: Path) -> None:
+    text = unsupported_reason([sizeup.load(shared / "models" / f"{name}.tflite")])
+    assert text is not None
+    message, _, operator = text.partition(" (operator ")
+    assert message == reason
+    assert bool(operator) == ("no kernel" not in reason)
 
 
 @pytest.mark.slow
 def test_the_kernels_that_are_there_are_those_of_the_package() -> None:
     names = [name for name in operator_names().values() if name not in ("CUSTOM", _PLACEHOLDER)]
     names += [*CUSTOM, *(name for name in RESOLVED if name not in names)]
-    failures = [found.failure for found in measure([_alone(name) for name in names])]
+    failures = [measured.failure for measured in measure([_alone(name) for name in names])]
     there = {
         name for name, failure in zip(names, failures, strict=True) if not any(m in failure for m in MISSING)
     }
@@ -69,9 +73,9 @@ _PLACEHOLDER = "PLACEHOLDER_FOR_GREATER_OP_CODES"
 
 def _alone(name: str) -> bytes:
     file = File()
-    given, made = file.main.tensor("given", (1, 4)), file.main.tensor("made", (1, 4))
-    file.main.op(name, [given], [made])
-    file.main.ends([given], [made])
+    data, output = file.main.tensor("given", (1, 4)), file.main.tensor("made", (1, 4))
+    file.main.op(name, [data], [output])
+    file.main.ends([data], [output])
     return file.pack()
 
 
@@ -88,7 +92,7 @@ def _products() -> list[Case]:
     transposed = options("TransposeConvOptions", strideH=2, strideW=2, padding=0)
     dense = options("FullyConnectedOptions")
     shape = _constant((4,), "INT32")._replace(content=bytes((1, 0, 0, 0, 6, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0)))
-    found = []
+    measured = []
     for data, weights in product(("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT16"), [*WIDTHS][:6]):
         note, bias = f"{data}-{weights}", BIASES.get(data, "INT32")
         image, small = Value((1, 6, 6, 3), data), Value((1, 3, 3, 3), data)
@@ -96,7 +100,7 @@ def _products() -> list[Case]:
             shape: _constant(shape, weights) for shape in ((7, 3, 3, 3), (1, 3, 3, 3), (7, 2, 2, 3), (5, 9))
         }
         wide = Value((1, 6, 6, 7), data)
-        found += [
+        measured += [
             Case("CONV_2D", [image, filters[7, 3, 3, 3], _constant((7,), bias)], [wide], conv, note),
             Case(
                 "DEPTHWISE_CONV_2D",
@@ -114,44 +118,50 @@ def _products() -> list[Case]:
                 note,
             ),
         ]
-    return found
+    return measured
 
 
 def test_the_number_types_that_are_multiplied_are_those_of_the_package() -> None:
     cases = [case for case in _products() if case.label != "DEPTHWISE_CONV_2D-INT16-INT16"]
     models = [case.pack() for case in cases]
-    for case, model, found in zip(cases, models, measure(models), strict=True):
-        assert (arena(sizeup.load(model)).refused is not None) == bool(found.failure), case.label
+    for case, model, measured in zip(cases, models, measure(models), strict=True):
+        assert (arena(sizeup.load(model)).unsupported_reason is not None) == bool(measured.failure), (
+            case.label
+        )
 
 
+@pytest.mark.slow
 def test_weights_of_16_bits_for_depthwise_convolutions_are_refused_only_in_the_run() -> None:
     """The interpreter sets it up, and its kernel then fails on the first input."""
     model = next(case for case in _products() if case.label == "DEPTHWISE_CONV_2D-INT16-INT16").pack()
     assert measure([model])[0].failure == ""
     graph = sizeup.load(model)
-    assert arena(graph).refused is not None
+    assert arena(graph).unsupported_reason is not None
     with pytest.raises(RunFailed, match="not supported"):
         run("tflm", model, random_samples(graph, 1))
 
 
-def test_the_number_types_that_are_dequantised_are_those_of_the_package() -> None:
+def test_the_number_types_that_are_dequantized_are_those_of_the_package() -> None:
     cases = [
-        Case("DEQUANTIZE", [Value((2, 9), read)], [Value((2, 9), made)], None, f"{read}-{made}")
-        for read, made in product([*WIDTHS][:5], [*WIDTHS][:5])
+        Case("DEQUANTIZE", [Value((2, 9), read)], [Value((2, 9), output)], None, f"{read}-{output}")
+        for read, output in product([*WIDTHS][:5], [*WIDTHS][:5])
     ]
     models = [case.pack() for case in cases]
-    for case, model, found in zip(cases, models, measure(models), strict=True):
-        assert (arena(sizeup.load(model)).refused is not None) == bool(found.failure), case.label
+    for case, model, measured in zip(cases, models, measure(models), strict=True):
+        assert (arena(sizeup.load(model)).unsupported_reason is not None) == bool(measured.failure), (
+            case.label
+        )
 
 
+@pytest.mark.slow
 def test_a_plan_for_another_number_of_tensors_is_a_reason() -> None:
-    planned = rewrite(_alone("RELU"), offline_offsets=[0, 16])
-    wrong = planned.replace(
+    head_buffers = rewrite(_alone("RELU"), offline_offsets=[0, 16])
+    wrong = head_buffers.replace(
         b"\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00",
         b"\x00\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00",
     )
-    assert wrong != planned
-    assert measure([planned])[0].failure == ""
+    assert wrong != head_buffers
+    assert measure([head_buffers])[0].failure == ""
     assert "offline buffer offsets" in measure([wrong])[0].failure
-    assert sizeup.analyze(sizeup.load(planned)).memory.refused is None
-    assert sizeup.analyze(sizeup.load(wrong)).memory.refused is not None
+    assert sizeup.analyze(sizeup.load(head_buffers)).memory.unsupported_reason is None
+    assert sizeup.analyze(sizeup.load(wrong)).memory.unsupported_reason is not None

@@ -10,7 +10,7 @@ import sizeup
 from formats.tflite.factory import options
 from micro_interpreter import measure, works
 from micro_kernels import CASES, Case, Value
-from sizeup.memory import as_shipped
+from sizeup.memory import tflm_arena
 from sizeup.memory.tflm import MicroArena, arena
 
 pytestmark = pytest.mark.extras
@@ -31,17 +31,17 @@ WIDE = Case(
 
 
 def shipped(path: Path) -> MicroArena:
-    found = as_shipped(sizeup.load(path))
-    assert found is not None
-    return found
+    memory = tflm_arena(sizeup.load(path))
+    assert memory is not None
+    return memory
 
 
 @pytest.mark.slow
 def test_every_real_file_needs_just_what_is_said(shared: Path) -> None:
     paths = sorted((shared / "models").glob("*.tflite"))
-    running = [path for path, found in zip(paths, measure(paths), strict=True) if not found.failure]
+    running = [path for path, memory in zip(paths, measure(paths), strict=True) if not memory.failure]
     assert len(running) == 26
-    sizes = [shipped(path).needed_bytes_64 or 0 for path in running]
+    sizes = [shipped(path).arena_bytes_64 or 0 for path in running]
     tries = [(path, size - less) for path, size in zip(running, sizes, strict=True) for less in (0, 16)]
     assert works(tries) == [True, False] * len(running)
 
@@ -60,16 +60,16 @@ def test_every_real_file_needs_just_what_is_said(shared: Path) -> None:
 def test_small_models_need_more_to_be_set_up_than_to_run(
     name: str, total: int, needed: int, shared: Path
 ) -> None:
-    found = shipped(shared / "models" / f"{name}.tflite")
-    assert found.tail_bytes_64 is not None
-    assert (found.head_bytes + found.tail_bytes_64, found.needed_bytes_64) == (total, needed)
+    memory = shipped(shared / "models" / f"{name}.tflite")
+    assert memory.tail_bytes_64 is not None
+    assert (memory.head_bytes + memory.tail_bytes_64, memory.arena_bytes_64) == (total, needed)
 
 
 def test_a_plan_in_the_file_changes_what_is_needed(shared: Path, tmp_path: Path) -> None:
     source, out = shared / "models/mlperf_kws_int8.tflite", tmp_path / "out.tflite"
     sizeup.optimize(source, out, overlap=True, verify=False)
-    needed = shipped(out).needed_bytes_64 or 0
-    assert needed < (shipped(source).needed_bytes_64 or 0)
+    needed = shipped(out).arena_bytes_64 or 0
+    assert needed < (shipped(source).arena_bytes_64 or 0)
     assert works([(out, needed), (out, needed - 16)]) == [True, False]
 
 
@@ -77,10 +77,10 @@ def test_a_plan_in_the_file_changes_what_is_needed(shared: Path, tmp_path: Path)
 def test_single_kernels_need_no_more_and_hardly_less() -> None:
     """Where one kernel's look at its tensors decides: which of them it looks at is known in most cases."""
     models = [case.pack() for case in (*CASES, WIDE)]
-    sizes = [arena(sizeup.load(model)).needed_bytes_64 or 0 for model in models]
+    sizes = [arena(sizeup.load(model)).arena_bytes_64 or 0 for model in models]
     tries = [(model, size) for model, size in zip(models, sizes, strict=True)]
     assert works(tries) == [True] * len(models)
-    # ELU takes nothing of what it asks for where numbers are real, and does not mind being given none.
+    # ELU does not use its request for float data, and works without it.
     strict = [
         (model, size - 48)
         for case, model, size in zip((*CASES, WIDE), models, sizes, strict=True)
@@ -91,18 +91,18 @@ def test_single_kernels_need_no_more_and_hardly_less() -> None:
 
 def test_32_bits_of_hello_by_hand(shared: Path) -> None:
     """While ten tensors are planned, of which four get a place, before two are described for good."""
-    found = shipped(shared / "models/tflm_hello_int8.tflite")
-    requests, offset, rows, places = 12 * 12, 4, 10 * 24, 4 * 40
-    tables = -(-(requests + offset + rows) // 16) * 16 + places
+    memory = shipped(shared / "models/tflm_hello_int8.tflite")
+    requests, offset, rows, planner_rows = 12 * 12, 4, 10 * 24, 4 * 40
+    tables = -(-(requests + offset + rows) // 16) * 16 + planner_rows
     assert tables == 560
-    # The tail of 716 bytes without its end: for input and output a pointer (16), a TfLiteTensor (40),
-    # its quantisation (12), and a zero point behind its count (8), twice.
-    ends = 716 - 576
-    assert found.tail_bytes_32 == 716
+    # The tail of 684 bytes without its end: for input and output a pointer (16), a TfLiteTensor (40),
+    # its quantization (12), and a zero point behind its count (8), twice.
+    ends = 684 - 544
+    assert memory.tail_bytes_32 == 684
     assert ends == 140
-    assert found.needed_bytes_32 == 576 + tables
+    assert memory.arena_bytes_32 == 544 + tables
 
 
 def test_nothing_is_said_where_a_kernel_is_not_known(shared: Path) -> None:
-    found = shipped(shared / "models/mp_selfie_segmentation.tflite")
-    assert (found.needed_bytes_64, found.needed_bytes_32) == (None, None)
+    memory = shipped(shared / "models/mp_selfie_segmentation.tflite")
+    assert (memory.arena_bytes_64, memory.arena_bytes_32) == (None, None)

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from formats.onnx.exporting import by_tracing
 from precision import digits
 from sizeup.errors import LoadError, RunFailed, SizeupError
-from sizeup.mixed_precision import Bench, Options, SensitivityTable, Simulation, bench, sensitivity
+from sizeup.mixed_precision import Bench, MeasurementOptions, SensitivityTable, Simulation, bench, sensitivity
 from sizeup.runtimes.process import Server
 
 SAMPLES = 200
@@ -29,7 +29,7 @@ def exported(name: str) -> onnx.ModelProto:
     return by_tracing(digits.folded(name), (images,), input_names=["x"], dynamic_axes={"x": {0: "batch"}})
 
 
-def measured(source: Any, options: Options) -> SensitivityTable:
+def measured(source: Any, options: MeasurementOptions) -> SensitivityTable:
     train, test = digits.split()
     return sensitivity(
         source,
@@ -51,7 +51,7 @@ def measured(source: Any, options: Options) -> SensitivityTable:
     ],
 )
 def test_both_runtimes_measure_the_same_losses(name: str, simulation: Simulation) -> None:
-    options = Options(simulation, batch=128)  # all of the calibration data at once
+    options = MeasurementOptions(simulation, batch=128)  # all of the calibration data at once
     ours, theirs = measured(digits.folded(name), options), measured(exported(name), options)
     assert theirs.baseline.accuracy == ours.baseline.accuracy
     pairs = [(one.losses, other.losses) for one, other in zip(ours.rows, theirs.rows, strict=True)]
@@ -68,7 +68,7 @@ def test_a_file_that_takes_one_size_of_batch_gets_it(tmp_path: Path) -> None:
     _, test = digits.split()
     path = tmp_path / "digits.onnx"
     onnx.save(by_tracing(network, (torch.from_numpy(test.images[:16]),)), path)
-    free = Bench(network, test.images[:40], cache=False, options=Options(batch=16))
+    free = Bench(network, test.images[:40], cache=False, options=MeasurementOptions(batch=16))
     with bench(path, test.images[:40], cache=False) as fixed:
         chosen = {"features.3": "int4", "hidden": "int8"}
         assert fixed.outputs(chosen).shape == (40, 10)
@@ -79,9 +79,9 @@ def by_hand(
     inputs: Sequence[tuple[str, int]], nodes: list[Any], constants: dict[str, Any], **options: Any
 ) -> Any:
     ends = [helper.make_tensor_value_info(name, kind, ["n", 4]) for name, kind in inputs]
-    made = [helper.make_tensor_value_info("y", options.get("made", TensorProto.FLOAT), None)]
+    opened = [helper.make_tensor_value_info("y", options.get("made", TensorProto.FLOAT), None)]
     kept = [numpy_helper.from_array(np.asarray(each), name) for name, each in constants.items()]
-    graph = helper.make_graph(nodes, "by_hand", ends, made, kept)
+    graph = helper.make_graph(nodes, "by_hand", ends, opened, kept)
     opset = helper.make_opsetid("", options.get("opset", 13))
     return helper.make_model(graph, opset_imports=[opset], ir_version=8)
 
@@ -114,11 +114,11 @@ def ternary(weight: Any) -> Any:
 )
 def test_every_output_channel_has_its_own_step(nodes: list[Any], weight: Any) -> None:
     model = by_hand([("x", TensorProto.FLOAT)], nodes, {"w": weight})
-    options = Options(Simulation(activations="kept"), meaning="values")
-    with bench(model, DATA, options=options, cache=False) as made:
-        (layer,) = made.layers
-        np.testing.assert_allclose(made.outputs({layer.op: "int2"}), DATA @ ternary(WEIGHT).T, atol=1e-5)
-        assert made.measure({layer.op: "int2"}).sqnr_db > 0
+    options = MeasurementOptions(Simulation(activations="kept"), meaning="values")
+    with bench(model, DATA, options=options, cache=False) as opened:
+        (layer,) = opened.layers
+        np.testing.assert_allclose(opened.outputs({layer.op: "int2"}), DATA @ ternary(WEIGHT).T, atol=1e-5)
+        assert opened.measure({layer.op: "int2"}).sqnr_db > 0
 
 
 def test_constants_with_several_names_are_rounded_under_each() -> None:
@@ -129,13 +129,13 @@ def test_constants_with_several_names_are_rounded_under_each() -> None:
         helper.make_node("Sub", ["one", "two"], ["y"]),
     ]
     model = by_hand([("x", TensorProto.FLOAT)], nodes, {"w": WEIGHT.T})
-    options = Options(Simulation(activations="kept"), meaning="values")
+    options = MeasurementOptions(Simulation(activations="kept"), meaning="values")
     difference = DATA @ (ternary(WEIGHT) - WEIGHT).T
-    with bench(model, DATA, options=options, cache=False) as made:
-        first, second = made.layers
-        np.testing.assert_allclose(made.outputs({first.op: "int2"}), difference, atol=1e-5)
-        np.testing.assert_allclose(made.outputs({second.op: "int2"}), -difference, atol=1e-5)
-        assert not made.outputs({first.op: "int2", second.op: "int2"}).any()
+    with bench(model, DATA, options=options, cache=False) as opened:
+        first, second = opened.layers
+        np.testing.assert_allclose(opened.outputs({first.op: "int2"}), difference, atol=1e-5)
+        np.testing.assert_allclose(opened.outputs({second.op: "int2"}), -difference, atol=1e-5)
+        assert not opened.outputs({first.op: "int2", second.op: "int2"}).any()
 
 
 def on_grid(values: Any, seen: Any) -> Any:
@@ -155,15 +155,15 @@ def test_a_sum_is_rounded_once_where_it_leaves_its_rectifier() -> None:
     weight = np.random.default_rng(1).integers(-7, 8, (4, 4)).astype(np.float32)
     weight[0] = 7  # steps of one in every column, so that int4 holds it as it is
     model = by_hand([("x", TensorProto.FLOAT)], nodes, {"w": weight})
-    with bench(model, DATA, options=Options(meaning="values"), cache=False) as made:
-        found = made.outputs({"*": "int4"})
+    with bench(model, DATA, options=MeasurementOptions(meaning="values"), cache=False) as opened:
+        result = opened.outputs({"*": "int4"})
     read = on_grid(DATA, DATA)
     product = on_grid(read @ weight, DATA @ weight)
     expected = on_grid(np.maximum(product + read, 0), np.maximum(DATA @ weight + DATA, 0))
-    assert len(np.unique(found)) > 5
-    assert np.isclose(found, expected, atol=1e-4).mean() > 0.99
+    assert len(np.unique(result)) > 5
+    assert np.isclose(result, expected, atol=1e-4).mean() > 0.99
     twice = on_grid(np.maximum(on_grid(product + read, DATA @ weight + DATA), 0), expected)
-    assert np.isclose(found, twice, atol=1e-4).mean() < 0.9
+    assert np.isclose(result, twice, atol=1e-4).mean() < 0.9
 
 
 def test_inputs_are_known_by_name_in_any_order() -> None:
@@ -178,13 +178,13 @@ def test_inputs_are_known_by_name_in_any_order() -> None:
     model = by_hand(inputs, nodes, {"table": table, "w": WEIGHT.T})
     ids = RANDOM.integers(0, 9, (50, 4))
     data = {"x": DATA.astype(np.float64), "ids": ids}
-    options = Options(meaning="values")
-    with bench(model, data, options=options, cache=False) as made:
-        assert [layer.kind for layer in made.layers] == ["gather", "matmul"]
-        np.testing.assert_allclose(made.outputs({}), (DATA + table[ids].mean(1)) @ WEIGHT.T, atol=1e-5)
-        found = made.sensitivity(["bf16", "int8", "int4"])
-        assert all(5 < row.sqnr_db < 70 for row in found.rows)
-    with pytest.raises(RunFailed, match="the data is for x, z, and the model takes ids, x"):
+    options = MeasurementOptions(meaning="values")
+    with bench(model, data, options=options, cache=False) as opened:
+        assert [layer.kind for layer in opened.layers] == ["gather", "matmul"]
+        np.testing.assert_allclose(opened.outputs({}), (DATA + table[ids].mean(1)) @ WEIGHT.T, atol=1e-5)
+        result = opened.sensitivity(["bf16", "int8", "int4"])
+        assert all(5 < row.sqnr_db < 70 for row in result.rows)
+    with pytest.raises(RunFailed, match="the data has the inputs x, z, but the model has ids, x"):
         Bench(model, {"x": DATA, "z": ids}, options=options, cache=False)
 
 
@@ -192,17 +192,17 @@ def test_models_at_half_precision_are_rounded_too() -> None:
     half = WEIGHT.T.astype(np.float16)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     model = by_hand([("x", TensorProto.FLOAT16)], nodes, {"w": half}, made=TensorProto.FLOAT16)
-    with bench(model, DATA, options=Options(meaning="values"), cache=False) as made:
-        (layer,) = made.layers
-        found = [made.measure({layer.op: name}).sqnr_db for name in ("int8", "int4", "int2")]
-        assert 35 < found[0] < 55
-        assert found == sorted(found, reverse=True)
+    with bench(model, DATA, options=MeasurementOptions(meaning="values"), cache=False) as opened:
+        (layer,) = opened.layers
+        result = [opened.measure({layer.op: name}).sqnr_db for name in ("int8", "int4", "int2")]
+        assert 35 < result[0] < 55
+        assert result == sorted(result, reverse=True)
 
 
 def test_what_cannot_be_changed_is_told() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     old = by_hand([("x", TensorProto.FLOAT)], nodes, {"w": WEIGHT.T}, opset=9)
-    with pytest.raises(LoadError, match="operators are of set 9"):
+    with pytest.raises(LoadError, match="the model uses opset 9"):
         Bench(old, DATA, cache=False)
     with pytest.raises(SizeupError, match="cannot be read with its weights"):
         Bench(b"no model", DATA, cache=False)
@@ -214,8 +214,8 @@ def test_a_runtime_answers_again_after_it_refused_a_model() -> None:
     )
     server = Server("ort")
     try:
-        samples = server.keep([[DATA[:2]], [DATA[2:]]])
-        with pytest.raises(RunFailed, match="ONNX Runtime does not run it"):
+        samples = server.store_samples([[DATA[:2]], [DATA[2:]]])
+        with pytest.raises(RunFailed, match="ONNX Runtime cannot run it"):
             server.run(b"no model", samples)
         outputs = server.run(model.SerializeToString(), samples)
         assert [each.shape for (each,) in outputs] == [(2, 3), (48, 3)]
@@ -228,8 +228,8 @@ def test_a_runtime_that_ended_is_told() -> None:
     server = Server("ort", timeout=0.01)
     try:
         with pytest.raises(RunFailed, match=r"took longer than 0\.01 s"):
-            server.run(b"", server.keep([[DATA]]))
+            server.run(b"", server.store_samples([[DATA]]))
         with pytest.raises(RunFailed, match="ONNX Runtime"):
-            server.run(b"", server.keep([[DATA]]))
+            server.run(b"", server.store_samples([[DATA]]))
     finally:
         server.close()

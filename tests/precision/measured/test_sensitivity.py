@@ -21,7 +21,7 @@ from sizeup.errors import LoadError, SizeupError
 from sizeup.formats.torch import runnable_source
 from sizeup.mixed_precision import (
     Bench,
-    Options,
+    MeasurementOptions,
     SensitivityTable,
     Simulation,
     measure_assignment,
@@ -45,8 +45,8 @@ def table(network: nn.Module) -> SensitivityTable:
 
 def made_bench(network: nn.Module, **settings: object) -> Bench:
     train, test = digits.split()
-    given = {"calibration": train.images[:256], "cache": False, **settings}
-    return Bench(network, test.images, test.labels, **given)  # type: ignore[arg-type]
+    arguments = {"calibration": train.images[:256], "cache": False, **settings}
+    return Bench(network, test.images, test.labels, **arguments)  # type: ignore[arg-type]
 
 
 def test_the_networks_know_their_digits(network: nn.Module) -> None:
@@ -68,9 +68,9 @@ def test_every_layer_has_a_row_at_every_precision(table: SensitivityTable) -> No
 def test_narrower_types_lose_more(table: SensitivityTable) -> None:
     losses = table.losses()
     for layer in table.layers:
-        found = [losses[layer.op][name] for name in table.precisions]
-        assert found == sorted(found)
-        assert found[0] == 0 < found[1]
+        measured = [losses[layer.op][name] for name in table.precisions]
+        assert measured == sorted(measured)
+        assert measured[0] == 0 < measured[1]
     noise = [table.uniform[name].noise for name in table.precisions[1:]]
     assert noise == sorted(noise)
     # By 6 dB a bit, between types with enough steps.
@@ -82,25 +82,25 @@ def test_the_numbers_are_those_of_the_outputs_themselves(network: nn.Module) -> 
     _, test = digits.split()
     bench = made_bench(network)
     chosen = {bench.layers[0].op: "int4", bench.layers[4].op: "int2"}
-    found = bench.measure(chosen)
+    measured = bench.measure(chosen)
     with torch.inference_mode():
         true = network(torch.from_numpy(test.images))
     got, labels = torch.from_numpy(bench.outputs(chosen)), torch.from_numpy(test.labels)
     noise = (true - got).double().square().sum()
-    assert found.sqnr_db == pytest.approx(
+    assert measured.sqnr_db == pytest.approx(
         float(10 * torch.log10(true.double().square().sum() / noise)), rel=1e-4
     )
     wide, narrow = (functional.log_softmax(each.double(), 1) for each in (true, got))
     kl = functional.kl_div(narrow, wide, reduction="batchmean", log_target=True)
-    assert found.kl == pytest.approx(float(kl), rel=1e-3)
-    assert found.accuracy == pytest.approx(float((got.argmax(1) == labels).double().mean()))
+    assert measured.kl == pytest.approx(float(kl), rel=1e-3)
+    assert measured.accuracy == pytest.approx(float((got.argmax(1) == labels).double().mean()))
     grown = functional.cross_entropy(got.double(), labels) - functional.cross_entropy(true.double(), labels)
-    assert found.loss == pytest.approx(float(grown), abs=1e-5)
+    assert measured.loss == pytest.approx(float(grown), abs=1e-5)
     assert bench.baseline().accuracy == pytest.approx(digits.accuracy(network))
 
 
 class _ByHand(nn.Module):
-    """The convolutional network with some layers at 8 bits, written out by torch's own fake quantisation."""
+    """The convolutional network with some layers at 8 bits, written out by torch's own fake quantization."""
 
     def __init__(self, network: nn.Module, calibration: Tensor) -> None:
         super().__init__()
@@ -145,20 +145,20 @@ class _ByHand(nn.Module):
 def test_a_run_is_that_of_the_network_with_its_rounding_written_out(network: nn.Module) -> None:
     train, test = digits.split()
     bench = made_bench(network)
-    found = bench.outputs({"features.3": "int8", "head": "int8"})
+    measured = bench.outputs({"features.3": "int8", "head": "int8"})
     by_hand = _ByHand(network, torch.from_numpy(train.images[:256])).eval()
     with torch.inference_mode():
         expected = by_hand(torch.from_numpy(test.images)).numpy()
     step = by_hand.ranges["out"][0]
     # A sum may be rounded otherwise in its last bit, and so fall on the next number of the grid.
-    assert np.abs(found - expected).max() <= 2.1 * step
-    assert (np.abs(found - expected) > step / 2).mean() < 0.01
+    assert np.abs(measured - expected).max() <= 2.1 * step
+    assert (np.abs(measured - expected) > step / 2).mean() < 0.01
 
 
 def test_one_layer_alone_is_what_an_assignment_of_it_is(network: nn.Module, table: SensitivityTable) -> None:
     train, test = digits.split()
     row = next(each for each in table.rows if (each.layer.name, each.precision) == ("features.7", "int4"))
-    found = measure_assignment(
+    measured = measure_assignment(
         network,
         test.images,
         {"features.7": "int4", "head": "fp32"},
@@ -166,7 +166,7 @@ def test_one_layer_alone_is_what_an_assignment_of_it_is(network: nn.Module, tabl
         calibration=train.images[:256],
         cache=False,
     )
-    assert found == row.losses
+    assert measured == row.losses
     everything = measure_assignment(
         network, test.images, {"*": "int8"}, test.labels, calibration=train.images[:256], cache=False
     )
@@ -186,10 +186,10 @@ def test_the_module_is_left_as_it_was(network: nn.Module) -> None:
 def test_what_was_measured_is_not_measured_again(network: nn.Module, tmp_path: Path) -> None:
     first = made_bench(network, cache=tmp_path)
     whole = first.sensitivity(["int8", "int4"])
-    assert first.passes == 1 + 2 * 6 + 2  # the float network, each layer, all of them
+    assert first.runs == 1 + 2 * 6 + 2  # the float network, each layer, all of them
     again = made_bench(network, cache=tmp_path)
     assert again.sensitivity(["int8", "int4"]) == whole
-    assert again.passes == 0
+    assert again.runs == 0
     # What stands in the file is believed.
     (path,) = tmp_path.iterdir()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -198,7 +198,7 @@ def test_what_was_measured_is_not_measured_again(network: nn.Module, tmp_path: P
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     poisoned = made_bench(network, cache=tmp_path)
     assert sum(row.kl == 123.0 for row in poisoned.sensitivity(["int8", "int4"]).rows) == 1
-    assert poisoned.passes == 0
+    assert poisoned.runs == 0
 
 
 def test_an_interrupted_measurement_goes_on_where_it_ended(network: nn.Module, tmp_path: Path) -> None:
@@ -216,12 +216,12 @@ def test_an_interrupted_measurement_goes_on_where_it_ended(network: nn.Module, t
         file.write('{"key": "{\\"0')  # the writer was ended in the middle
     seen: list[tuple[int, int, str]] = []
     bench = made_bench(network, cache=tmp_path)
-    bench.sensitivity(["int4"], lambda *told: seen.append(told))
-    assert bench.passes == 1 + 3 + 1
+    bench.sensitivity(["int4"], lambda *step: seen.append(step))
+    assert bench.runs == 1 + 3 + 1
     assert [done for done, _, _ in seen] == list(range(8))
     assert {total for _, total, _ in seen} == {7}
     assert seen[1][2] == "features.3 at int4"
-    assert seen[6][2] == "all at int4"
+    assert seen[6][2] == "all layers at int4"
 
 
 def test_another_model_other_data_and_other_settings_are_measured_anew(
@@ -246,8 +246,8 @@ def test_another_model_other_data_and_other_settings_are_measured_anew(
     ways: list[tuple[nn.Module, object, dict[str, Any]]] = [
         (network, few, {}), (changed, few, {}), (network, few + np.float32(1e-3), {}),
         (Scaled(2.0), few, {}), (Scaled(3.0), few, {}),
-        (network, few, {"options": Options(Simulation(symmetric=True))}),
-        (network, few, {"options": Options(meaning="values")}),
+        (network, few, {"options": MeasurementOptions(Simulation(symmetric=True))}),
+        (network, few, {"options": MeasurementOptions(meaning="values")}),
         (network, few, {"calibration": few[:8]}),
     ]  # fmt: skip
     for count, (module, data, settings) in enumerate(ways, 1):
@@ -257,8 +257,8 @@ def test_another_model_other_data_and_other_settings_are_measured_anew(
 
 def test_settings_do_what_they_say(network: nn.Module) -> None:
     everything = {"*": "int4"}
-    found = {
-        name: made_bench(network, options=Options(simulation)).measure(everything)
+    measured = {
+        name: made_bench(network, options=MeasurementOptions(simulation)).measure(everything)
         for name, simulation in {
             "plain": Simulation(),
             "symmetric": Simulation(symmetric=True),
@@ -268,11 +268,12 @@ def test_settings_do_what_they_say(network: nn.Module) -> None:
         }.items()
     }
     # A rectifier's numbers lie on one side of zero: a grid around zero has half of its steps for nothing.
-    assert found["symmetric"].sqnr_db < found["plain"].sqnr_db - 3
-    assert found["plain"].sqnr_db < found["int8"].sqnr_db
-    assert found["int8"].sqnr_db == pytest.approx(found["kept"].sqnr_db, abs=0.5)
-    assert found["tight"] != found["plain"]
-    weights = made_bench(network, options=Options(Simulation(activations="kept"))).outputs(everything)
+    assert measured["symmetric"].sqnr_db < measured["plain"].sqnr_db - 3
+    assert measured["plain"].sqnr_db < measured["int8"].sqnr_db
+    assert measured["int8"].sqnr_db == pytest.approx(measured["kept"].sqnr_db, abs=0.5)
+    assert measured["tight"] != measured["plain"]
+    weights_only = MeasurementOptions(Simulation(activations="kept"))
+    weights = made_bench(network, options=weights_only).outputs(everything)
     rounded = copy.deepcopy(network)
     with torch.no_grad():
         for layer in rounded.modules():
@@ -304,16 +305,16 @@ def test_layers_are_found_wherever_they_are_called() -> None:
     module = Twice().eval()
     generator = np.random.default_rng(0)
     data = {"x": generator.normal(size=(40, 6)).astype(np.float32), "ids": generator.integers(0, 5, 40)}
-    options = Options(meaning="values", batch=16)
+    options = MeasurementOptions(meaning="values", batch=16)
     bench = Bench(module, data, options=options, cache=False)
     assert [layer.name for layer in bench.layers] == ["shared", "table", "shared", "matmul", "matmul_1"]
     table = bench.sensitivity(["int8", "bf16"])
-    assert table.usual_measure == "noise"
+    assert table.default_measure == "noise"
     assert all(0 < row.losses.noise < 0.05 and row.kl is None for row in table.rows)
     first, second = (bench.outputs({bench.layers[place].op: "int4"}) for place in (0, 2))
     assert not np.array_equal(first, second)
     # The other output: the product at the end has no part in it.
-    other = Bench(module, data, options=Options(meaning="values", output=1), cache=False)
+    other = Bench(module, data, options=MeasurementOptions(meaning="values", output=1), cache=False)
     assert other.measure({"matmul_1": "int2"}).sqnr_db == math.inf
     assert other.measure({"matmul": "int2"}).sqnr_db < 20
 
@@ -353,12 +354,13 @@ def test_a_softmax_at_the_end_makes_probabilities(network: nn.Module) -> None:
     _, test = digits.split()
     bench = Bench(nn.Sequential(network, nn.Softmax(1)), test.images[:64], cache=False)
     assert bench.meaning == "probabilities"
-    plain = Bench(network, test.images[:64], cache=False, options=Options(Simulation(activations="kept")))
+    weights_only = MeasurementOptions(Simulation(activations="kept"))
+    plain = Bench(network, test.images[:64], cache=False, options=weights_only)
     ended = Bench(
         nn.Sequential(network, nn.Softmax(1)),
         test.images[:64],
         cache=False,
-        options=Options(Simulation(activations="kept")),
+        options=MeasurementOptions(Simulation(activations="kept")),
     )
     assert ended.measure({"0.head": "int4"}).kl == pytest.approx(plain.measure({"head": "int4"}).kl, rel=1e-3)
 
@@ -367,23 +369,23 @@ def test_what_cannot_be_measured_is_refused(network: nn.Module) -> None:
     _, test = digits.split()
     few = test.images[:8]
     bench = Bench(network, few, cache=False)
-    with pytest.raises(SizeupError, match="no layer is called 'tail'"):
+    with pytest.raises(SizeupError, match="no layer matches 'tail'"):
         bench.measure({"tail": "int8"})
-    with pytest.raises(SizeupError, match="no operator 99"):
+    with pytest.raises(SizeupError, match="operator 99 is out of range"):
         bench.measure({99: "int8"})
     with pytest.raises(SizeupError, match="cannot be simulated"):
         bench.measure({"head": "fp8"})
-    with pytest.raises(SizeupError, match="do not fit outputs"):
+    with pytest.raises(SizeupError, match="do not match outputs"):
         Bench(network, few, np.zeros(few.shape[:2], np.int64), cache=False).measure({"head": "int8"})
-    with pytest.raises(SizeupError, match="none is number 3"):
-        Bench(network, few, options=Options(output=3), cache=False).measure({"head": "int8"})
-    with pytest.raises(LoadError, match="its forward failed"):
+    with pytest.raises(SizeupError, match="output 3 is out of range"):
+        Bench(network, few, options=MeasurementOptions(output=3), cache=False).measure({"head": "int8"})
+    with pytest.raises(LoadError, match="forward failed"):
         Bench(network, few[:, :, :3], cache=False)
     with pytest.raises(SizeupError, match="a graph cannot be run"):
         Bench(sizeup.load(network, inputs=((1, 1, 8, 8),)), few, cache=False)
     with pytest.raises(SizeupError, match=r"net\.tflite: "):
         Bench("net.tflite", few, cache=False)
-    with pytest.raises(LoadError, match="without trained weights"):
+    with pytest.raises(LoadError, match="has no trained weights"):
         Bench("torchvision:resnet18", np.zeros((1, 3, 64, 64), np.float32), cache=False)
-    with pytest.raises(SizeupError, match="no clipping"):
+    with pytest.raises(SizeupError, match="unknown clipping"):
         Simulation(clipping="some")  # type: ignore[arg-type]

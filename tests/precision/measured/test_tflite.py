@@ -10,7 +10,7 @@ import pytest
 
 import sizeup
 from sizeup.errors import RunFailed
-from sizeup.mixed_precision import Options, Simulation, bench
+from sizeup.mixed_precision import MeasurementOptions, Simulation, bench
 
 pytestmark = pytest.mark.extras
 
@@ -55,35 +55,38 @@ def symmetric(weight: Array, bits: int) -> Array:
 @pytest.mark.parametrize(("precision", "bits"), [("int8", 8), ("int4", 4)])
 def test_a_layer_computes_with_the_rounded_numbers(layer: Layer, precision: str, bits: int) -> None:
     x = layer.samples
-    with bench(layer.path, x, cache=False) as made:
-        true = made.outputs({})
-        found = made.outputs({made.layers[0].op: precision})
+    with bench(layer.path, x, cache=False) as opened:
+        true = opened.outputs({})
+        outputs = opened.outputs({opened.layers[0].op: precision})
     np.testing.assert_allclose(true, x @ layer.weight.T + layer.bias, rtol=1e-3, atol=1e-4)
     inputs = on_grid(x, x.min(), x.max(), bits)
     expected = on_grid(inputs @ symmetric(layer.weight, bits).T + layer.bias, true.min(), true.max(), bits)
     step = (true.max() - true.min()) / (2**bits - 1)
     # What lies halfway between two numbers of a grid may go to either.
-    assert np.abs(found - expected).max() <= 1.01 * step
-    assert (np.abs(found - expected) > step / 2).mean() < 0.02
-    assert np.abs(found - true).mean() > step / 10
+    assert np.abs(outputs - expected).max() <= 1.01 * step
+    assert (np.abs(outputs - expected) > step / 2).mean() < 0.02
+    assert np.abs(outputs - true).mean() > step / 10
 
 
 def test_halves_are_cast_for_real(layer: Layer) -> None:
-    with bench(layer.path, layer.samples, cache=False) as made:
-        found = made.outputs({made.layers[0].op: "fp16"})
-        true = made.outputs({})
-    assert (found == found.astype(np.float16)).all()
-    np.testing.assert_allclose(found, true, rtol=0.02, atol=0.02)
+    with bench(layer.path, layer.samples, cache=False) as opened:
+        outputs = opened.outputs({opened.layers[0].op: "fp16"})
+        true = opened.outputs({})
+    assert (outputs == outputs.astype(np.float16)).all()
+    np.testing.assert_allclose(outputs, true, rtol=0.02, atol=0.02)
 
 
 def test_weights_alone_leave_activations_as_they_are(layer: Layer) -> None:
-    options = Options(Simulation(activations="fp32"))
-    with bench(layer.path, layer.samples, options=options, cache=False) as made:
-        found = made.outputs({made.layers[0].op: "int4"})
+    options = MeasurementOptions(Simulation(activations="fp32"))
+    with bench(layer.path, layer.samples, options=options, cache=False) as opened:
+        outputs = opened.outputs({opened.layers[0].op: "int4"})
     expected = layer.samples @ symmetric(layer.weight, 4).T + layer.bias
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_samples_of_another_shape_are_refused(layer: Layer) -> None:
-    with pytest.raises(RunFailed, match="are not the model's input"), bench(layer.path, np.zeros((4, 7))):
+    with (
+        pytest.raises(RunFailed, match=r"samples have the shape .*, but input"),
+        bench(layer.path, np.zeros((4, 7))),
+    ):
         pass

@@ -33,17 +33,17 @@ def point(number: int, model: str, target: str, **figures: Any) -> answers.Row:
 
 def rows() -> list[answers.Row]:
     """Twelve models on two targets, among them every kind of doubt, and names that mean harm."""
-    found = [
+    page = [
         point(100 * place + number, f"zoo/{name}", target, ms=0.5 + number, params=1000 * (12 - number))
         for place, target in enumerate(TARGETS)
         for number, name in enumerate((*HOSTILE, *(f"net{each}" for each in range(9))))
     ]
-    found[3]["fits"], found[3]["ms"] = None, 0.01
-    found[4]["known_ops"], found[4]["ms"] = 3, 0.001
-    found[5]["ms"] = found[5]["low_ms"] = found[5]["high_ms"] = None
-    found[6]["fits"], found[6]["fits_reason"] = False, "RAM: 9 MiB needed, 1 MiB there"
-    found.append(point(900, "zoo/broken", TARGETS[0], status="error", error_kind="crash"))
-    return found
+    page[3]["fits"], page[3]["ms"] = None, 0.01
+    page[4]["known_ops"], page[4]["ms"] = 3, 0.001
+    page[5]["ms"] = page[5]["low_ms"] = page[5]["high_ms"] = None
+    page[6]["fits"], page[6]["fits_reason"] = False, "RAM: 9 MiB needed, 1 MiB there"
+    page.append(point(900, "zoo/broken", TARGETS[0], status="error", error_kind="crash"))
+    return page
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,15 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+    with chromium() as page:
+        yield page
 
 
 @pytest.fixture(scope="module")
 def board(browser: Browser, path: Path) -> Iterator[Opened]:
-    found = opened(browser, path)
-    yield found
-    found.page.close()
+    page = opened(browser, path)
+    yield page
+    page.page.close()
 
 
 def models(page: Any) -> list[str]:
@@ -85,13 +85,13 @@ def test_every_target_is_ranked_as_the_rows_say(board: Opened) -> None:
         ranked = [each[-2] for each in answers.fastest(mine, 99)]
         untimed = [row["model"] for row in answers.options(mine) if row["ms"] is None]
         large = [row["model"] for row in mine if row["fits"] is False]
-        wanted = [name.removeprefix("zoo/") for name in (*ranked, *untimed, *large)]
+        expected = [name.removeprefix("zoo/") for name in (*ranked, *untimed, *large)]
         shown = models(page)
-        assert shown[-3:] == wanted[-3:]
+        assert shown[-3:] == expected[-3:]
         assert [name for name in shown if name.startswith("net")] == [
-            name for name in wanted if name.startswith("net")
+            name for name in expected if name.startswith("net")
         ]
-        assert len(shown) == len(wanted)
+        assert len(shown) == len(expected)
     page.select_option("#target", label=TARGETS[0])
     assert "RAM: 9 MiB needed" in page.locator("#table tbody tr[data-row]").last.inner_text()
 
@@ -108,9 +108,9 @@ def test_the_picture_holds_every_point_with_its_range(board: Opened) -> None:
         for each in traces
         for y, up, down in zip(each["y"], each["up"], each["down"], strict=True)
     }
-    wanted = [row for row in rows() if row["target"] == TARGETS[0] and row["ms"] is not None]
-    assert sorted(drawn) == sorted(row["ms"] for row in wanted)
-    for row in wanted:
+    expected = [row for row in rows() if row["target"] == TARGETS[0] and row["ms"] is not None]
+    assert sorted(drawn) == sorted(row["ms"] for row in expected)
+    for row in expected:
         up, down = drawn[row["ms"]]
         if row["ms"] in (0.01, 0.001):
             continue  # their range was not moved along with them
@@ -119,7 +119,7 @@ def test_the_picture_holds_every_point_with_its_range(board: Opened) -> None:
     assert [re.sub(r" \(.*", "", each["name"]) for each in traces] == [
         "fits",
         "may not fit",
-        "not all counted: at least this",
+        "incomplete: lower bound",
         "too large",
     ]
 
@@ -151,9 +151,9 @@ def test_sorting_leaves_what_is_not_known_at_the_end(board: Opened) -> None:
 def test_it_tells_counts_and_failures_in_words(board: Opened) -> None:
     page = board.page
     page.select_option("#target", label=TARGETS[0])
-    assert "12 points; 10 known to fit, 1 too large, 1 cannot be told, 1 failed" in page.inner_text("#told")
+    assert "12 points; 10 known to fit, 1 too large, 1 undetermined, 1 failed" in page.inner_text("#summary")
     assert "broken" in page.inner_text("#failed")
-    assert "Every point that could be evaluated is on this page" in page.inner_text("#reading")
+    assert "All evaluated points are on this page" in page.inner_text("#reading")
     assert "models of zoo/" in page.inner_text("header")
 
 
@@ -161,21 +161,21 @@ def test_it_tells_counts_and_failures_in_words(board: Opened) -> None:
 @pytest.mark.parametrize("width", [1440, 390])
 def test_anybody_can_read_it_on_any_screen(browser: Browser, path: Path, width: int, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = opened(browser, path, width=width, color_scheme=scheme)
+    page = opened(browser, path, width=width, color_scheme=scheme)
     try:
-        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert axe.Axe().run(found.page).response["violations"] == []
-        found.picture(f"leaderboard-{width}-{scheme}")
-        assert found.complaints == []
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert axe.Axe().run(page.page).response["violations"] == []
+        page.picture(f"leaderboard-{width}-{scheme}")
+        assert page.complaints == []
     finally:
-        found.page.close()
+        page.page.close()
 
 
 def test_telephone_shows_model_latency_and_whether_it_fits_first(browser: Browser, path: Path) -> None:
     narrow, wide = (opened(browser, path, width=width) for width in (390, 1440))
     try:
         assert titles_in_sight(narrow.page, "#table") == ["model", "latency", "fits"]
-        assert titles_in_sight(wide.page, "#table")[:3] == ["place", "model", "latency"]
+        assert titles_in_sight(wide.page, "#table")[:3] == ["rank", "model", "latency"]
         # No column is lost for it.
         every = [each.page.locator("#table thead th").all_inner_texts() for each in (narrow, wide)]
         assert sorted(every[0]) == sorted(every[1])
@@ -186,29 +186,29 @@ def test_telephone_shows_model_latency_and_whether_it_fits_first(browser: Browse
 
 def data_in(path: Path) -> dict[str, Any]:
     text = path.read_text("utf-8")
-    found: dict[str, Any] = json.loads(
+    page: dict[str, Any] = json.loads(
         re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)[0]
     )
-    return found
+    return page
 
 
 def test_a_long_sweep_makes_a_short_page_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sizeup.sweeps import board
+    from sizeup.sweeps import leaderboard
 
-    monkeypatch.setattr(board, "MOST_ROWS", 10)
+    monkeypatch.setattr(leaderboard, "MOST_ROWS", 10)
     sizeup.query(answers.write(tmp_path / "registry", rows())).save(tmp_path / "short.html")
     data = data_in(tmp_path / "short.html")
     assert [group["shown"] for group in data["groups"]] == [5, 5]
     text = (tmp_path / "short.html").read_text("utf-8")
-    assert "the first 5 are on this page; 14 points further down are not" in text
-    assert "10 of 24 that could be evaluated are on this page" in text
+    assert "The first 5 points of each target, precision and batch are on this page;" in text
+    assert "10 of 24 evaluated points are on this page" in text
     sizeup.query(tmp_path / "registry", top=2).save(tmp_path / "two.html")
     assert [group["shown"] for group in data_in(tmp_path / "two.html")["groups"]] == [2, 2]
 
 
 def test_a_page_of_sql_is_refused(tmp_path: Path) -> None:
     folder = answers.write(tmp_path / "registry", rows())
-    with pytest.raises(SizeupError, match="the leaderboard is of points, not of a view or SQL"):
+    with pytest.raises(SizeupError, match="a leaderboard ranks points; it cannot show a view or SQL"):
         sizeup.query(folder, view="fits").save(tmp_path / "x.html")

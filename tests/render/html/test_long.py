@@ -1,4 +1,4 @@
-"""A model of 5,000 operators: its page opens, scrolls, sorts and answers in times that nobody minds."""
+"""A model of 5,000 operators: its page opens, scrolls, sorts and computes quickly."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def long() -> Graph:
     for block in range(LENGTH // 5):
         scope = f"stage{block // 50}.block{block % 50}"
         weight = builder.tensor(f"{scope}.weight", (16, 16, 1, 1), FLOAT, Constant("parameter"))
-        made = [
+        outputs = [
             builder.tensor(f"{scope}.{name}", (1, 16, 16, 16), FLOAT) for name in ("c", "r", "s", "m", "o")
         ]
-        builder.op("conv", [x, weight], [made[0]], {"out_channels": 16}, scope=scope)
-        builder.op("relu", [made[0]], [made[1]], scope=scope)
-        builder.op("sigmoid", [made[1]], [made[2]], scope=scope)
-        builder.op("mul", [made[1], made[2]], [made[3]], scope=scope)
-        builder.op("add", [made[3], x], [made[4]], scope=scope)
-        x = made[4]
+        builder.op("conv", [x, weight], [outputs[0]], {"out_channels": 16}, scope=scope)
+        builder.op("relu", [outputs[0]], [outputs[1]], scope=scope)
+        builder.op("sigmoid", [outputs[1]], [outputs[2]], scope=scope)
+        builder.op("mul", [outputs[1], outputs[2]], [outputs[3]], scope=scope)
+        builder.op("add", [outputs[3], x], [outputs[4]], scope=scope)
+        x = outputs[4]
     builder.outputs.append(x)
     return builder.freeze()
 
@@ -44,13 +44,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = sizeup.analyze(long(), target="rpi5/ort")
     started = time.process_time()
     report.save(path)
-    # 0.6 s on an idle core; one estimate for each number type, each from nothing, took 1.7.
+    # 0.6 s on an idle core; separate estimates per precision took 1.7 s.
     assert time.process_time() - started < 4
     return path
 
 
 @pytest.fixture(scope="module")
-def found(path: Path) -> Iterator[Opened]:
+def opened_page(path: Path) -> Iterator[Opened]:
     with chromium() as browser:
         started = time.monotonic()
         page = opened(browser, path)
@@ -58,15 +58,15 @@ def found(path: Path) -> Iterator[Opened]:
         yield page
 
 
-def test_it_opens_without_complaint(found: Opened, path: Path) -> None:
-    assert found.complaints == []
-    assert found.requests == []
+def test_it_opens_without_complaint(opened_page: Opened, path: Path) -> None:
+    assert opened_page.complaints == []
+    assert opened_page.requests == []
     assert path.stat().st_size < 5_000_000
-    assert "5,000 operators" in found.page.inner_text("#operator-table .table-count")
+    assert "5,000 operators" in opened_page.page.inner_text("#operator-table .table-count")
 
 
-def test_it_scrolls_to_the_last_row_with_few_rows_in_the_page(found: Opened) -> None:
-    page = found.page
+def test_it_scrolls_to_the_last_row_with_few_rows_in_the_page(opened_page: Opened) -> None:
+    page = opened_page.page
     started = time.monotonic()
     page.evaluate("document.querySelector('#operator-table .scroll').scrollTop = 1e9")
     page.wait_for_selector(f"#operator-table tr[data-row='{LENGTH - 1}']")
@@ -77,8 +77,8 @@ def test_it_scrolls_to_the_last_row_with_few_rows_in_the_page(found: Opened) -> 
     )
 
 
-def test_sorting_filtering_following_and_asking_what_if_are_quick(found: Opened) -> None:
-    page = found.page
+def test_sorting_filtering_following_and_asking_what_if_are_quick(opened_page: Opened) -> None:
+    page = opened_page.page
     started = time.monotonic()
     page.click("#operator-table th:has-text('time') button")
     page.fill("#operator-table input[type=search]", "stage3.block7 sigmoid")

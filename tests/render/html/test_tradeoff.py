@@ -45,17 +45,17 @@ def table() -> Tradeoff:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+    with chromium() as shown:
+        yield shown
 
 
 def test_the_page_shows_the_points_and_runs_nothing_else(
     browser: Browser, table: Tradeoff, tmp_path: Path
 ) -> None:
     table.save(tmp_path / "page.html")
-    found = opened(browser, tmp_path / "page.html")
-    page = found.page
-    assert (found.complaints, found.requests) == ([], [])
+    shown = opened(browser, tmp_path / "page.html")
+    page = shown.page
+    assert (shown.complaints, shown.requests) == ([], [])
     assert page.evaluate("window.broken") is None
     rows = [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
     assert [row[0].strip() for row in rows] == ["int4", "int8", "fp32"]

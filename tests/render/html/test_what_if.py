@@ -1,4 +1,4 @@
-"""Other number types in the page against `sizeup.analyze` with the same mapping: no code is shared."""
+"""Other precisions in the page, compared with `sizeup.analyze` of the same map; no code is shared."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def mixtures(data: dict[str, Any], count: int) -> Iterator[dict[int, int]]:
 
 
 def in_page(page: Page, data: dict[str, Any], chosen: dict[int, int]) -> dict[str, Any]:
-    found: dict[str, Any] = page.evaluate(
-        "([data, chosen]) => sizeup.mixture(data, new Map(chosen))",
+    shown: dict[str, Any] = page.evaluate(
+        "([data, chosen]) => sizeup.precisionMap(data, new Map(chosen))",
         [data, [list(each) for each in chosen.items()]],
     )
-    return found
+    return shown
 
 
 def apart(source: Any, data: dict[str, Any], chosen: dict[int, int], target: str | None) -> sizeup.Report:
@@ -60,39 +60,53 @@ def apart(source: Any, data: dict[str, Any], chosen: dict[int, int], target: str
 
 
 def assert_same(page: Page, source: Graph, target: str | None, count: int = 3, slack: float = 1e-6) -> None:
-    """Bytes are equal; seconds are, too, up to what it takes that conversions separate merged operators."""
+    """Bytes are equal; seconds too, except for conversions that prevent fusion."""
     data = data_of(sizeup.analyze(source, target=target))
-    wanted = data["what_if"]
-    assert wanted is not None
-    for chosen in mixtures(wanted, count):
-        found, report = in_page(page, data, chosen), apart(source, wanted, chosen, target)
+    what_if = data["what_if"]
+    assert what_if is not None
+    for chosen in mixtures(what_if, count):
+        shown, report = in_page(page, data, chosen), apart(source, what_if, chosen, target)
         totals = report.totals
-        assert [found["weights"], found["read"], found["written"], found["peak"]] == [
+        assert [shown["weights"], shown["read"], shown["written"], shown["peak"]] == [
             totals.weight_bytes,
             totals.read_bytes,
             totals.written_bytes,
             report.memory.peak_bytes,
         ], chosen
         if report.latency is not None:
-            seconds = found["latency"]["seconds"]
+            seconds = shown["latency"]["seconds"]
             assert seconds == pytest.approx(report.latency.seconds, rel=slack)
 
 
 def with_narrow_weights() -> Graph:
-    """Two products of floats with weights of 8 bits, as dynamic quantisation leaves them."""
-    made = GraphBuilder("narrow")
-    x = made.input("x", (1, 64), dtype("float32"))
+    """Two products of floats with weights of 8 bits, as dynamic quantization leaves them."""
+    builder = GraphBuilder("narrow")
+    x = builder.input("x", (1, 64), dtype("float32"))
     for name in ("one", "two"):
         scale = Quant(np.ones(1), np.zeros(1))
-        w = made.tensor(f"{name}.weight", (64, 64), dtype("int8"), Constant("parameter"), scale)
-        y = made.tensor(f"{name}.out", (1, 64), dtype("float32"))
-        made.op("matmul", [x, w], [y], {"contracted": (1,)}, name=name)
+        w = builder.tensor(f"{name}.weight", (64, 64), dtype("int8"), Constant("parameter"), scale)
+        y = builder.tensor(f"{name}.out", (1, 64), dtype("float32"))
+        builder.op("matmul", [x, w], [y], {"contracted": (1,)}, name=name)
         x = y
-    made.outputs.append(x)
-    return made.freeze()
+    builder.outputs.append(x)
+    return builder.freeze()
 
 
-BY_HAND = [three_convolutions(), tied_embedding(), with_narrow_weights()]
+def with_stored_scales() -> Graph:
+    """Two products with weights of 8-bit floats and of 4-bit integers, whose scales are read with them."""
+    builder = GraphBuilder("scales")
+    x = builder.input("x", (1, 64), dtype("bfloat16"))
+    for name, kind, elements in (("one", "float8_e4m3fn", 64 * 64), ("two", "int4", 64 * 32)):
+        data = Constant("parameter", stored_bytes=elements + 516, scale_bytes=516)
+        w = builder.tensor(f"{name}.weight", (64, 64), dtype(kind), data)
+        y = builder.tensor(f"{name}.out", (1, 64), dtype("bfloat16"))
+        builder.op("matmul", [x, w], [y], {"contracted": (1,)}, name=name)
+        x = y
+    builder.outputs.append(x)
+    return builder.freeze()
+
+
+BY_HAND = [three_convolutions(), tied_embedding(), with_narrow_weights(), with_stored_scales()]
 
 
 @pytest.mark.parametrize("graph", BY_HAND, ids=lambda graph: graph.name)
@@ -139,13 +153,13 @@ def test_a_runtime_that_merges_operators_is_priced_nearly_exactly(resnet: Graph,
 
 def test_one_layer_is_priced_nearly_exactly_even_then(resnet: Graph, page: Page) -> None:
     data = data_of(sizeup.analyze(resnet, target="rpi5/ort"))
-    wanted = data["what_if"]
-    assert wanted["latency"]["merges"]
-    for op in wanted["layers"][::18]:
-        chosen = {op: wanted["offered"][-1]}
-        found, report = in_page(page, data, chosen), apart(resnet, wanted, chosen, "rpi5/ort")
+    what_if = data["what_if"]
+    assert what_if["latency"]["merges"]
+    for op in what_if["layers"][::18]:
+        chosen = {op: what_if["offered"][-1]}
+        shown, report = in_page(page, data, chosen), apart(resnet, what_if, chosen, "rpi5/ort")
         assert report.latency is not None
-        assert found["latency"]["seconds"] == pytest.approx(report.latency.seconds, rel=0.03)
+        assert shown["latency"]["seconds"] == pytest.approx(report.latency.seconds, rel=0.03)
 
 
 def test_control_flow_has_no_layer_to_choose(page: Page) -> None:
@@ -159,8 +173,8 @@ def value(page: Page, key: str) -> float:
 def test_the_switch_of_all_layers_changes_what_it_should(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     sizeup.analyze(three_convolutions(), target="stm32f746/tflm").save(path)
-    found = opened(browser, path)
-    page = found.page
+    shown = opened(browser, path)
+    page = shown.page
     # 3,200 parameters of four bytes; x is 3 x 64 x 64 floats, others 32 or 64 channels of 32 x 32.
     assert value(page, "weights") == 12_800
     assert value(page, "peak") == (32 + 64) * 1024 * 4
@@ -172,11 +186,11 @@ def test_the_switch_of_all_layers_changes_what_it_should(browser: Browser, tmp_p
     # Not every type was measured on this target, so the page goes by the data sheet.
     known = sizeup.estimate(three_convolutions(), "stm32f746/tflm", precision={"*": "int8"}, basis="roofline")
     assert value(page, "latency") == pytest.approx(known.seconds, rel=1e-6)
-    assert "No conversion" in page.inner_text("#what-if-says")
+    assert "No conversion" in page.inner_text("#what-if-summary")
     assert page.inner_text("#what-if-mapping") == 'sizeup.analyze(model, precision={"*":"int8"})'
     page.click("#what-if >> text=Reset")
     assert value(page, "weights") == 12_800
-    assert found.complaints == []
+    assert shown.complaints == []
     page.close()
 
 
@@ -203,7 +217,7 @@ def test_the_switch_of_one_layer_counts_its_conversions(browser: Browser, tmp_pa
     between = 32 * 1024
     assert value(page, "weights") == 4 * 864 + 288 + 4 * 2048
     assert value(page, "written") == 4 * between + between + between + 4 * between + 4 * 64 * 1024
-    assert "2 conversions between types, which move 320 KiB" in page.inner_text("#what-if-says")
+    assert "2 conversions between precisions, which move 320 KiB" in page.inner_text("#what-if-summary")
     assert page.input_value("#all-types") == ""
     assert page.inner_text("#what-if-mapping") == 'sizeup.analyze(model, precision={"#1":"int8"})'
     page.close()

@@ -1,4 +1,4 @@
-"""The ONNX door: .onnx files, their bytes, or a model that is in memory already."""
+"""The ONNX loader: .onnx files, their bytes, or a model in memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import MissingLibrary
 from sizeup.graph import Graph
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["load", "load_free"]
+__all__ = ["load", "load_symbolic"]
 
 
 def load(
@@ -22,29 +22,29 @@ def load(
     inputs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
 ) -> Graph:
-    """Read a model without its weights; `inputs` (shapes by name) and `bind` size its free dimensions."""
+    """Load a model without its weights; `inputs` (shapes by name) and `bind` set its symbolic dimensions."""
     _require_onnx()
     from sizeup.formats.onnx.model import graph_of
 
     return graph_of(source, dict(inputs or {}), dict(bind or {}))
 
 
-def load_free(
+def load_symbolic(
     source: str | os.PathLike[str] | bytes | onnx.ModelProto,
     free: Mapping[str, Any] | Sequence[str] | bool,
     *,
     inputs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-) -> FreeGraph:
-    """The same, with dimensions that keep no size: those named, or all that have a name."""
+) -> SymbolicGraph:
+    """Load a model with symbolic dimensions: those named in `free`, or all named ones if True."""
     _require_onnx()
-    from sizeup.formats.onnx import free as freeing
+    from sizeup.formats.onnx import symbolic
 
-    return freeing.load_free(source, free, inputs=inputs, bind=bind)
+    return symbolic.load_symbolic(source, free, inputs=inputs, bind=bind)
 
 
 def _require_onnx() -> None:
     try:
-        import onnx  # noqa: F401 - asked for here so that its absence has one message
+        import onnx  # noqa: F401 - imported here so that one message covers its absence
     except ImportError as error:
         raise MissingLibrary("reading ONNX", "onnx", "onnx") from error

@@ -1,4 +1,4 @@
-"""Free dimensions of the inputs: which there are, and the sizes that the user gives them."""
+"""Binds the symbolic dimensions of the inputs to the sizes that the user gives."""
 
 from __future__ import annotations
 
@@ -26,30 +26,29 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 def bind(
     graph: GraphProto, inputs: Mapping[str, Any], sizes: Mapping[str, int], constants: set[str]
 ) -> dict[str, Dims]:
-    """Write the user's sizes into the graph, wherever their names occur; every input must end up bound.
+    """Write the user's sizes into the graph; raises UnboundDimension if an input dimension has no size.
 
-    Returns the sizes that the user gives to data-dependent dimensions, by value: those whose name no
-    input has.
+    Returns the sizes of data-dependent dimensions (those that no input has) by value name.
     """
-    values = [each for each in graph.input if each.name not in constants]
+    values = [value for value in graph.input if value.name not in constants]
     known = _Sizes(values, graph, sizes)
-    known.take_shapes(values, inputs)
+    known.add_shapes(values, inputs)
     of_inputs = {dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim}
     data_dependent = {name: size for name, size in sizes.items() if name not in of_inputs}
-    missing = tuple(each for value in values for each in known.apply(value))
+    missing = tuple(dim for value in values for dim in known.apply(value))
     if missing:
         raise UnboundDimension(_advice(missing), missing)
-    stated: dict[str, Dims] = {}
+    user_dims: dict[str, Dims] = {}
     for value in (*graph.output, *graph.value_info):
         dims = tuple(map(data_dependent.get, (dim.dim_param for dim in value.type.tensor_type.shape.dim)))
         if any(size is not None for size in dims):
-            stated[value.name] = dims
+            user_dims[value.name] = dims
         known.apply(value)
-    return stated
+    return user_dims
 
 
 class _Sizes:
-    """The sizes of named dimensions, and of those that have only a place (`input.axis`)."""
+    """The sizes of dimensions by name, or by `input.axis` if unnamed."""
 
     def __init__(self, values: list[ValueInfoProto], graph: GraphProto, sizes: Mapping[str, int]) -> None:
         names = {
@@ -58,49 +57,47 @@ class _Sizes:
             for dim in value.type.tensor_type.shape.dim
             if dim.dim_param
         }
-        places = {f"{value.name}.{axis}": None for value in values for axis in range(_rank(value))}
-        # Part of an expression such as 2*batch is a name too.
+        axes = {f"{value.name}.{axis}": None for value in values for axis in range(_rank(value))}
+        # The names in an expression such as 2*batch can be bound too.
         parts = {part: None for name in names for part in names_in(name)}
         for name, size in sizes.items():
-            if name not in names and name not in places and name not in parts:
-                raise LoadError(_no_such("dimension", name, [*names, *_open_places(values)]))
+            if name not in names and name not in axes and name not in parts:
+                raise LoadError(_unknown_name("dimension", name, [*names, *_unnamed_axes(values)]))
             if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
-                raise LoadError(f"dimension {name!r} cannot have the size {size!r}; give a whole number")
+                raise LoadError(f"dimension {name!r} cannot have the size {size!r}; give an integer")
         self._sizes = dict(sizes)
 
-    def take_shapes(self, values: list[ValueInfoProto], inputs: Mapping[str, Any]) -> None:
-        """Learn sizes from whole shapes of inputs."""
+    def add_shapes(self, values: list[ValueInfoProto], inputs: Mapping[str, Any]) -> None:
+        """Add the sizes in full shapes of inputs."""
         by_name = {value.name: value for value in values}
-        for name, given in inputs.items():
+        for name, shape in inputs.items():
             if name not in by_name:
-                raise LoadError(_no_such("input", name, by_name))
-            self._take(by_name[name], _plain_shape(name, given))
+                raise LoadError(_unknown_name("input", name, by_name))
+            self._add_shape(by_name[name], _plain_shape(name, shape))
 
-    def _take(self, value: ValueInfoProto, shape: tuple[int, ...]) -> None:
+    def _add_shape(self, value: ValueInfoProto, shape: tuple[int, ...]) -> None:
         tensor = value.type.tensor_type
         if not tensor.HasField("shape"):
             tensor.shape.dim.extend(TensorShapeProto.Dimension() for _ in shape)
             tensor.shape.SetInParent()
         if len(tensor.shape.dim) != len(shape):
-            raise LoadError(
-                f"input {value.name!r} has {len(tensor.shape.dim)} dimensions, {len(shape)} were given"
-            )
+            raise LoadError(f"input {value.name!r} has {len(tensor.shape.dim)} dimensions, not {len(shape)}")
         for axis, (dim, size) in enumerate(zip(tensor.shape.dim, shape, strict=True)):
             fixed = dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
             if fixed is not None and fixed != size:
                 raise LoadError(
-                    f"input {value.name!r} is {fixed} at axis {axis} in the model, {size} was given;"
-                    " export the model again with that axis left free"
+                    f"axis {axis} of input {value.name!r} is {fixed} in the model, not {size};"
+                    " export the model again with that axis as a symbolic dimension"
                 )
             if fixed is None:
-                self._learn(dim.dim_param or f"{value.name}.{axis}", size)
+                self._set(dim.dim_param or f"{value.name}.{axis}", size)
 
-    def _learn(self, name: str, size: int) -> None:
+    def _set(self, name: str, size: int) -> None:
         if self._sizes.setdefault(name, size) != size:
-            raise LoadError(f"dimension {name!r} is given as {self._sizes[name]} and as {size}")
+            raise LoadError(f"dimension {name!r} has two sizes: {self._sizes[name]} and {size}")
 
     def apply(self, value: ValueInfoProto) -> list[SymbolicDimension]:
-        """Write sizes into one value's shape; the dimensions that still have none."""
+        """Write sizes into the shape of one value; returns the dimensions without a size."""
         tensor = value.type.tensor_type
         if value.type.HasField("tensor_type") and not tensor.HasField("shape"):
             return [SymbolicDimension("", value.name, 0, 0)]
@@ -108,10 +105,10 @@ class _Sizes:
         for axis, dim in enumerate(tensor.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 continue
-            place = f"{value.name}.{axis}"
-            size = self._sizes.get(place, self._size(dim.dim_param))
+            label = f"{value.name}.{axis}"
+            size = self._sizes.get(label, self._size(dim.dim_param))
             if size is None:
-                missing.append(SymbolicDimension(dim.dim_param or place, value.name, axis, _rank(value)))
+                missing.append(SymbolicDimension(dim.dim_param or label, value.name, axis, _rank(value)))
             else:
                 dim.dim_value = size
         return missing
@@ -127,7 +124,7 @@ class _Sizes:
 
 
 def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
-    """The size that an expression over names stands for, as exporters write it (2*batch + 1)."""
+    """Evaluates an expression over dimension names, such as exporters write (2*batch + 1)."""
     if isinstance(node, ast.Name):
         return sizes[node.id]
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
@@ -138,7 +135,7 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def names_in(expression: str) -> list[str]:
-    """The names that a size is computed from; none if it is no expression."""
+    """The names in an expression; empty if the text is not an expression."""
     try:
         tree = ast.parse(expression, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -150,7 +147,7 @@ def _rank(value: ValueInfoProto) -> int:
     return len(value.type.tensor_type.shape.dim)
 
 
-def _open_places(values: Iterable[ValueInfoProto]) -> list[str]:
+def _unnamed_axes(values: Iterable[ValueInfoProto]) -> list[str]:
     return [
         f"{value.name}.{axis}"
         for value in values
@@ -159,42 +156,39 @@ def _open_places(values: Iterable[ValueInfoProto]) -> list[str]:
     ]
 
 
-def _plain_shape(name: str, given: Any) -> tuple[int, ...]:
-    """A shape, or that of a tensor."""
-    shape = getattr(given, "shape", given)
+def _plain_shape(name: str, value: Any) -> tuple[int, ...]:
+    """The shape of a tensor, or the shape itself, as a tuple of ints."""
     try:
-        plain = tuple(operator.index(size) for size in shape)
+        plain = tuple(operator.index(size) for size in getattr(value, "shape", value))
     except TypeError as error:
-        raise LoadError(f"the shape of input {name!r} must be whole numbers, not {given!r}") from error
+        raise LoadError(f"the shape of input {name!r} must be integers, not {value!r}") from error
     if any(size < 0 for size in plain):
         raise LoadError(f"the shape of input {name!r} has a negative size: {plain}")
     return plain
 
 
-def _no_such(what: str, name: str, known: Iterable[str]) -> str:
+def _unknown_name(noun: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     if not known:
-        return f"the model has no {'free ' * (what == 'dimension')}{what}, but {name!r} was given"
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        return f"the model has no {'symbolic ' * (noun == 'dimension')}{noun}, so {name!r} is unknown"
+    similar = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = (
-        f"did you mean {' or '.join(map(repr, near))}?"
-        if near
-        else f"there are {', '.join(map(repr, known))}"
+        f"did you mean {' or '.join(map(repr, similar))}?"
+        if similar
+        else f"it has {', '.join(map(repr, known))}"
     )
-    return f"the model has no {what} {name!r}; {hint}"
+    return f"the model has no {noun} {name!r}; {hint}"
 
 
 def _advice(missing: Iterable[SymbolicDimension]) -> str:
-    """Every open dimension with its places, and the flags that bind them."""
-    places: dict[str, list[str]] = {}
-    shapeless = [each.input for each in missing if not each.name]
-    for each in missing:
-        if each.name:
-            places.setdefault(each.name, []).append(f"{each.input} axis {each.axis}")
-    lines = [f"{name} ({', '.join(where)})" for name, where in places.items()]
-    lines += [f"{name} (all of it)" for name in shapeless]
-    flags = [f"--bind {shlex.quote(f'{name}=1')}" for name in places]
+    """Lists the unbound dimensions with their axes, and the options that bind them."""
+    axes: dict[str, list[str]] = {}
+    shapeless = [dim.input for dim in missing if not dim.name]
+    for dim in missing:
+        if dim.name:
+            axes.setdefault(dim.name, []).append(f"{dim.input} axis {dim.axis}")
+    lines = [f"{name} ({', '.join(labels)})" for name, labels in axes.items()]
+    lines += [f"{name} (full shape)" for name in shapeless]
+    flags = [f"--bind {shlex.quote(f'{name}=1')}" for name in axes]
     flags += [f"--input {shlex.quote(f'{name}:1x3x224x224')}" for name in shapeless]
-    return (
-        f"dimensions without a size: {'; '.join(lines)}. Add {' '.join(flags)}, with the sizes that you need"
-    )
+    return f"dimensions without a size: {'; '.join(lines)}. Add {' '.join(flags)}, with the sizes you need"

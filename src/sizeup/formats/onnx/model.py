@@ -1,4 +1,4 @@
-"""The way of a model through this package: read, expand functions, bind, infer, build."""
+"""Loads a model: read, inline functions, bind, infer shapes, build the graph."""
 
 from __future__ import annotations
 
@@ -14,52 +14,62 @@ from sizeup.formats.onnx.blocks import FIRST_WITH_DEFAULTS, Block
 from sizeup.formats.onnx.build import BlockBuilder, Shared
 from sizeup.formats.onnx.read import LightModel, graphs_of, read
 from sizeup.formats.onnx.roles import Roles
-from sizeup.formats.onnx.shapes import Inference
-from sizeup.graph import Graph, without_collection
+from sizeup.formats.onnx.shape_inference import Inference
+from sizeup.graph import Graph, without_gc
 
-# What broken files make of code that trusts them; the first is also how invalid text shows itself.
-_SYMPTOMS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
+# Exceptions that corrupt files can cause; invalid text raises a ValueError.
+_CORRUPTION_ERRORS = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+)
 
 
 def graph_of(source: Any, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
-    """The graph of a model; every error says which model."""
-    where = os.fspath(source) if isinstance(source, str | os.PathLike) else "the model"
+    """The graph of a model; errors start with the name of the model."""
+    label = os.fspath(source) if isinstance(source, str | os.PathLike) else "the model"
     try:
-        with without_collection():
+        with without_gc():
             return _build(read(source), inputs, sizes)
     except LoadError as error:
-        raise error.within(where) from error
+        raise error.within(label) from error
     except InvalidGraph as error:
-        raise CorruptModel(f"{where}: {error}") from error
-    except _SYMPTOMS as error:
-        raise CorruptModel(f"{where}: cannot be understood ({type(error).__name__}: {error})") from error
+        raise CorruptModel(f"{label}: {error}") from error
+    except _CORRUPTION_ERRORS as error:
+        raise CorruptModel(f"{label}: cannot be parsed ({type(error).__name__}: {error})") from error
 
 
 def _build(light: LightModel, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
     model = inlined(light.proto)
-    stated = bind(model.graph, inputs, sizes, {each.name for each in model.graph.initializer})
-    block = Block(model.graph, light.origins, has_defaults=model.ir_version >= FIRST_WITH_DEFAULTS)
-    inference = Inference(model, stated)
-    inference.whole(block)
+    user_dims = bind(model.graph, inputs, sizes, {tensor.name for tensor in model.graph.initializer})
+    block = Block(model.graph, light.removed, has_defaults=model.ir_version >= FIRST_WITH_DEFAULTS)
+    inference = Inference(model, user_dims)
+    inference.infer(block)
     shared = Shared(inference, Roles(block))
     return BlockBuilder(block, shared).build(light.name, inference.notes)
 
 
 _Key: TypeAlias = tuple[str, str, str]
-# Functions that call functions multiply: more operators than this are an attack, not a network.
-_MOST_OPERATORS = 10_000_000
+# Nested functions grow exponentially. A model with more operators is considered malicious.
+_MAX_OPERATORS = 10_000_000
 
 
 def inlined(model: ModelProto) -> ModelProto:
-    """The model with all calls of its own functions expanded, nested ones too."""
+    """The model with all its functions inlined, including nested ones."""
     if not model.functions:
         return model
-    functions = {_name(each.domain, each.name, each.overload): each for each in model.functions}
+    functions = {
+        _name(function.domain, function.name, function.overload): function for function in model.functions
+    }
     _check_size(model, functions)
     try:
         return inliner.inline_local_functions(model)
-    except Exception as error:  # the library has no one class for what it refuses
-        raise CorruptModel(f"the functions of the model cannot be expanded: {error}") from error
+    except Exception as error:  # the library has no common base class for its errors
+        raise CorruptModel(f"the functions of the model cannot be inlined: {error}") from error
 
 
 def _name(domain: str, name: str, overload: str) -> _Key:
@@ -67,14 +77,17 @@ def _name(domain: str, name: str, overload: str) -> _Key:
 
 
 def _check_size(model: ModelProto, functions: dict[_Key, FunctionProto]) -> None:
-    """Refuse functions that call themselves, and calls that multiply without measure."""
-    calls = {key: [c for c in _calls(each.node) if c in functions] for key, each in functions.items()}
+    """Reject recursive functions, and models with too many operators after inlining."""
+    calls = {
+        key: [call for call in _calls(function.node) if call in functions]
+        for key, function in functions.items()
+    }
     sizes: dict[_Key, int] = {}
     for root in functions:
         _measure(root, calls, functions, sizes)
-    whole = sum(sizes.get(call, 1) for call in _calls(model.graph.node))
-    if whole > _MOST_OPERATORS:
-        raise CorruptModel(f"the functions of the model expand to {whole:,} operators")
+    total = sum(sizes.get(call, 1) for call in _calls(model.graph.node))
+    if total > _MAX_OPERATORS:
+        raise CorruptModel(f"the functions of the model expand to {total:,} operators")
 
 
 def _measure(
@@ -83,13 +96,13 @@ def _measure(
     functions: dict[_Key, FunctionProto],
     sizes: dict[_Key, int],
 ) -> None:
-    """Operators of a function once expanded; on a stack of its own, for calls may nest deeply."""
+    """Count the operators of a function after inlining. Iterative, because calls may be deeply nested."""
     path, stack = {root}, [(root, iter(calls[root]))]
     while stack:
         key, rest = stack[-1]
-        called = next((each for each in rest if each not in sizes), None)
+        called = next((call for call in rest if call not in sizes), None)
         if called is None:
-            sizes[key] = len(functions[key].node) + sum(sizes[each] for each in calls[key])
+            sizes[key] = len(functions[key].node) + sum(sizes[call] for call in calls[key])
             stack.pop()
             path.discard(key)
         elif called in path:

@@ -1,4 +1,4 @@
-"""From a path, bytes or a model in memory to a light model of our own, its weights left where they are."""
+"""Reads a path, bytes or a model in memory into a model without its large weights."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto
 
 from sizeup.errors import CorruptModel, LoadError
-from sizeup.formats.external import Home, home_of
-from sizeup.formats.onnx.constants import Origins, is_small
+from sizeup.files import read_problem
+from sizeup.formats.external import ModelFolders, model_folders
+from sizeup.formats.onnx.constants import RemovedTensors, is_small
 from sizeup.formats.onnx.wire import Malformed, without_weights
 
-# Smaller files are parsed whole; larger ones than a message may be hold weights that are left out.
-_WORTH_A_WALK = 2**20
-_LARGEST_MESSAGE = 2**31 - 1
+# Smaller files are parsed completely, larger ones without their weights.
+_MIN_STRIPPED_BYTES = 2**20
+_MAX_MESSAGE_BYTES = 2**31 - 1
 _ADVICE = "save it again with onnx.save(model, path), and check it with onnx.checker.check_model(path)"
 _NOT_MODELS = (
-    (b"version https://git-lfs", "a Git LFS pointer, not the model itself; fetch it with git lfs pull"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the model itself; run: git lfs pull"),
     (b"<", "a web page or XML, not an ONNX model; download the file itself"),
     (b"PK\x03\x04", "a zip archive, not an ONNX model; unpack it first"),
     (b"\x80\x02", "a Python pickle, not an ONNX model; export the network with torch.onnx.export"),
@@ -28,18 +29,18 @@ _NOT_MODELS = (
 
 
 class LightModel(NamedTuple):
-    """A model without its large constants, those constants' origins, and a name to show."""
+    """A model without its large constants, the removed constants, and its display name."""
 
     proto: ModelProto
-    origins: Origins
+    removed: RemovedTensors
     name: str
 
 
 def read(source: Any) -> LightModel:
-    """Read a model without touching what it is read from."""
+    """Read a model without modifying the source."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        return _light(message_of(path), home_of(path), path.stem)
+        return _light(message_of(path), model_folders(path), path.stem)
     if isinstance(source, bytes | bytearray | memoryview):
         return _light(_parsed(bytes(source)), (), "")
     if not isinstance(source, ModelProto):
@@ -48,37 +49,37 @@ def read(source: Any) -> LightModel:
 
 
 def message_of(path: Path) -> ModelProto:
-    """The message that a file is, without its large constants."""
+    """The protobuf message in a file, without its large constants."""
     return _parsed(_content(path))
 
 
 def _content(path: Path) -> bytes:
-    """The file without its weights; all of it where it is small, or not what it says."""
+    """The file without its weights, or the full file if it is small or malformed."""
     try:
         size = path.stat().st_size
-        if size > _WORTH_A_WALK and _is_text(path.name):
+        if size > _MIN_STRIPPED_BYTES and _is_text(path.name):
             try:
                 return without_weights(path)
             except Malformed:
-                pass  # told in full by whoever parses it
-        if size > _LARGEST_MESSAGE:
+                pass  # the parser reports the error
+        if size > _MAX_MESSAGE_BYTES:
             raise CorruptModel(f"not an ONNX model, or cut short; {_ADVICE}")
         return path.read_bytes()
     except OSError as error:
-        raise LoadError(f"cannot be read: {error.strerror or error}") from error
+        raise LoadError(read_problem(error)) from error
 
 
 def _is_text(name: str) -> bool:
-    """Whether a message can hold a file's name, which need not be valid UTF-8."""
-    return not any("\ud800" <= each <= "\udfff" for each in name)
+    """Whether a file name is valid Unicode, which a protobuf string must be."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _parsed(content: bytes) -> ModelProto:
     if not content:
         raise CorruptModel(f"empty; {_ADVICE}")
-    for start, what in _NOT_MODELS:
+    for start, problem in _NOT_MODELS:
         if content.startswith(start):
-            raise CorruptModel(what)
+            raise CorruptModel(problem)
     try:
         model = ModelProto()
         model.ParseFromString(content)
@@ -88,7 +89,7 @@ def _parsed(content: bytes) -> ModelProto:
 
 
 def _proto_of(source: Any) -> ModelProto:
-    """The message behind a model of another in-memory form (onnx_ir)."""
+    """Convert an onnx_ir model to a protobuf message."""
     module = type(source).__module__
     if module.partition(".")[0] == "onnx_ir":
         from importlib import import_module
@@ -101,10 +102,10 @@ def _proto_of(source: Any) -> ModelProto:
     )
 
 
-def _light(model: ModelProto, home: Home, name: str) -> LightModel:
+def _light(model: ModelProto, home: ModelFolders, name: str) -> LightModel:
     if not model.HasField("graph") or not (model.ir_version or model.opset_import):
-        raise CorruptModel(f"there is no ONNX graph in it; {_ADVICE}")
-    origins = Origins(home)
+        raise CorruptModel(f"it contains no ONNX graph; {_ADVICE}")
+    removed = RemovedTensors(home)
     light = ModelProto(ir_version=model.ir_version, functions=model.functions)
     light.opset_import.extend(model.opset_import)
     source, graph = model.graph, light.graph
@@ -113,25 +114,22 @@ def _light(model: ModelProto, home: Home, name: str) -> LightModel:
     graph.input.extend(source.input)
     graph.output.extend(source.output)
     graph.value_info.extend(source.value_info)
-    graph.initializer.extend(origins.stand_in(each) for each in source.initializer)
-    graph.initializer.extend(origins.stand_in_for_sparse(each) for each in source.sparse_initializer)
-    used = _lighten(graph.node, origins)
+    graph.initializer.extend(removed.placeholder(tensor) for tensor in source.initializer)
+    graph.initializer.extend(removed.sparse_placeholder(sparse) for sparse in source.sparse_initializer)
+    used = _lighten(graph.node, removed)
     domains = {"", *used}
     for function in light.functions:
-        domains |= _lighten(function.node, origins)
-    # Models older than the list of operator sets lack it; some exporters forget their own domain.
-    listed = {"" if each.domain == "ai.onnx" else each.domain for each in light.opset_import}
+        domains |= _lighten(function.node, removed)
+    # Very old models have no opset_import, and some exporters omit their own domain.
+    listed = {"" if entry.domain == "ai.onnx" else entry.domain for entry in light.opset_import}
     if listed and "" not in listed and used & {"", "ai.onnx"}:
-        raise CorruptModel("it has operators of ONNX and does not say of which operator set (opset_import)")
-    light.opset_import.extend(OperatorSetIdProto(domain=each, version=1) for each in domains - listed)
-    return LightModel(light, origins, name or source.name)
+        raise CorruptModel("it has ONNX operators, but opset_import does not list their opset")
+    light.opset_import.extend(OperatorSetIdProto(domain=domain, version=1) for domain in domains - listed)
+    return LightModel(light, removed, name or source.name)
 
 
-def _lighten(nodes: Iterable[NodeProto], origins: Origins) -> set[str]:
-    """Take large constants out of Constant operators and of the graphs that operators carry.
-
-    Comes back with the domains of the operators.
-    """
+def _lighten(nodes: Iterable[NodeProto], removed: RemovedTensors) -> set[str]:
+    """Remove large constants from Constant nodes and from subgraphs; returns the domains of the nodes."""
     domains = set()
     for node in nodes:
         domains.add(node.domain)
@@ -140,34 +138,34 @@ def _lighten(nodes: Iterable[NodeProto], origins: Origins) -> set[str]:
                 if attribute.HasField("t") and not is_small(attribute.t.dims):
                     original = TensorProto()
                     original.CopyFrom(attribute.t)
-                    attribute.t.CopyFrom(origins.stand_in(original))
+                    attribute.t.CopyFrom(removed.placeholder(original))
         elif has_graphs(node):
             for _, inner in graphs_of(node):
-                domains |= _lighten_graph(inner, origins)
+                domains |= _lighten_graph(inner, removed)
     return domains
 
 
-def _lighten_graph(graph: GraphProto, origins: Origins) -> set[str]:
-    light = [origins.stand_in(each) for each in graph.initializer]
-    light += [origins.stand_in_for_sparse(each) for each in graph.sparse_initializer]
+def _lighten_graph(graph: GraphProto, removed: RemovedTensors) -> set[str]:
+    light = [removed.placeholder(tensor) for tensor in graph.initializer]
+    light += [removed.sparse_placeholder(sparse) for sparse in graph.sparse_initializer]
     if light:
         del graph.initializer[:]
         del graph.sparse_initializer[:]
         graph.initializer.extend(light)
-    return _lighten(graph.node, origins)
+    return _lighten(graph.node, removed)
 
 
 CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-"""ONNX's own operators that carry graphs."""
+"""Standard ONNX operators with subgraphs."""
 
 
 def has_graphs(node: NodeProto) -> bool:
-    """Whether the operator may carry graphs: most cannot, and need not be looked through."""
+    """Whether a node may have subgraphs. Most cannot, so their attributes are not searched."""
     return node.op_type in CONTROL or bool(node.domain)
 
 
 def graphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
-    """The graphs that an operator carries, by attribute; ONNX's own have them in control flow only."""
+    """The subgraphs of a node by attribute name; in the standard domain only control flow has them."""
     if has_graphs(node):
         for attribute in node.attribute:
             if attribute.HasField("g"):

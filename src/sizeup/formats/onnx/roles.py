@@ -1,17 +1,15 @@
-"""What a constant is for: trained numbers, statistics and tables, or settings of operators."""
+"""Roles of constants: trained parameters, buffers (statistics, tables), or settings of operators."""
 
 from __future__ import annotations
 
-from enum import IntFlag
-
 from sizeup.formats.onnx.blocks import Block, Node
-from sizeup.formats.onnx.constants import Stored
-from sizeup.formats.onnx.quantisation import settings
+from sizeup.formats.onnx.constants import StoredTensor
+from sizeup.formats.onnx.quantization import quantization_inputs
 from sizeup.formats.onnx.value_types import dtype_of
 from sizeup.graph import Role
-from sizeup.ops import kind_of, rule_of
+from sizeup.ops import cost_rule_of, op_kind_of
 
-# Inputs that steer an operator rather than feed it; those of quantisation are told by `quantisation`.
+# Inputs that are settings rather than data; `quantization` lists scales and zero points.
 _SETTINGS: dict[str, tuple[int, ...]] = {
     "Attention": (3, 6),
     "Clip": (1, 2),
@@ -45,7 +43,7 @@ _WEIGHTED_FAMILIES = frozenset({"conv", "matmul", "recurrent", "attention", "loo
 _WEIGHTED_KINDS = frozenset(
     {"batch_norm", "layer_norm", "skip_layer_norm", "skip_rms_norm", "rms_norm", "embed_layer_norm", "prelu"}
 )
-# Operators that multiply by their operands, and those that only convert or arrange numbers before that.
+# Operators that multiply their operands, and operators that only convert or rearrange them before.
 _MULTIPLYING_FAMILIES = frozenset({"conv", "matmul", "recurrent"})
 _LAST_FACTOR = 2  # the last input that can be a factor: recurrent operators have weights at 1 and 2
 _CONVERTING = frozenset(
@@ -54,55 +52,52 @@ _CONVERTING = frozenset(
 _DECLARED: dict[str, Role] = {"PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant"}
 
 
-class Use(IntFlag):
-    """How operators use a constant, all uses together."""
-
-    NONE = 0
-    SETTING = 1
-    TABLE = 2
-    DATA = 4
-    WEIGHT = 8  # data of an operator whose numbers are trained: products, norms, lookups
-    FACTOR = 32  # a product's operand, directly or converted first: a weight, whatever the file says
-    QUANTISED = 16  # data of an operator that works on integers in place of real numbers
+# The uses of a constant, combined over all nodes; plain integers, because enumerations are slow to combine.
+_SETTING = 1
+_TABLE = 2
+_DATA = 4
+_WEIGHT = 8  # data of an operator with trained operands: products, norms, lookups
+_QUANTIZED = 16  # data of a quantized operator
+_FACTOR = 32  # operand of a product, possibly converted first: a weight regardless of its declared role
 
 
 class Roles:
-    """The roles of a model's constants, told from all their uses."""
+    """The roles of a model's constants, derived from all their uses."""
 
     def __init__(self, block: Block) -> None:
-        self._uses: dict[int, Use] = {}
-        self._of_inputs: dict[tuple[str, int], Use] = {}
-        self._multiplying: dict[str, bool] = {}  # by the name of the operator
-        # torch's newer exporter says of weights that they are trained, unless it had to rewrite them.
-        self._exporter_tells = any(node.annotated for node in block.nodes)
+        self._uses: dict[int, int] = {}
+        self._of_inputs: dict[tuple[str, int], int] = {}
+        self._multiplying: dict[str, bool] = {}  # by operator name
+        # The newer exporter of torch declares the role of weights, unless it rewrote them.
+        self._has_declared_roles = any(node.annotated for node in block.nodes)
         self._collect(block, {})
 
-    def of(self, constant: Stored) -> Role:
-        """What a constant is for."""
-        uses = self._uses.get(id(constant), Use.DATA)
+    def of(self, constant: StoredTensor) -> Role:
+        """The role of a constant."""
+        uses = self._uses.get(id(constant), _DATA)
         declared = _DECLARED.get(constant.declared_role)
-        if declared is not None and not (uses & Use.FACTOR and self._is_trained(constant, uses)):
+        if declared is not None and not (uses & _FACTOR and self._is_trained(constant, uses)):
             return declared
-        if not uses & (Use.DATA | Use.FACTOR):
-            return "buffer" if uses & Use.TABLE else "constant"
+        if not uses & (_DATA | _FACTOR):
+            return "buffer" if uses & _TABLE else "constant"
         return "parameter" if self._is_trained(constant, uses) else "constant"
 
-    def _is_trained(self, constant: Stored, uses: Use) -> bool:
-        kind = dtype_of(constant.element)
-        integer = kind.family == "int" and (
-            kind.bits <= 8 or uses & Use.FACTOR or (uses & Use.QUANTISED and kind.bits <= 32)
+    def _is_trained(self, constant: StoredTensor, uses: int) -> bool:
+        dtype = dtype_of(constant.element)
+        is_integer_weight = dtype.family == "int" and (
+            dtype.bits <= 8 or uses & _FACTOR or (uses & _QUANTIZED and dtype.bits <= 32)
         )
-        if not constant.dims or not (kind.family in ("float", "complex") or integer):
+        if not constant.dims or not (dtype.family in ("float", "complex") or is_integer_weight):
             return False
-        if uses & (Use.WEIGHT | Use.FACTOR):
+        if uses & (_WEIGHT | _FACTOR):
             return True
-        # Numbers that the network's code holds are written as operators, and an exporter that marks what
-        # is trained leaves only folded numbers unmarked.
-        return not constant.written_as_node and not (self._exporter_tells and constant.elements == 1)
+        # Literals in the network's code are exported as Constant nodes. An exporter that declares roles
+        # leaves only folded scalars undeclared.
+        return not constant.written_as_node and not (self._has_declared_roles and constant.elements == 1)
 
-    def _collect(self, block: Block, outer: dict[str, Stored]) -> None:
+    def _collect(self, block: Block, outer: dict[str, StoredTensor]) -> None:
         known = {**outer, **block.constants} if outer else block.constants
-        converted: dict[str, Stored] = {}
+        converted: dict[str, StoredTensor] = {}
         for node in block.nodes:
             sources = [known.get(name) for name in node.inputs]
             for index, constant in enumerate(sources):
@@ -110,15 +105,17 @@ class Roles:
                     self._note(constant, self._use(node, index))
             self._collect_factors(node, sources, converted)
             for inner in node.blocks.values():
-                hidden = {name: each for name in inner.free if (each := known.get(name)) is not None}
-                self._collect(inner, hidden)
+                captured = {
+                    name: constant for name in inner.free if (constant := known.get(name)) is not None
+                }
+                self._collect(inner, captured)
         for name in block.outputs:
-            self._note(known.get(name), Use.DATA)
+            self._note(known.get(name), _DATA)
 
     def _collect_factors(
-        self, node: Node, sources: list[Stored | None], converted: dict[str, Stored]
+        self, node: Node, sources: list[StoredTensor | None], converted: dict[str, StoredTensor]
     ) -> None:
-        """Note constants that a product reads; one of constants alone is folded, and holds no weights."""
+        """Note constants that a product reads. A product of constants only is folded and has no weights."""
         if converted:
             pairs = zip(sources, node.inputs, strict=True)
             sources = [source or converted.get(name) for source, name in pairs]
@@ -126,39 +123,39 @@ class Roles:
             converted.update(dict.fromkeys(node.outputs, sources[0]))
         elif None in sources and self._multiplies(node):
             for index, source in enumerate(sources[: _LAST_FACTOR + 1]):
-                if not self._use(node, index) & Use.SETTING:
-                    self._note(source, Use.FACTOR)
+                if not self._use(node, index) & _SETTING:
+                    self._note(source, _FACTOR)
 
-    def _note(self, constant: Stored | None, use: Use) -> None:
+    def _note(self, constant: StoredTensor | None, use: int) -> None:
         if constant is not None:
-            self._uses[id(constant)] = self._uses.get(id(constant), Use.NONE) | use
+            self._uses[id(constant)] = self._uses.get(id(constant), 0) | use
 
     def _multiplies(self, node: Node) -> bool:
         known = self._multiplying.get(node.op)
         if known is None:
-            rule = rule_of(kind_of("onnx", node.op) or "")
+            rule = cost_rule_of(op_kind_of("onnx", node.op) or "")
             known = self._multiplying[node.op] = rule is not None and rule.family in _MULTIPLYING_FAMILIES
         return known
 
-    def _use(self, node: Node, index: int) -> Use:
+    def _use(self, node: Node, index: int) -> int:
         known = self._of_inputs.get((node.op, index))
         if known is None:
             known = self._of_inputs[node.op, index] = _use_of(node, index)
         return known
 
 
-def _use_of(node: Node, index: int) -> Use:
-    scales = set(settings(node))
+def _use_of(node: Node, index: int) -> int:
+    scales = set(quantization_inputs(node))
     if node.blocks or index in scales or index in _SETTINGS.get(node.op, ()):
-        return Use.SETTING
+        return _SETTING
     if index in _TABLES.get(node.op, ()):
-        return Use.TABLE
-    rule = rule_of(kind_of("onnx", node.op) or "")
+        return _TABLE
+    rule = cost_rule_of(op_kind_of("onnx", node.op) or "")
     if rule is None:
-        return Use.DATA
+        return _DATA
     if index in rule.buffers:
-        return Use.TABLE
-    use = Use.DATA
+        return _TABLE
+    use = _DATA
     if rule.family in _WEIGHTED_FAMILIES or rule.kind in _WEIGHTED_KINDS:
-        use |= Use.WEIGHT
-    return use | Use.QUANTISED if scales else use
+        use |= _WEIGHT
+    return use | _QUANTIZED if scales else use

@@ -1,7 +1,7 @@
-"""Operators that ONNX's own shape inference (1.23) does not survive: it crashes, or never returns.
+"""Nodes that make ONNX's shape inference (1.23) crash or hang.
 
-Most break ONNX's specification and are refused before it sees them. A few are sound, but must be kept from
-it while the type of their input is not known. Each entry was found by fuzzing and has a test.
+Most violate the ONNX specification and are rejected before inference. A few are valid, but must be hidden
+from it while the type of their input is unknown. Each entry was found by fuzzing and has a test.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from sizeup.errors import CorruptModel
 from sizeup.formats.onnx.read import graphs_of, has_graphs
 from sizeup.ops.matmul import is_equation
 
-_MOST_OUTPUTS = 1 << 20
-_MOST_AXES = 1 << 31  # an axis is cut to 32 bits without a check
-# It reads the type of their first input without asking whether there is one.
+_MAX_OUTPUTS = 1 << 20
+_MAX_AXIS = 1 << 31  # an axis is truncated to 32 bits without a check
+# Inference reads the type of their first input without checking that it exists.
 _NEED_A_TYPE = frozenset({"DictVectorizer", "EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble"})
 _HIDDEN = "sizeup.hidden"
 
 
 def refuse_unsafe(graph: GraphProto) -> list[NodeProto]:
-    """Raise CorruptModel for an operator that no inference survives; the result are those that need a type.
-
-    Graphs within the graph are searched, too.
-    """
+    """Raises CorruptModel for unsafe nodes; returns the nodes that need a type. Searches subgraphs too."""
     typed: list[NodeProto] = []
     for node in graph.node:
         check = _CHECKS.get(node.op_type)
@@ -43,13 +40,13 @@ def refuse_unsafe(graph: GraphProto) -> list[NodeProto]:
 
 
 def needs_a_type(node: NodeProto) -> bool:
-    """Whether inference crashes on it unless the type of its first input is known."""
+    """Whether inference crashes on the node unless the type of its first input is known."""
     return node.op_type in _NEED_A_TYPE
 
 
 @contextmanager
 def hidden(model: ModelProto, nodes: Sequence[NodeProto]) -> Iterator[None]:
-    """Let inference pass over these operators, as it does over those of domains that it does not know."""
+    """Move these nodes to an unknown domain, which inference skips."""
     domains = [node.domain for node in nodes]
     for node in nodes:
         node.domain = _HIDDEN
@@ -63,14 +60,14 @@ def hidden(model: ModelProto, nodes: Sequence[NodeProto]) -> Iterator[None]:
 
 
 def _integer(node: NodeProto, name: str) -> int | None:
-    return next((each.i for each in node.attribute if each.name == name), None)
+    return next((attribute.i for attribute in node.attribute if attribute.name == name), None)
 
 
 def _equation(node: NodeProto) -> str:
     for attribute in node.attribute:
         equation = attribute.s.decode("latin-1")
         if attribute.name == "equation" and not is_equation(equation):
-            return f"{equation!r} is no einsum equation"
+            return f"{equation!r} is not an einsum equation"
     return ""
 
 
@@ -81,18 +78,18 @@ def _batch_dims(node: NodeProto) -> str:
 
 def _num_outputs(node: NodeProto) -> str:
     parts, listed = _integer(node, "num_outputs"), len(node.output)
-    is_wrong = parts is not None and not listed <= parts <= _MOST_OUTPUTS
-    return f"num_outputs is {parts}, and it has {listed} outputs" if is_wrong else ""
+    is_wrong = parts is not None and not listed <= parts <= _MAX_OUTPUTS
+    return f"num_outputs is {parts}, but it has {listed} outputs" if is_wrong else ""
 
 
 def _ceil_mode(node: NodeProto) -> str:
-    mode = _integer(node, "ceil_mode")  # runtimes disagree whether 2 means 1 or 0
-    return "" if mode in (None, 0, 1) else f"ceil_mode is {mode}; it is 0 or 1"
+    mode = _integer(node, "ceil_mode")  # runtimes disagree on other values
+    return "" if mode in (None, 0, 1) else f"ceil_mode is {mode}; it must be 0 or 1"
 
 
 def _axis(node: NodeProto) -> str:
     axis = _integer(node, "axis") or 0
-    return "" if -_MOST_AXES < axis < _MOST_AXES else f"axis is {axis}, more than any tensor has"
+    return "" if -_MAX_AXIS < axis < _MAX_AXIS else f"axis {axis} is out of range"
 
 
 _CHECKS: Mapping[str, Callable[[NodeProto], str]] = {

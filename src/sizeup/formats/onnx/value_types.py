@@ -1,4 +1,4 @@
-"""What is known of a value before the model runs: its number type and, as far as certain, its shape."""
+"""The type of a value: its dtype and the known part of its shape."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sizeup.dtypes import DTYPES, DType
 from sizeup.errors import CorruptModel
 from sizeup.graph import Shape
 
-MOST_DIMENSIONS = 1024
-"""More than any runtime takes. The product of a million large dimensions would take minutes."""
+MAX_DIMENSIONS = 1024
+"""More than any runtime accepts. The product of a million large dimensions would take minutes."""
 
-# None stands for one dimension, or for a whole shape, that is not known.
+# None is an unknown dimension, or an unknown shape.
 Dims: TypeAlias = tuple[int | None, ...] | None
 
 _NAMES = {
@@ -36,12 +36,12 @@ _UNKNOWN = DTYPES["unknown"]
 
 
 def dtype_of(element: int) -> DType:
-    """The number type behind ONNX's code for it."""
+    """The dtype of an ONNX element type."""
     return _DTYPES.get(element, _UNKNOWN)
 
 
 class ValueType:
-    """A value's type: its number type and dimensions, and ONNX's own message of them."""
+    """The type of a value: its ONNX element type and dimensions, and the ONNX message."""
 
     __slots__ = ("_proto", "dims", "element", "shape")
 
@@ -49,32 +49,34 @@ class ValueType:
         self._proto = proto
         self.element = element
         self.dims = dims
-        # The dimensions where all of them are known.
+        # None unless all dimensions are known.
         self.shape: Shape | None = None if dims is None or None in dims else cast("Shape", dims)
 
     @property
     def proto(self) -> TypeProto:
-        """ONNX's message; that of a tensor is made when it is asked for, which is seldom."""
+        """The ONNX message, created on first use."""
         if self._proto is None:
             self._proto = _message(self.element, self.dims)
         return self._proto
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is a tensor's, not that of a sequence, a map, an optional or of something unknown."""
+        """Whether the value is a tensor, not a sequence, a map, an optional or unknown."""
         return self._proto is None or self._proto.HasField("tensor_type")
 
 
 def read(proto: TypeProto) -> ValueType:
-    """The type that an ONNX message describes; sequences, maps and optionals have no dimensions."""
+    """The type in an ONNX message; sequences, maps and optionals have no dimensions."""
     if not proto.HasField("tensor_type"):
         return _NOTHING if proto.WhichOneof("value") is None else ValueType(proto, _inner(proto), None)
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return ValueType(proto, tensor.elem_type, None)
-    if len(tensor.shape.dim) > MOST_DIMENSIONS:
-        raise CorruptModel(f"a tensor has {len(tensor.shape.dim):,} dimensions, at most {MOST_DIMENSIONS:,}")
-    # Some exporters write -1 for a dimension that they do not know.
+    if len(tensor.shape.dim) > MAX_DIMENSIONS:
+        raise CorruptModel(
+            f"a tensor has {len(tensor.shape.dim):,} dimensions; the limit is {MAX_DIMENSIONS:,}"
+        )
+    # Some exporters write -1 for an unknown dimension.
     dims = tuple(
         size if dim.HasField("dim_value") and (size := dim.dim_value) >= 0 else None
         for dim in tensor.shape.dim
@@ -83,7 +85,7 @@ def read(proto: TypeProto) -> ValueType:
 
 
 def _inner(proto: TypeProto) -> int:
-    """The number type of the tensors in a sequence, or of an optional one."""
+    """The element type of the tensors in a sequence or an optional."""
     for _ in range(4):
         if proto.HasField("sequence_type"):
             proto = proto.sequence_type.elem_type
@@ -94,14 +96,14 @@ def _inner(proto: TypeProto) -> int:
     return proto.tensor_type.elem_type
 
 
-def make(element: int, dims: Iterable[int | None] | None) -> ValueType:
-    """A tensor's type from its number type and what is known of its dimensions; a negative one is not."""
+def tensor_type(element: int, dims: Iterable[int | None] | None) -> ValueType:
+    """The type of a tensor from its element type and dimensions; negative dimensions are unknown."""
     if dims is None:
         return ValueType(None, element, None)
     dims = tuple(dims)
     for size in dims:
         if size is None or size < 0:
-            dims = tuple(each if each is not None and each >= 0 else None for each in dims)
+            dims = tuple(dim if dim is not None and dim >= 0 else None for dim in dims)
             break
     return ValueType(None, element, dims)
 
@@ -122,30 +124,32 @@ def _message(element: int, dims: Dims) -> TypeProto:
 _NOTHING = ValueType(TypeProto(), 0, None)
 
 
-def unknown() -> ValueType:
-    """The type of a value of which nothing is known."""
+def unknown_type() -> ValueType:
+    """The unknown type."""
     return _NOTHING
 
 
-def joined(first: ValueType, second: ValueType) -> ValueType:
-    """What two possible types of one value have in common."""
+def common_type(first: ValueType, second: ValueType) -> ValueType:
+    """The common part of two possible types of a value."""
     element = first.element if first.element == second.element else 0
     if not first.is_tensor:
-        return first if first.proto == second.proto else unknown()
+        return first if first.proto == second.proto else unknown_type()
     if first.dims is None or second.dims is None or len(first.dims) != len(second.dims):
-        return make(element, None) if element else unknown()
+        return tensor_type(element, None) if element else unknown_type()
     if first.dims == second.dims and element:
         return first
-    return make(element, (a if a == b else None for a, b in zip(first.dims, second.dims, strict=True)))
+    return tensor_type(element, (a if a == b else None for a, b in zip(first.dims, second.dims, strict=True)))
 
 
 def refined(first: ValueType, second: ValueType) -> ValueType:
-    """The first type, with what it leaves open taken from the second."""
+    """The first type, with its unknown parts taken from the second."""
     element = first.element or second.element
     if first.dims is None:
         settled = first.proto.WhichOneof("value") not in (None, "tensor_type")
-        return first if settled else second if second.element == element else make(element, second.dims)
+        return (
+            first if settled else second if second.element == element else tensor_type(element, second.dims)
+        )
     if second.dims is None or len(first.dims) != len(second.dims):
         return first
     dims = tuple(b if a is None else a for a, b in zip(first.dims, second.dims, strict=True))
-    return first if dims == first.dims and element == first.element else make(element, dims)
+    return first if dims == first.dims and element == first.element else tensor_type(element, dims)

@@ -1,7 +1,7 @@
-"""A model's file without the weights in it: they stay on disk and become external data of that very file.
+"""Reads a model file without its weights, which become external data that points back into the same file.
 
-ONNX files are protobuf messages, a row of (tag, length, content). To leave the numbers of constants out it is
-enough to walk the rows of the model, of its graph and of each constant, and to copy the rest as it is.
+An ONNX file is a protobuf message, a sequence of fields (tag, length, content). Only the fields of the model,
+of its graph and of its constants are parsed. The rest is copied.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _DATA_LOCATION = 14
 _EXTERNAL = 1
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
-# Numbers that take fewer bytes are not worth a place of their own.
+# Smaller constants remain in the message.
 _SMALL = 1024
 
 
 class Malformed(Exception):
-    """The bytes are not rows of a message."""
+    """The bytes are not a protobuf message."""
 
 
 def without_weights(path: Path) -> bytes:
-    """The content of a model's file, its large constants pointing back into the file."""
+    """The content of a model file, with large constants as external data in the same file."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         try:
             return b"".join(_model(content, path.name))
@@ -48,13 +48,13 @@ def _model(content: _Buffer, location: str) -> Iterator[bytes]:
 
 
 def _graph(content: _Buffer, first: int, last: int, location: str) -> Iterator[bytes]:
-    copied = first  # where what is to be copied next begins: operators go in one piece
+    position = first  # everything before it has been copied
     for number, start, body, end in fields(content, first, last):
         if number == _INITIALIZER and end - body > _SMALL:
-            yield content[copied:start]
+            yield content[position:start]
             yield from message(_INITIALIZER, b"".join(_tensor(content, body, end, location)))
-            copied = end
-    yield content[copied:last]
+            position = end
+    yield content[position:last]
 
 
 def _tensor(content: _Buffer, first: int, last: int, location: str) -> Iterator[bytes]:
@@ -69,12 +69,12 @@ def _tensor(content: _Buffer, first: int, last: int, location: str) -> Iterator[
 
 
 def message(number: int, content: bytes) -> tuple[bytes, bytes, bytes]:
-    """A field that holds a text or another message: its tag, its length and its content."""
+    """A length-delimited field: its tag, its length and its content."""
     return varint(number << 3 | _LENGTH), varint(len(content)), content
 
 
 def varint(value: int) -> bytes:
-    """A whole number in seven bits a byte."""
+    """An integer as a protobuf varint."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -84,22 +84,22 @@ def varint(value: int) -> bytes:
 
 
 def fields(content: _Buffer, position: int, last: int) -> Iterator[tuple[int, int, int, int]]:
-    """Field number, start of the field, start of its content, end; for all fields up to `last`."""
+    """Yields field number, start, start of the content, and end of all fields up to `last`."""
     while position < last:
         start = position
         tag, position = _read_varint(content, position)
-        kind = tag & 7
-        if kind == _LENGTH:
+        wire_type = tag & 7
+        if wire_type == _LENGTH:
             length, position = _read_varint(content, position)
             end = position + length
-        elif kind == _VARINT:
+        elif wire_type == _VARINT:
             _, end = _read_varint(content, position)
-        elif kind in (_FIXED32, _FIXED64):
-            end = position + (4 if kind == _FIXED32 else 8)
+        elif wire_type in (_FIXED32, _FIXED64):
+            end = position + (4 if wire_type == _FIXED32 else 8)
         else:
-            raise Malformed(f"a field of the unknown type {kind}")
+            raise Malformed(f"a field has the unknown wire type {wire_type}")
         if end > last:
-            raise Malformed("a field is longer than what holds it")
+            raise Malformed("a field is longer than its message")
         yield tag >> 3, start, position, end
         position = end
 
@@ -114,4 +114,4 @@ def _read_varint(content: _Buffer, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
         if shift > 63:
-            raise Malformed("a number has too many digits")
+            raise Malformed("a varint is longer than 64 bits")

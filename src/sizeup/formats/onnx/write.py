@@ -1,7 +1,7 @@
-"""Writing an ONNX file with its operators in another order, and nothing else changed.
+"""Writes an ONNX file with its nodes in another order, without other changes.
 
-The operators of the graph are rows of one message. They are exchanged as the bytes that they are: nothing is
-parsed and written anew, so that whatever else the file holds stays as it was, weights of any size included.
+The nodes are fields of the graph message, and are moved as bytes. Nothing is parsed and serialized again, so
+the rest of the file is unchanged, including weights of any size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from sizeup.errors import WriteError
-from sizeup.formats.external import home_of
+from sizeup.formats.external import model_folders
 from sizeup.formats.onnx.constants import region_of
 from sizeup.formats.onnx.read import graphs_of
 from sizeup.formats.onnx.wire import Malformed, fields, without_weights
@@ -25,7 +25,7 @@ _GRAPH, _NODE, _OUTPUT = 7, 1, 2
 
 
 class Row(NamedTuple):
-    """Where an operator stands in the file, where its content begins, and the names of what it makes."""
+    """A node in the file: start, start of its content, end, and the names of its outputs."""
 
     start: int
     body: int
@@ -34,9 +34,9 @@ class Row(NamedTuple):
 
 
 def write(source: Path, out: Path, graph: Graph, order: Sequence[int] | None) -> None:
-    """Write the model with the operators of its graph in that order, or as it is.
+    """Write the model with its nodes in the order of the ops in `order`, or unchanged if None.
 
-    `out` is a path of `sizeup.files.replacing`, so that the result can be run before it is put in place.
+    `out` is a temporary path of `sizeup.files.atomic_path`, so the result can be verified before it is moved.
     """
     try:
         with (
@@ -44,36 +44,34 @@ def write(source: Path, out: Path, graph: Graph, order: Sequence[int] | None) ->
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
             out.open("wb") as target,
         ):
-            for start, end in [(0, len(content))] if order is None else _pieces(content, graph, order):
+            for start, end in [(0, len(content))] if order is None else _spans(content, graph, order):
                 target.write(memoryview(content)[start:end])
     except Malformed as error:
         raise WriteError(f"{source}: not an ONNX model, or cut short ({error})") from error
 
 
-def _pieces(content: mmap.mmap, graph: Graph, order: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The spans of the old file that make up the new one, in turn."""
+def _spans(content: mmap.mmap, graph: Graph, order: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The spans of the old file that make up the new one, in order."""
     rows = rows_of(content)
-    copied = 0
-    for row, moved in zip(rows, _exchanged(rows, graph, order), strict=True):
-        yield copied, row.start
-        yield moved.start, moved.end
-        copied = row.end
-    yield copied, len(content)
+    position = 0
+    for old, new in zip(rows, _reordered(rows, graph, order), strict=True):
+        yield position, old.start
+        yield new.start, new.end
+        position = old.end
+    yield position, len(content)
 
 
 def graph_in(content: mmap.mmap) -> tuple[int, int, int]:
-    """Where the graph stands in a file, where its content begins, and its end."""
-    graphs = [place for number, *place in fields(content, 0, len(content)) if number == _GRAPH]
+    """The graph in a file: start, start of its content, end."""
+    graphs = [span for number, *span in fields(content, 0, len(content)) if number == _GRAPH]
     if len(graphs) != 1:
-        raise WriteError(
-            f"the file holds {len(graphs)} graphs; one that is written in pieces is not rewritten"
-        )
+        raise WriteError(f"the file has {len(graphs)} graph fields instead of 1 and is not rewritten")
     start, body, end = graphs[0]
     return start, body, end
 
 
 def rows_of(content: mmap.mmap) -> list[Row]:
-    """The operators of the graph in a file."""
+    """The nodes of the graph in a file."""
     return [
         Row(start, body, end, tuple(_outputs(content, body, end)))
         for number, start, body, end in fields(content, *graph_in(content)[1:])
@@ -87,33 +85,33 @@ def _outputs(content: mmap.mmap, first: int, last: int) -> Iterator[str]:
             yield content[body:end].decode(errors="replace")
 
 
-def _exchanged(rows: list[Row], graph: Graph, order: Sequence[int]) -> list[Row]:
-    """The rows in their new order: first what holds constants, then the operators of the graph."""
-    makers = {name: place for place, row in enumerate(rows) for name in row.outputs if name}
-    places = []
-    for index in order:
-        names = [graph.tensors[identity].name for identity in graph.ops[index].outputs]
-        places.append(makers.get(names[0], -1) if names else -1)
-    if -1 in places or len(set(places)) != len(places):
-        raise WriteError("operators of the graph and of the file do not match one to one (functions)")
-    moved = set(places)
-    return [row for place, row in enumerate(rows) if place not in moved] + [rows[place] for place in places]
+def _reordered(rows: list[Row], graph: Graph, order: Sequence[int]) -> list[Row]:
+    """The nodes in their new order: first those that are not ops of the graph (constants), then the ops."""
+    producers = {name: index for index, row in enumerate(rows) for name in row.outputs if name}
+    indices = []
+    for op in order:
+        names = [graph.tensors[identity].name for identity in graph.ops[op].outputs]
+        indices.append(producers.get(names[0], -1) if names else -1)
+    if -1 in indices or len(set(indices)) != len(indices):
+        raise WriteError("the ops of the graph do not match the nodes of the file (it has functions)")
+    moved = set(indices)
+    return [row for index, row in enumerate(rows) if index not in moved] + [rows[index] for index in indices]
 
 
 def external_files(source: Path) -> list[str]:
-    """The files beside a model in which it keeps numbers, by the names that it uses."""
+    """The names of the external data files of a model."""
     try:
         model = ModelProto()
         model.ParseFromString(without_weights(source))
     except Malformed as error:
         raise WriteError(f"{source}: not an ONNX model, or cut short ({error})") from error
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for tensor in _tensors_of(model):
         if tensor.data_location == TensorProto.EXTERNAL:
-            found[region_of(tensor, home_of(source)).location] = None
-    # Large constants of the file itself were just made to look like external ones.
-    found.pop(source.name, None)
-    return list(found)
+            names[region_of(tensor, model_folders(source)).location] = None
+    # `without_weights` turned large constants of the file itself into external data.
+    names.pop(source.name, None)
+    return list(names)
 
 
 def _tensors_of(model: ModelProto) -> Iterator[TensorProto]:

@@ -1,4 +1,4 @@
-"""The TFLite door: .tflite files of LiteRT, TensorFlow Lite and TFLite Micro."""
+"""Loader for .tflite files (LiteRT, TensorFlow Lite, TFLite Micro)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sizeup.formats.tflite.read import load
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
-__all__ = ["load", "load_free"]
+__all__ = ["load", "load_symbolic"]
 
 
-def load_free(
+def load_symbolic(
     source: str | os.PathLike[str] | bytes,
     free: Mapping[str, Any] | Sequence[str] | bool,
     *,
     inputs: Mapping[str, Any] | None = None,
-) -> FreeGraph:
-    """Read a .tflite file whose batch keeps no size."""
-    from sizeup.formats.tflite.free import free_graph_of
+) -> SymbolicGraph:
+    """Load a .tflite file with a symbolic batch dimension."""
+    from sizeup.formats.tflite.symbolic_batch import free_graph_of
 
     return free_graph_of(load(source, inputs=inputs), free)

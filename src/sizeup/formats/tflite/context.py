@@ -1,33 +1,33 @@
-"""What all parts of one .tflite file share while it is read."""
+"""State shared while one .tflite file is loaded."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
 from sizeup.formats.tflite.constants import Constants
-from sizeup.formats.tflite.schema import Limits
+from sizeup.formats.tflite.schema import FileLimits
 from sizeup.graph import Graph
 
 
 class Context(ABC):
-    """The file's limits and constants, the notes on it, and the graphs of its subgraphs."""
+    """The limits, constants, notes and subgraph graphs of a file."""
 
-    def __init__(self, limits: Limits, constants: Constants) -> None:
+    def __init__(self, limits: FileLimits, constants: Constants) -> None:
         self.limits = limits
         self.constants = constants
         self.notes: list[str] = []
-        self.written: set[str] = set()  # variables that the main graph assigns in every run
+        self.written: set[str] = set()  # variables that the main graph assigns in every inference
 
     @property
     def name(self) -> str:
-        """The file's name, for messages."""
+        """The file name, for messages."""
         return self.limits.name
 
     def note(self, note: str) -> None:
-        """Record an assumption that the reader of a report should see."""
+        """Add a note for the report, once."""
         if note not in self.notes:
             self.notes.append(note)
 
     @abstractmethod
     def graph(self, index: int) -> Graph:
-        """The graph of the subgraph with that number."""
+        """The graph of a subgraph."""

@@ -1,4 +1,4 @@
-"""Operators that run other subgraphs, and how often a loop runs if the file records it."""
+"""Operators that run other subgraphs, and trip counts of loops with constant bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sizeup.graph import Body, Graph, Op, Tensor
 
 
 def _if(node: Node) -> None:
-    options = node.needed_options("IfOptions")
+    options = node.required_options("IfOptions")
     node.bodies = (
         node.body("then", options.ThenSubgraphIndex()),
         node.body("else", options.ElseSubgraphIndex()),
@@ -20,17 +20,17 @@ def _if(node: Node) -> None:
 
 
 def _case(node: Node) -> None:
-    options = node.needed_options("StablehloCaseOptions")
+    options = node.required_options("StablehloCaseOptions")
     branches = numbers(options.BranchSubgraphIndicesAsNumpy())
     if not branches:
         node.fail("no branches")
     node.context.limits.refer(len(branches))
-    node.bodies = tuple(node.body(f"branch {place}", index) for place, index in enumerate(branches))
+    node.bodies = tuple(node.body(f"branch {position}", index) for position, index in enumerate(branches))
 
 
 def _while(table: str) -> Callable[[Node], None]:
     def lower(node: Node) -> None:
-        options = node.needed_options(table)
+        options = node.required_options(table)
         condition, body = node.graph(options.CondSubgraphIndex()), node.graph(options.BodySubgraphIndex())
         runs = _trips([node.tensors[identity] for identity in node.inputs if identity >= 0], condition, body)
         # The condition runs once more than the body.
@@ -42,21 +42,21 @@ def _while(table: str) -> Callable[[Node], None]:
 
 def _call(table: str, name: str, index: Callable[[Any], int]) -> Callable[[Node], None]:
     def lower(node: Node) -> None:
-        node.bodies = (node.body(name, index(node.needed_options(table))),)
+        node.bodies = (node.body(name, index(node.required_options(table))),)
 
     return lower
 
 
 def _composite(node: Node) -> None:
-    """An operator of a higher level, carried along with its decomposition."""
-    options = node.needed_options("StableHLOCompositeOptions")
+    """A composite operator, counted by its decomposition."""
+    options = node.required_options("StableHLOCompositeOptions")
     name = node.context.limits.label(options.Name()) or "composite"
     node.attrs["composite"] = name
     node.bodies = (node.body(name, options.DecompositionSubgraphIndex()),)
 
 
 class _Counter(NamedTuple):
-    """A loop variable that starts at a constant and grows by a constant, up to what its type can hold."""
+    """A loop variable with a constant start and step; `largest` is the largest value of its dtype."""
 
     start: int
     step: int
@@ -64,16 +64,16 @@ class _Counter(NamedTuple):
 
 
 def _trips(initial: Sequence[Tensor], condition: Graph, body: Graph) -> int | None:
-    """How often the body runs: `counter < limit`, or several such joined by "and"; None for all else.
+    """The trip count if the condition is `counter < limit` or an "and" of such comparisons, else None.
 
-    `initial` are the loop variables' first values; condition and body take one input for each.
+    `initial` holds the initial values of the loop variables, one per input of condition and body.
     """
     if len(condition.outputs) != 1 or not len(initial) == len(condition.inputs) == len(body.inputs):
         return None
     if len(body.outputs) != len(body.inputs):
         return None
     if len({*condition.inputs}) < len(initial) or len({*body.inputs}) < len(initial):
-        return None  # two variables in one tensor: which of them it holds is up to the runtime
+        return None  # two variables share a tensor: its value depends on the runtime
     return _trips_until(condition.outputs[0], _Loop(initial, condition, body))
 
 
@@ -82,44 +82,44 @@ class _Loop:
         self.initial = initial
         self.condition = condition
         self.body = body
-        self.makers = {identity: op for op in condition.ops for identity in op.outputs}
-        self.body_makers = {identity: op for op in body.ops for identity in op.outputs}
+        self.producers = {identity: op for op in condition.ops for identity in op.outputs}
+        self.body_producers = {identity: op for op in body.ops for identity in op.outputs}
 
     def limit(self, identity: int) -> int | None:
-        """The value of a tensor of the condition that is the same in every round."""
+        """The value of a loop-invariant tensor of the condition, or None."""
         if identity in self.condition.inputs:
-            place = self.condition.inputs.index(identity)
-            unchanged = self.body.outputs[place] == self.body.inputs[place]
-            return _scalar(self.initial[place]) if unchanged else None
+            position = self.condition.inputs.index(identity)
+            unchanged = self.body.outputs[position] == self.body.inputs[position]
+            return _scalar(self.initial[position]) if unchanged else None
         return _scalar(self.condition.tensors[identity])
 
     def counter(self, identity: int) -> _Counter | None:
-        """The loop variable behind a tensor of the condition, where it counts."""
+        """The loop counter that a tensor of the condition holds, or None."""
         if identity not in self.condition.inputs:
             return None
-        place = self.condition.inputs.index(identity)
-        start = _scalar(self.initial[place])
-        maker = self.body_makers.get(self.body.outputs[place])
-        if start is None or maker is None or maker.kind != "add" or len(maker.inputs) != 2:
+        position = self.condition.inputs.index(identity)
+        start = _scalar(self.initial[position])
+        producer = self.body_producers.get(self.body.outputs[position])
+        if start is None or producer is None or producer.kind != "add" or len(producer.inputs) != 2:
             return None
-        if self.body.inputs[place] not in maker.inputs or maker.attrs.get("activation"):
+        if self.body.inputs[position] not in producer.inputs or producer.attrs.get("activation"):
             return None
-        grown = self.body.tensors[self.body.outputs[place]]
-        if grown.dtype.family != "int" or grown.quant or self.body.tensors[self.body.inputs[place]].quant:
+        grown = self.body.tensors[self.body.outputs[position]]
+        if grown.dtype.family != "int" or grown.quant or self.body.tensors[self.body.inputs[position]].quant:
             return None
-        added = maker.inputs[1] if maker.inputs[0] == self.body.inputs[place] else maker.inputs[0]
+        added = producer.inputs[1] if producer.inputs[0] == self.body.inputs[position] else producer.inputs[0]
         step = _scalar(self.body.tensors[added])
         return None if step is None or step <= 0 else _Counter(start, step, _largest(grown.dtype))
 
 
 def _trips_until(identity: int, loop: _Loop) -> int | None:
-    maker = loop.makers.get(identity)
-    if maker is None or len(maker.inputs) != 2:
+    producer = loop.producers.get(identity)
+    if producer is None or len(producer.inputs) != 2:
         return None
-    if maker.source in ("LOGICAL_AND", "STABLEHLO_AND"):
-        left, right = (_trips_until(each, loop) for each in maker.inputs)
+    if producer.source in ("LOGICAL_AND", "STABLEHLO_AND"):
+        left, right = (_trips_until(operand, loop) for operand in producer.inputs)
         return None if left is None or right is None else min(left, right)
-    return _trips_of_comparison(maker, loop)
+    return _trips_of_comparison(producer, loop)
 
 
 def _trips_of_comparison(comparison: Op, loop: _Loop) -> int | None:
@@ -134,7 +134,7 @@ def _trips_of_comparison(comparison: Op, loop: _Loop) -> int | None:
         return None
     beyond = limit + (relation == "LESS_EQUAL")
     runs = max(0, -((counter.start - beyond) // counter.step))
-    # Beyond the largest number of its type a counter wraps around, and the loop goes on.
+    # A counter that exceeds its dtype wraps around, so the loop does not end there.
     return runs if counter.start + runs * counter.step <= counter.largest else None
 
 
@@ -143,8 +143,8 @@ def _largest(dtype: DType) -> int:
 
 
 def _scalar(tensor: Tensor) -> int | None:
-    found = None if tensor.quant is not None else integers(tensor)
-    return found[0] if found is not None and len(found) == 1 else None
+    values = None if tensor.quant is not None else integers(tensor)
+    return values[0] if values is not None and len(values) == 1 else None
 
 
 LOWERINGS: dict[str, Callable[[Node], None]] = {
@@ -153,6 +153,6 @@ LOWERINGS: dict[str, Callable[[Node], None]] = {
     "WHILE": _while("WhileOptions"),
     "STABLEHLO_WHILE": _while("StablehloWhileOptions"),
     "CALL": _call("CallOptions", "callee", lambda options: options.Subgraph()),
-    "CALL_ONCE": _call("CallOnceOptions", "initialiser", lambda options: options.InitSubgraphIndex()),
+    "CALL_ONCE": _call("CallOnceOptions", "initializer", lambda options: options.InitSubgraphIndex()),
     "STABLEHLO_COMPOSITE": _composite,
 }

@@ -1,4 +1,4 @@
-"""From TFLite's operators to ours: the order of inputs and the attributes that rules compute from."""
+"""Lowering of TFLite operators: input order, and the attributes that cost rules use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACTIVATIONS = {1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bi
 
 
 def _fuse(node: Node, options: Any | None) -> None:
-    """An activation that runs as part of the operator."""
+    """Record the fused activation."""
     if options is not None:
         code = options.FusedActivationFunction()
         if code:
@@ -24,17 +24,17 @@ def _fuse(node: Node, options: Any | None) -> None:
 
 
 def _fused(table: str) -> Callable[[Node], None]:
-    """For operators that are in our form but for the activation in their options."""
+    """Lowering of operators that only need their fused activation."""
     return lambda node: _fuse(node, node.options(table))
 
 
 def _filter(node: Node, rank: int) -> Shape:
-    """The filter's shape; ones where data decides it, which the rule then finds out by itself."""
+    """The filter shape; all ones if it depends on data (the cost rule detects that case)."""
     return node.shape(1, rank) or (1,) * rank
 
 
 def _conv_2d(node: Node) -> None:
-    """Filter (out, h, w, in of one group)."""
+    """Filter (out, h, w, in per group)."""
     options = node.options("Conv2DOptions")
     _fuse(node, options)
     data, filters = node.shape(0), _filter(node, 4)
@@ -43,7 +43,7 @@ def _conv_2d(node: Node) -> None:
 
 
 def _depthwise_conv_2d(node: Node) -> None:
-    """Filter (1, h, w, out); every input channel is a group of its own."""
+    """Filter (1, h, w, out); one group per input channel."""
     options = node.options("DepthwiseConv2DOptions")
     _fuse(node, options)
     data, filters = node.shape(0), _filter(node, 4)
@@ -71,19 +71,19 @@ def _stride(node: Node, options: Any) -> tuple[int, ...]:
 def _padding(node: Node, options: Any) -> str:
     code = options.Padding()
     if not 0 <= code < len(_PADDINGS):
-        node.fail(f"the padding is {code}; the format defines 0 (same) and 1 (valid)")
+        node.fail(f"padding is {code}; the format defines 0 (same) and 1 (valid)")
     return _PADDINGS[code]
 
 
 def _conv_3d(node: Node) -> None:
-    """Filter (d, h, w, in of one group, out)."""
+    """Filter (d, h, w, in per group, out)."""
     _fuse(node, node.options("Conv3DOptions"))
     filters = _filter(node, 5)
     node.attrs.update(out_channels=filters[4], kernel=filters[:3])
 
 
 def _transposed(node: Node) -> None:
-    """From (output shape, filter, data, bias) to (data, filter, bias, output shape)."""
+    """Reorder inputs from (output shape, filter, data, bias) to (data, filter, bias, output shape)."""
     shape, filters, data, *bias = (*node.inputs, *[ABSENT] * (3 - len(node.inputs)))
     node.inputs = [data, filters, *(bias or [ABSENT]), shape]
 
@@ -108,13 +108,13 @@ def _conv_3d_transpose(node: Node) -> None:
 
 
 def _transpose_conv_with_bias(node: Node) -> None:
-    """MediaPipe's own operator: data, filter (out, h, w, in), bias."""
+    """MediaPipe custom operator: data, filter (out, h, w, in), bias."""
     filters = _filter(node, 4)
     node.attrs.update(in_channels=filters[3], kernel=filters[1:3])
 
 
 def _fully_connected(node: Node) -> None:
-    """Weights (units, in): as many of the last axes of the data as hold `in` numbers are summed over."""
+    """Weights (units, in); contracts the trailing axes of the data whose sizes multiply to `in`."""
     _fuse(node, node.options("FullyConnectedOptions"))
     data, weights = node.shape(0), node.shape(1, 2)
     if data is None or weights is None:
@@ -127,28 +127,28 @@ def _fully_connected(node: Node) -> None:
     if product == weights[1]:
         node.attrs["contracted"] = tuple(range(axis, len(data)))
     elif math.prod(data) % weights[1]:
-        node.fail(f"data of the shape {data} for weights of the shape {weights}")
+        node.fail(f"data of shape {data} does not match weights of shape {weights}")
     else:
-        # The runtime cuts the flat data into rows across axes; the weights give up their own axis then.
+        # The runtime reshapes the flat data into rows across axes, so contract the axis of the weights.
         node.inputs[0], node.inputs[1] = node.inputs[1], node.inputs[0]
         node.attrs.update(contracted=(1,), cut=True)
 
 
 def _batch_matmul(node: Node) -> None:
-    """Left (..., rows, inner), or (..., inner, rows) where it is adjoint."""
+    """Left operand (..., rows, inner), or (..., inner, rows) if adjoint."""
     options = node.options("BatchMatMulOptions")
     adjoint = options is not None and options.AdjX()
     node.attrs["adjoint"] = (bool(adjoint), bool(options is not None and options.AdjY()))
     left = node.shape(0)
     if left is not None and len(left) < 2:
-        node.fail(f"a left operand of the shape {left}")
+        node.fail(f"the left operand has shape {left}; at least 2 dimensions are required")
     node.attrs["contracted"] = (-2,) if adjoint else (-1,)
 
 
 def _pool(node: Node) -> None:
-    options = node.needed_options("Pool2DOptions")
+    options = node.required_options("Pool2DOptions")
     _fuse(node, options)
-    kernel = node.sizes("sides of the window", (options.FilterHeight(), options.FilterWidth()))
+    kernel = node.sizes("window sizes", (options.FilterHeight(), options.FilterWidth()))
     node.attrs.update(
         taps=math.prod(kernel),
         kernel=kernel,
@@ -158,10 +158,33 @@ def _pool(node: Node) -> None:
 
 
 def _svdf(node: Node) -> None:
-    """Data (batch, in), weights of features (filters, in), weights of time (filters, steps)."""
-    _fuse(node, node.options("SVDFOptions"))
+    """Data (batch, in), feature weights (filters, in), time weights (filters, steps)."""
+    options = node.options("SVDFOptions")
+    _fuse(node, options)
+    node.attrs["rank"] = 0 if options is None else options.Rank()
     for position in range(3):
         node.shape(position, 2)
+
+
+def _softmax(node: Node) -> None:
+    options = node.options("SoftmaxOptions")
+    node.attrs["beta"] = 0.0 if options is None else float(options.Beta())
+
+
+def _block_size(table: str) -> Callable[[Node], None]:
+    """Lowering of operators that exchange blocks of pixels and channels."""
+
+    def lower(node: Node) -> None:
+        options = node.options(table)
+        node.attrs["block_size"] = 0 if options is None else options.BlockSize()
+
+    return lower
+
+
+def _pack(node: Node) -> None:
+    options = node.options("PackOptions")
+    if options is not None and options.ValuesCount() > len(node.inputs):
+        node.fail(f"it has {len(node.inputs)} inputs; its options require {options.ValuesCount()}")
 
 
 def _resize_bilinear(node: Node) -> None:
@@ -173,35 +196,52 @@ def _resize_nearest(node: Node) -> None:
 
 
 def _local_response(node: Node) -> None:
-    """The window reaches `radius` channels to either side."""
-    options = node.needed_options("LocalResponseNormalizationOptions")
+    """The window extends `radius` channels to each side."""
+    options = node.required_options("LocalResponseNormalizationOptions")
     if options.Radius() < 0:
-        node.fail(f"a radius of {options.Radius()}")
+        node.fail(f"radius is {options.Radius()}; it must not be negative")
     node.attrs["size"] = 2 * options.Radius() + 1
 
 
 def _reduce_window(node: Node) -> None:
-    """Inputs: data, start value, window, strides, dilations."""
+    """Inputs: data, initial value, window, strides, dilations."""
     window = node.integers(2)
     if window is None:
-        node.kind = node.source  # the size of the window is not in the file
+        node.kind = node.source  # the window size is not in the file
         return
     node.attrs["taps"] = math.prod(node.window(window))
 
 
 def _squeeze(node: Node) -> None:
-    """The axes that it takes away; none means all that are 1."""
+    """The axes to remove; none means all axes of size 1."""
     options = node.options("SqueezeOptions")
     node.attrs["axes"] = () if options is None else tuple(numbers(options.SqueezeDimsAsNumpy()))
 
 
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+
+def _strided_slice(node: Node) -> None:
+    """The masks, one bit per dimension; only those with a bit set."""
+    options = node.options("StridedSliceOptions")
+    if options is not None:
+        masks = (
+            options.BeginMask(),
+            options.EndMask(),
+            options.EllipsisMask(),
+            options.NewAxisMask(),
+            options.ShrinkAxisMask(),
+        )
+        node.attrs.update({name: mask for name, mask in zip(_MASKS, masks, strict=True) if mask})
+
+
 def _random(node: Node) -> None:
-    """Other numbers in every run, although its inputs may be constants."""
+    """Outputs differ in every inference, even if all inputs are constants."""
     node.attrs["random"] = True
 
 
 def _two_inputs(node: Node) -> None:
-    """What the second input holds, a value or scores, is what is counted."""
+    """Check that the second input (value or scores) exists: the cost rule counts it."""
     node.tensor(1)
 
 
@@ -210,19 +250,19 @@ def _var_handle(node: Node) -> None:
 
 
 def _decode(node: Node) -> None:
-    """Pairs of codes and a table, an output each: the codes stand for the weights that they become."""
-    pairs = [(2 * place, 2 * place + 1) for place in range(len(node.outputs))]
+    """Inputs are (codes, table) pairs, one pair per output; the codes count as the decoded weights."""
+    pairs = [(2 * position, 2 * position + 1) for position in range(len(node.outputs))]
     if len(node.inputs) != 2 * len(pairs) or not all(
-        _is_stored(node, each) for pair in pairs for each in pair
+        _is_stored(node, position) for pair in pairs for position in pair
     ):
-        node.kind = node.source  # something else of that name
+        node.kind = node.source  # another custom operator of the same name
         return
     codes = []
-    for made, (place, table) in zip(node.outputs, pairs, strict=True):
-        stored, weight = node.tensor(place), node.tensors[made]
+    for output, (position, table) in zip(node.outputs, pairs, strict=True):
+        stored, weight = node.tensor(position), node.tensors[output]
         size = _bytes(stored)
         content = Constant("parameter", None, size + _bytes(node.tensor(table)))
-        node.tensors[node.inputs[place]] = replace(
+        node.tensors[node.inputs[position]] = replace(
             stored, shape=weight.shape, dtype=weight.dtype, quant=weight.quant, data=content
         )
         codes.append(-(-size * 8 // max(weight.dtype.bits, 1)))
@@ -238,24 +278,23 @@ def _bytes(tensor: Tensor) -> int:
     return ((tensor.elements or 0) * tensor.dtype.bits + 7) // 8
 
 
-def _data_shaped(node: Node) -> None:
-    node.data_shaped = True
+def _data_dependent_shape(node: Node) -> None:
+    node.has_dynamic_output = True
 
 
-# The order of inputs, from LiteRT's kernels. One direction of an LSTM: four input matrices, four
-# recurrent ones, three peepholes, four biases, a projection and its bias. Matrices of gates that
-# are coupled or not used are absent.
+# Input order of LiteRT's kernels. One direction of an LSTM: four input matrices, four recurrent matrices,
+# three peepholes, four biases, a projection and its bias. Matrices of coupled or unused gates are absent.
 _LSTM_MATRICES = (*range(1, 9), 16)
-_BACKWARD = 17  # the second direction's inputs follow the first's
+_BACKWARD = 17  # offset of the inputs of the backward direction
 _AUXILIARY = range(40, 48)
 _OUTPUT_GATE = 4
 
 
 def _layer(node: Node, matrices: Iterable[int], unit_matrices: Iterable[int]) -> None:
-    """All axes but the last are stepped over: the batch and, in sequences, time before or behind it."""
+    """Set the attributes of a recurrent layer. All axes except the last are batch or time."""
     sequence, units = node.shape(0), 0
     if sequence is not None and len(sequence) < 2:
-        node.fail(f"a sequence of the shape {sequence}")
+        node.fail(f"the sequence has shape {sequence}; at least 2 dimensions are required")
     for position in unit_matrices:
         shape = node.shape(position)
         units += shape[0] if shape else 0
@@ -267,7 +306,7 @@ def _layer(node: Node, matrices: Iterable[int], unit_matrices: Iterable[int]) ->
 
 
 def _lstm(node: Node) -> None:
-    """One step on (batch, in). The basic kernel joins all matrices in one of (4 x units, in + units)."""
+    """One step on (batch, in). The basic kernel has one matrix of shape (4 x units, in + units)."""
     options = node.options("LSTMOptions")
     if len(node.inputs) == 5 and (options is None or options.KernelType() == 1):
         _layer(node, (2,), (2,))
@@ -287,7 +326,7 @@ def _bidirectional_lstm(node: Node) -> None:
     matrices = (*_LSTM_MATRICES, *backward, *_AUXILIARY)
     _layer(node, matrices, (_OUTPUT_GATE, _OUTPUT_GATE + _BACKWARD))
     options = node.options("BidirectionalSequenceLSTMOptions")
-    # The schema's default, kept for files older than the field.
+    # The schema's default is true, for files older than the field.
     node.attrs["time_major"] = options is None or bool(options.TimeMajor())
 
 
@@ -303,7 +342,7 @@ def _sequence_rnn(node: Node) -> None:
 
 
 def _bidirectional_rnn(node: Node) -> None:
-    """Matrices of the two directions at 1, 2 and 5, 6; those of an auxiliary input at 10 and 11."""
+    """Matrices: inputs 1, 2 (forward), 5, 6 (backward), 10, 11 (auxiliary input)."""
     _layer(node, (1, 2, 5, 6, 10, 11), (1, 5))
     options = node.options("BidirectionalSequenceRNNOptions")
     node.attrs["time_major"] = bool(options is not None and options.TimeMajor())
@@ -326,6 +365,7 @@ LOWERINGS: dict[str, Callable[[Node], None]] = {
     "LOCAL_RESPONSE_NORMALIZATION": _local_response,
     "REDUCE_WINDOW": _reduce_window,
     "SQUEEZE": _squeeze,
+    "STRIDED_SLICE": _strided_slice,
     "ADD": _fused("AddOptions"),
     "SUB": _fused("SubOptions"),
     "MUL": _fused("MulOptions"),
@@ -333,6 +373,10 @@ LOWERINGS: dict[str, Callable[[Node], None]] = {
     "CONCATENATION": _fused("ConcatenationOptions"),
     "L2_NORMALIZATION": _fused("L2NormOptions"),
     "SVDF": _svdf,
+    "SOFTMAX": _softmax,
+    "DEPTH_TO_SPACE": _block_size("DepthToSpaceOptions"),
+    "SPACE_TO_DEPTH": _block_size("SpaceToDepthOptions"),
+    "PACK": _pack,
     "RANDOM_UNIFORM": _random,
     "RANDOM_STANDARD_NORMAL": _random,
     "MULTINOMIAL": _random,
@@ -342,8 +386,8 @@ LOWERINGS: dict[str, Callable[[Node], None]] = {
     "NON_MAX_SUPPRESSION_V4": _two_inputs,
     "NON_MAX_SUPPRESSION_V5": _two_inputs,
     "TFLM_DECODE": _decode,
-    "WHERE": _data_shaped,
-    "UNIQUE": _data_shaped,
+    "WHERE": _data_dependent_shape,
+    "UNIQUE": _data_dependent_shape,
     "LSTM": _lstm,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _sequence_lstm,
     "BIDIRECTIONAL_SEQUENCE_LSTM": _bidirectional_lstm,

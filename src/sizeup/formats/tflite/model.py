@@ -1,144 +1,152 @@
-"""One .tflite file: its operator codes, what its subgraphs share, and the graph that each of them becomes."""
+"""Builds a Graph per subgraph of a .tflite file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sizeup import units
 from sizeup.errors import CorruptModel, InvalidGraph
-from sizeup.formats.external import Home
+from sizeup.formats.external import ModelFolders
 from sizeup.formats.tflite.constants import Constants
 from sizeup.formats.tflite.context import Context
+from sizeup.formats.tflite.inferred_shapes import InferredShapes
 from sizeup.formats.tflite.lowering import LOWERINGS
 from sizeup.formats.tflite.node import Node
 from sizeup.formats.tflite.schema import (
-    DEEPEST_NESTING,
-    MOST_OPERATORS_RUN,
-    Limits,
+    MAX_NESTING,
+    MAX_OPERATORS_RUN,
+    FileLimits,
     numbers,
     operator_names,
     schema,
 )
-from sizeup.formats.tflite.shapes import Openness, contradiction
+from sizeup.formats.tflite.shapes import DynamicShapes, contradiction
 from sizeup.formats.tflite.tensors import TensorReader
 from sizeup.graph import ABSENT, Constant, Graph, Op, Tensor, check
-from sizeup.ops import OpRule, kind_of, rule_of
+from sizeup.ops import OpRule, cost_rule_of, op_kind_of
 
 _SCHEMA_VERSION = 3
 _DERIVED = Constant("derived")
-# Wrappers that TensorFlow's converter puts around the model's own names.
+# Scopes that TensorFlow's converter adds around the names of the model.
 _WRAPPERS = frozenset(("StatefulPartitionedCall", "PartitionedCall"))
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCode:
-    """What an operator is: its name in the file, our kind, and its lowering."""
+    """An operator code of the file: its name, op kind and lowering."""
 
     source: str
     kind: str
     lower: Callable[[Node], None] | None
-    computes: bool  # its count needs an input and an output
+    computes: bool  # its cost rule needs an input and an output
 
 
 class Model(Context):
-    """The tables of a file, and the graphs made of its subgraphs so far."""
+    """A file and the graphs built from its subgraphs so far."""
 
-    def __init__(self, content: memoryview, name: str, home: Home) -> None:
+    def __init__(self, content: memoryview, name: str, home: ModelFolders) -> None:
         self.root = schema().Model.GetRootAs(content)
         if self.root.Version() != _SCHEMA_VERSION:
             raise CorruptModel(
-                f"{name}: schema version {self.root.Version()}; only {_SCHEMA_VERSION} is in use"
+                f"{name}: schema version {self.root.Version()} is not supported (only {_SCHEMA_VERSION})"
             )
-        limits = Limits(name, len(content))
+        limits = FileLimits(name, len(content))
         super().__init__(limits, Constants(self.root, content, limits, home))
         self.codes = [self._code(index) for index in range(limits.length(self.root.OperatorCodesLength()))]
         self.subgraphs = limits.length(self.root.SubgraphsLength())
         self._graphs: dict[int, Graph] = {}
-        self._runs: dict[int, int] = {}  # operators that one run of a subgraph takes, its callees included
-        # Subgraphs that are being read, and the operators of their callees so far.
-        self._under_way: dict[int, int] = {}
+        self._run_counts: dict[int, int] = {}  # operators executed per run of a subgraph, callees included
+        # Subgraphs being read, and the operators of their callees so far.
+        self._in_progress: dict[int, int] = {}
 
     def graph(self, index: int) -> Graph:
-        """The graph of a subgraph, made once however often it is called."""
+        """The graph of a subgraph, built on first use."""
         if not 0 <= index < self.subgraphs:
-            raise CorruptModel(f"{self.name}: it calls subgraph {index} of {self.subgraphs}")
-        if index in self._under_way:
+            raise CorruptModel(f"{self.name}: it calls subgraph {index} of {self.subgraphs} subgraphs")
+        if index in self._in_progress:
             raise CorruptModel(f"{self.name}: subgraph {index} calls itself")
-        if len(self._under_way) >= DEEPEST_NESTING:
-            raise CorruptModel(f"{self.name}: subgraphs nested deeper than {DEEPEST_NESTING}")
+        if len(self._in_progress) >= MAX_NESTING:
+            raise CorruptModel(f"{self.name}: subgraphs nested deeper than {MAX_NESTING}")
         if index not in self._graphs:
-            self._under_way[index] = 0
+            self._in_progress[index] = 0
             graph = self._graphs[index] = _build(self, index)
-            self._runs[index] = len(graph.ops) + self._under_way.pop(index)
-        if self._under_way:
-            self._count_run(self._runs[index])
+            self._run_counts[index] = len(graph.ops) + self._in_progress.pop(index)
+        if self._in_progress:
+            self._count_run(self._run_counts[index])
         return self._graphs[index]
 
     def _count_run(self, operators: int) -> None:
-        """Refuse a file whose subgraphs call one another so often that nobody could run them."""
-        caller = next(reversed(self._under_way))
-        self._under_way[caller] += operators
-        if self._under_way[caller] > max(MOST_OPERATORS_RUN, self.limits.size):
-            raise CorruptModel(f"{self.name}: its subgraphs call one another without end")
+        """Raise CorruptModel if nested subgraph calls execute too many operators."""
+        caller = next(reversed(self._in_progress))
+        self._in_progress[caller] += operators
+        if self._in_progress[caller] > max(MAX_OPERATORS_RUN, self.limits.size):
+            raise CorruptModel(f"{self.name}: nested subgraph calls execute too many operators")
 
     def unreached(self) -> list[int]:
-        """The subgraphs that no graph made so far has called."""
+        """The subgraphs that no graph built so far calls."""
         return [index for index in range(self.subgraphs) if index not in self._graphs]
 
     def _code(self, index: int) -> OperatorCode:
         code = self.root.OperatorCodes(index)
-        # Codes up to 127 may stand in either field, the larger ones in the newer one only.
+        # Codes up to 127 may be in either field, larger codes only in the newer one.
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         names = operator_names()
         if builtin == schema().BuiltinOperator.CUSTOM:
             source = self.limits.label(code.CustomCode()) or "CUSTOM"
-            kind = None if source in names.values() else kind_of("tflite", source)
+            op_kind = None if source in names.values() else op_kind_of("tflite", source)
         else:
             source = names.get(builtin, f"BUILTIN_{builtin}")
-            kind = kind_of("tflite", source)
-        if kind is None:
+            op_kind = op_kind_of("tflite", source)
+        if op_kind is None:
             return OperatorCode(source, _unknown_kind(source), None, computes=False)
-        rule = rule_of(kind)
+        rule = cost_rule_of(op_kind)
         computes = rule is not None and (rule.macs is not None or rule.elementwise is not None)
-        return OperatorCode(source, kind, LOWERINGS.get(source), computes)
+        return OperatorCode(source, op_kind, LOWERINGS.get(source), computes)
 
 
 def _unknown_kind(source: str) -> str:
-    """The kind of an operator without a rule: its own name, unless that would borrow another's rule."""
-    rule = rule_of(source)
+    """The op kind of an unknown operator: its name, with a prefix if a cost rule has the same name."""
+    rule = cost_rule_of(source)
     return source if rule is None or rule.family == "own" else f"custom:{source}"
 
 
 def _build(model: Model, index: int) -> Graph:
-    """The graph of one subgraph; tensor ids are the file's own."""
+    """The graph of one subgraph; tensor ids are those of the file."""
     table = model.root.Subgraphs(index)
     inputs, outputs = numbers(table.InputsAsNumpy()), numbers(table.OutputsAsNumpy())
     tensors: list[Tensor] = []
     nodes, lowerings = _nodes(model, table, tensors)
-    made = set(inputs).union(*(node.outputs for node in nodes))
+    computed = set(inputs).union(*(node.outputs for node in nodes))
     states = _initial_states(model, nodes, is_main=index == 0)
     used = set().union(*(node.inputs for node in nodes))
-    reader = TensorReader(model, table, _weights(nodes, inputs), states, made, used)
+    reader = TensorReader(model, table, _weights(nodes, inputs), states, computed, used)
     _check_ids(model, nodes, inputs, outputs, reader.count)
     tensors += reader.read()
     if index == 0:
         _note_open_inputs(model, inputs, tensors, reader.open)
     _note_scratch(model, nodes, tensors)
-    openness = Openness(tensors, reader.open) if reader.open else None
-    fixed = _Fixed(tensors)
+    dynamic_shapes = DynamicShapes(tensors, reader.open) if reader.open else None
+    inferred_shapes = InferredShapes(tensors, reader.open) if reader.open else None
+    derived = _DerivedConstants(tensors)
     ops = []
     for position, (node, lower) in enumerate(zip(nodes, lowerings, strict=True)):
         if lower is not None:
             lower(node)
-        if openness is not None:
-            openness.follow(node)
-        _drop_false_shapes(model, node)
-        fixed.follow(node)
+        if dynamic_shapes is not None:
+            dynamic_shapes.follow(node)
+        if inferred_shapes is not None:
+            inferred_shapes.follow(node)
+        _drop_contradicted_shapes(model, node)
+        derived.follow(node)
         ops.append(_op(node, position))
     name = model.limits.label(table.Name()) or f"subgraph {index}"
-    graph = Graph(tuple(tensors), tuple(ops), tuple(inputs), tuple(outputs), name, "tflite")
+    replaced = {} if inferred_shapes is None else inferred_shapes.replaced
+    graph = Graph(
+        tuple(tensors), tuple(ops), tuple(inputs), tuple(outputs), name, "tflite", recorded_shapes=replaced
+    )
     try:
         check(graph)
     except InvalidGraph as error:
@@ -146,41 +154,67 @@ def _build(model: Model, index: int) -> Graph:
     return graph
 
 
+def placeholder_sizes(model: Model, tensors: Sequence[Tensor], shaped: Container[int]) -> Iterator[str]:
+    """Inputs, except those in `shaped`, of which more than the batch is dynamic, and recorded as 1.
+
+    A converter records 1 for every size that it does not know.
+    """
+    table = model.root.Subgraphs(0)
+    for identity in numbers(table.InputsAsNumpy()):
+        signature = numbers(table.Tensors(identity).ShapeSignatureAsNumpy())
+        tensor, recorded = tensors[identity], tensors[identity].shape or ()
+        if identity in shaped or len(signature) != len(recorded):
+            continue
+        if any(free < 0 and size == 1 for free, size in zip(signature[1:], recorded[1:], strict=True)):
+            sizes = "x".join("?" if size < 0 else str(size) for size in signature)
+            shape = units.shape(recorded)
+            option = shlex.quote(f"{tensor.name}:{shape}")
+            yield (
+                f"input {tensor.name!r} has no fixed size ({sizes}), and all amounts are those of {shape}:"
+                f" convert the model at its real size, or give --input {option} if that is it"
+            )
+
+
 def _note_open_inputs(
     context: Context, inputs: list[int], tensors: list[Tensor], signatures: dict[int, list[int]]
 ) -> None:
     for identity in inputs:
         if identity in signatures:
-            tensor, signature = tensors[identity], units.shape(tuple(signatures[identity]))
-            recorded = units.shape(tensor.shape)
-            context.note(f"input {tensor.name!r} ({signature}) is counted at its recorded shape {recorded}")
+            tensor = tensors[identity]
+            sizes = ["?" if size < 0 else str(size) for size in signatures[identity]]
+            context.note(
+                f"input {tensor.name!r} has a dynamic dimension ({'x'.join(sizes)}); counted at the shape"
+                f" stored in the file, {units.shape(tensor.shape)}"
+            )
 
 
-def _drop_false_shapes(context: Context, node: Node) -> None:
-    """Use no recorded shape that contradicts the operator: what it costs is then unknown."""
+def _drop_contradicted_shapes(context: Context, node: Node) -> None:
+    """Drop recorded output shapes that contradict the operator; its cost is then unknown."""
     computed = contradiction(node)
     if not computed:
         return
     name = node.tensors[node.outputs[0]].name
-    context.note(f"{node.source} {name!r} computes {computed} as the file records: it is not counted")
+    context.note(f"{node.source} {name!r} computes {computed} as recorded in the file: not counted")
     for identity in node.outputs:
         node.tensors[identity] = replace(node.tensors[identity], shape=None)
 
 
 def _note_scratch(context: Context, nodes: list[Node], tensors: list[Tensor]) -> None:
-    """Tell what an operator works in: its own compiler may let that share bytes, or take more."""
+    """Note scratch tensors: the operator's own memory plan may share their bytes or need more."""
     for node in nodes:
-        given = [tensors[each] for each in node.inputs if each != ABSENT]
-        names = [repr(each.name) for each in given if each.data is not None and each.data.role == "scratch"]
+        inputs = [tensors[identity] for identity in node.inputs if identity != ABSENT]
+        names = [
+            repr(tensor.name)
+            for tensor in inputs
+            if tensor.data is not None and tensor.data.role == "scratch"
+        ]
         if names:
-            what = (
-                "which nothing makes or fills, counts as memory"
-                if len(names) == 1
-                else ("which nothing makes or fills, count as memory, each in full")
+            counted = (
+                "counted as scratch memory" if len(names) == 1 else "each counted in full as scratch memory"
             )
             context.note(
-                f"{' and '.join(names)}, {what}; a plan made for {node.source} may let tensors share bytes,"
-                " and what else it takes is not known"
+                f"{' and '.join(names)} (no producer, no data): {counted}; {node.source} may share these"
+                " bytes between tensors, and its other memory is not known"
             )
 
 
@@ -192,26 +226,30 @@ def _nodes(
         operator = table.Operators(position)
         code = operator.OpcodeIndex()
         if code >= len(model.codes):
-            raise CorruptModel(f"{model.name}: operator {position} has the code {code} of {len(model.codes)}")
-        known = model.codes[code]
+            raise CorruptModel(
+                f"{model.name}: operator {position} has operator code {code} of {len(model.codes)} codes"
+            )
+        operator_code = model.codes[code]
         inputs, outputs = numbers(operator.InputsAsNumpy()), numbers(operator.OutputsAsNumpy())
         model.limits.refer(len(inputs) + len(outputs))
-        given = [each for each in outputs if each != ABSENT]
-        node = Node(model, tensors, operator, known.source, known.kind, inputs, given)
-        if known.computes and not (node.has(0) and given):
-            node.fail(f"inputs {inputs} and outputs {outputs}")
+        present = [identity for identity in outputs if identity != ABSENT]
+        node = Node(model, tensors, operator, operator_code.source, operator_code.kind, inputs, present)
+        if operator_code.computes and not (node.has(0) and present):
+            node.fail(f"at least one input and one output are required; it has {inputs} and {outputs}")
         nodes.append(node)
-        lowerings.append(known.lower)
+        lowerings.append(operator_code.lower)
     return nodes, lowerings
 
 
 def _check_ids(
     context: Context, nodes: list[Node], inputs: list[int], outputs: list[int], count: int
 ) -> None:
-    def within(identities: Iterable[int], lowest: int, where: str) -> None:
+    def within(identities: Iterable[int], lowest: int, referrer: str) -> None:
         for identity in identities:
             if not lowest <= identity < count:
-                raise CorruptModel(f"{context.name}: {where} refers to tensor {identity} of {count}")
+                raise CorruptModel(
+                    f"{context.name}: {referrer} refers to tensor {identity} of {count} tensors"
+                )
 
     within(inputs, 0, "the list of inputs")
     within(outputs, 0, "the list of outputs")
@@ -221,9 +259,9 @@ def _check_ids(
 
 
 def _initial_states(context: Context, nodes: list[Node], *, is_main: bool) -> set[int]:
-    """Tensors whose content a variable starts from, if every run writes that variable anew.
+    """Tensors with the initial values of variables that every inference overwrites.
 
-    A variable that the main graph only reads holds trained weights, put there before the first run.
+    A variable that the main graph only reads holds trained weights, assigned before the first inference.
     """
     names = {
         node.outputs[0]: node.variable() for node in nodes if node.source == "VAR_HANDLE" and node.outputs
@@ -239,46 +277,46 @@ def _initial_states(context: Context, nodes: list[Node], *, is_main: bool) -> se
 
 
 def _weights(nodes: list[Node], inputs: list[int]) -> set[int]:
-    """What operators with weights read beside their data, and the constants that this is prepared from:
-    trained numbers even without a scale."""
-    found: set[int] = set()
-    computed: set[int] = set(inputs)  # not from constants alone
+    """Tensors that hold trained weights even without a scale: the weight inputs of operators, and the
+    constants from which these are derived."""
+    weights: set[int] = set()
+    computed: set[int] = set(inputs)  # depends on more than constants
     for node in nodes:
-        rule = rule_of(node.kind)
+        rule = cost_rule_of(node.kind)
         if rule is not None and (rule.weight is not None or rule.family == "recurrent"):
-            found.update(node.inputs[1:])
+            weights.update(node.inputs[1:])
         if not computed.isdisjoint(node.inputs):
             computed.update(node.outputs)
     for node in reversed(nodes):
-        if not found.isdisjoint(node.outputs) and computed.isdisjoint(node.inputs):
-            places = _DATA_PLACES.get(node.source, range(len(node.inputs)))
-            found.update(node.inputs[place] for place in places if node.has(place))
-    return found
+        if not weights.isdisjoint(node.outputs) and computed.isdisjoint(node.inputs):
+            positions = _DATA_INPUTS.get(node.source, range(len(node.inputs)))
+            weights.update(node.inputs[position] for position in positions if node.has(position))
+    return weights
 
 
-# Which inputs hold data, where the others only say what is done with it: shapes, axes, offsets.
-_DATA_PLACES: dict[str, Sequence[int]] = {
+# Input positions that hold data, if the other inputs only hold parameters: shapes, axes, offsets.
+_DATA_INPUTS: dict[str, Sequence[int]] = {
     **dict.fromkeys(
         ("RESHAPE", "TRANSPOSE", "EXPAND_DIMS", "BROADCAST_TO", "TILE", "SLICE", "STRIDED_SLICE", "SPLIT_V",
          "PAD", "MIRROR_PAD", "REVERSE_V2", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), (0,)
     ),
     "SPLIT": (1,),
-    "TFLM_DECODE": (),  # its lowering says what the codes stand for
+    "TFLM_DECODE": (),  # handled by its lowering
 }  # fmt: skip
 
 
 def _computes(rule: OpRule) -> bool:
-    """Whether an operator does more than store the same numbers in another way."""
+    """Whether an operator computes new values rather than converting or copying them."""
     return rule.macs is not None or (rule.elementwise is not None and rule.kind not in _CONVERSIONS)
 
 
 _CONVERSIONS = ("cast", "quantize", "dequantize", "fake_quantize", "complex_part", "decode")
 
 
-class _Fixed:
-    """Follows what is prepared before the first run: constants, and what is made of them alone.
+class _DerivedConstants:
+    """Marks tensors that are derived once from constants, before the first inference.
 
-    Runtimes run an operator that computes in every run, also where all of its inputs are constants.
+    Runtimes execute an operator that computes values in every inference, even if all its inputs are constant.
     """
 
     def __init__(self, tensors: list[Tensor]) -> None:
@@ -290,11 +328,11 @@ class _Fixed:
         }
 
     def follow(self, node: Node) -> None:
-        """Mark the outputs of an operator that reads nothing but fixed tensors."""
-        given = [identity for identity in node.inputs if identity != ABSENT]
-        if not given or not self.ids.issuperset(given) or node.bodies or node.attrs.get("random"):
+        """Mark the outputs of an operator whose inputs are all constant."""
+        inputs = [identity for identity in node.inputs if identity != ABSENT]
+        if not inputs or not self.ids.issuperset(inputs) or node.bodies or node.attrs.get("random"):
             return
-        rule = rule_of(node.kind)
+        rule = cost_rule_of(node.kind)
         if rule is None or rule.every_run or _computes(rule):
             return
         for identity in node.outputs:
@@ -317,7 +355,7 @@ def _op(node: Node, position: int) -> Op:
 
 
 def scope_of(name: str) -> str:
-    """The path in front of an operator's own name, of the first where a fused operator joins several.
+    """The scope of an operator name; that of the first name if a fused operator has several.
 
     'model/block_1/conv/Conv2D;model/block_1/bn/FusedBatchNormV3' -> 'model/block_1/conv'
     """

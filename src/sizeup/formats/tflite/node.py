@@ -1,4 +1,4 @@
-"""An operator on its way from the file to the graph."""
+"""An operator of the file while it is lowered."""
 
 from __future__ import annotations
 
@@ -14,74 +14,77 @@ from sizeup.graph import ABSENT, Body, Graph, Shape, Tensor
 
 
 class Node:
-    """One operator as the file has it; lowering turns kind, inputs, attrs and bodies into ours."""
+    """One operator of the file; its lowering changes kind, inputs, attrs and bodies."""
 
-    __slots__ = ("attrs", "bodies", "context", "data_shaped", "inputs", "kind", "operator", "outputs",
+    __slots__ = ("attrs", "bodies", "context", "has_dynamic_output", "inputs", "kind", "operator", "outputs",
                  "source", "tensors")  # fmt: skip
 
     def __init__(
-        self, context: Context, tensors: list[Tensor], operator: Any, source: str, kind: str,
+        self, context: Context, tensors: list[Tensor], operator: Any, source: str, op_kind: str,
         inputs: list[int], outputs: list[int],
     ) -> None:  # fmt: skip
         self.context = context
         self.tensors = tensors
         self.operator = operator
         self.source = source
-        self.kind = kind
+        self.kind = op_kind
         self.inputs = inputs
         self.outputs = outputs
         self.attrs: dict[str, Any] = {}
         self.bodies: tuple[Body, ...] = ()
-        self.data_shaped = False  # the numbers that come in decide the shape that comes out
+        self.has_dynamic_output = False  # the output shape depends on input values
 
     def fail(self, problem: str) -> NoReturn:
         """Raise CorruptModel about this operator."""
         raise CorruptModel(f"{self.context.name}: {self.source}: {problem}")
 
-    def sizes(self, what: str, values: Iterable[int]) -> tuple[int, ...]:
-        """Sizes from its options, each at least 1, so that they cannot lower a total."""
+    def sizes(self, name: str, values: Iterable[int]) -> tuple[int, ...]:
+        """Sizes from its options, each checked to be at least 1."""
         sizes = tuple(values)
         if min(sizes, default=1) < 1:
-            self.fail(f"the {what} are {sizes}; each must be at least 1")
+            self.fail(f"{name} are {sizes}; each must be at least 1")
         return sizes
 
     def window(self, sides: Sequence[int]) -> tuple[int, ...]:
-        """The sides of a window over its first input, one for each axis."""
+        """Check the window sizes over its first input, one per axis."""
         shape = self.shape(0)
         if shape is not None and len(sides) != len(shape):
-            self.fail(f"a window of {len(sides)} sides over data of the shape {shape}")
-        return self.sizes("sides of the window", sides)
+            self.fail(f"window of {len(sides)} dimensions over data of shape {shape}")
+        return self.sizes("window sizes", sides)
 
     def has(self, position: int) -> bool:
-        """Whether the input at that place is given."""
+        """Whether the input at a position is present."""
         return position < len(self.inputs) and self.inputs[position] != ABSENT
 
     def tensor(self, position: int) -> Tensor:
-        """The input at that place, which must be given."""
+        """The input at a position; raises CorruptModel if it is absent."""
         if not self.has(position):
             self.fail(f"input {position} is missing")
         return self.tensors[self.inputs[position]]
 
     def shape(self, position: int, rank: int | None = None) -> Shape | None:
-        """The shape of an input, of a given rank and without empty dimensions; None where data decides it."""
+        """The shape of an input, or None if it depends on data.
+
+        With `rank`, raises CorruptModel unless the shape has that rank and no empty dimension.
+        """
         shape = self.tensor(position).shape
         if shape is not None and rank is not None and (len(shape) != rank or 0 in shape):
-            self.fail(f"input {position} is {shape}, not a full shape of {rank} dimensions")
+            self.fail(f"input {position} has shape {shape}; {rank} non-empty dimensions are required")
         return shape
 
     def options(self, table: str) -> Any | None:
-        """Its options; None where it carries none of that table."""
+        """Its options, or None if it has no options of that table."""
         return options(self.operator, table)
 
-    def needed_options(self, table: str) -> Any:
-        """Its options, without which the operator means nothing."""
-        found = options(self.operator, table)
-        if found is None:
+    def required_options(self, table: str) -> Any:
+        """Its options; raises CorruptModel if they are missing."""
+        table_options = options(self.operator, table)
+        if table_options is None:
             self.fail(f"{table} are missing")
-        return found
+        return table_options
 
     def body(self, name: str, index: int) -> Body:
-        """A subgraph that it runs once."""
+        """A body that runs a subgraph once."""
         return Body(name, self.graph(index))
 
     def graph(self, index: int) -> Graph:
@@ -89,7 +92,7 @@ class Node:
         return self.context.graph(index)
 
     def variable(self) -> str:
-        """The name under which all subgraphs know the variable that a handle stands for."""
+        """The name of the variable of a handle, shared by all subgraphs."""
         options = self.options("VarHandleOptions")
         if options is None:
             return ""
@@ -97,19 +100,19 @@ class Node:
         return f"{label(options.Container())}/{label(options.SharedName())}"
 
     def integers(self, position: int) -> list[int] | None:
-        """The numbers of a small constant input; None where they are not in the file."""
+        """The values of a small constant integer input, or None."""
         return integers(self.tensor(position))
 
 
-# Shapes, windows and loop bounds are short; a longer constant is none of these.
-_LONGEST = 64
+# Shapes, windows and loop bounds are short. Longer constants are not read.
+_MAX_INTEGERS = 64
 
 
 def integers(tensor: Tensor) -> list[int] | None:
-    """The numbers of a small constant of integers; None where it is something else."""
+    """The values of a small constant integer tensor, or None if it is not one."""
     data = tensor.data
     if data is None or data.read is None or tensor.dtype.family != "int":
         return None
-    if tensor.elements is None or tensor.elements > _LONGEST:
+    if tensor.elements is None or tensor.elements > _MAX_INTEGERS:
         return None
     return [int(number) for number in np.ravel(data.read())]

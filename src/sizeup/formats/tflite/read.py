@@ -1,4 +1,4 @@
-"""Opening a .tflite file: its signatures, stored memory plan and operators, and checks of given inputs."""
+"""Loads a .tflite file: graphs, signatures and stored memory plan. Checks requested input shapes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Any
 
 from sizeup import units
 from sizeup.errors import CorruptModel, LoadError
-from sizeup.formats.external import Home, home_of
+from sizeup.files import read_problem
+from sizeup.formats.external import ModelFolders, model_folders
 from sizeup.formats.nodes import FileNodes
-from sizeup.formats.tflite.model import Model
-from sizeup.formats.tflite.schema import BROKEN, PLAN, numbers, schema
+from sizeup.formats.tflite.model import Model, placeholder_sizes
+from sizeup.formats.tflite.schema import BROKEN, PLAN, damage, numbers, schema
 from sizeup.graph import ABSENT, Graph, Shape
 
 _MAGIC = b"TFL3"
 _FIXED = "changing the shapes of a TFLite file is not supported yet: convert the model at that size"
-_NONE = -1
-_HEAD = 3  # format version, number of subgraphs, number of tensors in all of them
+_NOT_PLANNED = -1
+_HEADER = 3  # header of a plan: format version, number of subgraphs, number of tensors in all of them
 
 
 def load(
@@ -30,14 +31,14 @@ def load(
     inputs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
 ) -> Graph:
-    """Read a .tflite file, or its content; shapes are those that the file records."""
+    """Load a .tflite file or its content, with the shapes that the file records."""
     schema()
-    home: Home
+    home: ModelFolders
     if isinstance(source, bytes | bytearray | memoryview):
         name, home, content = "model", (), memoryview(source)
     else:
         path = Path(source)
-        name, home, content = path.name, home_of(path), _mapped(path)
+        name, home, content = path.name, model_folders(path), _map_file(path)
     if bytes(content[4:8]) != _MAGIC:
         raise CorruptModel(
             f"{name}: not a TFLite file: bytes 4 to 8 are not {_MAGIC.decode()!r};"
@@ -46,63 +47,66 @@ def load(
     try:
         return _read(Model(content, name, home), inputs or {}, bind or {})
     except BROKEN as error:
-        raise CorruptModel(f"{name}: the file is damaged: {error}") from error
+        raise CorruptModel(f"{name}: {damage(error)}") from error
 
 
-def _mapped(path: Path) -> memoryview:
-    """The file as memory: its weights are read from disk only when somebody asks for them."""
+def _map_file(path: Path) -> memoryview:
+    """Memory-map the file, so that weights are read from disk on demand."""
     try:
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
                 raise CorruptModel(f"{path.name}: the file is empty; convert or download it again")
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
+        raise LoadError(f"{path}: {read_problem(error)}") from error
 
 
 def _read(model: Model, inputs: Mapping[str, Any], bind: Mapping[str, int]) -> Graph:
     graph = model.graph(0)
     names = _signature_names(model)
-    _note_what_is_left_out(model)
+    _note_uncalled_subgraphs(model)
     for file in model.constants.files:
-        model.note(f"weights are kept in another file, {file!r}")
-    _check_inputs(model.name, graph, names, inputs)
+        model.note(f"weights are stored in another file, {file!r}")
+    shaped = _check_inputs(model.name, graph, names, inputs)
     _check_batch(model.name, graph, bind)
     return replace(
-        _renamed(graph, names),
+        _with_names(graph, names),
         name=Path(model.name).stem,
-        notes=tuple(model.notes),  # of what is counted, so before the other entries are read
+        notes=tuple(model.notes),  # only those of the main graph: taken before the other graphs are read
         offsets=_stored_plan(model),
-        others=_others(model),
-        entries=_other_entries(model),
+        other_graphs=_other_graphs(model),
+        uncounted_signatures=_other_entries(model),
+        placeholder_sizes=tuple(placeholder_sizes(model, graph.tensors, shaped)),
     )
 
 
-def _others(model: Model) -> tuple[Graph, ...] | None:
-    """Every graph but the main one; None where one is damaged, for the main one counts all the same."""
+def _other_graphs(model: Model) -> tuple[Graph, ...] | None:
+    """All graphs except the main one, or None if one is damaged (the main graph is still counted)."""
     try:
         return tuple(model.graph(index) for index in range(1, model.subgraphs))
     except (CorruptModel, *BROKEN):
         return None
 
 
-def _check_inputs(model: str, graph: Graph, names: Mapping[int, str], inputs: Mapping[str, Any]) -> None:
-    """Accept the shapes that the file records; others would need every shape of the graph anew."""
+def _check_inputs(model: str, graph: Graph, names: Mapping[int, str], inputs: Mapping[str, Any]) -> set[int]:
+    """Return the inputs with a requested shape; raise LoadError unless it is the recorded one."""
     known = {graph.tensors[identity].name: identity for identity in graph.inputs}
     known |= {names[identity]: identity for identity in graph.inputs if identity in names}
-    for name, given in inputs.items():
+    for name, requested in inputs.items():
         if name not in known:
-            raise LoadError(f"{model}: no input is called {name!r}; it has {', '.join(map(repr, known))}")
-        shape, recorded = _shape_of(given), graph.tensors[known[name]].shape
+            raise LoadError(f"{model}: no input is named {name!r}; inputs: {', '.join(map(repr, known))}")
+        shape, recorded = _shape_of(requested), graph.tensors[known[name]].shape
         if shape != recorded:
             raise LoadError(
-                f"{model}: input {name!r} was saved as {units.shape(recorded)}, not {units.shape(shape)};"
+                f"{model}: input {name!r} has the recorded shape {units.shape(recorded)}, not"
+                f" {units.shape(shape)};"
                 f" {_FIXED}"
             )
+    return {known[name] for name in inputs}
 
 
 def _check_batch(model: str, graph: Graph, bind: Mapping[str, int]) -> None:
-    """A batch may be named if it is the recorded one."""
+    """Raise LoadError unless the requested batch is the recorded one."""
     shapes = [graph.tensors[identity].shape for identity in graph.inputs]
     recorded = {shape[0] for shape in shapes if shape}
     for name, size in bind.items():
@@ -110,18 +114,18 @@ def _check_batch(model: str, graph: Graph, bind: Mapping[str, int]) -> None:
             raise LoadError(f"{model}: TFLite has no named dimension {name!r}; only 'batch' can be bound")
         if recorded != {size}:
             saved = ", ".join(map(str, sorted(recorded))) or "none"
-            raise LoadError(f"{model}: batch={size} differs from what was saved ({saved}); {_FIXED}")
+            raise LoadError(f"{model}: batch={size} differs from the recorded batch ({saved}); {_FIXED}")
 
 
-def _shape_of(given: Any) -> Shape:
-    return tuple(int(size) for size in getattr(given, "shape", given))
+def _shape_of(value: Any) -> Shape:
+    return tuple(int(size) for size in getattr(value, "shape", value))
 
 
 def _signature_names(model: Model) -> dict[int, str]:
-    """Names of the main graph's inputs and outputs, by tensor, from the first signature that has them."""
+    """Names of the main graph's inputs and outputs by tensor id; the first signature takes precedence."""
     names: dict[int, str] = {}
-    for place in range(model.limits.length(model.root.SignatureDefsLength())):
-        signature = model.root.SignatureDefs(place)
+    for number in range(model.limits.length(model.root.SignatureDefsLength())):
+        signature = model.root.SignatureDefs(number)
         if signature.SubgraphIndex() != 0:
             continue
         for length, entry in (
@@ -136,8 +140,8 @@ def _signature_names(model: Model) -> dict[int, str]:
     return names
 
 
-def _renamed(graph: Graph, names: Mapping[int, str]) -> Graph:
-    """The graph with its inputs and outputs under those names."""
+def _with_names(graph: Graph, names: Mapping[int, str]) -> Graph:
+    """The graph with its inputs and outputs renamed."""
     tensors = list(graph.tensors)
     for identity in {*graph.inputs, *graph.outputs}:
         if identity in names:
@@ -146,32 +150,32 @@ def _renamed(graph: Graph, names: Mapping[int, str]) -> Graph:
 
 
 def _other_entries(model: Model) -> tuple[str, ...]:
-    """The signatures that run another graph than the main one, called by that or not."""
+    """The signatures that run another graph than the main one."""
     signatures = map(model.root.SignatureDefs, range(model.limits.length(model.root.SignatureDefsLength())))
     return tuple(
-        model.limits.label(each.SignatureKey()) or f"subgraph {each.SubgraphIndex()}"
-        for each in signatures
-        if each.SubgraphIndex() != 0
+        model.limits.label(signature.SignatureKey()) or f"subgraph {signature.SubgraphIndex()}"
+        for signature in signatures
+        if signature.SubgraphIndex() != 0
     )
 
 
-def _note_what_is_left_out(model: Model) -> None:
-    """Name the subgraphs that the main graph does not call: other entries of the same file."""
-    left_out = set(model.unreached())
-    if not left_out:
+def _note_uncalled_subgraphs(model: Model) -> None:
+    """Add a note that lists the subgraphs that the main graph does not call."""
+    uncalled = set(model.unreached())
+    if not uncalled:
         return
-    entries = {index: f"subgraph {index}" for index in sorted(left_out)}
-    for place in range(model.limits.length(model.root.SignatureDefsLength())):
-        signature = model.root.SignatureDefs(place)
-        if signature.SubgraphIndex() in left_out:
+    entries = {index: f"subgraph {index}" for index in sorted(uncalled)}
+    for number in range(model.limits.length(model.root.SignatureDefsLength())):
+        signature = model.root.SignatureDefs(number)
+        if signature.SubgraphIndex() in uncalled:
             entries[signature.SubgraphIndex()] = repr(model.limits.label(signature.SignatureKey()))
-    shown = ", ".join(list(entries.values())[:10])
+    names = ", ".join(list(entries.values())[:10])
     more = f" and {len(entries) - 10} more" if len(entries) > 10 else ""
-    model.note(f"only the main graph is counted; the file has other entries: {shown}{more}")
+    model.note(f"only the main graph is counted; the file has other entries: {names}{more}")
 
 
 def _stored_plan(model: Model) -> tuple[int, ...]:
-    """An offset for every tensor of all subgraphs, -1 for those not planned; empty without a plan."""
+    """The stored memory plan: one offset per tensor of all subgraphs (-1: not planned), or empty."""
     root = model.root
     for index in range(model.limits.length(root.MetadataLength())):
         entry = root.Metadata(index)
@@ -179,10 +183,10 @@ def _stored_plan(model: Model) -> tuple[int, ...]:
             if entry.Buffer() >= model.limits.length(root.BuffersLength()):
                 raise CorruptModel(
                     f"{model.limits.name}: metadata {PLAN!r} names buffer {entry.Buffer()} of"
-                    f" {root.BuffersLength()}"
+                    f" {root.BuffersLength()} buffers"
                 )
             content = root.Buffers(entry.Buffer()).DataAsNumpy()
-            if isinstance(content, int):  # the schema's way to say that there is none
+            if isinstance(content, int):  # the schema returns 0 for an absent vector
                 break
             data = content.tobytes()
             return _offsets(struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4]))
@@ -190,25 +194,27 @@ def _stored_plan(model: Model) -> tuple[int, ...]:
 
 
 def _offsets(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """As many offsets as the head says there are; one more than there are, where it says too much."""
-    head, offsets = numbers[:_HEAD], numbers[_HEAD:]
-    if len(head) == _HEAD and head[-1] > len(offsets):
-        return (*offsets, _NONE)
-    return offsets[: head[-1]] if len(head) == _HEAD and head[-1] >= 0 else ()
+    """The offsets declared by the header. If it declares too many, one extra entry marks the mismatch."""
+    head, offsets = numbers[:_HEADER], numbers[_HEADER:]
+    if len(head) == _HEADER and head[-1] > len(offsets):
+        return (*offsets, _NOT_PLANNED)
+    return offsets[: head[-1]] if len(head) == _HEADER and head[-1] >= 0 else ()
 
 
-_NAMELESS = "main"  # what viewers call a graph without a name
+_NAMELESS = "main"  # how viewers name a graph without a name
 
 
 def nodes_of(path: Path) -> FileNodes:
-    """The operators of a file's main graph: their places in it, and the tensors that each makes."""
+    """The operators of a file's main graph: their indices and output tensors."""
     try:
         table = schema().Model.GetRootAs(path.read_bytes()).Subgraphs(0)
-        made = [numbers(table.Operators(place).OutputsAsNumpy()) for place in range(table.OperatorsLength())]
+        output_ids = [
+            numbers(table.Operators(index).OutputsAsNumpy()) for index in range(table.OperatorsLength())
+        ]
         name = (table.Name() or b"").decode("utf-8", "replace")
     except OSError as error:
-        raise LoadError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise LoadError(f"{path}: {read_problem(error)}") from error
     except BROKEN as error:
-        raise CorruptModel(f"{path}: the file is damaged: {error}") from error
-    outputs = tuple(tuple(each for each in ids if each != ABSENT) for ids in made)
-    return FileNodes(name or _NAMELESS, tuple(map(str, range(len(made)))), outputs)
+        raise CorruptModel(f"{path}: {damage(error)}") from error
+    outputs = tuple(tuple(identity for identity in ids if identity != ABSENT) for ids in output_ids)
+    return FileNodes(name or _NAMELESS, tuple(map(str, range(len(output_ids)))), outputs)

@@ -1,34 +1,47 @@
-"""The tables of a .tflite file, as the accessors of LiteRT's own schema, and limits for what they claim."""
+"""Access to LiteRT's generated schema, and limits on the sizes that a file declares."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import re
 import struct
 from typing import Any
 
 from sizeup.errors import CorruptModel, MissingLibrary
 
-# What the accessors raise when offsets, lengths or types in a file are nonsense: reads beyond the
-# end (struct, numpy's frombuffer) and numbers that cannot be an offset (flatbuffers' own checks).
+# Raised by the accessors for invalid offsets, lengths or types: reads past the end (struct, numpy's
+# frombuffer) and numbers that cannot be an offset (checks in flatbuffers).
 BROKEN = (struct.error, ValueError, TypeError, OverflowError)
 
-# The metadata entry from which TFLite Micro takes the places of tensors.
+_OFFSET = re.compile(r"at offset (-?\d+)")
+
+
+def damage(error: Exception) -> str:
+    """What an error of the accessors means for the file."""
+    offset = _OFFSET.search(str(error))
+    is_end = offset is not None or "smaller than requested" in str(error) or "offset must be" in str(error)
+    if not is_end:
+        return f"the file is damaged: {error}"
+    return "truncated or damaged file: reads past its end" + (f" at byte {offset[1]}" if offset else "")
+
+
+# The metadata entry with a memory plan for TFLite Micro.
 PLAN = "OfflineMemoryAllocation"
 
-# By number: older releases of the schema do not name the newest types.
+# Indexed by type code, since older schema releases do not name the newest types.
 TYPE_NAMES = (
     *("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8"),
     *("float64", "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"),
     *("int2", "uint4", "float8_e4m3fn", "float8_e5m2"),
 )
 
-# Bounds that no real file comes near and that keep hostile ones from costing time or memory: tables and
-# vectors may be shared inside a file, so a small file can describe very much.
-DEEPEST_NESTING = 50
-MOST_DIMENSIONS = 64
-MOST_ELEMENTS = 2**50
-MOST_OPERATORS_RUN = 2_000_000
+# Bounds far above real files. They limit the time and memory that a hostile file can cost: tables and
+# vectors may be shared inside a file, so a small file can describe a very large model.
+MAX_NESTING = 50
+MAX_DIMENSIONS = 64
+MAX_ELEMENTS = 2**50
+MAX_OPERATORS_RUN = 2_000_000
 _TEXT_PER_BYTE = 16
 
 
@@ -49,7 +62,7 @@ def operator_names() -> dict[int, str]:
 
 
 def options(operator: Any, table: str) -> Any | None:
-    """An operator's options as accessors of the named table; None where it carries others or none."""
+    """An operator's options as the named table, or None if it has other options or none."""
     tables = schema()
     first, second = tables.BuiltinOptions, tables.BuiltinOptions2
     if table in vars(first) and operator.BuiltinOptionsType() == getattr(first, table):
@@ -60,19 +73,19 @@ def options(operator: Any, table: str) -> Any | None:
         return None
     if union is None:
         return None
-    found = getattr(tables, table)()
-    found.Init(union.Bytes, union.Pos)
-    return found
+    table_options = getattr(tables, table)()
+    table_options.Init(union.Bytes, union.Pos)
+    return table_options
 
 
 def numbers(vector: Any) -> list[int]:
-    """The content of an `...AsNumpy()` accessor, which answers 0 where the vector is absent."""
-    found: list[int] = [] if isinstance(vector, int) else vector.tolist()
-    return found
+    """The content of an `...AsNumpy()` accessor, which returns 0 if the vector is absent."""
+    values: list[int] = [] if isinstance(vector, int) else vector.tolist()
+    return values
 
 
-class Limits:
-    """What a file of a given size may claim; each method raises CorruptModel beyond that."""
+class FileLimits:
+    """Limits on what a file of a given size may declare; methods raise CorruptModel if exceeded."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
@@ -80,20 +93,20 @@ class Limits:
         self._references = 0
         self._characters = 0
 
-    def length(self, claimed: int) -> int:
-        """The length of a vector of tables, which cannot be longer than the file has room for."""
-        if claimed * 4 > self.size:
-            raise CorruptModel(f"{self.name}: a list of {claimed} entries in {self.size} bytes")
-        return claimed
+    def length(self, count: int) -> int:
+        """Check the length of a vector of tables against the file size."""
+        if count * 4 > self.size:
+            raise CorruptModel(f"{self.name}: a list of {count} entries does not fit in {self.size} bytes")
+        return count
 
     def refer(self, count: int) -> None:
-        """Count references from operators to tensors: no converter writes more than the file has bytes."""
+        """Count references from operators to tensors: at most one per byte of the file."""
         self._references += count
         if self._references > self.size:
             raise CorruptModel(f"{self.name}: its operators list more tensors than fit into the file")
 
     def label(self, raw: bytes | None) -> str:
-        """A name from the file, in whatever bytes it was written."""
+        """Decode a name; invalid UTF-8 is replaced."""
         if raw is None:
             return ""
         self._characters += len(raw)

@@ -1,8 +1,8 @@
-"""Which of the shapes that a file records hold: those that neither data decides nor an operator contradicts.
+"""Validates recorded shapes: drops those that depend on data and finds those that contradict an operator.
 
-A file may leave dimensions open (-1 in a tensor's signature). The shape that it records then holds for the
-recorded batch, but it is a placeholder if the input data decides the size. A runtime computes all shapes
-again. A recorded shape that contradicts the operator would change every count behind it, so it is not used.
+A file may have dynamic dimensions (-1 in the shape signature of a tensor). The recorded shape is then valid
+for the recorded batch, but it is a placeholder if the size depends on input data. A runtime recomputes all
+shapes. A recorded shape that contradicts its operator would falsify later counts, so it is not used.
 """
 
 from __future__ import annotations
@@ -14,85 +14,97 @@ from typing import TypeAlias
 
 from sizeup.formats.tflite.node import Node
 from sizeup.graph import ABSENT, Shape, Tensor
-from sizeup.ops import rule_of
+from sizeup.ops import cost_rule_of
 
 _Inference: TypeAlias = Callable[[Node, Shape], "Shape | int | None"]
 
 
-# They have the shape of what they convert. Quantisers that add them leave the signature out.
+# Shape-preserving ops. Quantizers that insert them omit the shape signature.
 _CONVERSIONS = frozenset({"quantize", "dequantize", "cast"})
 
 
-class Openness:
-    """Follows open dimensions through a subgraph and clears the shapes that data decides."""
+class DynamicShapes:
+    """Propagates dynamic dimensions through a subgraph and clears the shapes that depend on data."""
 
     def __init__(self, tensors: list[Tensor], signatures: dict[int, list[int]]) -> None:
         self.tensors = tensors
         self.open = set(signatures)
-        # Tensors whose numbers follow from shapes: what SHAPE gives, and what is computed from it.
-        self.of_shapes: set[int] = set()
+        # Tensors whose values are computed from shapes alone (SHAPE and ops on its output).
+        self.shape_values: set[int] = set()
 
     def follow(self, node: Node) -> None:
-        """Judge one operator's outputs, after everything in front of it."""
-        given = [identity for identity in node.inputs if identity != ABSENT]
-        if node.kind == "shape_of" or self._are_of_shapes(given):
-            self.of_shapes.update(node.outputs)
-        if node.kind in _CONVERSIONS and self.open.intersection(given):
+        """Process one operator; operators must come in execution order."""
+        inputs = [identity for identity in node.inputs if identity != ABSENT]
+        if node.kind == "shape_of" or self._are_shape_values(inputs):
+            self.shape_values.update(node.outputs)
+        if node.kind in _CONVERSIONS and self.open.intersection(inputs):
             self.open.update(node.outputs)
-        if self._is_decided_by_data(node, given):
+        if self._depends_on_data(node, inputs):
             for identity in self.open.intersection(node.outputs):
                 self.tensors[identity] = replace(self.tensors[identity], shape=None)
 
-    def _is_decided_by_data(self, node: Node, given: list[int]) -> bool:
-        if node.data_shaped or any(self.tensors[identity].shape is None for identity in given):
+    def _depends_on_data(self, node: Node, inputs: list[int]) -> bool:
+        if node.has_dynamic_output or any(self.tensors[identity].shape is None for identity in inputs):
             return True
-        if self.open.intersection(given):
+        if self.open.intersection(inputs):
             return False
-        # An open dimension that begins here comes from numbers: from those of shapes, or from data.
-        return not self._are_of_shapes(given)
+        # A dynamic dimension that starts here comes from values: those of shapes, or data.
+        return not self._are_shape_values(inputs)
 
-    def _are_of_shapes(self, given: list[int]) -> bool:
-        return all(identity in self.of_shapes or self._is_constant(identity) for identity in given)
+    def _are_shape_values(self, identities: list[int]) -> bool:
+        return all(identity in self.shape_values or self._is_constant(identity) for identity in identities)
 
     def _is_constant(self, identity: int) -> bool:
         data = self.tensors[identity].data
         return data is not None and data.role not in ("buffer", "scratch")
 
 
-def contradiction(node: Node) -> str:
-    """What an operator computes, if that is not what the file records for its outputs; else nothing."""
+def inferred_shape(node: Node) -> Shape | None:
+    """The output shape that an operator computes, if it follows from the shapes of its inputs."""
+    computed = _computed(node)
+    return None if isinstance(computed, int) else computed
+
+
+def _computed(node: Node) -> Shape | int | None:
     data = _shape(node, 0)
-    rule = _INFERENCES.get(node.source) or _by_family(node)
-    recorded = [node.tensors[each].shape for each in node.outputs]
-    if data is None or rule is None or not recorded or None in recorded:
+    infer = _INFERENCES.get(node.source) or _by_family(node)
+    return None if data is None or infer is None else infer(node, data)
+
+
+def contradiction(node: Node) -> str:
+    """A description of the mismatch between inferred and recorded output shapes; empty if none."""
+    recorded = [node.tensors[identity].shape for identity in node.outputs]
+    if not recorded or None in recorded:
         return ""
-    computed = rule(node, data)
+    computed = _computed(node)
     if computed is None:
         return ""
     if isinstance(computed, int):
-        elements = sum(math.prod(each or ()) for each in recorded)
+        elements = sum(math.prod(shape or ()) for shape in recorded)
         return "" if elements == computed else f"{computed:,} elements, not {elements:,}"
     return "" if computed == recorded[0] else f"the shape {computed}, not {recorded[0]}"
 
 
 def _by_family(node: Node) -> _Inference | None:
-    rule = rule_of(node.kind)
-    return _spread if rule is not None and rule.family == "elementwise" and len(node.outputs) == 1 else None
+    rule = cost_rule_of(node.kind)
+    return (
+        _broadcast if rule is not None and rule.family == "elementwise" and len(node.outputs) == 1 else None
+    )
 
 
 def _shape(node: Node, position: int) -> Shape | None:
     return node.tensors[node.inputs[position]].shape if node.has(position) else None
 
 
-def _spread(node: Node, data: Shape) -> Shape | None:
-    shapes = [node.tensors[each].shape for each in node.inputs if each != ABSENT]
-    rank = max(len(each or ()) for each in shapes)
+def _broadcast(node: Node, data: Shape) -> Shape | None:
+    shapes = [node.tensors[identity].shape for identity in node.inputs if identity != ABSENT]
+    rank = max(len(shape or ()) for shape in shapes)
     sides = []
     for axis in range(-rank, 0):
-        here = {each[axis] for each in shapes if each is not None and len(each) >= -axis}
-        if None in shapes or len(here - {1}) > 1:
-            return None  # not by broadcasting
-        sides.append(next(iter(here - {1}), 1))
+        sizes = {shape[axis] for shape in shapes if shape is not None and len(shape) >= -axis}
+        if None in shapes or len(sizes - {1}) > 1:
+            return None  # not a broadcast
+        sides.append(next(iter(sizes - {1}), 1))
     return tuple(sides)
 
 
@@ -104,8 +116,8 @@ def _like_first(node: Node, data: Shape) -> Shape:
     return data
 
 
-def _sides(node: Node, data: Shape) -> tuple[int, ...] | None:
-    """The positions of a window over rows and columns."""
+def _window_output(node: Node, data: Shape) -> tuple[int, ...] | None:
+    """The output height and width of a window operator."""
     attrs = node.attrs
     if len(data) != 4 or "stride" not in attrs or "padding" not in attrs:
         return None
@@ -119,12 +131,12 @@ def _sides(node: Node, data: Shape) -> tuple[int, ...] | None:
 
 
 def _conv(node: Node, data: Shape) -> Shape | None:
-    sides = _sides(node, data)
+    sides = _window_output(node, data)
     return None if sides is None else (data[0], *sides, node.attrs["out_channels"])
 
 
 def _pool(node: Node, data: Shape) -> Shape | None:
-    sides = _sides(node, data)
+    sides = _window_output(node, data)
     return None if sides is None else (data[0], *sides, data[3])
 
 
@@ -142,14 +154,14 @@ def _batch_matmul(node: Node, data: Shape) -> Shape | None:
         return None
     first, second = node.attrs["adjoint"]
     rank = max(len(data), len(right)) - 2
-    wide = [(1,) * (rank + 2 - len(each)) + each[:-2] for each in (data, right)]
+    wide = [(1,) * (rank + 2 - len(shape)) + shape[:-2] for shape in (data, right)]
     leading = [max(pair) for pair in zip(*wide, strict=True)]
     return (*leading, data[-1 if first else -2], right[-2 if second else -1])
 
 
 def _concatenated(node: Node, data: Shape) -> int | None:
-    shapes = [node.tensors[each].shape for each in node.inputs if each != ABSENT]
-    return None if None in shapes else sum(math.prod(each or ()) for each in shapes)
+    shapes = [node.tensors[identity].shape for identity in node.inputs if identity != ABSENT]
+    return None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
 
 
 def _padded(node: Node, data: Shape) -> Shape | None:
@@ -164,8 +176,8 @@ def _reduced(node: Node, data: Shape) -> int | None:
     axes = node.integers(1) if node.has(1) else None
     if axes is None or not data:
         return None
-    gone = {axis % len(data) for axis in axes}
-    return math.prod(side for axis, side in enumerate(data) if axis not in gone)
+    reduced = {axis % len(data) for axis in axes}
+    return math.prod(side for axis, side in enumerate(data) if axis not in reduced)
 
 
 def _resized(node: Node, data: Shape) -> Shape | None:
@@ -179,15 +191,15 @@ def _transpose_conv(node: Node, data: Shape) -> Shape | None:
 
 
 def _sliced(node: Node, data: Shape) -> Shape | None:
-    begins, sizes = (node.integers(each) if node.has(each) else None for each in (1, 2))
+    begins, sizes = (node.integers(position) if node.has(position) else None for position in (1, 2))
     if begins is None or sizes is None or not len(begins) == len(sizes) == len(data):
         return None
     sides = zip(data, begins, sizes, strict=True)
     return tuple(side - begin if size == -1 else size for side, begin, size in sides)
 
 
-def _names(text: str, rule: _Inference) -> dict[str, _Inference]:
-    return dict.fromkeys(text.split(), rule)
+def _names(text: str, infer: _Inference) -> dict[str, _Inference]:
+    return dict.fromkeys(text.split(), infer)
 
 
 _INFERENCES: dict[str, _Inference] = {

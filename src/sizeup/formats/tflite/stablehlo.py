@@ -1,4 +1,4 @@
-"""StableHLO's operators, whose options say which axis is which."""
+"""Lowering of StableHLO operators, whose options name the role of each axis."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Callable
 
 from sizeup.formats.tflite.node import Node
 from sizeup.formats.tflite.schema import numbers
-from sizeup.ops import rule_of
+from sizeup.ops import cost_rule_of
 
 _RELATIONS = {2: "GREATER_EQUAL", 3: "GREATER", 4: "LESS_EQUAL", 5: "LESS"}
 
 
 def _dot_general(node: Node) -> None:
-    options = node.needed_options("StablehloDotGeneralOptions")
+    options = node.required_options("StablehloDotGeneralOptions")
     contracted = numbers(options.LhsContractingDimensionsAsNumpy())
     left = _Operand(node, 0, contracted, numbers(options.LhsBatchingDimensionsAsNumpy()))
-    other = numbers(options.RhsContractingDimensionsAsNumpy())
-    right = _Operand(node, 1, other, numbers(options.RhsBatchingDimensionsAsNumpy()))
+    right_contracted = numbers(options.RhsContractingDimensionsAsNumpy())
+    right = _Operand(node, 1, right_contracted, numbers(options.RhsBatchingDimensionsAsNumpy()))
     if left.shape is not None and right.shape is not None:
         if (left.contracted, left.batch) != (right.contracted, right.batch):
-            node.fail(f"axes of {left.shape} and {right.shape} that differ are multiplied")
-        made = node.tensors[node.outputs[0]].shape
-        if made is not None and math.prod(made) != math.prod((*left.batch, *left.free, *right.free)):
-            node.fail(f"the product of {left.shape} and {right.shape} is not {made}")
+            node.fail(f"contracted or batch axes of {left.shape} and {right.shape} differ in size")
+        output = node.tensors[node.outputs[0]].shape
+        if output is not None and math.prod(output) != math.prod((*left.batch, *left.free, *right.free)):
+            node.fail(f"the product of {left.shape} and {right.shape} is not {output}")
     node.attrs["contracted"] = tuple(contracted)
 
 
 class _Operand:
-    """The axes of an operand by what becomes of them; the sizes of each sort."""
+    """The axis sizes of an operand: contracted, batch and free."""
 
     def __init__(self, node: Node, position: int, contracted: list[int], batch: list[int]) -> None:
         self.shape = shape = node.shape(position)
@@ -36,28 +36,28 @@ class _Operand:
             return
         named = [*contracted, *batch]
         if len(set(named)) < len(named) or not set(named) <= set(range(len(shape))):
-            node.fail(f"axes {named} of an operand of the shape {shape}")
+            node.fail(f"axes {named} are invalid for an operand of shape {shape}")
         self.contracted, self.batch = [shape[axis] for axis in contracted], [shape[axis] for axis in batch]
         self.free = [size for axis, size in enumerate(shape) if axis not in named]
 
 
 def _convolution(node: Node) -> None:
-    """A convolution whose input is spread out by its dilation is a transposed one."""
-    options = node.needed_options("StablehloConvolutionOptions")
+    """A convolution; with input dilation it is a transposed convolution."""
+    options = node.required_options("StablehloConvolutionOptions")
     data, filters = node.shape(0), node.shape(1)
     if data is None or filters is None:
         node.attrs.update(out_channels=1, in_channels=1)
         return
     channels, features = options.InputFeatureDimension(), options.KernelOutputFeatureDimension()
     if not (0 <= channels < len(data) and 0 <= features < len(filters)) or 0 in data or 0 in filters:
-        node.fail(f"channels on axes {channels} and {features} of the shapes {data} and {filters}")
+        node.fail(f"channel axes {channels} and {features} are invalid for shapes {data} and {filters}")
     inner = options.KernelInputFeatureDimension()
     spatial = numbers(options.KernelSpatialDimensionsAsNumpy())
     if sorted((inner, features, *spatial)) != list(range(len(filters))):
-        node.fail(f"axes {inner}, {features} and {spatial} of weights of the shape {filters}")
+        node.fail(f"axes {inner}, {features} and {spatial} are invalid for weights of shape {filters}")
     (groups,) = node.sizes("groups", [options.FeatureGroupCount()])
     if filters[inner] * groups != data[channels]:
-        node.fail(f"{data[channels]} channels in {groups} groups for weights of the shape {filters}")
+        node.fail(f"{data[channels]} channels in {groups} groups do not match weights of shape {filters}")
     if any(size > 1 for size in numbers(options.LhsDilationAsNumpy())):
         node.kind = "conv_transpose"
     node.attrs.update(
@@ -71,17 +71,17 @@ def _convolution(node: Node) -> None:
 
 
 def _operations(node: Node, region: int) -> int | None:
-    """Scalar operations of a region; None where one of them has no rule or runs regions of its own."""
+    """Number of scalar operations in a region, or None if an op has no cost rule or has nested regions."""
     ops = node.graph(region).ops
-    kinds = [rule_of(op.kind) for op in ops]
-    if any(op.bodies for op in ops) or None in kinds:
+    rules = [cost_rule_of(op.kind) for op in ops]
+    if any(op.bodies for op in ops) or None in rules:
         return None
-    return sum(rule is not None and rule.family == "elementwise" for rule in kinds)
+    return sum(rule is not None and rule.family == "elementwise" for rule in rules)
 
 
 def _reduce(node: Node) -> None:
-    """Its region takes the running result and the next number."""
-    options = node.needed_options("StablehloReduceOptions")
+    """The region combines the accumulator with the next value."""
+    options = node.required_options("StablehloReduceOptions")
     operations = _operations(node, options.BodySubgraphIndex())
     if operations is None:
         node.kind = node.source
@@ -90,7 +90,7 @@ def _reduce(node: Node) -> None:
 
 
 def _reduce_window(node: Node) -> None:
-    options = node.needed_options("StablehloReduceWindowOptions")
+    options = node.required_options("StablehloReduceWindowOptions")
     operations = _operations(node, options.BodySubgraphIndex())
     if operations is None:
         node.kind = node.source

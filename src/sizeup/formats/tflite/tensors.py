@@ -1,4 +1,4 @@
-"""The tensors of a subgraph, under the indices that the file gives them."""
+"""Reads the tensors of a subgraph; tensor ids are the indices in the file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sizeup.dtypes import DTYPES, DType
 from sizeup.errors import CorruptModel
 from sizeup.formats.tflite.constants import Array
 from sizeup.formats.tflite.context import Context
-from sizeup.formats.tflite.schema import MOST_DIMENSIONS, MOST_ELEMENTS, TYPE_NAMES, numbers, schema
+from sizeup.formats.tflite.schema import MAX_DIMENSIONS, MAX_ELEMENTS, TYPE_NAMES, numbers, schema
 from sizeup.graph import Constant, Quant, Role, Shape, Tensor
 
 _TYPES = [DTYPES[name] for name in TYPE_NAMES]
 
 
 class _Details(NamedTuple):
-    """The tensors that hold a tensor's scales and zero points, for blocks or for several axes."""
+    """Ids of the tensors with the scales and zero points of block-wise or multi-axis quantization."""
 
     scales: int
     zero_points: int
@@ -27,8 +27,8 @@ class _Details(NamedTuple):
 class TensorReader:
     """Reads one subgraph's tensors.
 
-    `weights` are those that operators use as trained numbers, whatever their type; `states` are those that
-    variables start from; `made` are those that something computes or feeds; `used` those that operators read.
+    `weights`: trained weights of any dtype. `states`: initial values of variables. `computed`: graph inputs
+    and operator outputs. `used`: operator inputs.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TensorReader:
         table: Any,
         weights: set[int],
         states: set[int],
-        made: set[int],
+        computed: set[int],
         used: set[int],
     ) -> None:
         self.context = context
@@ -45,47 +45,49 @@ class TensorReader:
         self.count = context.limits.length(table.TensorsLength())
         self.weights = weights
         self.states = states
-        self.made = made
+        self.computed = computed
         self.used = used
-        self.open: dict[int, list[int]] = {}  # signatures with dimensions that the file leaves open
+        self.open: dict[int, list[int]] = {}  # shape signatures with dynamic dimensions
         self._details: dict[int, _Details] = {}
-        self._of_quantisation: set[int] = set()  # tensors that only hold scales and zero points
+        self._scale_tensors: set[int] = set()  # tensors with scales or zero points
         self._ranks_are_marked: bool | None = None
 
     def read(self) -> list[Tensor]:
-        """All tensors, in the file's order."""
+        """All tensors, in file order."""
         accessors = [self.table.Tensors(index) for index in range(self.count)]
-        quantisations = [accessor.Quantization() for accessor in accessors]
-        for index, quantisation in enumerate(quantisations):
-            found = None if quantisation is None else _details_of(quantisation)
-            if found is not None:
-                self._details[index] = found
-                self._of_quantisation.update(found)
-        return [self._tensor(*each) for each in zip(range(self.count), accessors, quantisations, strict=True)]
+        quantizations = [accessor.Quantization() for accessor in accessors]
+        for index, quantization in enumerate(quantizations):
+            details = None if quantization is None else _details_of(quantization)
+            if details is not None:
+                self._details[index] = details
+                self._scale_tensors.update(details)
+        return [self._tensor(*row) for row in zip(range(self.count), accessors, quantizations, strict=True)]
 
-    def _tensor(self, index: int, accessor: Any, quantisation: Any) -> Tensor:
+    def _tensor(self, index: int, accessor: Any, quantization: Any) -> Tensor:
         name = self.context.limits.label(accessor.Name())
         dtype = self._dtype(name, accessor)
         shape = self._shape(name, accessor)
-        quant = None if quantisation is None else self._quant(index, quantisation, shape)
-        if index in self.made:
+        quant = None if quantization is None else self._quant(index, quantization, shape)
+        if index in self.computed:
             if accessor.IsVariable() or self.context.constants.has(accessor):
                 kind = "a variable" if accessor.IsVariable() else "constant"
-                raise CorruptModel(f"{self.context.name}: tensor {name!r} is computed or fed, and {kind} too")
+                raise CorruptModel(
+                    f"{self.context.name}: tensor {name!r} is an input or an output and also {kind}"
+                )
             self._note_open(index, accessor)
             known = bool(shape) or not self._is_unranked(accessor, dtype)
             return Tensor(name, shape if known else None, dtype, None, quant)
-        if accessor.IsVariable():  # a state, which a run leaves for the next: the file only describes it
+        if accessor.IsVariable():  # state kept between inferences; the file has no data for it
             return Tensor(name, shape, dtype, Constant("buffer", None, 0), quant)
-        data = self.context.constants.of(accessor, dtype, shape, self._role(index, dtype, shape, quant))
+        data = self.context.constants.constant(accessor, dtype, shape, self._role(index, dtype, shape, quant))
         if data is None and index in self.used and 0 not in shape:
             data = Constant("scratch", None, 0)
-        return Tensor(name, shape, dtype, data or Constant("buffer"), quant)  # left over by a converter
+        return Tensor(name, shape, dtype, data or Constant("buffer"), quant)  # unused leftover of a converter
 
     def _role(self, index: int, dtype: DType, shape: Shape, quant: Quant | None) -> Role:
         if index in self.states:
             return "buffer"
-        if not shape or index in self._of_quantisation:
+        if not shape or index in self._scale_tensors:
             return "constant"
         trained = dtype.family == "float" or quant is not None or index in self.weights
         return "parameter" if trained else "constant"
@@ -93,83 +95,87 @@ class TensorReader:
     def _dtype(self, name: str, accessor: Any) -> DType:
         code: int = accessor.Type()
         if not 0 <= code < len(_TYPES):
-            raise CorruptModel(f"{self.context.name}: tensor {name!r} has the unknown number type {code}")
+            raise CorruptModel(f"{self.context.name}: tensor {name!r} has the unknown dtype code {code}")
         return _TYPES[code]
 
     def _shape(self, name: str, accessor: Any) -> Shape:
         dimensions = accessor.ShapeAsNumpy()
         if isinstance(dimensions, int):
             return ()
-        if len(dimensions) > MOST_DIMENSIONS:
-            raise CorruptModel(f"{self.context.name}: tensor {name!r} claims {len(dimensions)} dimensions")
+        if len(dimensions) > MAX_DIMENSIONS:
+            raise CorruptModel(
+                f"{self.context.name}: tensor {name!r} has {len(dimensions)} dimensions"
+                f" (at most {MAX_DIMENSIONS})"
+            )
         shape = tuple(dimensions.tolist())
         if shape and min(shape) < 0:
-            raise CorruptModel(f"{self.context.name}: tensor {name!r} has the shape {shape}")
-        if math.prod(shape) > MOST_ELEMENTS:
-            raise CorruptModel(f"{self.context.name}: tensor {name!r} of the shape {shape} fits no machine")
+            raise CorruptModel(f"{self.context.name}: tensor {name!r} has the negative shape {shape}")
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise CorruptModel(f"{self.context.name}: tensor {name!r} of shape {shape} has too many elements")
         return shape
 
     def _note_open(self, index: int, accessor: Any) -> None:
         signature = accessor.ShapeSignatureAsNumpy()
-        if not isinstance(signature, int) and len(signature) <= MOST_DIMENSIONS and -1 in signature:
+        if not isinstance(signature, int) and len(signature) <= MAX_DIMENSIONS and -1 in signature:
             self.open[index] = numbers(signature)
 
     def _is_unranked(self, accessor: Any, dtype: DType) -> bool:
-        """An empty shape is a scalar's, unless the file marks ranks and this tensor is not marked."""
+        """Whether an empty shape means unknown rank: the file marks ranks and this tensor is unmarked."""
         if dtype.family == "opaque" or accessor.HasRank():
             return False
         if self._ranks_are_marked is None:
             self._ranks_are_marked = any(self.table.Tensors(i).HasRank() for i in range(self.count))
         return self._ranks_are_marked
 
-    def _quant(self, index: int, quantisation: Any, shape: Shape) -> Quant | None:
+    def _quant(self, index: int, quantization: Any, shape: Shape) -> Quant | None:
         if index not in self._details:
-            return _affine(quantisation, shape)
-        # An array of the tensor's own rank: one scale per block.
-        where = self._details[index]
-        scale = self._numbers_of(where.scales)
+            return _affine(quantization, shape)
+        # Arrays of the tensor's rank, one scale per block.
+        details = self._details[index]
+        scale = self._numbers_of(details.scales)
         if scale is None:
-            raise CorruptModel(f"{self.context.name}: tensor {where.scales} should hold scales and is empty")
-        zero_point = self._numbers_of(where.zero_points) if where.zero_points > 0 else None
+            raise CorruptModel(f"{self.context.name}: scale tensor {details.scales} is empty")
+        zero_point = self._numbers_of(details.zero_points) if details.zero_points > 0 else None
         return Quant(scale, np.zeros(1, np.int64) if zero_point is None else zero_point)
 
     def _numbers_of(self, index: int) -> Array | None:
         if not 0 <= index < self.count:
-            raise CorruptModel(f"{self.context.name}: tensor {index} of {self.count} should hold scales")
+            raise CorruptModel(
+                f"{self.context.name}: scale tensor {index} does not exist ({self.count} tensors)"
+            )
         accessor = self.table.Tensors(index)
         name = self.context.limits.label(accessor.Name())
         dtype = self._dtype(name, accessor)
-        found = self.context.constants.of(accessor, dtype, self._shape(name, accessor), "constant")
-        return None if found is None or found.read is None else found.read()
+        constant = self.context.constants.constant(accessor, dtype, self._shape(name, accessor), "constant")
+        return None if constant is None or constant.read is None else constant.read()
 
 
-def _affine(quantisation: Any, shape: Shape) -> Quant | None:
-    """Scales and zero points written beside the tensor, one for all of it or one for each slice.
+def _affine(quantization: Any, shape: Shape) -> Quant | None:
+    """Per-tensor or per-channel scales and zero points.
 
-    None if either is missing: LiteRT refuses such a file, and TFLite Micro takes the tensor as not quantized.
+    None if either is missing: LiteRT rejects such a file, and TFLite Micro treats the tensor as unquantized.
     """
-    scale, zero_point = quantisation.ScaleAsNumpy(), quantisation.ZeroPointAsNumpy()
-    if any(isinstance(each, int) or not len(each) for each in (scale, zero_point)):
+    scale, zero_point = quantization.ScaleAsNumpy(), quantization.ZeroPointAsNumpy()
+    if any(isinstance(values, int) or not len(values) for values in (scale, zero_point)):
         return None
-    axis = None if len(scale) == 1 else _axis(quantisation.QuantizedDimension(), len(scale), shape)
-    return Quant(scale, zero_point, axis)
+    if len(scale) == 1:
+        return Quant(scale, zero_point)
+    recorded = quantization.QuantizedDimension()
+    if 0 <= recorded < len(shape) and shape[recorded] == len(scale):
+        return Quant(scale, zero_point, recorded)
+    # Old converters record the filter's axis for biases.
+    axis = shape.index(len(scale)) if shape.count(len(scale)) == 1 else None
+    return Quant(scale, zero_point, axis, recorded)
 
 
-def _axis(recorded: int, scales: int, shape: Shape) -> int | None:
-    """The axis along which scales change. Old converters give biases the axis of the filter."""
-    if 0 <= recorded < len(shape) and shape[recorded] == scales:
-        return recorded
-    return shape.index(scales) if shape.count(scales) == 1 else None
-
-
-def _details_of(quantisation: Any) -> _Details | None:
-    """Where scales for blocks, or along several axes, are kept; None for the plain scheme."""
-    kind = quantisation.DetailsType()
-    kinds = schema().QuantizationDetails
+def _details_of(quantization: Any) -> _Details | None:
+    """The scale tensors of block-wise or multi-axis quantization, or None."""
+    details_type = quantization.DetailsType()
+    types = schema().QuantizationDetails
     for name in ("BlockwiseQuantization", "MultiAxisQuantization"):
-        # Releases of the schema before 2.1 lack the second.
-        if kind and kind == getattr(kinds, name, None):
-            union = quantisation.Details()
+        # Schema releases before 2.1 lack the second.
+        if details_type and details_type == getattr(types, name, None):
+            union = quantization.Details()
             if union is None:
                 return None
             table = getattr(schema(), name)()

@@ -1,9 +1,8 @@
-"""Changing a .tflite file without touching the rest of it.
+"""Changes a .tflite file in place: schedule, memory plan and buffers.
 
-The order of operators is changed by pointing the entries of one vector at other tables, buffers of the same
-length are written over in place. Only what makes the file longer, a plan where there was none, gets a new
-root table and new lists in front of the old file, which follows as it was; the few places that count bytes
-from the beginning of the file are moved along.
+Operators are reordered by changing the references of one vector. Buffers of equal length are overwritten. If
+the file must grow (a new memory plan, a longer buffer), a new root table and new lists are put before the old
+content, and absolute file offsets are shifted.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd
 
 from sizeup.errors import CorruptModel, WriteError
-from sizeup.formats.tflite.flat import Front, Table, Vector, put, root, unsigned
-from sizeup.formats.tflite.schema import BROKEN, PLAN
+from sizeup.formats.tflite.flatbuffer import Prefix, Table, Vector, read_unsigned, root, write_unsigned
+from sizeup.formats.tflite.schema import BROKEN, PLAN, damage
 
 ONLINE = -1
-"""The offset of a tensor that the interpreter is to place by itself."""
+"""Offset of a tensor that the interpreter plans at run time."""
 
 # Fields of the schema's tables.
 _CODES, _SUBGRAPHS, _BUFFERS, _METADATA = 1, 2, 4, 6
@@ -30,72 +29,72 @@ _NAME, _BUFFER = 0, 1
 _LARGE_OPTIONS = 9
 _CUSTOM_CODE = 1
 _VERSION = 0
-# Buffers are aligned to 16 bytes; what is stored behind the tables may be aligned to pages.
+# Buffers are aligned to 16 bytes. Data after the tables may be aligned to pages.
 _ALIGNMENT, _PAGE = 16, 4096
-# Its options name a place in the file that only its compiler knows.
-_BOUND_TO_PLACE = b"DISPATCH_OP"
-# The zip archive that TFLite metadata packs behind a file: labels, vocabularies and the like.
+# The options of this custom operator contain a file offset in a format that only its compiler knows.
+_FIXED_OFFSET_CODE = b"DISPATCH_OP"
+# The zip archive that TFLite metadata appends to a file (labels, vocabularies).
 _END = b"PK\x05\x06"
 _END_SIZE = 22
 _ENTRY = b"PK\x01\x02"
 _ENTRY_SIZE = 46
-_LONGEST_COMMENT = 0xFFFF
+_MAX_COMMENT = 0xFFFF
 
 
 def rewrite(
     content: bytes,
     *,
-    order: Sequence[int] | None = None,
+    schedule: Sequence[int] | None = None,
     offline_offsets: Sequence[int] | None = None,
     buffers: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """The file with its main graph's operators in another order, with a plan, or with other buffers.
+    """The file with another schedule of its main graph, another memory plan, or other buffers.
 
-    `offline_offsets` has one entry for each tensor of the main graph or of all graphs, -1 for those that the
-    interpreter is to place. A plan that the file had holds for its old order: a new order without a new
-    plan takes its offsets away.
+    `offline_offsets` has one entry per tensor of the main graph or of all graphs, -1 for tensors that the
+    interpreter plans. An existing plan is valid only for the old schedule: a new schedule without a new plan
+    resets its offsets to -1.
     """
     file = bytearray(content)
     try:
-        return bytes(_rewritten(file, order, offline_offsets, dict(buffers or {})))
+        return bytes(_rewrite(file, schedule, offline_offsets, dict(buffers or {})))
     except BROKEN as error:
-        raise CorruptModel(f"the file is damaged: {error}") from error
+        raise CorruptModel(damage(error)) from error
 
 
-def _rewritten(
+def _rewrite(
     file: bytearray,
-    order: Sequence[int] | None,
+    schedule: Sequence[int] | None,
     offsets: Sequence[int] | None,
     buffers: dict[int, bytes],
 ) -> bytearray:
     model = root(file)
-    if order is not None:
-        _reorder(file, order)
-    planned = _plan_buffer(model)
+    if schedule is not None:
+        _reorder(file, schedule)
+    plan_buffer = _plan_buffer(model)
     added: bytes | None = None
     if offsets is not None:
         plan = _plan(model, offsets)
-        if planned is None:
+        if plan_buffer is None:
             added = plan
         else:
-            buffers[planned] = plan
-    elif order is not None and planned is not None:
-        buffers[planned] = _plan(model, [ONLINE] * sum(_tensor_counts(model)))
-    longer = {index: data for index, data in buffers.items() if not _replaced(file, index, data)}
+            buffers[plan_buffer] = plan
+    elif schedule is not None and plan_buffer is not None:
+        buffers[plan_buffer] = _plan(model, [ONLINE] * sum(_tensor_counts(model)))
+    longer = {index: data for index, data in buffers.items() if not _overwrite(file, index, data)}
     if not longer and added is None:
         return file
-    return _grown(file, longer, added)
+    return _extend_file(file, longer, added)
 
 
-def _reorder(file: bytearray, order: Sequence[int]) -> None:
+def _reorder(file: bytearray, schedule: Sequence[int]) -> None:
     operators, *others = [graph.vector(_OPERATORS) for graph in root(file).vector(_SUBGRAPHS).tables()]
     if operators in others:
-        raise WriteError("two graphs of the file share one list of operators, which cannot be reordered")
-    if sorted(order) != list(range(operators.length)):
-        raise WriteError(f"an order of {operators.length} operators must name each of them once")
-    targets = [operators.target(index) for index in order]
+        raise WriteError("two graphs of the file share one list of operators; it cannot be reordered")
+    if sorted(schedule) != list(range(operators.length)):
+        raise WriteError(f"a schedule of {operators.length} operators must contain each of them once")
+    targets = [operators.target(index) for index in schedule]
     for index, target in enumerate(targets):
-        put(file, operators.slot(index), 4, target - operators.slot(index))
+        write_unsigned(file, operators.slot(index), 4, target - operators.slot(index))
 
 
 def _tensor_counts(model: Table) -> list[int]:
@@ -103,7 +102,7 @@ def _tensor_counts(model: Table) -> list[int]:
 
 
 def _plan(model: Table, offsets: Sequence[int]) -> bytes:
-    """Format version, number of subgraphs, number of tensors in all of them, and their offsets."""
+    """Encode a plan: format version, number of subgraphs, number of tensors in all of them, offsets."""
     counts = _tensor_counts(model)
     if len(offsets) not in (counts[0], sum(counts)):
         raise WriteError(f"{len(offsets)} offsets for {counts[0]} tensors of the main graph")
@@ -112,168 +111,170 @@ def _plan(model: Table, offsets: Sequence[int]) -> bytes:
 
 
 def _plan_buffer(model: Table) -> int | None:
-    """The buffer that holds a plan already."""
+    """The buffer of the existing memory plan, or None."""
     for entry in model.vector(_METADATA).tables():
         if entry.text(_NAME) == PLAN.encode():
             return entry.number(_BUFFER, 4)
     return None
 
 
-def _place(buffer: Table) -> tuple[int, int]:
-    """Where a buffer's bytes begin and how many there are: behind its table, or anywhere in the file."""
+def _byte_range(buffer: Table) -> tuple[int, int]:
+    """The position and length of a buffer's data, inline or after the tables."""
     if buffer.slot(_DATA) is not None:
         inside = buffer.vector(_DATA)
         return inside.first, inside.length
     offset = buffer.number(_OFFSET, 8)
-    # Offsets of 0 and 1 mean that there is none.
+    # An offset of 0 or 1 means no data.
     return (offset, buffer.number(_SIZE, 8)) if offset > 1 else (0, 0)
 
 
-def _replaced(file: bytearray, index: int, data: bytes) -> bool:
-    """Write over a buffer, if the new bytes are as many and no other buffer shares the old ones."""
+def _overwrite(file: bytearray, index: int, data: bytes) -> bool:
+    """Overwrite a buffer if the length is equal and no other buffer shares its bytes; whether it did."""
     buffers = root(file).vector(_BUFFERS)
     if not 0 < index < buffers.length:
-        raise WriteError(f"there is no buffer {index} to replace")
-    first, length = _place(buffers.table(index))
+        raise WriteError(f"no buffer {index} to replace")
+    first, length = _byte_range(buffers.table(index))
     if first + length > len(file):
         raise CorruptModel(f"buffer {index} lies outside the file")
     if length != len(data) or not length:
         return False
     for other in range(buffers.length):
-        begin, size = _place(buffers.table(other))
+        begin, size = _byte_range(buffers.table(other))
         if other != index and size and begin < first + length and first < begin + size:
             return False
     file[first : first + length] = data
     return True
 
 
-def _grown(file: bytearray, longer: Mapping[int, bytes], plan: bytes | None) -> bytearray:
-    """A new root and new lists of buffers and metadata, in front of the file."""
+def _extend_file(file: bytearray, longer: Mapping[int, bytes], plan: bytes | None) -> bytearray:
+    """Put a new root and new lists of buffers and metadata before the file."""
     model = root(file)
-    _refuse_what_cannot_move(model)
-    given = [number for number in range(1, model.fields) if model.slot(number) is not None]
-    fields = sorted({*given, _BUFFERS, *([_METADATA] if plan is not None else [])})
-    front = Front()
+    _check_movable(model)
+    present = [number for number in range(1, model.fields) if model.slot(number) is not None]
+    fields = sorted({*present, _BUFFERS, *([_METADATA] if plan is not None else [])})
+    prefix = Prefix()
     version = model.number(_VERSION, 4)
-    start = front.table(_ROOT_FIELDS, {_VERSION: version}, fields)
-    slots = dict(zip(fields, start.slots, strict=True))
+    root_table = prefix.table(_ROOT_FIELDS, {_VERSION: version}, fields)
+    slots = dict(zip(fields, root_table.slots, strict=True))
     old_buffers, old_metadata = model.vector(_BUFFERS), model.vector(_METADATA)
     added = {**longer, **({old_buffers.length: plan} if plan is not None else {})}
-    buffers = _extended(front, slots.pop(_BUFFERS), old_buffers, added.keys())
+    buffers = _copy_vector(prefix, slots.pop(_BUFFERS), old_buffers, added.keys())
     if plan is not None:
-        metadata = _extended(front, slots.pop(_METADATA), old_metadata, [old_metadata.length])
-        entry = front.table(2, {_BUFFER: old_buffers.length}, [_NAME])
-        front.refer(metadata[old_metadata.length], entry)
-        front.refer(entry.slots[0], front.data(PLAN.encode()))
+        metadata = _copy_vector(prefix, slots.pop(_METADATA), old_metadata, [old_metadata.length])
+        entry = prefix.table(2, {_BUFFER: old_buffers.length}, [_NAME])
+        prefix.refer(metadata[old_metadata.length], entry)
+        prefix.refer(entry.slots[0], prefix.data(PLAN.encode()))
     for number, slot in slots.items():
-        front.refer_inward(slot, _needed(model.target(number)))
+        prefix.refer_to_old(slot, _required(model.target(number)))
     for index, data in added.items():
-        table = front.table(1, {}, [_DATA])
-        front.refer(buffers[index], table)
-        front.refer(table.slots[0], front.data(data, _ALIGNMENT))
-    grown, shift = front.joined(file, start, _alignment(model))
-    _move_along(grown, shift)
-    return grown
+        table = prefix.table(1, {}, [_DATA])
+        prefix.refer(buffers[index], table)
+        prefix.refer(table.slots[0], prefix.data(data, _ALIGNMENT))
+    extended, shift = prefix.join(file, root_table, _alignment(model))
+    _shift_offsets(extended, shift)
+    return extended
 
 
-def _extended(front: Front, slot: int, old: Vector, changed: Iterable[int]) -> dict[int, int]:
-    """A copy of a list that has room for new entries; returns the slots that are still to be set."""
-    wanted = set(changed)
-    length = max([old.length, *(index + 1 for index in wanted)])
-    made = front.vector(length)
-    front.refer(slot, made)
+def _copy_vector(prefix: Prefix, slot: int, old: Vector, changed: Iterable[int]) -> dict[int, int]:
+    """Copy a list with space for new entries; returns the slots of changed and new entries, not set yet."""
+    indices = set(changed)
+    length = max([old.length, *(index + 1 for index in indices)])
+    vector = prefix.vector(length)
+    prefix.refer(slot, vector)
     for index in range(old.length):
-        if index not in wanted:
-            front.refer_inward(made.slots[index], old.target(index))
-    return {index: made.slots[index] for index in wanted}
+        if index not in indices:
+            prefix.refer_to_old(vector.slots[index], old.target(index))
+    return {index: vector.slots[index] for index in indices}
 
 
-def _needed(position: int | None) -> int:
+def _required(position: int | None) -> int:
     assert position is not None
     return position
 
 
-def _refuse_what_cannot_move(model: Table) -> None:
+def _check_movable(model: Table) -> None:
     if any(model.slot(number) is not None for number in range(_ROOT_FIELDS, model.fields)):
         raise WriteError("the file uses a newer schema than this version can write")
     for code in model.vector(_CODES).tables():
-        if code.text(_CUSTOM_CODE) == _BOUND_TO_PLACE:
-            raise WriteError("the file holds compiled code at a fixed place, so nothing can be added to it")
+        if code.text(_CUSTOM_CODE) == _FIXED_OFFSET_CODE:
+            raise WriteError("the file contains compiled code at a fixed offset, so it cannot grow")
 
 
 def _alignment(model: Table) -> int:
-    """What all data behind the tables is aligned to, so that it stays so."""
-    offsets = [each.number(_OFFSET, 8) for each in model.vector(_BUFFERS).tables()]
+    """The common alignment of the data after the tables."""
+    offsets = [buffer.number(_OFFSET, 8) for buffer in model.vector(_BUFFERS).tables()]
     common = gcd(_PAGE, *(offset for offset in offsets if offset > 1))
     return max(common if any(offset > 1 for offset in offsets) else _ALIGNMENT, _ALIGNMENT)
 
 
-def _move_along(file: bytearray, shift: int) -> None:
-    """Correct everything that counts bytes from the beginning of the file."""
-    for slot in set(_absolute(root(file))):  # a set, as tables may be shared
-        put(file, slot, 8, unsigned(file, slot, 8) + shift)
-    _move_archive(file, shift)
+def _shift_offsets(file: bytearray, shift: int) -> None:
+    """Shift all absolute file offsets."""
+    for slot in set(_absolute_offsets(root(file))):  # a set, as tables may be shared
+        write_unsigned(file, slot, 8, read_unsigned(file, slot, 8) + shift)
+    _shift_archive(file, shift)
 
 
-def _move_archive(file: bytearray, shift: int) -> None:
-    """Correct the places that an archive at the end of a file has written down, counted from its start."""
-    end = file.rfind(_END, max(0, len(file) - _END_SIZE - _LONGEST_COMMENT))
+def _shift_archive(file: bytearray, shift: int) -> None:
+    """Shift the offsets in an appended zip archive that are relative to the start of the file."""
+    end = file.rfind(_END, max(0, len(file) - _END_SIZE - _MAX_COMMENT))
     if end < 0 or end + _END_SIZE > len(file):
         return
     entries, size, directory, comment = struct.unpack_from("<HIIH", file, end + 10)
     if end + _END_SIZE + comment != len(file) or directory + shift + size != end:
-        return  # it counts from its own beginning, or is none
+        return  # not an archive, or its offsets are relative to its own start
     struct.pack_into("<I", file, end + 16, directory + shift)
     position = directory + shift
     for _ in range(entries):
         if file[position : position + 4] != _ENTRY:
             return
-        name, extra, remark = struct.unpack_from("<HHH", file, position + 28)
-        place = struct.unpack_from("<I", file, position + 42)[0]
-        struct.pack_into("<I", file, position + 42, place + shift)
-        position += _ENTRY_SIZE + name + extra + remark
+        name, extra, comment_length = struct.unpack_from("<HHH", file, position + 28)
+        offset = struct.unpack_from("<I", file, position + 42)[0]
+        struct.pack_into("<I", file, position + 42, offset + shift)
+        position += _ENTRY_SIZE + name + extra + comment_length
 
 
-def _absolute(model: Table) -> Iterator[int]:
-    """Where positions in the file are written down; 0 and 1 are none."""
-    tables = [(each, _OFFSET) for each in model.vector(_BUFFERS).tables()]
+def _absolute_offsets(model: Table) -> Iterator[int]:
+    """The positions of all absolute file offsets; values 0 and 1 mean none."""
+    tables = [(buffer, _OFFSET) for buffer in model.vector(_BUFFERS).tables()]
     for graph in model.vector(_SUBGRAPHS).tables():
-        tables += [(each, _LARGE_OPTIONS) for each in graph.vector(_OPERATORS).tables()]
+        tables += [(operator, _LARGE_OPTIONS) for operator in graph.vector(_OPERATORS).tables()]
     for table, number in tables:
         slot = table.slot(number)
-        if slot is not None and unsigned(model.content, slot, 8) > 1:
+        if slot is not None and read_unsigned(model.content, slot, 8) > 1:
             yield slot
 
 
 def stored_plan(content: bytes) -> tuple[int, ...] | None:
-    """The offsets of a plan that the file holds already, of all tensors; None without one."""
+    """The offsets of the memory plan stored in the file, for all tensors, or None."""
     model = root(content)
     index = _plan_buffer(model)
     if index is None:
         return None
-    first, length = _place(model.vector(_BUFFERS).table(index))
+    first, length = _byte_range(model.vector(_BUFFERS).table(index))
     return struct.unpack_from(f"<{max(length // 4 - 3, 0)}i", content, first + 12)
 
 
 def external_files(content: bytes) -> list[str]:
-    """The names of other files in which the model keeps weights."""
+    """The names of external weight files."""
     groups = root(content).vector(_EXTERNAL[0]).tables()
     return [group.text(_NAME).decode("utf-8", "replace") for group in groups]
 
 
-def holds_data_outside(content: bytes) -> bool:
-    """Whether something lies behind the tables of the file, or in another file."""
+def has_external_data(content: bytes) -> bool:
+    """Whether the file has data after its tables or in another file."""
     model = root(content)
-    return any(True for _ in _absolute(model)) or any(model.slot(each) is not None for each in _EXTERNAL)
+    return any(True for _ in _absolute_offsets(model)) or any(
+        model.slot(number) is not None for number in _EXTERNAL
+    )
 
 
 def tensor_buffers(content: bytes) -> list[tuple[int, memoryview]]:
-    """For every tensor of the main graph its buffer's number, 0 for the empty one, and what that holds."""
+    """Per tensor of the main graph: the index of its buffer (0: empty) and the buffer's content."""
     model, view = root(content), memoryview(content)
     buffers = model.vector(_BUFFERS)
-    found = []
+    contents = []
     for tensor in model.vector(_SUBGRAPHS).table(0).vector(_TENSORS).tables():
         index = tensor.number(_TENSOR_BUFFER, 4)
-        first, length = _place(buffers.table(index))
-        found.append((index, view[first : first + length]))
-    return found
+        first, length = _byte_range(buffers.table(index))
+        contents.append((index, view[first : first + length]))
+    return contents

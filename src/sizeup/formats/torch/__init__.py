@@ -1,4 +1,4 @@
-"""PyTorch models: code that is run once, and programs that were exported."""
+"""PyTorch loaders: modules, which are traced, and exported programs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sizeup import units
-from sizeup.errors import LoadError, MissingLibrary, NotTrusted, NumbersMissing, UnknownFormat
+from sizeup.errors import LoadError, MissingLibrary, NotTrusted, UnknownFormat, WeightsMissing
+from sizeup.formats.names import no_training_mode
 from sizeup.graph import Graph
-from sizeup.symbolic import FreeGraph
+from sizeup.symbolic import SymbolicGraph
 
 if TYPE_CHECKING:
-    from sizeup.formats.torch.free import Free
-    from sizeup.formats.torch.zoo import Built
+    from sizeup.formats.torch.symbolic_inputs import FreeSpec
+    from sizeup.formats.torch.zoo import BuiltModel
+
+
+_NO_BIND = "bind applies to symbolic dimensions of files; a module takes its sizes from inputs"
 
 
 def _require_torch() -> None:
     try:
-        import torch  # noqa: F401 - asked for once, so that the message is ours
+        import torch  # noqa: F401 - only checks that it is installed
     except ImportError as error:
         raise MissingLibrary("reading PyTorch models", "torch", "torch") from error
 
@@ -34,8 +38,9 @@ def load(
     inputs: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
+    train: bool = False,
 ) -> Graph:
-    """The graph of a module, run once on tensors without content, or of an exported program."""
+    """Return the graph of a module, traced on fake tensors, or of an exported program."""
     _require_torch()
     import torch
 
@@ -43,18 +48,20 @@ def load(
     from sizeup.formats.torch.exported import TorchProgram, record_program
 
     if isinstance(source, torch.export.ExportedProgram):
+        if train:
+            raise LoadError(no_training_mode("an exported program"))
         return record_program(TorchProgram(source), inputs=inputs, bind=bind)
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(
-            f"cannot read a {type(source).__name__}; give a module, a program, a graph or a path"
+            f"cannot load a {type(source).__name__}; pass a torch module, an exported program or a path"
         )
     if bind:
-        raise LoadError("a module takes its sizes from its inputs; bind names free dimensions of files")
-    return record(source, inputs, kwargs)
+        raise LoadError(_NO_BIND)
+    return record(source, inputs, kwargs, train=train)
 
 
 def zoo_names(zoo: str) -> list[str]:
-    """The names of all models of timm or torchvision."""
+    """Return the names of all models of timm or torchvision."""
     _require_torch()
     from sizeup.formats.torch.sources import names
 
@@ -62,7 +69,7 @@ def zoo_names(zoo: str) -> list[str]:
 
 
 def load_file(path: Path, *, inputs: Any = None, bind: Mapping[str, int] | None = None) -> Graph:
-    """The graph of a .pt2 file."""
+    """Return the graph of a .pt2 file."""
     _require_torch()
     from sizeup.formats.torch.exported import FileProgram, record_program
 
@@ -75,90 +82,107 @@ def load_named(
     inputs: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
+    train: bool = False,
 ) -> Graph:
-    """The graph of code that has a name: torchvision:NAME, timm:NAME, hf:FILE, package.module:factory."""
+    """Return the graph of torchvision:NAME, timm:NAME, hf:FILE or package.module:factory."""
     _require_torch()
     from sizeup.formats.torch.sources import build
 
     built = build(source, bind or {})
     if inputs is None and not kwargs:
-        graph = _record_built(built, built.inputs, built.kwargs)
-        inputs_run_on = (graph.tensors[identity] for identity in graph.inputs)
-        usual = ", ".join(f"{each.name} {units.shape(each.shape)}" for each in inputs_run_on)
-        return replace(graph, notes=(*graph.notes, f"run on its usual input, {usual}"))
+        graph = _record_built(built, built.inputs, built.kwargs, train=train)
+        default_inputs = (graph.tensors[identity] for identity in graph.inputs)
+        description = ", ".join(f"{tensor.name} {units.shape(tensor.shape)}" for tensor in default_inputs)
+        note = f"default input: {description}"
+        fit_notes = (*graph.fit_notes, note) if built.time_limit is not None else graph.fit_notes
+        return replace(graph, notes=(*graph.notes, note), fit_notes=fit_notes)
     if built.kwargs and isinstance(inputs, Mapping):
         _refuse_unknown_names(built, inputs)
         inputs, kwargs = None, {**built.kwargs, **inputs, **(kwargs or {})}
-    return _record_built(built, inputs, kwargs)
+    return _record_built(built, inputs, kwargs, train=train)
 
 
-def load_free(
+def load_symbolic(
     source: Any,
-    free: Free,
+    free: FreeSpec,
     *,
     inputs: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     bind: Mapping[str, int] | None = None,
-) -> FreeGraph:
-    """A module, or code that has a name, whose inputs have free dimensions."""
+    train: bool = False,
+) -> SymbolicGraph:
+    """Load a model whose inputs have symbolic dimensions."""
     _require_torch()
     import torch
 
     from sizeup.formats.torch.eager import fake_mode, record
     from sizeup.formats.torch.exported import FileProgram, TorchProgram
-    from sizeup.formats.torch.free import record_free, record_free_program
-    from sizeup.formats.torch.inputs import arguments
+    from sizeup.formats.torch.inputs import module_arguments
     from sizeup.formats.torch.sources import build
+    from sizeup.formats.torch.symbolic_inputs import record_symbolic, record_symbolic_program
 
+    if train and isinstance(source, torch.export.ExportedProgram):
+        raise LoadError(no_training_mode("an exported program"))
     if isinstance(source, Path):
-        return record_free_program(FileProgram(source), free, inputs=inputs, bind=bind, name=source.stem)
+        return record_symbolic_program(FileProgram(source), free, inputs=inputs, bind=bind, name=source.stem)
     if isinstance(source, str):
         built = build(source, bind or {})
-        taken: tuple[Any, Any] = (inputs, kwargs)
+        call_inputs: tuple[Any, Any] = (inputs, kwargs)
         if inputs is None and not kwargs:
-            taken = (built.inputs, built.kwargs)
+            call_inputs = (built.inputs, built.kwargs)
         elif built.kwargs and isinstance(inputs, Mapping):
             _refuse_unknown_names(built, inputs)
-            taken = (None, {**built.kwargs, **inputs, **(kwargs or {})})
+            call_inputs = (None, {**built.kwargs, **inputs, **(kwargs or {})})
         mode = built.mode or fake_mode()
 
-        def record_built(given: Any) -> Graph:
-            return _record_built(built, *given)
+        def record_built(call_args: Any) -> Graph:
+            return _record_built(built, *call_args, train=train)
 
-        return record_free(built.module, arguments(*taken), free, mode, built.name, record_built)
+        return record_symbolic(
+            built.module,
+            module_arguments(built.module, *call_inputs),
+            free,
+            mode,
+            built.name,
+            record_built,
+            train=train,
+            finish=lambda graph: _with_storage(built, graph),
+        )
     if isinstance(source, torch.export.ExportedProgram):
-        return record_free_program(TorchProgram(source), free, inputs=inputs, bind=bind)
+        return record_symbolic_program(TorchProgram(source), free, inputs=inputs, bind=bind)
     if not isinstance(source, torch.nn.Module):
         raise UnknownFormat(
-            f"cannot read a {type(source).__name__} with free dimensions; give a module or a program"
+            f"cannot load a {type(source).__name__} with symbolic dimensions;"
+            " pass a torch module or an exported program"
         )
     if bind:
-        raise LoadError("a module takes its sizes from its inputs; bind names free dimensions of files")
-    return record_free(
+        raise LoadError(_NO_BIND)
+    return record_symbolic(
         source,
-        arguments(inputs, kwargs),
+        module_arguments(source, inputs, kwargs),
         free,
         fake_mode(),
         type(source).__name__,
-        lambda given: record(source, *given),
+        lambda call_args: record(source, *call_args, train=train),
+        train=train,
     )
 
 
-def refuse_untrusted(source: Any, *, trusted: bool) -> bool:
-    """Whether a source is a .pt2 file, which only a caller who trusts it may run."""
+def require_trust(source: Any, *, trusted: bool) -> bool:
+    """Return whether a source is a .pt2 file. Raises NotTrusted if it is one and `trusted` is false."""
     if not isinstance(source, str | os.PathLike) or not os.fspath(source).lower().endswith(".pt2"):
         return False
     if not trusted:
         raise NotTrusted(
-            f"{os.fspath(source)}: to run a .pt2 file, torch loads it, and that can run any code that the"
-            " file holds; if you trust its origin, add --trust (Python: trusted=True)"
+            f"{os.fspath(source)}: torch.export.load can execute code stored in a .pt2 file;"
+            " if you trust the file, add --trust (Python: trusted=True)"
         )
     return True
 
 
 def runnable_source(source: Any, *, trusted: bool) -> Any:
-    """What can be run of a source: the program in a .pt2 file that is trusted, anything else as it is."""
-    if not refuse_untrusted(source, trusted=trusted):
+    """Return the program of a trusted .pt2 file, and any other source unchanged."""
+    if not require_trust(source, trusted=trusted):
         return source
     _require_torch()
     from sizeup.formats.torch.exported import load_trusted
@@ -167,15 +191,15 @@ def runnable_source(source: Any, *, trusted: bool) -> Any:
 
 
 def network(name: str, *, classes: int, width: float = 1.0, divisor: int = 8) -> Any:
-    """A module of one of the small image networks that we know by name, without content in its weights."""
+    """Return one of the built-in image networks as a module on the meta device."""
     _require_torch()
     from sizeup.formats.torch.networks import build
 
     return build(name, classes=classes, width=width, divisor=divisor)
 
 
-def _refuse_unknown_names(built: Built, inputs: Mapping[str, Any]) -> None:
-    """Models of transformers take any keyword and ignore those that they do not know."""
+def _refuse_unknown_names(built: BuiltModel, inputs: Mapping[str, Any]) -> None:
+    """Raise LoadError for an unknown input name; transformers models ignore unknown keywords."""
     known = list(inspect.signature(built.module.forward).parameters)
     for name in inputs:
         if name not in known:
@@ -183,23 +207,47 @@ def _refuse_unknown_names(built: Built, inputs: Mapping[str, Any]) -> None:
             raise LoadError(f"{built.name} has no input {name!r}; did you mean {', '.join(near)}?")
 
 
-def _record_built(built: Built, inputs: Any, kwargs: Mapping[str, Any] | None) -> Graph:
+def _record_built(
+    built: BuiltModel, inputs: Any, kwargs: Mapping[str, Any] | None, *, train: bool = False
+) -> Graph:
     from sizeup.formats.torch.eager import REAL_RUN_BYTES, record
     from sizeup.formats.torch.zoo import offline
 
     try:
-        with offline() if built.mode else nullcontext():  # some ask the Hub for kernels when they run
-            return record(
+        with offline() if built.mode else nullcontext():  # some request kernels from the Hub
+            graph = record(
                 built.module,
                 inputs,
                 kwargs,
                 name=built.name,
                 mode=built.mode,
-                most_ops=built.most_ops,
-                limit=built.limit,
+                most_ops=built.max_ops,
+                limit=built.time_limit,
+                train=train,
             )
-    except NumbersMissing:
-        held = sum(each.numel() * each.element_size() for each in built.module.parameters())
-        if built.real is None or held > REAL_RUN_BYTES:
+            return _with_storage(built, graph)
+    except WeightsMissing:
+        weight_bytes = sum(
+            parameter.numel() * parameter.element_size() for parameter in built.module.parameters()
+        )
+        if built.make_real is None or weight_bytes > REAL_RUN_BYTES:
             raise
-    return record(built.real().eval(), inputs, kwargs, name=built.name, limit=built.limit)
+    module = built.make_real().eval()
+    graph = record(module, inputs, kwargs, name=built.name, limit=built.time_limit, train=train)
+    return _with_storage(built, graph)
+
+
+def _with_storage(built: BuiltModel, graph: Graph) -> Graph:
+    """Return the graph with the weights as the model's configuration states that they are stored."""
+    from sizeup.formats.torch.stored_weights import DENSE_EXPERTS, computes_all_experts, with_stored_weights
+
+    if not built.fit_notes and not built.stored and built.time_limit is None:
+        return graph
+    notes = (*graph.notes, *built.fit_notes, *([DENSE_EXPERTS] if computes_all_experts(graph) else []))
+    graph = replace(
+        graph,
+        notes=notes,
+        fit_notes=built.fit_notes,
+        weights_are_upper_bound=built.weights_are_upper_bound,
+    )
+    return with_stored_weights(graph, built.stored)

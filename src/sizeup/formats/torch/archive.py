@@ -1,7 +1,7 @@
-"""The zip archive behind a .pt2 file: its JSON documents and its tensor payloads, and nothing else.
+"""Read the zip archive of a .pt2 file: its JSON documents and its tensor payloads.
 
-torch.export.load is never given the file: it unpickles, evaluates expressions, imports the modules that
-the file names and opens shared libraries. Only what is read here reaches the rest of the program.
+torch.export.load is not used: it unpickles, evaluates expressions, imports modules named in the file and
+opens shared libraries.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any
 
 from sizeup.errors import CorruptModel, LoadError
 
-# A node takes about 2 KiB of JSON: this is room for more than 200,000.
+# A node takes about 2 KiB of JSON, so this allows more than 200,000 nodes.
 _LARGEST_DOCUMENT = 512 << 20
 _MOST_ENTRIES = 1_000_000
-_MOST_DOCUMENTS = 8  # of programs, to name in a message
-_END_RECORDS = 56 + 20 + 22  # of a zip file with 64-bit sizes: a record, its locator, the end record
+_MOST_DOCUMENTS = 8  # programs listed in a message
+_END_RECORDS = 56 + 20 + 22  # zip64 end record, its locator, end of central directory
 _LEGACY_PROGRAM = "serialized_exported_program.json"  # written by torch up to 2.7
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What a .pt2 file says, as plain data; `payload_bytes` has the size of every entry by its name."""
+    """The content of a .pt2 file as plain data; `payload_bytes` maps each entry name to its size."""
 
     path: Path
     root: str
     program: Mapping[str, Any]
-    weights: Mapping[str, Any] | None  # None if the format is too old to have them
+    weights: Mapping[str, Any] | None  # None in the legacy format
     constants: Mapping[str, Any] | None
     payload_bytes: Mapping[str, int]
 
@@ -45,7 +45,7 @@ def read_archive(path: Path) -> Archive:
         sizes = {name: _stored_bytes(archive, entry) for name, entry in entries.items()}
         if _LEGACY_PROGRAM in entries:
             if any("models/" in name for name in entries):
-                raise CorruptModel(f"{path}: holds a program in the older and one in the newer format")
+                raise CorruptModel(f"{path}: contains a legacy and a current program")
             return Archive(path, "", _document(path, archive, entries[_LEGACY_PROGRAM]), None, None, sizes)
         name = _program_name(path, entries)
         root, _, model = name.removesuffix(".json").rpartition("models/")
@@ -57,13 +57,13 @@ def read_archive(path: Path) -> Archive:
             )
         ]
         program = _document(path, archive, entries[name])
-        if not all(isinstance(each, dict) for each in tables):
+        if not all(isinstance(content, dict) for content in tables):
             raise CorruptModel(f"{path}: a table of tensors is not a JSON object")
         return Archive(path, root, program, tables[0], tables[1], sizes)
 
 
 def read_payload(path: Path, name: str) -> bytes:
-    """The bytes of one entry, which is stored as it is."""
+    """Return the bytes of one uncompressed entry."""
     with _opened(path) as archive:
         entry = _entries(path, archive)[name]
         _check_stored(path, archive, entry)
@@ -75,7 +75,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    # A damaged archive makes zipfile fail in many ways: BadZipFile, EOFError, struct.error, KeyError, ...
+    # On a damaged archive zipfile raises BadZipFile, EOFError, struct.error, KeyError and others.
     except (LoadError, MemoryError):
         raise
     except Exception as error:
@@ -86,17 +86,17 @@ def _entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
     _check_directory(path, archive)
     listing = archive.infolist()
     if len(listing) > _MOST_ENTRIES:
-        raise CorruptModel(f"{path}: {len(listing):,} entries; at most {_MOST_ENTRIES:,} are read")
+        raise CorruptModel(f"{path}: {len(listing):,} entries (limit {_MOST_ENTRIES:,})")
     entries = {entry.filename: entry for entry in listing}
     if len(entries) != len(listing):
-        # Two readers of such a file may see two different programs.
+        # Two zip readers could see two different programs.
         repeated = Counter(entry.filename for entry in listing).most_common(1)[0][0]
-        raise CorruptModel(f"{path}: the entry {repeated!r} is there more than once")
+        raise CorruptModel(f"{path}: duplicate entry {repeated!r}")
     return entries
 
 
 def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse a file in which other readers find another directory: one in front, behind or in a comment."""
+    """Raise CorruptModel if another zip reader could find a different central directory."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(size - _END_RECORDS, 0))
@@ -109,21 +109,21 @@ def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
             start = -1
     is_plain = end.startswith(b"PK\5\6") and end[20:] == b"\0\0"
     if not is_plain or start + length != position or archive.start_dir != start:
-        raise CorruptModel(f"{path}: its directory is not where a zip file of torch has it")
+        raise CorruptModel(f"{path}: the zip central directory is not at the end of the file")
 
 
 def _stored_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
-    """The bytes of an entry as the file holds them; -1 if it is compressed or reaches beyond its end."""
+    """Return the size of an entry; -1 if it is compressed or extends past the end of the file."""
     is_stored = entry.compress_type == zipfile.ZIP_STORED and entry.file_size == entry.compress_size
     is_inside = entry.header_offset + entry.file_size <= archive.start_dir
     return entry.file_size if is_stored and is_inside else -1
 
 
 def _check_stored(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
-    # Entries are stored by torch, never compressed: what is read is never larger than the file.
+    # torch never compresses entries. This bounds the bytes read by the size of the file.
     if _stored_bytes(archive, entry) < 0:
         raise CorruptModel(
-            f"{path}: {entry.filename} is compressed or cut; torch.export.save stores it whole"
+            f"{path}: {entry.filename} is compressed or truncated; write it with torch.export.save"
         )
 
 
@@ -135,17 +135,17 @@ def _program_name(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> str:
         return programs[0]
     if programs:
         listed = ", ".join(sorted(programs)[:_MOST_DOCUMENTS])
-        raise LoadError(f"{path}: holds {len(programs)} programs ({listed}); save each into its own file")
+        raise LoadError(f"{path}: contains {len(programs)} programs ({listed}); save each to a separate file")
     compiled = any("data/aotinductor/" in name for name in entries)
-    what = "holds compiled code, but no exported program" if compiled else "holds no exported program"
-    raise CorruptModel(f"{path}: {what}; write it with torch.export.save(program, path)")
+    problem = "only compiled code" if compiled else "no exported program"
+    raise CorruptModel(f"{path}: contains {problem}; write it with torch.export.save(program, path)")
 
 
 def _document(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
     _check_stored(path, archive, entry)
     if entry.file_size > _LARGEST_DOCUMENT:
         raise CorruptModel(
-            f"{path}: {entry.filename} has {entry.file_size:,} B; at most {_LARGEST_DOCUMENT:,} B are read"
+            f"{path}: {entry.filename} has {entry.file_size:,} B (limit {_LARGEST_DOCUMENT:,} B)"
         )
     try:
         content = json.loads(archive.read(entry))

@@ -1,4 +1,4 @@
-"""Sizes for the symbolic dimensions of a program's inputs, from shapes and bindings that the caller gives."""
+"""Resolve the symbolic dimensions of a program's inputs from input shapes and bindings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sizeup.formats.torch.size_expressions import SizeExpression
 
 
 class UserInput(NamedTuple):
-    """An input that the caller gives: a tensor with sizes, or a plain value, which may be a size itself."""
+    """A user input: a tensor with sizes, or a plain value, which may be a size itself."""
 
     name: str
     sizes: tuple[int | SizeExpression, ...] | None
@@ -22,123 +22,134 @@ class UserInput(NamedTuple):
 
     @property
     def all_sizes(self) -> tuple[int | SizeExpression, ...]:
-        """Its dimensions, or the size that it is."""
+        """The tensor's dimensions, or the size if the input is one."""
         if self.sizes is not None:
             return self.sizes
         return (self.value,) if isinstance(self.value, SizeExpression) else ()
 
-    def place(self, axis: int) -> str:
-        """What a dimension is called in a binding."""
+    def dimension_name(self, axis: int) -> str:
+        """Return the name of a dimension in `bind`."""
         return f"{self.name}.{axis}" if self.sizes is not None else self.name
 
 
 class BoundSizes:
-    """The sizes of every input and every symbol; raises if they contradict each other or some are missing."""
+    """The sizes of every input and every symbol. Raises LoadError if they conflict or some are missing."""
 
     def __init__(self, user_inputs: Sequence[UserInput], inputs: Any, bind: Mapping[str, int]) -> None:
         self.symbols: dict[str, Any] = {}
         self._bind = bind
-        self._given = _given_shapes([each.name for each in user_inputs if each.sizes is not None], inputs)
-        for each in user_inputs:
-            self._check_rank(each)
-            self._take_symbols(each)
-        for each in user_inputs:
-            self._solve_symbols(each)
-        self._fixed = {each.name: self._all(each) for each in user_inputs}
+        self._shapes = _requested_shapes(
+            [user_input.name for user_input in user_inputs if user_input.sizes is not None], inputs
+        )
+        for user_input in user_inputs:
+            self._check_rank(user_input)
+            self._bind_symbols(user_input)
+        for user_input in user_inputs:
+            self._solve_symbols(user_input)
+        self._fixed = {user_input.name: self._resolved_sizes(user_input) for user_input in user_inputs}
         self._check_names(user_inputs)
 
-    def of(self, given: UserInput, symbols: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
-        """The sizes of an input; with other `symbols`, by its expressions of them."""
+    def sizes_of(self, user_input: UserInput, symbols: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+        """Return the sizes of an input, evaluated with `symbols` if these are passed."""
         if symbols is None:
-            return tuple(self._fixed[given.name])
+            return tuple(self._fixed[user_input.name])
         return tuple(
-            each.evaluate(symbols) if _is_known(each, symbols) else size
-            for each, size in zip(given.all_sizes, self._fixed[given.name], strict=True)
+            expression.evaluate(symbols) if _is_known(expression, symbols) else size
+            for expression, size in zip(user_input.all_sizes, self._fixed[user_input.name], strict=True)
         )
 
-    def _check_rank(self, each: UserInput) -> None:
-        given = self._given.get(each.name)
-        if given is not None and len(given) != len(each.all_sizes):
+    def _check_rank(self, user_input: UserInput) -> None:
+        shape = self._shapes.get(user_input.name)
+        if shape is not None and len(shape) != len(user_input.all_sizes):
             raise LoadError(
-                f"input {each.name!r} has {len(each.all_sizes)} dimensions; {len(given)} were given"
+                f"input {user_input.name!r} has {len(user_input.all_sizes)} dimensions, not {len(shape)}"
             )
 
-    def _wanted(self, each: UserInput, axis: int) -> set[int]:
-        """What the caller says of one dimension."""
-        size = each.all_sizes[axis]
-        keys = [each.place(axis), size.text if isinstance(size, SizeExpression) else ""]
-        wanted = {self._bind[key] for key in keys if key in self._bind}
-        return wanted | ({self._given[each.name][axis]} if each.name in self._given else set())
+    def _requested_sizes(self, user_input: UserInput, axis: int) -> set[int]:
+        """Return the sizes that shapes and bindings request for one dimension."""
+        size = user_input.all_sizes[axis]
+        keys = [user_input.dimension_name(axis), size.text if isinstance(size, SizeExpression) else ""]
+        bound = {self._bind[key] for key in keys if key in self._bind}
+        return bound | ({self._shapes[user_input.name][axis]} if user_input.name in self._shapes else set())
 
-    def _take_symbols(self, each: UserInput) -> None:
-        for axis, size in enumerate(each.all_sizes):
+    def _bind_symbols(self, user_input: UserInput) -> None:
+        for axis, size in enumerate(user_input.all_sizes):
             if isinstance(size, SizeExpression) and size.is_symbol:
                 known = {self.symbols[size.text]} if size.text in self.symbols else set()
-                wanted = self._wanted(each, axis) | known
-                _check_one(each, axis, wanted)
-                if wanted:
-                    self.symbols[size.text] = wanted.pop()
+                requested = self._requested_sizes(user_input, axis) | known
+                _check_consistent(user_input, axis, requested)
+                if requested:
+                    self.symbols[size.text] = requested.pop()
 
-    def _solve_symbols(self, each: UserInput) -> None:
-        """A size that is given fixes the symbol of a linear expression: s0 + 1 = 9."""
-        for axis, size in enumerate(each.all_sizes):
-            wanted = self._wanted(each, axis)
-            if isinstance(size, int) or len(wanted) != 1 or len(size.symbols) != 1:
+    def _solve_symbols(self, user_input: UserInput) -> None:
+        """Solve linear expressions of one symbol, such as s0 + 1 = 9."""
+        for axis, size in enumerate(user_input.all_sizes):
+            requested = self._requested_sizes(user_input, axis)
+            if isinstance(size, int) or len(requested) != 1 or len(size.symbols) != 1:
                 continue
-            symbol, (value,) = next(iter(size.symbols)), wanted
+            symbol, (value,) = next(iter(size.symbols)), requested
             start, slope = size.evaluate({symbol: 1}), size.evaluate({symbol: 2}) - size.evaluate({symbol: 1})
             solution = 1 + (value - start) // slope if slope else 0
             if symbol not in self.symbols and solution > 0 and size.evaluate({symbol: solution}) == value:
                 self.symbols[symbol] = solution
 
-    def _all(self, each: UserInput) -> list[int | None]:
+    def _resolved_sizes(self, user_input: UserInput) -> list[int | None]:
         sizes: list[int | None] = []
-        for axis, size in enumerate(each.all_sizes):
-            wanted = self._wanted(each, axis)
+        for axis, size in enumerate(user_input.all_sizes):
+            requested = self._requested_sizes(user_input, axis)
             if not isinstance(size, SizeExpression):
-                wanted.add(size)
+                requested.add(size)
             elif _is_known(size, self.symbols):
-                wanted.add(size.evaluate(self.symbols))
-            _check_one(each, axis, wanted)
-            sizes.append(wanted.pop() if wanted else None)
+                requested.add(size.evaluate(self.symbols))
+            _check_consistent(user_input, axis, requested)
+            sizes.append(requested.pop() if requested else None)
         return sizes
 
     def _check_names(self, user_inputs: Sequence[UserInput]) -> None:
-        places = [(each, axis, size) for each in user_inputs for axis, size in enumerate(each.all_sizes)]
-        known = {each.place(axis) for each, axis, _ in places}
-        known |= {size.text for _, _, size in places if isinstance(size, SizeExpression)}
+        dimensions = [
+            (user_input, axis, size)
+            for user_input in user_inputs
+            for axis, size in enumerate(user_input.all_sizes)
+        ]
+        known = {user_input.dimension_name(axis) for user_input, axis, _ in dimensions}
+        known |= {size.text for _, _, size in dimensions if isinstance(size, SizeExpression)}
         unbound = [
-            (SymbolicDimension(each.place(axis), each.name, axis, len(each.sizes or ())), size)
-            for each, axis, size in places
-            if self._fixed[each.name][axis] is None and isinstance(size, SizeExpression)
+            (
+                SymbolicDimension(
+                    user_input.dimension_name(axis), user_input.name, axis, len(user_input.sizes or ())
+                ),
+                size,
+            )
+            for user_input, axis, size in dimensions
+            if self._fixed[user_input.name][axis] is None and isinstance(size, SizeExpression)
         ]
         missing = [f"{dimension.name} (symbol {size.text})" for dimension, size in unbound]
         unknown = sorted(set(self._bind) - known)
         if unknown:
             raise LoadError(
-                f"no dimension is called {', '.join(unknown)};"
-                f" unbound ones are {', '.join(missing) or 'none'}"
+                f"no dimension named {', '.join(unknown)}; unbound dimensions: {', '.join(missing) or 'none'}"
             )
         if missing:
-            words = (
-                f"symbolic dimensions: {', '.join(missing)}; bind each, as in --bind {unbound[0][0].name}=1"
+            message = (
+                f"unbound symbolic dimensions: {', '.join(missing)};"
+                f" bind each, for example --bind {unbound[0][0].name}=1"
             )
-            raise UnboundDimension(words, tuple(dimension for dimension, _ in unbound))
+            raise UnboundDimension(message, tuple(dimension for dimension, _ in unbound))
 
 
 def _is_known(size: int | SizeExpression, symbols: Mapping[str, Any]) -> TypeGuard[SizeExpression]:
     return isinstance(size, SizeExpression) and size.symbols <= symbols.keys()
 
 
-def _check_one(each: UserInput, axis: int, wanted: set[int]) -> None:
-    if len(wanted) > 1:
-        sizes = " and ".join(map(str, sorted(wanted)))
-        raise LoadError(f"input {each.name!r} at axis {axis}: {sizes} at once; the program allows one size")
-    if any(size < 0 for size in wanted):
-        raise LoadError(f"input {each.name!r} at axis {axis} has the negative size {min(wanted)}")
+def _check_consistent(user_input: UserInput, axis: int, requested: set[int]) -> None:
+    if len(requested) > 1:
+        sizes = " and ".join(map(str, sorted(requested)))
+        raise LoadError(f"input {user_input.name!r}, axis {axis}: conflicting sizes {sizes}")
+    if any(size < 0 for size in requested):
+        raise LoadError(f"input {user_input.name!r}, axis {axis}: negative size {min(requested)}")
 
 
-def _given_shapes(names: list[str], inputs: Any) -> dict[str, tuple[int, ...]]:
+def _requested_shapes(names: list[str], inputs: Any) -> dict[str, tuple[int, ...]]:
     if inputs is None:
         return {}
     if isinstance(inputs, torch.Tensor) or is_shape(inputs):

@@ -1,4 +1,4 @@
-"""What a model is run on: the caller's tensors or plain shapes, as tensors without content."""
+"""Model inputs: convert tensors and plain shapes of the caller to fake tensors."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from sizeup.dtypes import dtype_name
 from sizeup.errors import LoadError
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
+# Names of inputs with token ids, positions or masks in language models; a shape of one means integers.
+_INTEGER_INPUTS = frozenset(
+    name
+    for base in ("input_ids", "token_type_ids", "attention_mask", "position_ids", "labels")
+    for name in (base, f"decoder_{base}", f"encoder_{base}")
+) | {"cache_position", "ids", "idx", "input_tokens", "segment_ids", "token_ids", "tokens"}
+_MOST_INTEGER_AXES = 2  # batch and sequence; with more axes they are vectors
+
 
 def is_shape(value: Any) -> bool:
-    """Whether a value is a plain shape: ints in a tuple or list, perhaps with a type's name after them."""
+    """Return whether a value is a plain shape: a tuple or list of ints, or (shape, dtype)."""
     if _is_typed_shape(value):
         return True
     return isinstance(value, tuple | list) and bool(value) and all(type(size) is int for size in value)
@@ -26,20 +36,46 @@ def _is_typed_shape(value: Any) -> bool:
     return (
         isinstance(value, tuple | list)
         and len(value) == 2
-        and isinstance(value[1], str)
+        and (isinstance(value[1], str | torch.dtype | np.dtype) or _is_scalar_type(value[1]))
         and is_shape(value[0])
     )
 
 
+def _is_scalar_type(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, np.generic)
+
+
 def plain_shape(value: Any) -> tuple[int, ...]:
-    """The sizes of a tensor or of a plain shape."""
+    """Return the sizes of a tensor or of a plain shape."""
     if isinstance(value, torch.Tensor):
         return tuple(value.shape)
     return tuple(value[0] if _is_typed_shape(value) else value)
 
 
+def module_arguments(module: torch.nn.Module, inputs: Any, kwargs: Mapping[str, Any] | None) -> Arguments:
+    """Return the arguments of a module; shapes of inputs that are token ids by their name get integers."""
+    args, named = call_args = arguments(inputs, kwargs)
+    is_leaf = leaf_test(call_args)
+
+    def typed(name: str, value: Any) -> Any:
+        is_ids = name in _INTEGER_INPUTS and is_leaf(value) and not _is_typed_shape(value)
+        return (value, "int64") if is_ids and len(value) <= _MOST_INTEGER_AXES else value
+
+    names = _parameter_names(module.forward, len(args))
+    return tuple(map(typed, names, args)), {name: typed(name, value) for name, value in named.items()}
+
+
 def arguments(inputs: Any, kwargs: Mapping[str, Any] | None) -> Arguments:
-    """Positional and keyword arguments from however they were given."""
+    """Return positional and keyword arguments from inputs in any accepted form."""
+    args, named = _plain_arguments(inputs, kwargs)
+
+    def with_name(value: Any) -> Any:
+        return (value[0], dtype_name(value[1])) if _is_typed_shape(value) else value
+
+    return pytree.tree_map(with_name, (args, named), is_leaf=_is_typed_shape)  # type: ignore[no-any-return]
+
+
+def _plain_arguments(inputs: Any, kwargs: Mapping[str, Any] | None) -> Arguments:
     named = dict(kwargs or {})
     if inputs is None:
         return (), named
@@ -48,71 +84,91 @@ def arguments(inputs: Any, kwargs: Mapping[str, Any] | None) -> Arguments:
     if isinstance(inputs, torch.Tensor) or is_shape(inputs):
         return (inputs,), named
     if not isinstance(inputs, Sequence):
-        raise LoadError(f"inputs are tensors or shapes, positional or by name, not {type(inputs).__name__}")
+        raise LoadError(f"inputs must be tensors or shapes, in order or by name, not {type(inputs).__name__}")
     return tuple(inputs), named
 
 
 def prepare(
-    given: Arguments, device: torch.device, dtype: torch.dtype, mode: FakeTensorMode | None
+    call_args: Arguments, device: torch.device, dtype: torch.dtype, mode: FakeTensorMode | None
 ) -> Arguments:
-    """The same arguments with tensors and shapes made content-free by `mode`, or real where there is none."""
+    """Return the arguments with tensors and shapes as fake tensors of `mode`, or real if it is None."""
 
-    stands_for_tensor = leaf_test(given)
+    is_leaf = leaf_test(call_args)
 
-    def made(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if isinstance(value, FakeTensor):
                 return value
-            if mode is None:  # the run may write into it
+            if mode is None:  # the run may modify it
                 return value.detach().clone().requires_grad_(value.requires_grad)
-            return mode.from_tensor(value.to(device) if device.type == "meta" else value)
-        return empty(value, device, dtype, mode) if stands_for_tensor(value) else value
+            fake = mode.from_tensor(value.to(device) if device.type == "meta" else value)
+            if not value.is_meta:
+                setattr(fake, _VALUES, value.detach())
+            return fake
+        return empty(value, device, dtype, mode) if is_leaf(value) else value
 
-    args, kwargs = pytree.tree_map(made, given, is_leaf=stands_for_tensor)
+    args, kwargs = pytree.tree_map(convert, call_args, is_leaf=is_leaf)
     return tuple(args), dict(kwargs)
 
 
-def leaf_test(given: Arguments) -> Callable[[Any], bool]:
-    """What tells a plain shape that stands for a tensor."""
-    # Beside tensors, a tuple of ints is what it is: a window, a size, a list of scales.
-    any_tensor = any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(given))
-    return _is_typed_shape if any_tensor else is_shape
+_VALUES = "_sizeup_values"  # attribute of a fake input: the caller's tensor
+
+
+def values_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return a tensor with values: itself, or the caller's tensor of a fake input; None if there are none."""
+    if isinstance(tensor, FakeTensor):
+        return getattr(tensor, _VALUES, None)
+    return None if tensor.is_meta else tensor
+
+
+def has_values(call_args: Arguments) -> bool:
+    """Return whether there are input tensors, and all of them have values."""
+    tensors = [leaf for leaf in pytree.tree_leaves(call_args) if isinstance(leaf, torch.Tensor)]
+    has_shapes = any(map(leaf_test(call_args), pytree.tree_leaves(call_args, is_leaf=leaf_test(call_args))))
+    return bool(tensors) and not has_shapes and all(values_of(tensor) is not None for tensor in tensors)
+
+
+def leaf_test(call_args: Arguments) -> Callable[[Any], bool]:
+    """Return a predicate for plain shapes that represent tensors."""
+    # If there are tensors, a tuple of ints is an ordinary argument: a window, a size, a list of scales.
+    has_tensor = any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(call_args))
+    return _is_typed_shape if has_tensor else is_shape
 
 
 def retyped(value: Any, shape: tuple[int, ...]) -> Any:
-    """A plain shape of other sizes, with the same type where one was given."""
+    """Return a plain shape with other sizes and the same dtype, if it has one."""
     return (shape, value[1]) if _is_typed_shape(value) else shape
 
 
 def empty(shape: Any, device: torch.device, dtype: torch.dtype, mode: FakeTensorMode | None) -> torch.Tensor:
-    """A tensor of a plain shape: content-free under a mode, otherwise zeros."""
+    """Return a tensor of a plain shape: fake if there is a mode, otherwise zeros."""
     if _is_typed_shape(shape):
         shape, name = shape
-        found = getattr(torch, name, None)
-        if not isinstance(found, torch.dtype):
-            raise LoadError(f"unknown number type {name!r} for an input; torch has float32, int64, bool, ...")
-        dtype = found
+        named_dtype = getattr(torch, name, None)
+        if not isinstance(named_dtype, torch.dtype):
+            raise LoadError(f"unknown input dtype {name!r}; use a torch dtype such as float32, int64 or bool")
+        dtype = named_dtype
     if any(size < 0 for size in shape):
-        raise LoadError(f"an input's shape has a negative dimension: {'x'.join(map(str, shape))}")
+        raise LoadError(f"negative dimension in input shape {'x'.join(map(str, shape))}")
     if mode is None:
         return torch.zeros(tuple(shape), dtype=dtype, device=device)
     with mode:
         return torch.empty(tuple(shape), dtype=dtype, device=device)
 
 
-def named_leaves(forward: Any, given: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of the arguments with the name under which the model's forward knows it."""
-    yield from named_values(forward, given, lambda _: False)
+def named_leaves(forward: Any, call_args: Arguments) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every tensor of the arguments with its parameter name in the model's forward."""
+    yield from named_values(forward, call_args, lambda _: False)
 
 
 def named_values(
-    forward: Any, given: Arguments, stands_for_tensor: Callable[[Any], bool]
+    forward: Any, call_args: Arguments, is_leaf: Callable[[Any], bool]
 ) -> Iterator[tuple[str, Any]]:
-    """The same, with plain shapes that stand for tensors among them."""
-    args, kwargs = given
+    """Like `named_leaves`, including plain shapes that represent tensors."""
+    args, kwargs = call_args
     for name, value in [*zip(_parameter_names(forward, len(args)), args, strict=True), *kwargs.items()]:
-        for path, leaf in pytree.tree_flatten_with_path(value, is_leaf=stands_for_tensor)[0]:
-            if isinstance(leaf, torch.Tensor) or stands_for_tensor(leaf):
+        for path, leaf in pytree.tree_flatten_with_path(value, is_leaf=is_leaf)[0]:
+            if isinstance(leaf, torch.Tensor) or is_leaf(leaf):
                 yield name + pytree.keystr(path), leaf
 
 
@@ -122,5 +178,5 @@ def _parameter_names(forward: Any, count: int) -> list[str]:
     except (TypeError, ValueError):
         parameters = []
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [each.name for each in parameters if each.kind in positional]
+    names = [parameter.name for parameter in parameters if parameter.kind in positional]
     return [names[i] if i < len(names) else f"input_{i}" for i in range(count)]

@@ -1,7 +1,4 @@
-"""Values of a .pt2 file's JSON, checked one by one: numbers, texts, references and torch's enumerations.
-
-The layout is that of torch/_export/serde/schema.py.
-"""
+"""Decode and validate JSON values of a .pt2 file (schema: torch/_export/serde/schema.py)."""
 
 from __future__ import annotations
 
@@ -14,73 +11,73 @@ import torch
 
 from sizeup.errors import CorruptModel
 
-# What reading JSON of another layout raises.
+# Raised by reading JSON that does not follow the schema.
 _SCHEMA_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError)
 
 Json: TypeAlias = Mapping[str, Any]
 
 
 class Reference(NamedTuple):
-    """A value of the program, by the name that an input or an earlier node gave it."""
+    """A reference by name to a program input or to an output of an earlier node."""
 
     name: str
 
 
 class Opaque(NamedTuple):
-    """An argument that is never looked up: an operator's name, or an object of a class of the file's."""
+    """An argument that is never resolved: an operator name, or a custom object."""
 
     label: str
 
 
 @contextmanager
 def schema_checked() -> Iterator[None]:
-    """Turn what JSON of another layout raises into CorruptModel."""
+    """Convert errors of reading invalid JSON to CorruptModel."""
     try:
         yield
     except _SCHEMA_ERRORS as error:
         raise CorruptModel(
-            f"it does not follow torch's schema: {type(error).__name__}: {str(error)[:80]}"
+            f"does not match torch's schema: {type(error).__name__}: {str(error)[:80]}"
         ) from error
 
 
-def field(item: Json, name: str, kind: type) -> Any:
-    """A field of an object that is of that type."""
+def field(item: Json, name: str, expected_type: type) -> Any:
+    """Return a field of an object; raises CorruptModel if it has another type."""
     value = item.get(name)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise CorruptModel(f"{name!r} should be of type {kind.__name__}, and is {str(value)[:60]!r}")
+    if not isinstance(value, expected_type) or (expected_type is int and isinstance(value, bool)):
+        raise CorruptModel(f"{name!r} must be of type {expected_type.__name__}, not {str(value)[:60]!r}")
     return value
 
 
 def text_field(item: Json, name: str) -> str:
-    """A field of an object that is a text."""
+    """Return a string field of an object."""
     value: str = field(item, name, str)
     return value
 
 
 def union(item: Any) -> tuple[str, Any]:
-    """Which of several kinds a value has, and the value."""
+    """Return the variant and the value of a tagged union."""
     if not isinstance(item, dict) or len(item) != 1:
-        raise CorruptModel(f"an object with one key is expected, not {str(item)[:60]!r}")
+        raise CorruptModel(f"expected an object with one key, not {str(item)[:60]!r}")
     return next(iter(item.items()))
 
 
 def integer(value: Any) -> int:
-    """An integer of 64 bits."""
+    """Return a 64-bit integer."""
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-        raise CorruptModel(f"{str(value)[:60]!r} is not an integer of 64 bits")
+        raise CorruptModel(f"{str(value)[:60]!r} is not a 64-bit integer")
     return value
 
 
 def boolean(value: Any) -> bool:
-    """True or false, and no number."""
+    """Return a boolean."""
     if not isinstance(value, bool):
         raise CorruptModel(f"{str(value)[:60]!r} is not true or false")
     return value
 
 
 def number(value: Any) -> float:
-    """A number, which may be infinite or none."""
-    if isinstance(value, str):  # how torch writes what JSON cannot
+    """Return a number, which may be infinite or NaN."""
+    if isinstance(value, str):  # torch writes non-finite numbers as strings
         value = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}[value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise CorruptModel(f"{str(value)[:60]!r} is not a number")
@@ -88,9 +85,9 @@ def number(value: Any) -> float:
 
 
 def text(value: Any) -> str:
-    """A text."""
+    """Return a string."""
     if not isinstance(value, str):
-        raise CorruptModel(f"{str(value)[:60]!r} is not a text")
+        raise CorruptModel(f"{str(value)[:60]!r} is not a string")
     return value
 
 
@@ -99,30 +96,30 @@ def _tensor(value: Any) -> Reference:
 
 
 def _symbolic(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A number, or the name of the value that holds it."""
+    """Return a decoder for a number or a reference to one."""
 
-    def decoded(item: Any) -> Any:
-        kind, value = union(item)
-        return Reference(text(value)) if kind == "as_name" else plain(value)
+    def decode(item: Any) -> Any:
+        variant, value = union(item)
+        return Reference(text(value)) if variant == "as_name" else plain(value)
 
-    return decoded
+    return decode
 
 
 def _optional_tensor(item: Any) -> Reference | None:
-    kind, value = union(item)
-    return None if kind == "as_none" else _tensor(value)
+    variant, value = union(item)
+    return None if variant == "as_none" else _tensor(value)
 
 
-def _several(one: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
-    def decoded(items: Any) -> list[Any]:
+def _list_of(one: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    def decode(items: Any) -> list[Any]:
         if not isinstance(items, list):
             raise CorruptModel(f"{str(items)[:60]!r} is not a list")
-        return [one(each) for each in items]
+        return [one(item) for item in items]
 
-    return decoded
+    return decode
 
 
-# Numbers of torch/_export/serde/schema.py.
+# Enum values of torch/_export/serde/schema.py.
 DTYPES = {
     1: torch.uint8, 2: torch.int8, 3: torch.int16, 4: torch.int32, 5: torch.int64,
     6: torch.float16, 7: torch.float32, 8: torch.float64, 9: torch.complex32, 10: torch.complex64,
@@ -142,31 +139,31 @@ _CPU = torch.device("cpu")
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "as_none": lambda _: None,
     "as_tensor": _tensor,
-    "as_tensors": _several(_tensor),
+    "as_tensors": _list_of(_tensor),
     "as_optional_tensor": _optional_tensor,
-    "as_optional_tensors": _several(_optional_tensor),
-    "as_nested_tensors": _several(_several(_tensor)),
+    "as_optional_tensors": _list_of(_optional_tensor),
+    "as_nested_tensors": _list_of(_list_of(_tensor)),
     "as_int": integer,
-    "as_ints": _several(integer),
-    "as_int_lists": _several(_several(integer)),
+    "as_ints": _list_of(integer),
+    "as_int_lists": _list_of(_list_of(integer)),
     "as_float": number,
-    "as_floats": _several(number),
-    "as_float_lists": _several(_several(number)),
+    "as_floats": _list_of(number),
+    "as_float_lists": _list_of(_list_of(number)),
     "as_complex": lambda value: complex(number(value["real"]), number(value["imag"])),
     "as_bool": boolean,
-    "as_bools": _several(boolean),
+    "as_bools": _list_of(boolean),
     "as_string": text,
-    "as_strings": _several(text),
+    "as_strings": _list_of(text),
     "as_sym_int": _symbolic(integer),
-    "as_sym_ints": _several(_symbolic(integer)),
+    "as_sym_ints": _list_of(_symbolic(integer)),
     "as_sym_float": _symbolic(number),
-    "as_sym_floats": _several(_symbolic(number)),
+    "as_sym_floats": _list_of(_symbolic(number)),
     "as_sym_bool": _symbolic(boolean),
-    "as_sym_bools": _several(_symbolic(boolean)),
+    "as_sym_bools": _list_of(_symbolic(boolean)),
     "as_scalar_type": DTYPES.__getitem__,
     "as_layout": _LAYOUTS.__getitem__,
     "as_memory_format": _MEMORY_FORMATS.__getitem__,
-    # A program for a GPU is read on any machine.
+    # A program exported for a GPU is recorded on the CPU.
     "as_device": lambda _: _CPU,
     "as_custom_obj": lambda _: Opaque("an object"),
     "as_operator": lambda value: Opaque(text(value)),

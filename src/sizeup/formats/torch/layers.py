@@ -1,4 +1,4 @@
-"""The innermost modules of a model, call by call, in a run for real or without numbers."""
+"""Record the calls of leaf modules in a real run, or in a run on the meta device."""
 
 from __future__ import annotations
 
@@ -11,71 +11,62 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from sizeup.formats.torch.eager import home_of
-from sizeup.formats.torch.record import untouched
+from sizeup.formats.torch.eager import device_and_dtype
+from sizeup.formats.torch.isolation import preserve_state
+from sizeup.formats.torch.modes import run_mode
 
-_PASSES = 3
+_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCall:
-    """One call of a module that holds no others; `seconds` is None where nothing was computed."""
+    """One call of a leaf module; `seconds` is None on the meta device."""
 
     path: str
-    classes: tuple[str, ...]  # its class and those that it inherits from
+    classes: tuple[str, ...]  # its class and base classes
     params: int
     output_elements: int
     element_bytes: int
     seconds: float | None
 
 
-@contextmanager
-def evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Put every module into evaluation mode, and back into its own afterwards."""
-    were = [(each, each.training) for each in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for each, training in were:
-            each.training = training
-
-
 def layer_calls(module: torch.nn.Module, shapes: Sequence[Sequence[int]]) -> tuple[LayerCall, ...]:
-    """Every call of an innermost module in one pass over random inputs of those shapes.
+    """Return every call of a leaf module in one inference on random inputs of these shapes.
 
-    A model whose weights are on the meta device is run without numbers. No module keeps a hook.
+    No module keeps a hook.
     """
-    device, dtype = home_of(module)
+    device, dtype = device_and_dtype(module)
     inputs = [torch.rand(tuple(shape), dtype=dtype, device=device) for shape in shapes]
-    timed = device.type != "meta"
-    with evaluating(module), untouched(module.modules()), torch.inference_mode():
-        passes = [_pass(module, inputs, timed) for _ in range(_PASSES if timed else 1)]
-    first = passes[0]
-    if not timed:
+    is_timed = device.type != "meta"
+    with preserve_state(module, values=True), run_mode(module), torch.inference_mode():
+        runs = [_run_once(module, inputs, is_timed) for _ in range(_RUNS if is_timed else 1)]
+    first = runs[0]
+    if not is_timed:
         return first
-    # The least of several: the first pass pays for memory, and another program may take the processor.
-    least = [min(each.seconds or 0.0 for each in calls) for calls in zip(*passes, strict=True)]
-    return tuple(replace(call, seconds=seconds) for call, seconds in zip(first, least, strict=True))
+    # Minimum of several runs: the first allocates memory, and other processes may interfere.
+    fastest = [min(call.seconds or 0.0 for call in calls) for calls in zip(*runs, strict=True)]
+    return tuple(replace(call, seconds=seconds) for call, seconds in zip(first, fastest, strict=True))
 
 
-def _pass(module: torch.nn.Module, inputs: Sequence[torch.Tensor], timed: bool) -> tuple[LayerCall, ...]:
-    calls = _Calls(module, timed)
-    with calls.watching():
+def _run_once(
+    module: torch.nn.Module, inputs: Sequence[torch.Tensor], is_timed: bool
+) -> tuple[LayerCall, ...]:
+    calls = _CallRecorder(module, is_timed)
+    with calls.hooks():
         module(*inputs)
-    return tuple(calls.found)
+    return tuple(calls.calls)
 
 
-class _Calls:
-    def __init__(self, root: torch.nn.Module, timed: bool) -> None:
-        self.paths = {id(each): path for path, each in root.named_modules() if not any(each.children())}
-        self.timed = timed
-        self.found: list[LayerCall] = []
+class _CallRecorder:
+    def __init__(self, root: torch.nn.Module, is_timed: bool) -> None:
+        self.paths = {id(module): path for path, module in root.named_modules() if not any(module.children())}
+        self.is_timed = is_timed
+        self.calls: list[LayerCall] = []
         self.started: list[float] = []
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Hooks that end with this block."""
+    def hooks(self) -> Iterator[None]:
+        """Register hooks for the duration of the block."""
         with ExitStack() as hooks:
             hooks.callback(register_module_forward_pre_hook(self._before).remove)
             hooks.callback(register_module_forward_hook(self._after).remove)
@@ -89,16 +80,16 @@ class _Calls:
         if id(module) not in self.paths:
             return
         seconds = time.perf_counter() - self.started.pop()
-        outputs = [each for each in _flat(result) if isinstance(each, torch.Tensor)]
-        classes = tuple(each.__name__ for each in type(module).__mro__)
-        self.found.append(
+        outputs = [leaf for leaf in _flat(result) if isinstance(leaf, torch.Tensor)]
+        classes = tuple(base.__name__ for base in type(module).__mro__)
+        self.calls.append(
             LayerCall(
                 self.paths[id(module)],
                 classes,
-                sum(each.numel() for each in module.parameters()),
-                sum(each.numel() for each in outputs),
+                sum(parameter.numel() for parameter in module.parameters()),
+                sum(output.numel() for output in outputs),
                 outputs[0].element_size() if outputs else 0,
-                seconds if self.timed else None,
+                seconds if self.is_timed else None,
             )
         )
 

@@ -1,53 +1,49 @@
-"""The eager door: run the model once on tensors without content, and write down what it calls."""
+"""Record a model's operators into a graph while it runs once on fake tensors."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from operator import is_
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from sizeup.errors import LoadError, NumbersMissing
-from sizeup.formats.torch.control import CONTROL, WRAPPERS, unwrapped_call
-from sizeup.formats.torch.holders import Holders
-from sizeup.formats.torch.symbolic import STAND_INS, NamedSizes, plain
-from sizeup.formats.torch.translate import (
+from sizeup.errors import LoadError, WeightsMissing
+from sizeup.formats.torch.construction import Clock, FakeWeights
+from sizeup.formats.torch.control_flow import CONTROL, WRAPPERS, run_wrapped
+from sizeup.formats.torch.failures import NeedsRealData, error_summary
+from sizeup.formats.torch.fake_results import FakeResults
+from sizeup.formats.torch.nested import is_nested
+from sizeup.formats.torch.operators import (
+    META_KERNELS,
     SEQUENCES,
-    SHORTCUTS,
+    ZERO_KERNELS,
     Operator,
+    decompose,
     dtype_of,
-    normalise,
+    lower_call,
     operator_of,
     shape_of,
-    taken_apart,
     tensor_arguments,
 )
-from sizeup.formats.torch.weightless import Clock, FakeWeights
+from sizeup.formats.torch.shape_env import SYMBOLIC_META_KERNELS, NamedShapeEnv, to_expressions
+from sizeup.formats.torch.storages import StorageTracker
 from sizeup.graph import ABSENT, Body, Constant, GraphBuilder, Role
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
-_MIND_LAYOUTS = ("conv", "layer_norm")  # their kernels take more or less memory by how the data lies
-
-
-class NeedsNumbers(Exception):
-    """An operator cannot run on tensors without content."""
+_LAYOUT_SENSITIVE = ("conv", "layer_norm")  # their kernels' memory depends on the layout
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class hook has no types
-    """Writes every operator that runs while it is active into a graph builder.
+    """Adds every operator that runs while it is active to a graph builder.
 
-    It is used in inference mode, where composite operators (linear, attention, LSTM) arrive whole:
-    those with a rule are kept whole, the others are taken apart by torch itself.
+    In inference mode composite operators (linear, attention, LSTM) are dispatched as one call. Those with a
+    cost rule are recorded, the others are decomposed by torch.
     """
 
     supports_higher_order_operators = True
@@ -65,103 +61,110 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         self.most_ops = most_ops
         self.clock = clock
         self.scope = ""
-        self.holders = Holders(builder.ops)
-        self.held_before: frozenset[int] = frozenset()  # ids of tensors that a model had before it ran
-        self._sizes = mode.shape_env if mode and isinstance(mode.shape_env, NamedSizes) else None
+        self.storages = StorageTracker(builder.ops)
+        self.preexisting: frozenset[int] = frozenset()  # ids of the model's tensors before the run
+        self.wrappers: set[type] = set()  # subclasses whose operators are recorded on their inner tensors
+        # Replaces packed weights among the arguments of an operator; set for modules.
+        self.unpack: Callable[[Operator, tuple[Any, ...], dict[str, Any]], Any] | None = None
+        self.opaque: dict[int, str] = {}  # why the size of a weight is unknown, by tensor id
+        self._sizes = mode.shape_env if mode and isinstance(mode.shape_env, NamedShapeEnv) else None
         self._names: dict[str, int] = {}
-        self._places: dict[tuple[Any, ...], int] = {}
-        self._weights = FakeWeights(mode, self.holders) if mode and self._sizes is None else None
+        self._shared_constants: dict[tuple[Any, ...], int] = {}
+        self.weights = FakeWeights(mode, self.storages) if mode and self._sizes is None else None
+        self._results = FakeResults(mode) if mode and self._sizes is None else None
 
     def enter(self, scope: str) -> None:
-        """Attribute what follows to a module."""
+        """Set the module that following ops belong to."""
         self.scope = scope
 
     def name_tensor(self, tensor: torch.Tensor, identity: int) -> None:
-        """Let a tensor object stand for a value of the graph, from now on."""
-        self.holders.name(tensor, identity)
+        """Map a tensor object to a value of the graph."""
+        self.storages.track(tensor, identity)
 
     def add_constant(
         self, name: str, tensor: torch.Tensor, role: Role, read: Callable[[], Numbers] | None = None
     ) -> int:
-        """Add a tensor whose content is fixed; its numbers are read only when asked for, by `read`."""
-        is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta  # a network that is named has no weights
-        data = Constant(role, read or (None if is_empty else partial(numbers, tensor)))
+        """Add a constant tensor; `read` returns its values on demand."""
+        is_empty = isinstance(tensor, FakeTensor) or tensor.is_meta
+        data = Constant(role, read or (None if is_empty else partial(tensor_values, tensor)))
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype), data)
-        self.holders.name(tensor, identity, fixed=True)
+        self.storages.track(tensor, identity, constant=True)
         return identity
 
     def add_shared_constant(
         self, name: str, tensor: torch.Tensor, role: Role, read: Callable[[], Numbers] | None = None
     ) -> None:
-        """The same, but tensors over the same bytes are one: tied weights."""
-        if tensor.layout is not torch.strided:  # there is no one storage
+        """Like `add_constant`, but tensors over the same bytes (tied weights) are added once."""
+        if tensor.layout is not torch.strided:  # has no single storage
             self.add_constant(name, tensor, role, read)
             return
         storage = tensor.untyped_storage()._cdata
-        place = (storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-        known = self._places.get(place)
+        location = (storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+        known = self._shared_constants.get(location)
         if known is None:
-            self._places[place] = self.add_constant(name, tensor, role, read)
+            self._shared_constants[location] = self.add_constant(name, tensor, role, read)
         else:
-            self.holders.name(tensor, known, fixed=True)
+            self.storages.track(tensor, known, constant=True)
 
     def identity(self, tensor: torch.Tensor | None) -> int:
-        """The value that a tensor object stands for; one never seen before is a constant."""
+        """Return the value of a tensor object; an untracked one is registered first."""
         if tensor is None:
             return ABSENT
-        found = self.holders.value(tensor)
-        return self._find(tensor) if found is None else found
+        value = self.storages.value(tensor)
+        return self._register(tensor) if value is None else value
 
-    def _find(self, tensor: torch.Tensor) -> int:
-        """What a tensor is that no operator was seen to make: another name of known bytes, or a constant."""
-        beneath = self.holders.value_beneath(tensor)
-        if beneath is not None:
-            return self._renamed(tensor, beneath)
-        if isinstance(tensor, FakeTensor) and id(tensor) not in self.held_before:
-            return self._unseen(tensor)
+    def _register(self, tensor: torch.Tensor) -> int:
+        """Register a tensor that no recorded op produced: an alias, an unrecorded result or a constant."""
+        base = self.storages.value_in_storage(tensor)
+        if base is not None:
+            return self._alias(tensor, base)
+        if isinstance(tensor, FakeTensor) and id(tensor) not in self.preexisting:
+            return self._add_unseen(tensor)
         self.add_shared_constant(self._unique("constant"), tensor, "constant")
-        found = self.holders.value(tensor)
-        assert found is not None  # it was just named
-        return found
+        identity = self.storages.value(tensor)
+        assert identity is not None  # tracked above
+        return identity
 
-    def _renamed(self, tensor: torch.Tensor, beneath: int) -> int:
-        """Python made a new object for bytes that are known (copy.copy, as_subclass, .data = ...)."""
-        known, shape, kind = self.builder.tensors[beneath], shape_of(tensor), dtype_of(tensor.dtype)
-        identity = beneath
-        if (known.shape, known.dtype) != (shape, kind):
+    def _alias(self, tensor: torch.Tensor, base: int) -> int:
+        """Register a new object over a known storage (copy.copy, as_subclass, .data = ...)."""
+        known, shape, dtype = self.builder.tensors[base], shape_of(tensor), dtype_of(tensor.dtype)
+        identity = base
+        if (known.shape, known.dtype) != (shape, dtype):
             name = self._unique("alias")
-            identity = self.builder.tensor(name, shape, kind)
-            self.builder.op("view", [beneath], [identity], {}, source="alias", name=name, scope=self.scope)
+            identity = self.builder.tensor(name, shape, dtype)
+            self.builder.op("view", [base], [identity], {}, source="alias", name=name, scope=self.scope)
         self.name_tensor(tensor, identity)
         return identity
 
-    def _unseen(self, tensor: torch.Tensor) -> int:
-        """It was made while the model ran, but not where we look: what made it is a row that is not known."""
+    def _add_unseen(self, tensor: torch.Tensor) -> int:
+        """Add an op of unknown cost for a tensor created during the run outside the recorder's view."""
         name = self._unique("unseen")
         identity = self.builder.tensor(name, shape_of(tensor), dtype_of(tensor.dtype))
         self.builder.op("unseen", [], [identity], {}, source="unseen code", name=name, scope=self.scope)
         if name == "unseen":
-            self.builder.note("some operators ran where they are not seen, such as in another thread")
+            self.builder.note("some operators could not be recorded, for example in another thread")
         self.name_tensor(tensor, identity)
         return identity
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if is_nested(types) or (self.wrappers and not self.wrappers.isdisjoint(types)):
+            return NotImplemented  # torch runs the operator on the tensors that they contain
         kwargs = kwargs or {}
         if self.clock is not None:
             self.clock.check()
         operator = operator_of(func)
-        parts = taken_apart(self, func, operator, args, kwargs)
+        parts = decompose(self, func, operator, args, kwargs)
         if parts is not NotImplemented:
             return parts
         if self.most_ops is not None and len(self.builder.ops) >= self.most_ops:
-            raise LoadError(f"{self.builder.name}: its forward runs more than {self.most_ops:,} operators")
+            raise LoadError(f"{self.builder.name}: forward runs more than {self.most_ops:,} operators")
         if operator.source in CONTROL:
             return self._record_control(operator, args)
         if operator.source in WRAPPERS:
             with self:
-                return unwrapped_call(operator.source, args)
+                return run_wrapped(operator.source, args)
         if self._sizes is None:
             result = self._run(operator, func, args, kwargs)
         else:
@@ -172,130 +175,141 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
             try:
                 self._record(operator, args, kwargs, result)
             except Exception as error:
-                what = f"{type(error).__name__}: {error}"
                 raise LoadError(
-                    f"{operator.source} in {self.scope or 'the model'} could not be read: {what}"
+                    f"{operator.source} in {self.scope or 'the model'} could not be recorded:"
+                    f" {error_summary(error)}"
                 ) from error
         return result
 
-    def _attribute(self, sizes: NamedSizes, what: str, then: str) -> None:
-        """Symbolic dimensions: what was asked of them until now was asked by this."""
+    def _attribute(self, sizes: NamedShapeEnv, current: str, following: str) -> None:
+        """Attribute the guards since the last call to `current`."""
         scope = self.scope or "the model"
-        sizes.attribute(f"{what} in {scope}", f"{then} in {scope}")
+        sizes.attribute(f"{current} in {scope}", f"{following} in {scope}")
 
     def _run(self, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if operator.mutates and self.mode is not None and not _holds_fake(args):
-            # Torch computes small arithmetic on the model's own tensors for real, in place too.
-            args, kwargs = tree_map_only(torch.Tensor, self._without_content, (args, kwargs))
+        if operator.mutates and self.mode is not None and not _has_fake(args):
+            # torch runs small arithmetic on the model's own tensors with real data, also in place.
+            args, kwargs = tree_map_only(torch.Tensor, self._to_fake, (args, kwargs))
         if isinstance(args[0] if args else None, FakeTensor):
-            shortcut = SHORTCUTS.get(operator.source)
-            if shortcut is not None and operator.arguments[0] != "data":
-                return shortcut(*args)
+            meta_kernel = META_KERNELS.get(operator.source)
+            if meta_kernel is not None and operator.arguments[0] != "data":
+                return meta_kernel(*args)
+        elif operator.source in ZERO_KERNELS and args[0].device.type == "cpu":
+            return ZERO_KERNELS[operator.source](*args)
         if self._sizes is not None:
-            stand_in = STAND_INS.get(operator.source)
-            made = NotImplemented if stand_in is None else stand_in(*args, **kwargs)
-            if made is not NotImplemented:
-                return made
+            kernel = SYMBOLIC_META_KERNELS.get(operator.source)
+            result = NotImplemented if kernel is None else kernel(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
         try:
-            if self._weights is not None and not operator.mutates:
-                args = self._weights.within(args)
-            return func(*args, **kwargs)
+            if self.weights is not None and not operator.mutates:
+                args = self.weights.replace_in(args)
+            return func(*args, **kwargs) if self._results is None else self._results.call(func, args, kwargs)
         except Exception as error:
-            # Operators from outside torch often come without a content-free implementation.
-            if operator.source.startswith(("aten.", "prims.")) or not _holds_fake(args):
+            # Custom operators often have no meta kernel.
+            if operator.source.startswith(("aten.", "prims.")) or not _has_fake(args):
                 raise
-            raise NeedsNumbers(f"{operator.source} cannot run on tensors without content") from error
+            raise NeedsRealData(f"{operator.source} cannot run without data") from error
 
-    def _without_content(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _to_fake(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.mode is None or isinstance(tensor, FakeTensor):
             return tensor
-        bare = self.mode.from_tensor(tensor)
-        known = self.holders.value(tensor)
-        if (
-            known is not None and self.holders.value(bare) is None
-        ):  # what is written into it stays in its place
-            self.holders.name(bare, known, fixed=self.holders.is_fixed(tensor))
-        return bare
+        fake = self.mode.from_tensor(tensor)
+        known = self.storages.value(tensor)
+        if known is not None and self.storages.value(fake) is None:
+            self.storages.track(fake, known, constant=self.storages.is_constant(tensor))
+        return fake
 
     def _record(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         outputs = _tensors(result)
         if not outputs:
             return
-        kind, inputs, attrs = normalise(operator, args, kwargs, outputs)
+        if operator.packed and self.unpack is not None:
+            args, kwargs = self.unpack(operator, args, kwargs)
+        op_kind, inputs, attrs = lower_call(operator, args, kwargs, outputs)
         if attrs:
-            attrs = {name: plain(value) for name, value in attrs.items()}
+            attrs = {name: to_expressions(value) for name, value in attrs.items()}
+            if "caveat" in attrs:
+                self.builder.note(attrs.pop("caveat"))
         if not operator.mutates:
-            for each in inputs:
-                if outputs[0] is each:
-                    return  # it returned what it was given
-        self._add(operator, kind, inputs, outputs, attrs)
+            for tensor in inputs:
+                if outputs[0] is tensor:
+                    return  # it returned one of its inputs
+            weight = None if self.weights is None else self.weights.weight_of(outputs[0])
+            if weight is not None:  # it returned the fake tensor of one of its inputs
+                self.storages.track(outputs[0], self.identity(weight), constant=True)
+                return
+        self._add(operator, op_kind, inputs, outputs, attrs)
 
-    def record_unseen_call(self, operator: Operator, kwargs: dict[str, Any], result: Any) -> None:
-        """Write down an operator that was not run; its outputs are as a file declares them."""
+    def record_declared_call(self, operator: Operator, kwargs: dict[str, Any], result: Any) -> None:
+        """Record an operator that was not run, with the outputs that the file declares."""
         self._add(operator, operator.kind, tensor_arguments(operator, (), kwargs), _tensors(result), {})
 
     def _record_control(self, operator: Operator, args: tuple[Any, ...]) -> Any:
-        result, bodies, taken = CONTROL[operator.source](self, args)
-        self._add(operator, operator.kind, taken, _tensors(result), {}, bodies)
+        result, bodies, inputs = CONTROL[operator.source](self, args)
+        self._add(operator, operator.kind, inputs, _tensors(result), {}, bodies)
         return result
 
     def record_body(
         self, name: str, function: Callable[..., Any], operands: Sequence[Any], runs: int | None = 1
     ) -> tuple[Any, Body]:
-        """Run one function with a new recorder; constants of the outer graph stay the same constants."""
+        """Run one function with a new recorder; constants of the outer graph stay constants."""
         inner = Recorder(GraphBuilder(name, self.builder.format), self.mode)
-        inner.scope = self.scope
-        for place, operand in enumerate(operands):
+        inner.scope, inner.wrappers, inner.unpack = self.scope, self.wrappers, self.unpack
+        for index, operand in enumerate(operands):
             if not isinstance(operand, torch.Tensor):
                 continue
             known = self.builder.tensors[self.identity(operand)]
             identity = inner.builder.tensor(
-                known.name or f"operand_{place}", known.shape, known.dtype, known.data
+                known.name or f"operand_{index}", known.shape, known.dtype, known.data
             )
             if known.data is None or known.data.role == "derived":
                 inner.builder.inputs.append(identity)
             inner.name_tensor(operand, identity)
         with inner:
             result = function(*operands)
-        tensors = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
-        identities = dict.fromkeys(inner.identity(each) for each in tensors)
-        inner.builder.outputs.extend(each for each in identities if each != ABSENT)
-        return result, Body(name, inner.builder.freeze(), plain(runs))
+        tensors = [tensor for tensor in tree_leaves(result) if isinstance(tensor, torch.Tensor)]
+        identities = dict.fromkeys(inner.identity(tensor) for tensor in tensors)
+        inner.builder.outputs.extend(identity for identity in identities if identity != ABSENT)
+        return result, Body(name, inner.builder.freeze(), to_expressions(runs))
 
     def _add(
         self,
         operator: Operator,
-        kind: str,
+        op_kind: str,
         inputs: list[Any],
         outputs: list[torch.Tensor],
         attrs: dict[str, Any],
         bodies: tuple[Body, ...] = (),
     ) -> None:
-        identities = [self.identity(each) for each in inputs]
-        if kind in _MIND_LAYOUTS:
+        identities = [self.identity(item) for item in inputs]
+        if op_kind in _LAYOUT_SENSITIVE:
             for tensor, identity in zip(inputs[:2], identities, strict=False):
-                self.holders.note_layout(tensor, identity)
-        if kind == "matmul":
+                self.storages.note_layout(tensor, identity)
+        if op_kind == "matmul":
             self._note_operands(inputs, identities)
         name = self._unique(operator.name)
         tensors = self.builder.tensors
-        derived = operator.views and all(i != ABSENT and tensors[i].data is not None for i in identities)
-        made = []
-        for place, output in enumerate(outputs):
-            label = name if place == 0 else f"{name}.{place}"
-            data = Constant("derived") if derived else None
-            made.append(self.builder.tensor(label, shape_of(output), dtype_of(output.dtype), data))
-            self.holders.name(output, made[-1], fixed=derived)
+        is_derived = operator.views and all(i != ABSENT and tensors[i].data is not None for i in identities)
+        output_ids = []
+        for index, output in enumerate(outputs):
+            label = name if index == 0 else f"{name}.{index}"
+            data = Constant("derived") if is_derived else None
+            output_ids.append(self.builder.tensor(label, shape_of(output), dtype_of(output.dtype), data))
+            self.storages.track(output, output_ids[-1], constant=is_derived)
+        reason = next((self.opaque[i] for i in identities if i in self.opaque), None)
+        attrs = attrs if reason is None else {**attrs, "invalid": reason}
+        source, scope = operator.source, self.scope
         self.builder.op(
-            kind, identities, made, attrs, source=operator.source, name=name, scope=self.scope, bodies=bodies
+            op_kind, identities, output_ids, attrs, source=source, name=name, scope=scope, bodies=bodies
         )
 
     def _note_operands(self, inputs: list[Any], identities: list[int]) -> None:
-        """A matrix on one side makes rows of all that the other holds; else both are batches of matrices."""
-        matrices = 1 if min(each.dim() for each in inputs[:2]) <= 2 else 2
+        """Note the layout of matmul operands: (rows x matrix), or batches of matrices on both sides."""
+        matrices = 1 if min(operand.dim() for operand in inputs[:2]) <= 2 else 2
         for tensor, identity in zip(inputs[:2], identities, strict=False):
             if tensor.dim() > 2:
-                self.holders.note_operand(tensor, identity, matrices)
+                self.storages.note_operand(tensor, identity, matrices)
 
     def _unique(self, base: str) -> str:
         count = self._names.get(base, 0)
@@ -303,89 +317,26 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's c
         return f"{base}_{count}" if count else base
 
 
-def numbers(tensor: torch.Tensor) -> Numbers:
-    """The content of a tensor; raises NumbersMissing if it has none."""
+def tensor_values(tensor: torch.Tensor) -> Numbers:
+    """Return the values of a tensor; raises WeightsMissing if it has none."""
     if isinstance(tensor, FakeTensor) or tensor.is_meta:
-        raise NumbersMissing("only the shapes of its weights are known: give a module that has weights")
+        raise WeightsMissing("the model has no weights, only their shapes; pass a module with weights")
     with torch.no_grad():
-        plain = tensor.detach().cpu()
+        plain = tensor.int_repr().cpu() if tensor.is_quantized else tensor.detach().cpu()
         # numpy has no bfloat16 and no 8-bit floats.
-        small = plain.dtype.is_floating_point and plain.dtype not in (
-            torch.float16,
-            torch.float32,
-            torch.float64,
-        )
-        found: np.ndarray[Any, Any] = (plain.float() if small else plain).numpy()
-    return found
+        has_numpy_dtype = plain.dtype in (torch.float16, torch.float32, torch.float64)
+        is_narrow = plain.dtype.is_floating_point and not has_numpy_dtype
+        array: np.ndarray[Any, Any] = (plain.float() if is_narrow else plain).numpy()
+    return array
 
 
-def _holds_fake(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(each, FakeTensor) for each in _tensors(args))
+def _has_fake(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(tensor, FakeTensor) for tensor in _tensors(args))
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
     if isinstance(result, torch.Tensor):
         return [result]
     if isinstance(result, SEQUENCES):
-        return [tensor for each in result for tensor in _tensors(each)]
+        return [tensor for item in result for tensor in _tensors(item)]
     return []
-
-
-@contextmanager
-def module_scopes(
-    modules: Iterable[tuple[str, torch.nn.Module]], enter: Callable[[str], None]
-) -> Iterator[None]:
-    """Call `enter` with the path of the module that runs, through hooks that end with this block."""
-    paths = {id(module): path for path, module in modules}
-    stack = [""]
-
-    def before(module: torch.nn.Module, _args: Any) -> None:
-        path = paths.get(id(module))
-        if path is None:  # made while running
-            path = f"{stack[-1]}.{type(module).__name__}".lstrip(".")
-        stack.append(path)
-        enter(path)
-
-    def after(_module: torch.nn.Module, _args: Any, _result: Any) -> None:
-        stack.pop()
-        enter(stack[-1])
-
-    with ExitStack() as hooks:
-        hooks.callback(register_module_forward_pre_hook(before).remove)
-        hooks.callback(register_module_forward_hook(after, always_call=True).remove)
-        yield
-
-
-@contextmanager
-def untouched(modules: Iterable[torch.nn.Module]) -> Iterator[None]:
-    """Put back whatever a model's forward sets on its modules: attributes, and what its containers hold."""
-    # Compiled modules keep their attributes elsewhere, and set none.
-    set_here = [vars(each) for each in modules if not isinstance(each, torch.jit.ScriptModule)]
-    kept = [(attributes, attributes.copy()) for attributes in set_here]
-    containers = {id(each): each for _, then in kept for each in then.values() if type(each) in _CONTAINERS}
-    # Most of them are empty, and stay so: they share one copy.
-    held = [(each, _plain_copy(each) if each else ()) for each in containers.values()]
-    try:
-        yield
-    finally:
-        for now, then in (*kept, *held):
-            if now or then:
-                _restore(now, then)
-
-
-_CONTAINERS = frozenset((dict, OrderedDict, defaultdict, list, set, deque))
-
-
-def _plain_copy(container: Any) -> Any:
-    return dict(container) if isinstance(container, dict) else list(container)
-
-
-def _restore(now: Any, then: Any) -> None:
-    if isinstance(now, dict):
-        same = len(now) == len(then) and now.keys() == then.keys()
-        if not same or not all(map(is_, now.values(), then.values())):
-            now.clear()
-            now.update(then)
-    elif len(now) != len(then) or not all(map(is_, now, then)):
-        now.clear()
-        now.update(then) if isinstance(now, set) else now.extend(then)

@@ -1,7 +1,7 @@
-"""Running a decoded program on tensors without content, so that the recorder sees its operators.
+"""Run a decoded program on fake tensors so that the recorder sees its operators.
 
-Only operators of torch that are on a list are called. Any other one (a custom operator, a function that a
-file names) is never looked up: it becomes an unknown row with the shapes that the file declares.
+Only allowed operators of torch are called. Any other target (a custom operator, a function named in the
+file) is never resolved: it becomes an op of unknown cost with the shapes declared in the file.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
 
 from sizeup.errors import CorruptModel, SizeupError
-from sizeup.formats.torch.control import CONTROL, WRAPPERS
+from sizeup.formats.torch.control_flow import CONTROL, WRAPPERS
+from sizeup.formats.torch.failures import error_summary
 from sizeup.formats.torch.json_values import Opaque, Reference
+from sizeup.formats.torch.operators import Operator, operator_of
 from sizeup.formats.torch.record import Recorder
 from sizeup.formats.torch.serialized import Node, Outputs, ProgramGraph, TensorMeta, tensor_meta
-from sizeup.formats.torch.translate import Operator, operator_of
 from sizeup.formats.torch.zoo import import_torchvision
-from sizeup.ops import kind_of, rule_of
-from sizeup.ops.rule import names
+from sizeup.ops import cost_rule_of, op_kind_of
+from sizeup.ops.cost_rule import names
 
-Values: TypeAlias = dict[str, Any]  # of a graph, by name
+Values: TypeAlias = dict[str, Any]  # by name
 
 _OPERATOR = re.compile(r"torch\.ops\.(aten|prims|torchvision)\.(\w+)\.(\w+)\Z")
 _HIGHER_ORDER = "torch.ops.higher_order."
+# Libraries of quantization operators, which are counted with the shapes declared in the file.
+_QUANTIZATION = ("torchao.", "quantized_decomposed.")
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
-_MOST_PIECES = 2_000  # operators that one is taken apart into
-_MOST_TERMS = 64  # of the expression of a size
+_MOST_PIECES = 2_000  # operators in the decomposition of one
+_MOST_TERMS = 64  # in a size expression
 _LARGEST = 1 << 62
 _LARGEST_SHIFT = 62
 _ENUMERATIONS = {
@@ -42,9 +45,9 @@ _ENUMERATIONS = {
     "Layout": torch.layout,
     "Device": torch.device,
 }
-_LOOPING = ("combinations", "cartesian_prod")
-_NEVER_GIVEN = ("Generator", "Storage", "Stream", "Dimname")
-# Made of other operators by torch itself, in a number that does not depend on their arguments.
+_LOOPING_OPERATORS = ("combinations", "cartesian_prod")
+_FORBIDDEN_TYPES = ("Generator", "Storage", "Stream", "Dimname")
+# Composite operators of torch whose decomposition length does not depend on their arguments.
 _COMPOSITES = frozenset(
     names(
         "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh broadcast_tensors chain_matmul"
@@ -72,14 +75,14 @@ class Replay:
 
     def __init__(self, recorder: Recorder, symbols: Mapping[str, Any]) -> None:
         self._recorder, self._symbols = recorder, symbols
-        self._terms: dict[int, int] = {}  # of symbolic numbers, by the id of an object that `_kept` holds
-        self._kept: list[Any] = []
+        self._terms: dict[int, int] = {}  # by id of an object in `_symbolic_results`
+        self._symbolic_results: list[Any] = []
         assert recorder.mode is not None
-        # Fallback kernels would run on memory of the sizes that a file claims.
+        # Fallback kernels would allocate memory of the sizes declared in the file.
         recorder.mode.allow_fallback_kernels = False
 
     def run(self, graph: ProgramGraph, arguments: Iterable[Any]) -> list[Any]:
-        """What the program returns for these arguments; module paths are those of its nodes."""
+        """Run the program on these arguments and return its outputs."""
         return self._run(graph, arguments, is_root=True)
 
     def _run(self, graph: ProgramGraph, arguments: Iterable[Any], *, is_root: bool) -> list[Any]:
@@ -91,46 +94,43 @@ class Replay:
                 result = self._call(graph, node, values)
             except SizeupError:
                 raise
-            except Exception as error:  # torch raises anything on arguments that do not suit an operator
-                summary = str(error).strip().partition("\n")[0]
-                raise CorruptModel(
-                    f"{node.target[:80]} cannot run: {type(error).__name__}: {summary}"
-                ) from error
+            except Exception as error:  # torch may raise anything on wrong arguments
+                raise CorruptModel(f"{node.target[:80]} cannot run: {error_summary(error)}") from error
             _bind(node.outputs, result, values, node.target)
-        return [_resolved(each, values) for each in graph.outputs]
+        return [_resolve(output, values) for output in graph.outputs]
 
     def _call(self, graph: ProgramGraph, node: Node, values: Values) -> Any:
-        named = [(name, _resolved(each, values, self._function)) for name, each in node.arguments]
+        named = [(name, _resolve(argument, values, self._function)) for name, argument in node.arguments]
         compute = _ARITHMETIC.get(node.target)
         if compute is not None:
-            return self._weighed(compute, [each for _, each in named])
-        function = _allowed(node.target)
+            return self._compute_size(compute, [argument for _, argument in named])
+        function = _allowed_operator(node.target)
         if function is None:
-            return self._declared(graph, node, named)
+            return self._declared_call(graph, node, named)
         if isinstance(function, torch._ops.HigherOrderOperator):
-            return function(*(each for _, each in named))
-        _refuse_many_parts(function, dict(named), node.outputs)
-        args, kwargs = _by_schema(function, named)
-        # What one operator is taken apart into is bounded, whatever its arguments ask for.
+            return function(*(argument for _, argument in named))
+        _check_part_count(function, dict(named), node.outputs)
+        args, kwargs = _bind_arguments(function, named)
+        # Bound the decomposition of one operator.
         self._recorder.most_ops = len(self._recorder.builder.ops) + _MOST_PIECES
         try:
             return function(*args, **kwargs)
-        except UnsupportedOperatorException:  # it has no implementation without content
-            return self._declared(graph, node, named)
+        except UnsupportedOperatorException:  # no meta kernel
+            return self._declared_call(graph, node, named)
 
-    def _weighed(self, compute: Callable[..., Any], operands: list[Any]) -> Any:
-        """A size computed from others; one whose expression grows too long is unknown."""
-        terms = 1 + sum(self._terms.get(id(each), 0) for each in operands)
+    def _compute_size(self, compute: Callable[..., Any], operands: list[Any]) -> Any:
+        """Compute a size from others; it is unknown if its expression gets too long."""
+        terms = 1 + sum(self._terms.get(id(operand), 0) for operand in operands)
         if terms > _MOST_TERMS:
             return self._unknown_size()
-        result = _computed(compute, operands)
+        result = _compute(compute, operands)
         if not isinstance(result, int | float):
             self._terms[id(result)] = terms
-            self._kept.append(result)
+            self._symbolic_results.append(result)
         return result
 
     def _function(self, graph: ProgramGraph) -> Callable[..., Any]:
-        """A graph inside another as what control flow calls."""
+        """Return a nested graph as a function for control flow operators."""
 
         def call(*arguments: Any) -> Any:
             results = self._run(graph, arguments, is_root=False)
@@ -138,30 +138,32 @@ class Replay:
 
         return call
 
-    def _declared(self, graph: ProgramGraph, node: Node, named: list[tuple[str, Any]]) -> Any:
-        """The outputs of an operator that is not run, as the file describes them."""
+    def _declared_call(self, graph: ProgramGraph, node: Node, named: list[tuple[str, Any]]) -> Any:
+        """Record an operator that is not run and return its outputs as declared in the file."""
         recorder = _get_current_dispatch_mode()
-        assert isinstance(recorder, Recorder)  # control flow gives its bodies recorders of their own
+        assert isinstance(recorder, Recorder)  # bodies of control flow have separate recorders
         with _pop_mode_temporarily():
             result = self._declared_outputs(graph, node.outputs)
-        operator_ = _foreign(node.target, named)
-        values = dict(zip(operator_.arguments, (each for _, each in named), strict=True))
-        recorder.record_unseen_call(operator_, values, result)
+        operator_ = _unknown_operator(node.target, named)
+        values = dict(zip(operator_.arguments, (value for _, value in named), strict=True))
+        if operator_.kind in ("quantize", "dequantize"):
+            _check_same_shape(node.target, named, result)
+        recorder.record_declared_call(operator_, values, result)
         return result
 
     def _declared_outputs(self, graph: ProgramGraph, outputs: Outputs) -> Any:
         if outputs is None:
             return None
         if isinstance(outputs, list):
-            return [self._declared_outputs(graph, each) for each in outputs]
+            return [self._declared_outputs(graph, output) for output in outputs]
         if outputs in graph.tensor_values:
             return self._empty(tensor_meta(graph.tensor_values[outputs]))
         if outputs not in graph.size_values:
-            raise CorruptModel(f"nothing is declared of {outputs[:60]!r}")
+            raise CorruptModel(f"the output {outputs[:60]!r} is not declared")
         return self._unknown_size()
 
     def _empty(self, meta: TensorMeta) -> torch.Tensor:
-        sizes = [self._size(each) for each in meta.sizes]
+        sizes = [self._size(size) for size in meta.sizes]
         return torch.empty(sizes, dtype=meta.dtype)
 
     def _size(self, size: Any) -> Any:
@@ -177,7 +179,7 @@ class Replay:
         return self._recorder.mode.shape_env.create_unbacked_symint()
 
 
-def _resolved(item: Any, values: Values, function: Callable[[ProgramGraph], Any] | None = None) -> Any:
+def _resolve(item: Any, values: Values, function: Callable[[ProgramGraph], Any] | None = None) -> Any:
     if isinstance(item, Reference):
         if item.name not in values:
             raise CorruptModel(f"{item.name[:60]!r} is used before it is computed")
@@ -185,9 +187,9 @@ def _resolved(item: Any, values: Values, function: Callable[[ProgramGraph], Any]
     if isinstance(item, Opaque):
         return None
     if isinstance(item, list):
-        return [_resolved(each, values, function) for each in item]
+        return [_resolve(value, values, function) for value in item]
     if isinstance(item, dict):
-        return {name: _resolved(each, values, function) for name, each in item.items()}
+        return {name: _resolve(value, values, function) for name, value in item.items()}
     if isinstance(item, ProgramGraph):
         return None if function is None else function(item)
     return item
@@ -201,46 +203,46 @@ def _bind(outputs: Outputs, result: Any, values: Values, target: str) -> None:
     elif isinstance(outputs, list):
         if not isinstance(result, list | tuple) or len(result) != len(outputs):
             raise CorruptModel(f"{target[:60]} does not return {len(outputs)} values")
-        for each, value in zip(outputs, result, strict=True):
-            _bind(each, value, values, target)
+        for output, value in zip(outputs, result, strict=True):
+            _bind(output, value, values, target)
 
 
-def _by_schema(
+def _bind_arguments(
     function: torch._ops.OpOverload, named: list[tuple[str, Any]]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by position as far as they go, then by name."""
-    given = dict(named)
+    """Return arguments by position as far as possible, then by name."""
+    remaining = dict(named)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     in_order = True
     for argument in function._schema.arguments:
-        if argument.name not in given:
+        if argument.name not in remaining:
             in_order = False
             continue
-        value = given.pop(argument.name)
-        _check_kind(argument, value)
+        value = remaining.pop(argument.name)
+        _check_argument_type(argument, value)
         if in_order and not argument.kwarg_only:
             args.append(value)
         else:
             kwargs[argument.name] = value
-    if given:
-        raise CorruptModel(f"{function} has no argument {next(iter(given))[:60]!r}")
+    if remaining:
+        raise CorruptModel(f"{function} has no argument {next(iter(remaining))[:60]!r}")
     return args, kwargs
 
 
-def _check_kind(argument: Any, value: Any) -> None:
-    """Torch takes any number for an element type, a layout or a memory format, and crashes on wrong ones."""
+def _check_argument_type(argument: Any, value: Any) -> None:
+    """Raise CorruptModel for a wrong dtype, layout or memory format: torch crashes on invalid numbers."""
     declared = str(argument.real_type)
-    for name, kind in _ENUMERATIONS.items():
-        if name in declared and not (value is None or isinstance(value, kind)):
+    for name, expected_type in _ENUMERATIONS.items():
+        if name in declared and not (value is None or isinstance(value, expected_type)):
             raise CorruptModel(f"the argument {argument.name} is {str(value)[:40]!r}, not a {name}")
-    if any(name in declared for name in _NEVER_GIVEN) and value is not None:
-        raise CorruptModel(f"the argument {argument.name} cannot be given in a file")
+    if any(name in declared for name in _FORBIDDEN_TYPES) and value is not None:
+        raise CorruptModel(f"the argument {argument.name} is not allowed in a file")
 
 
 @cache
-def _allowed(target: str) -> Any:
-    """The operator of that name if it may be called, else None."""
+def _allowed_operator(target: str) -> Any:
+    """Return the operator of this name if it may be called, else None."""
     if target.startswith(_HIGHER_ORDER):
         name = target.removeprefix(_HIGHER_ORDER)
         source = f"higher_order.{name}"
@@ -255,45 +257,65 @@ def _allowed(target: str) -> Any:
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None
     function = getattr(packet, overload, None)
-    return function if isinstance(function, torch._ops.OpOverload) and _is_harmless(function) else None
+    return function if isinstance(function, torch._ops.OpOverload) and _is_safe(function) else None
 
 
-def _is_harmless(function: torch._ops.OpOverload) -> bool:
-    """Whether its effect is known: by our table of operators, by torch's tags, or by the list of composites.
+def _is_safe(function: torch._ops.OpOverload) -> bool:
+    """Return whether an operator has a cost rule, is pointwise or a view by its tags, or is in _COMPOSITES.
 
-    This leaves out what reaches beyond tensors, such as aten.from_file, and what loops over its arguments.
+    This excludes operators with effects beyond tensors, such as aten.from_file, and those that loop over
+    their arguments.
     """
     described = operator_of(function)
-    if described.skipped or described.arguments[:1] == ("data",) or described.name in _LOOPING:
+    if described.skipped or described.arguments[:1] == ("data",) or described.name in _LOOPING_OPERATORS:
         return False  # packed sequences run step by step
     is_composite = function._schema.name.removeprefix("aten::").removesuffix("_") in _COMPOSITES
     return described.known or described.kind in ("pointwise", "view") or is_composite
 
 
-def _foreign(target: str, named: list[tuple[str, Any]]) -> Operator:
-    """What is known of an operator that is not run: its name, and a rule that the user has registered."""
+def _unknown_operator(target: str, named: list[tuple[str, Any]]) -> Operator:
+    """Describe an operator that is not run by its name, and by a cost rule that the user registered."""
     source = re.sub(r"[^\w.]", "_", target.removeprefix("torch.ops.")[:80])
     base = source.rpartition(".")[0] or source
-    own = next((kind for name in (source, base) if (kind := _own_kind(name))), None)
-    labels = tuple(name or f"argument_{place}" for place, (name, _) in enumerate(named))
+    registered = next((op_kind for name in (source, base) if (op_kind := _registered_kind(name))), None)
+    if registered is None and base.startswith(_QUANTIZATION):
+        registered = op_kind_of("torch", base)
+    labels = tuple(name or f"argument_{index}" for index, (name, _) in enumerate(named))
     tensors = tuple(
-        (place, label)
-        for place, (label, (_, value)) in enumerate(zip(labels, named, strict=True))
+        (index, label)
+        for index, (label, (_, value)) in enumerate(zip(labels, named, strict=True))
         if isinstance(value, torch.Tensor)
-        or (isinstance(value, list) and any(isinstance(each, torch.Tensor) for each in value))
+        or (isinstance(value, list) and any(isinstance(item, torch.Tensor) for item in value))
     )
     return Operator(
-        own or base, base, base.rpartition(".")[2], own is not None, labels, tensors, False, False, False
+        registered or base,
+        base,
+        base.rpartition(".")[2],
+        registered is not None,
+        labels,
+        tensors,
+        False,
+        False,
+        False,
     )
 
 
-def _own_kind(name: str) -> str | None:
-    kind = kind_of("torch", name)
-    rule = None if kind is None else rule_of(kind)
-    return kind if rule is not None and rule.family == "own" else None
+def _check_same_shape(target: str, named: list[tuple[str, Any]], result: Any) -> None:
+    """Raise CorruptModel if a quantized tensor is declared with another shape than its source."""
+    source = next((value for _, value in named if isinstance(value, torch.Tensor)), None)
+    shapes = [tuple(value.shape) for value in (source, result) if isinstance(value, torch.Tensor)]
+    has_numbers = all(type(size) is int for shape in shapes for size in shape)
+    if len(shapes) != 2 or (has_numbers and shapes[0] != shapes[1]):
+        raise CorruptModel(f"{target[:80]}: the output must have the shape of the input")
 
 
-# What computes sizes: Python's own functions, called on numbers alone.
+def _registered_kind(name: str) -> str | None:
+    op_kind = op_kind_of("torch", name)
+    rule = None if op_kind is None else cost_rule_of(op_kind)
+    return op_kind if rule is not None and rule.family == "own" else None
+
+
+# Functions that compute sizes, called on numbers only.
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     **{
         f"_operator.{name}": getattr(operator, name)
@@ -311,9 +333,9 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _computed(compute: Callable[..., Any], operands: list[Any]) -> Any:
-    if not all(isinstance(each, _NUMBERS) for each in operands):
-        raise CorruptModel(f"{compute.__name__} takes numbers only")
+def _compute(compute: Callable[..., Any], operands: list[Any]) -> Any:
+    if not all(isinstance(operand, _NUMBERS) for operand in operands):
+        raise CorruptModel(f"{compute.__name__}: operands must be numbers")
     if compute in (operator.pow, operator.lshift) and not (
         isinstance(operands[-1], int) and abs(operands[-1]) <= _LARGEST_SHIFT
     ):
@@ -324,34 +346,36 @@ def _computed(compute: Callable[..., Any], operands: list[Any]) -> Any:
     return result
 
 
-def _refuse_many_parts(function: torch._ops.OpOverload, given: Mapping[str, Any], outputs: Outputs) -> None:
-    """An operator that returns a list makes one tensor per part; a file has to name each of them."""
-    named = len(outputs) if isinstance(outputs, list) else 1
+def _check_part_count(
+    function: torch._ops.OpOverload, arguments: Mapping[str, Any], outputs: Outputs
+) -> None:
+    """Raise CorruptModel if a split returns more tensors than the file declares."""
+    declared = len(outputs) if isinstance(outputs, list) else 1
     name = function._schema.name.removeprefix("aten::").removesuffix("_copy")
-    parts, data = _PARTS.get(name.removeprefix("unsafe_")), given.get("self")
+    parts, data = _PARTS.get(name.removeprefix("unsafe_")), arguments.get("self")
     if parts is None or not isinstance(data, torch.Tensor):
         return
-    axis = given.get("dim", 0)
+    axis = arguments.get("dim", 0)
     if data.dim() and isinstance(axis, int) and -data.dim() <= axis < data.dim():
-        count = parts(data.shape[axis], given)
-        if isinstance(count, int) and count > named:
-            raise CorruptModel(f"{function} returns {count:,} tensors, and the file names {named:,}")
+        count = parts(data.shape[axis], arguments)
+        if isinstance(count, int) and count > declared:
+            raise CorruptModel(f"{function} returns {count:,} tensors, but the file declares {declared:,}")
 
 
-def _split_parts(size: Any, given: Mapping[str, Any]) -> Any:
-    each = given.get("split_size")
-    return -(-size // each) if isinstance(each, int) and each > 0 else 0
+def _split_parts(size: Any, arguments: Mapping[str, Any]) -> Any:
+    split_size = arguments.get("split_size")
+    return -(-size // split_size) if isinstance(split_size, int) and split_size > 0 else 0
 
 
-def _chunks(size: Any, given: Mapping[str, Any]) -> Any:
-    chunks = given.get("chunks")
+def _chunks(size: Any, arguments: Mapping[str, Any]) -> Any:
+    chunks = arguments.get("chunks")
     if not isinstance(chunks, int) or chunks < 1 or not isinstance(size, int) or size < 1:
         return 0
     return -(-size // -(-size // chunks))
 
 
-def _equal_parts(size: Any, given: Mapping[str, Any]) -> Any:
-    sections = given.get("sections")
+def _equal_parts(size: Any, arguments: Mapping[str, Any]) -> Any:
+    sections = arguments.get("sections")
     return sections if isinstance(sections, int) else 0
 
 

@@ -1,4 +1,4 @@
-"""Model libraries: importing them without network access, and modules from them without weights."""
+"""Import model libraries without network access."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from sizeup.formats.torch.weightless import TimeLimit
+from sizeup.formats.torch.construction import TimeLimit
+from sizeup.formats.weight_schemes import StoredWeight
 
 
 @dataclass(frozen=True)
-class Built:
-    """A module, ready to be recorded: where its tensors live, and what it is usually run on."""
+class BuiltModel:
+    """A module that can be recorded, with its default inputs and its fake tensor mode."""
 
     module: torch.nn.Module
     name: str
     inputs: Any = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     mode: FakeTensorMode | None = None
-    real: Callable[[], torch.nn.Module] | None = (
-        None  # the same with random weights, for what asks for numbers
-    )
-    most_ops: int | None = None  # the longest forward that is recorded, where a file decides how long it is
-    limit: TimeLimit | None = None  # and the CPU time in which that is done
+    make_real: Callable[[], torch.nn.Module] | None = None  # builds it with random weights
+    max_ops: int | None = None  # limit on recorded ops, for untrusted files
+    time_limit: TimeLimit | None = None
+    stored: Mapping[str, StoredWeight] = field(default_factory=dict)  # quantized parameters by name
+    fit_notes: tuple[str, ...] = ()
+    weights_are_upper_bound: bool = False
 
 
 _LIBRARIES: list[torch.library.Library] = []
 
 
 def import_torchvision() -> Any:
-    """Import torchvision, or None where it is not installed.
+    """Import torchvision; None if it is not installed.
 
-    Where its compiled half does not fit this torch, the operators that its Python half names are
-    declared and it is imported again: its networks need no more than that.
+    If its compiled extension does not match this torch, the operators that its Python code needs are
+    declared and it is imported again.
     """
     try:
         return importlib.import_module("torchvision")
@@ -50,26 +52,26 @@ def import_torchvision() -> Any:
         for name in ("nms", "qnms"):
             schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
             library.define(schema)  # type: ignore[no-untyped-call]
-        _LIBRARIES.append(library)  # an operator lives as long as its library
-        for name in [each for each in sys.modules if each.partition(".")[0] == "torchvision"]:
+        _LIBRARIES.append(library)  # operators are removed with their library
+        for name in [module for module in sys.modules if module.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
         return importlib.import_module("torchvision")
 
 
-# Both are read from the environment when their module is imported, so variables set now would come too late.
+# Both are read from the environment at import, so setting environment variables has no effect.
 _SWITCHES = (
-    ("huggingface_hub.constants", "HF_HUB_OFFLINE", True),  # every request raises an error instead
+    ("huggingface_hub.constants", "HF_HUB_OFFLINE", True),  # every request raises an error
     ("transformers.integrations.hub_kernels", "_kernels_enabled", False),  # no kernels are downloaded
 )
 _LOCK = threading.Lock()
-_ENTERED: list[list[tuple[Any, str, Any]]] = []  # what to restore, by whoever entered first
+_ENTERED: list[list[tuple[Any, str, Any]]] = []  # values to restore, from the first entry
 
 
 @contextlib.contextmanager
 def offline() -> Iterator[None]:
-    """Requests to the Hub fail in all threads until the last caller has left."""
+    """Make requests to the Hub fail in all threads until the last caller has exited."""
     with _LOCK:
-        _ENTERED.append(_ENTERED[0] if _ENTERED else _switch())
+        _ENTERED.append(_ENTERED[0] if _ENTERED else _disable_network())
     try:
         yield
     finally:
@@ -80,11 +82,11 @@ def offline() -> Iterator[None]:
                     setattr(module, name, value)
 
 
-def _switch() -> list[tuple[Any, str, Any]]:
+def _disable_network() -> list[tuple[Any, str, Any]]:
     before = []
     for module_name, name, value in _SWITCHES:
         if module_name.partition(".")[0] not in sys.modules:
-            continue  # it is not in use, so it asks nothing
+            continue  # not imported
         with contextlib.suppress(ImportError):
             module = importlib.import_module(module_name)
             before.append((module, name, getattr(module, name)))

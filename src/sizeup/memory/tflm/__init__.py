@@ -1,7 +1,24 @@
-"""TFLite Micro's own memory: what its planner and its interpreter take of a board's RAM."""
+"""TFLite Micro's arena: the planned head and the persistent tail."""
 
 from sizeup.memory.tflm.arena import MicroArena, Scratch, arena
-from sizeup.memory.tflm.head import Owner, Planned, planned
-from sizeup.memory.tflm.optimised import most_scratch
+from sizeup.memory.tflm.esp_nn import chip_of, largest_scratch_bytes
+from sizeup.memory.tflm.head import HeadBuffers, Owner, head_buffers
+from sizeup.memory.tflm.layout import FIRMWARE, Build, firmwares
+from sizeup.memory.tflm.subgraphs import leftover_bytes
+from sizeup.memory.tflm.vendor_scratch import max_scratch_bytes
 
-__all__ = ["MicroArena", "Owner", "Planned", "Scratch", "arena", "most_scratch", "planned"]
+__all__ = [
+    "FIRMWARE",
+    "Build",
+    "HeadBuffers",
+    "MicroArena",
+    "Owner",
+    "Scratch",
+    "arena",
+    "chip_of",
+    "firmwares",
+    "head_buffers",
+    "largest_scratch_bytes",
+    "leftover_bytes",
+    "max_scratch_bytes",
+]

@@ -1,26 +1,28 @@
-"""TFLite Micro's arena for a model, and why its interpreter refuses one."""
+"""TFLite Micro's arena for a model, and the reasons for which its interpreter rejects a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sizeup.errors import Incomplete, InvalidPlan
-from sizeup.graph import ABSENT, Graph, Op, Tensor
+from sizeup.graph import Graph, Tensor
 from sizeup.memory.check import check_offsets
 from sizeup.memory.liveness import Buffers
-from sizeup.memory.overlapping import sharing
-from sizeup.memory.tflm.head import ONLINE, Planned, place, planned
+from sizeup.memory.overlap_packing import overlapping_buffers
+from sizeup.memory.tflm.caveats import caveats
+from sizeup.memory.tflm.head import ONLINE, HeadBuffers, head_buffers, place_greedily
 from sizeup.memory.tflm.kernels import KERNELS
-from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE
+from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE, Build
 from sizeup.memory.tflm.overlap import label
-from sizeup.memory.tflm.program import is_described, subgraphs, variable_bytes
+from sizeup.memory.tflm.subgraphs import is_declared, subgraphs, variable_bytes
+from sizeup.memory.tflm.support import unsupported_reason
 from sizeup.memory.tflm.tail import needed_bytes, tail_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory that a kernel asks for while it runs; subgraph 0 is the main graph."""
+    """A scratch buffer of a kernel; subgraph 0 is the main graph."""
 
     subgraph: int
     operator: int
@@ -30,96 +32,133 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class MicroArena:
-    """TFLite Micro's memory: the head, where tensors and scratch are planned, and the tail, kept for good.
+    """TFLite Micro's arena: the head with planned tensors and scratch, and the persistent tail.
 
-    The tail is given as the 64-bit interpreter of the package on PyPI reports it, and as usual firmware of a
-    32-bit processor takes it, which has neither the recorder of allocations nor compression. The former is
-    measured, the latter computed from the same structures with narrow pointers and measured on no board. Both
-    are None where a kernel is not known; `unknown` says which. `needed` is the smallest arena that works:
-    a small model may need more while it is set up than head and tail.
+    The 64-bit tail is that of the interpreter in the PyPI package, and is verified against it. Everything
+    else is that of `firmware`, without allocation recorder and compression; for Arm cores it was verified on
+    emulated boards. Tails are None if a kernel is unknown (see `tail_unknown_reason`). `arena_bytes_*` is the
+    smallest arena: small models may need more than head and tail during initialization.
     """
 
     head_bytes: int
-    live_bytes: int  # of it in use at once at the worst moment: no plan without overlaps has a smaller head
+    live_bytes: int  # peak live bytes in the head: the lower bound of all plans without overlaps
     tail_bytes_64: int | None
     tail_bytes_32: int | None
-    unknown: str  # why the tail is not known; empty where it is
-    offsets: tuple[int, ...]  # of every tensor of the main graph; -1 where it is not in the head
+    tail_unknown_reason: str  # why the tail is not known; empty if it is known
+    offsets: tuple[int, ...]  # per tensor of the main graph; -1 if it is not in the head
     scratch: tuple[Scratch, ...]
     notes: tuple[str, ...]
-    needed_bytes_64: int | None = None
-    needed_bytes_32: int | None = None
-    overlapping: int = 0  # tensors that an offline plan lays over others in use at the same time
-    kernels: str | None = None  # the kernels that such a plan holds for; None where it holds for all
-    refused: str | None = None  # why the interpreter of the package does not take the model at all
+    arena_bytes_64: int | None = None
+    arena_bytes_32: int | None = None
+    overlapping_tensors: int = 0  # tensors that share bytes with other live tensors in an offline plan
+    valid_kernels: str | None = None  # the kernels that such a plan is valid for; None if valid for all
+    unsupported_reason: str | None = None  # why the interpreter rejects the model
+    caveats: tuple[str, ...] = ()  # where it runs, but computes something else or fails for some inputs
 
     def arena_bytes(self, word_bits: int = 32) -> int | None:
-        """The smallest arena that works on a processor of that word size; None if the tail is unknown."""
-        return self.needed_bytes_32 if word_bits == 32 else self.needed_bytes_64
+        """The smallest arena on a processor with that word size; None if the tail is unknown."""
+        return self.arena_bytes_32 if word_bits == 32 else self.arena_bytes_64
 
     def tail_bytes(self, word_bits: int = 32) -> int | None:
-        """The tail on a processor of that word size; None if unknown."""
+        """The arena tail on a processor with that word size; None if unknown."""
         return self.tail_bytes_32 if word_bits == 32 else self.tail_bytes_64
 
 
-def arena(graph: Graph, *, offsets: Sequence[int] | None = None, overlap: bool = False) -> MicroArena:
-    """Predict the interpreter's arena for a TFLite model, provided that its kernels take the model at all.
+def arena(
+    graph: Graph,
+    *,
+    offsets: Sequence[int] | None = None,
+    overlap: bool = False,
+    firmware: Build = FIRMWARE,
+    is_file: bool = True,
+) -> MicroArena:
+    """Predict the arena of a TFLite model in a build of TFLite Micro for a 32-bit processor.
 
-    `offsets` is an offline plan: an offset for every tensor of the main graph and, if there are any, of the
-    subgraphs behind it; -1 for those that the interpreter is to place. `overlap` accepts a plan in which
-    tensors in use at once share bytes, which the interpreter does not check either. Raises Incomplete where
-    a shape depends on data, and where a graph of the file cannot be read or prepared.
+    `offsets` is an offline memory plan: one offset per tensor of the main graph, or per tensor of all
+    subgraphs; -1 for tensors that the interpreter plans. With `overlap`, live tensors may share bytes in that
+    plan, which the interpreter does not check either. `is_file` is False for a graph whose dtypes are those
+    of an assumed precision (see `unsupported_reason`). Raises Incomplete if a shape depends on data, or if a
+    graph of the file cannot be read or prepared.
     """
     graphs = subgraphs(graph)
-    _refuse_unmade_outputs(graphs)
+    _check_outputs(graphs)
     offline = _offline(graphs, offsets)
-    asked = planned(graph, offline)
-    refused = refusal(graphs)
-    if refused is None:
-        _refuse_idle_scratch(graphs, asked)
-    buffers = asked.buffers
-    given = [offline.get((owner.subgraph, owner.tensor), ONLINE) for owner in asked.owners]
-    found = place(buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), given)
-    _check(buffers, found, [not overlap or offset == ONLINE for offset in given])
-    unknown = _unknown(graphs)
-    shared = sharing(buffers, found) if offline else set()
-    head = max(map(sum, zip(found, buffers.size.tolist(), strict=True)), default=0)
+    head_plan = head_buffers(graph, offline, firmware)
+    reason = unsupported_reason(graphs, firmware, is_file=is_file)
+    if reason is None:
+        _check_scratch(graphs, head_plan)
+    buffers, placed = head_plan.buffers, _placed(head_plan, offline)
+    is_online = [(owner.subgraph, owner.tensor) not in offline for owner in head_plan.owners]
+    _check(buffers, placed, [not overlap or online for online in is_online])
+    unknown = _unknown_kernels(graphs)
+    shared = overlapping_buffers(buffers, placed) if offline else set()
+    head = _end(head_plan, placed)
+    tail_64 = tail_32 = arena_64 = arena_32 = None
+    if not unknown:
+        tail_64, tail_32 = (tail_bytes(graphs, build, offline) for build in (PYTHON_PACKAGE, firmware))
+        arena_32 = needed_bytes(graphs, firmware, head, len(placed), offline)
+        arena_64 = _arena_of_package(graph, graphs, offline, head_plan, placed)
     return MicroArena(
         head_bytes=head,
         live_bytes=int(buffers.live_bytes().max()),
-        tail_bytes_64=None if unknown else tail_bytes(graphs, PYTHON_PACKAGE, offline),
-        tail_bytes_32=None if unknown else tail_bytes(graphs, FIRMWARE, offline),
-        unknown=unknown,
-        offsets=tuple(found[number] if number >= 0 else -1 for number in buffers.of_tensor),
+        tail_bytes_64=tail_64,
+        tail_bytes_32=tail_32,
+        tail_unknown_reason=unknown,
+        offsets=tuple(placed[number] if number >= 0 else -1 for number in buffers.buffer_of_tensor),
         scratch=tuple(
             Scratch(owner.subgraph, owner.operator, size, offset)
-            for owner, size, offset in zip(asked.owners, asked.asked, found, strict=True)
+            for owner, size, offset in zip(head_plan.owners, head_plan.requested, placed, strict=True)
             if owner.operator >= 0
         ),
-        notes=_notes(graphs, unknown),
-        needed_bytes_64=None if unknown else needed_bytes(graphs, PYTHON_PACKAGE, head, len(found), offline),
-        needed_bytes_32=None if unknown else needed_bytes(graphs, FIRMWARE, head, len(found), offline),
-        overlapping=len(shared),
-        kernels=label(graph, asked, found) if shared else None,
-        refused=refused,
+        notes=_notes(graphs, unknown, firmware),
+        arena_bytes_64=arena_64,
+        arena_bytes_32=arena_32,
+        overlapping_tensors=len(shared),
+        valid_kernels=label(graph, head_plan, placed) if shared else None,
+        unsupported_reason=reason,
+        caveats=() if reason else tuple(caveats(graphs, firmware)),
     )
 
 
-def _refuse_unmade_outputs(graphs: Sequence[Graph]) -> None:
-    """Raise Incomplete for an output that is neither made nor fed nor a variable."""
+def _placed(head_plan: HeadBuffers, offline: Mapping[tuple[int, int], int]) -> list[int]:
+    buffers = head_plan.buffers
+    fixed = [offline.get((owner.subgraph, owner.tensor), ONLINE) for owner in head_plan.owners]
+    return place_greedily(buffers.size.tolist(), buffers.first.tolist(), buffers.last.tolist(), fixed)
+
+
+def _end(head_plan: HeadBuffers, placed: Sequence[int]) -> int:
+    return max(map(sum, zip(placed, head_plan.buffers.size.tolist(), strict=True)), default=0)
+
+
+def _arena_of_package(
+    graph: Graph,
+    graphs: Sequence[Graph],
+    offline: Mapping[tuple[int, int], int],
+    head_plan: HeadBuffers,
+    placed: Sequence[int],
+) -> int:
+    """The smallest arena of the package on PyPI; most often it has the same head as the firmware."""
+    own = head_buffers(graph, offline, PYTHON_PACKAGE)
+    if own.requested != head_plan.requested:
+        head_plan, placed = own, _placed(own, offline)
+    return needed_bytes(graphs, PYTHON_PACKAGE, _end(head_plan, placed), len(placed), offline)
+
+
+def _check_outputs(graphs: Sequence[Graph]) -> None:
+    """Raise Incomplete for an output that is not produced, not a graph input and not a variable."""
     for graph in graphs:
-        encoded = [each for each in graph.outputs if _is_encoded(graph.tensors[each])]
+        encoded = [output for output in graph.outputs if _is_encoded(graph.tensors[output])]
         if encoded:
             name = graph.tensors[encoded[0]].name
             raise Incomplete(
-                f"TFLite Micro's memory for the output {name!r}, an encoded weight, is not known"
+                f"the output {name!r} is an encoded weight, for which TFLite Micro's memory is not known"
             )
-        unmade = [each for each in graph.outputs if is_described(graph.tensors[each])]
-        variables = variable_bytes(graph) if unmade else {}
-        for identity in unmade:
+        unproduced = [output for output in graph.outputs if is_declared(graph.tensors[output])]
+        variables = variable_bytes(graph) if unproduced else {}
+        for identity in unproduced:
             if identity not in variables:
                 name = graph.tensors[identity].name
-                raise Incomplete(f"nothing makes the output {name!r} of {graph.name!r}")
+                raise Incomplete(f"no operator produces the output {name!r} of {graph.name!r}")
 
 
 def _is_encoded(tensor: Tensor) -> bool:
@@ -128,19 +167,19 @@ def _is_encoded(tensor: Tensor) -> bool:
     )
 
 
-def _refuse_idle_scratch(graphs: Sequence[Graph], asked: Planned) -> None:
-    """Raise Incomplete for scratch that is never in use: the interpreter of the package crashes on it."""
-    for owner, last in zip(asked.owners, asked.buffers.last.tolist(), strict=True):
+def _check_scratch(graphs: Sequence[Graph], head_plan: HeadBuffers) -> None:
+    """Raise Incomplete for scratch that is never live: the interpreter of the package crashes on it."""
+    for owner, last in zip(head_plan.owners, head_plan.buffers.last.tolist(), strict=True):
         if owner.operator >= 0 and not last:
             source = graphs[owner.subgraph].ops[owner.operator].source
             raise Incomplete(
-                f"TFLite Micro crashes on it: {source} asks for scratch in a graph that nothing calls,"
-                f" {graphs[owner.subgraph].name!r}"
+                f"TFLite Micro crashes on this model: {source} requests scratch in the graph"
+                f" {graphs[owner.subgraph].name!r}, which is never called"
             )
 
 
 def _offline(graphs: Sequence[Graph], offsets: Sequence[int] | None) -> dict[tuple[int, int], int]:
-    """The offsets that are given, by subgraph and tensor."""
+    """The offline offsets by (subgraph, tensor)."""
     if offsets is None:
         return {}
     keys = [
@@ -149,75 +188,30 @@ def _offline(graphs: Sequence[Graph], offsets: Sequence[int] | None) -> dict[tup
     if len(offsets) not in (len(graphs[0].tensors), len(keys)):
         raise InvalidPlan(f"{len(offsets)} offsets for {len(graphs[0].tensors)} tensors ({len(keys)} in all)")
     if min(offsets, default=0) < ONLINE:
-        raise InvalidPlan(f"an offset of {min(offsets)}: below zero there is only {ONLINE}, to be placed")
+        raise InvalidPlan(
+            f"offset {min(offsets)} is invalid: the only negative value is {ONLINE} (not planned)"
+        )
     return {key: offset for key, offset in zip(keys, offsets, strict=False) if offset != ONLINE}
 
 
-def _check(buffers: Buffers, found: Sequence[int], is_judged: Sequence[bool]) -> None:
-    kept = [number for number, judged in enumerate(is_judged) if judged]
-    tensors = tuple(buffers.tensors[number] for number in kept)
-    columns = (buffers.size[kept], buffers.first[kept], buffers.last[kept])
-    check_offsets(Buffers(*columns, tensors, (), buffers.steps), [found[number] for number in kept])
+def _check(buffers: Buffers, offsets: Sequence[int], is_checked: Sequence[bool]) -> None:
+    numbers = [number for number, checked in enumerate(is_checked) if checked]
+    tensors = tuple(buffers.tensors[number] for number in numbers)
+    columns = (buffers.size[numbers], buffers.first[numbers], buffers.last[numbers])
+    check_offsets(Buffers(*columns, tensors, (), buffers.steps), [offsets[number] for number in numbers])
 
 
-def _unknown(graphs: Sequence[Graph]) -> str:
+def _unknown_kernels(graphs: Sequence[Graph]) -> str:
     names = {op.source or op.kind for graph in graphs for op in graph.ops if op.source not in KERNELS}
-    return f"what these kernels keep is not known: {', '.join(sorted(names))}" if names else ""
+    return f"persistent memory of these kernels is not known: {', '.join(sorted(names))}" if names else ""
 
 
-def _notes(graphs: Sequence[Graph], unknown: str) -> tuple[str, ...]:
-    notes = ["scratch is that of TFLite Micro's reference kernels; optimised ones may ask for more"]
+def _notes(graphs: Sequence[Graph], unknown: str, build: Build) -> tuple[str, ...]:
+    notes = [f"memory of kernels is that of {build.kernels}"]
+    if build.kernels == "reference":
+        notes = ["scratch is that of TFLite Micro's reference kernels; optimized kernels may need more"]
     if unknown:
-        notes.append(f"{unknown}; the head is without their scratch, if they ask for any")
+        notes.append(f"{unknown}; the head excludes their scratch")
     if len(graphs) > 1:
         notes.append(f"{len(graphs)} subgraphs are planned together")
     return tuple(notes)
-
-
-RESOLVED = frozenset(KERNELS) | {
-    # Kernels that are there and of which is not known what they keep.
-    *("CIRCULAR_BUFFER", "TFLite_Detection_PostProcess"),
-    *("SignalDelay", "SignalFramer", "SignalIrfft", "SignalOverlapAdd", "SignalStacker"),
-}
-"""Operators for which the interpreter of the package has a kernel."""
-
-_PRODUCTS = frozenset((("float32", "float32"), ("int8", "int8"), ("int8", "int4"), ("int16", "int8")))
-PRODUCTS = {
-    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _PRODUCTS),
-    "TRANSPOSE_CONV": _PRODUCTS - {("int8", "int4")} | {("int16", "int16")},
-}
-"""Number types of data and weights that these kernels multiply."""
-
-DEQUANTIZED = frozenset(("int8", "int16", "uint8"))
-"""Number types that DEQUANTIZE reads, always to make float32."""
-
-
-def refusal(graphs: Sequence[Graph]) -> str | None:
-    """The first reason for which the interpreter refuses the model; None where none is known."""
-    missing = {op.source or op.kind for graph in graphs for op in graph.ops} - RESOLVED
-    if missing:
-        return f"it has no kernel for {', '.join(sorted(missing))}"
-    return next((reason for graph in graphs for reason in _types(graph)), None)
-
-
-def _types(graph: Graph) -> Iterator[str]:
-    for op in graph.ops:
-        names = [None if each == ABSENT else graph.tensors[each].dtype.name for each in op.inputs]
-        if op.source in PRODUCTS:
-            yield from _product(graph, op, names)
-        elif op.source == "DEQUANTIZE" and op.inputs and op.outputs:
-            made = graph.tensors[op.outputs[0]].dtype.name
-            if names[0] not in DEQUANTIZED or made != "float32":
-                yield f"its kernel of DEQUANTIZE does not make {made} of {names[0]}"
-
-
-def _product(graph: Graph, op: Op, names: Sequence[str | None]) -> Iterator[str]:
-    if len(names) < 2:
-        yield f"its kernel of {op.source} needs data and weights"
-        return
-    data, weights = names[:2]
-    first, second = (graph.tensors[each].data if each != ABSENT else None for each in op.inputs[:2])
-    if op.source == "FULLY_CONNECTED" and first is not None and second is None:
-        data, weights = weights, data  # where rows are cut across axes, our graph has the weights in front
-    if (data, weights) not in PRODUCTS[op.source]:
-        yield f"its kernel of {op.source} does not multiply {data} by weights of {weights}"

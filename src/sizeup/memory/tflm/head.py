@@ -1,4 +1,4 @@
-"""The head: tensors of all subgraphs and scratch of kernels, placed by TFLite Micro's greedy planner."""
+"""The arena head: tensors of all subgraphs and kernel scratch, placed by TFLite Micro's greedy planner."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 
 from sizeup.graph import ABSENT, Graph
 from sizeup.memory.liveness import Buffers
-from sizeup.memory.tflm.layout import ALIGNMENT, PYTHON_PACKAGE, round_up
-from sizeup.memory.tflm.program import CALLERS, planned_bytes, subgraphs, variable_bytes
-from sizeup.memory.tflm.tail import demand
+from sizeup.memory.tflm.layout import ALIGNMENT, PYTHON_PACKAGE, Build, round_up
+from sizeup.memory.tflm.subgraphs import CALLERS, planned_bytes, subgraphs, variable_bytes
+from sizeup.memory.tflm.tail import kernel_requests
 
-_BEFORE_THE_RUN = (0, 0)  # the span of what no operator knows
+_BEFORE_INFERENCE = (0, 0)  # liveness of tensors that no operator uses
 
 
 class Owner(NamedTuple):
-    """Whose a buffer is: a tensor's of a subgraph, or scratch of an operator; the other one is -1."""
+    """The owner of a buffer: a tensor of a subgraph, or an operator (scratch); the other field is -1."""
 
     subgraph: int  # 0 is the main graph
     tensor: int
@@ -27,24 +27,24 @@ class Owner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """What the interpreter's planner is asked to place, in the order in which it is asked.
+class HeadBuffers:
+    """The buffers for the interpreter's planner, in the order in which they are added.
 
-    `buffers` counts time in ticks (see `Spans`), knows the tensors of the main graph, and has sizes
-    rounded up to 16 bytes; `asked` are the sizes before that.
+    `buffers` counts time in ticks (see `Liveness`), maps only tensors of the main graph, and has sizes
+    rounded up to 16 bytes. `requested` are the sizes before rounding.
     """
 
     buffers: Buffers
     owners: tuple[Owner, ...]
-    asked: tuple[int, ...]
+    requested: tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Spans:
-    """First and last tick of every tensor and every operator, one table a subgraph.
+class Liveness:
+    """Liveness: first and last tick of every tensor and operator, one table per subgraph.
 
-    Tick 0 is before the run, the main graph begins at tick 1, its first operator runs at tick 2. What a
-    called subgraph does lies within its caller's span, so that all subgraphs share one plan.
+    Tick 0 is before the inference, the main graph starts at tick 1, its first operator runs at tick 2. The
+    ticks of a called subgraph are within those of its caller, so that all subgraphs share one plan.
     """
 
     tensors: list[dict[int, list[int]]]
@@ -52,11 +52,11 @@ class Spans:
     ticks: int = 1
 
     def begin(self, subgraph: int, identity: int) -> None:
-        """Note that a tensor is made now; of a subgraph that is called again the first time counts."""
+        """Start the liveness of a tensor; only the first call of a subgraph counts."""
         self.tensors[subgraph].setdefault(identity, [self.ticks, self.ticks])
 
     def use(self, subgraph: int, identity: int) -> None:
-        """Note that a tensor is in use now."""
+        """Extend the liveness of a tensor to the current tick."""
         self.tensors[subgraph].setdefault(identity, [0, 0])[1] = self.ticks
 
 
@@ -67,15 +67,17 @@ class _Request(NamedTuple):
     last: int
 
 
-def planned(graph: Graph, variables: Collection[tuple[int, int]] = ()) -> Planned:
-    """The buffers of the head: first tensors of the main graph, then of those that it calls, then scratch.
+def head_buffers(
+    graph: Graph, variables: Collection[tuple[int, int]] = (), build: Build = PYTHON_PACKAGE
+) -> HeadBuffers:
+    """The buffers of the head: tensors of the main graph, tensors of the other subgraphs, then scratch.
 
-    `variables` are variable tensors that an offline plan moves from the tail into the head, as pairs of
-    subgraph and tensor.
+    `variables` are the variable tensors, as (subgraph, tensor), that an offline plan moves from the tail to
+    the head.
     """
     graphs = subgraphs(graph)
-    found = spans(graphs)
-    requests = [*_tensors(graphs, found, variables), *_scratch(graphs, found)]
+    liveness = liveness_of(graphs)
+    requests = [*_tensors(graphs, liveness, variables), *_scratch(graphs, liveness, build)]
     of_tensor = [-1] * len(graph.tensors)
     for number, request in enumerate(requests):
         if request.owner.subgraph == 0 and request.owner.tensor >= 0:
@@ -87,13 +89,13 @@ def planned(graph: Graph, variables: Collection[tuple[int, int]] = ()) -> Planne
         np.array([request.last for request in requests], np.int64),
         tuple((owner.tensor,) if owner.subgraph == 0 and owner.tensor >= 0 else () for owner in owners),
         tuple(of_tensor),
-        found.ticks + 1,
+        liveness.ticks + 1,
     )
-    return Planned(buffers, owners, tuple(request.size for request in requests))
+    return HeadBuffers(buffers, owners, tuple(request.size for request in requests))
 
 
 def _tensors(
-    graphs: Sequence[Graph], found: Spans, variables: Collection[tuple[int, int]]
+    graphs: Sequence[Graph], liveness: Liveness, variables: Collection[tuple[int, int]]
 ) -> Iterator[_Request]:
     for number, graph in enumerate(graphs):
         sizes = planned_bytes(graph)
@@ -101,69 +103,69 @@ def _tensors(
             if (number, identity) in variables:
                 sizes[identity] = size
         for identity in sorted(sizes):
-            first, last = found.tensors[number].get(identity, _BEFORE_THE_RUN)
+            first, last = liveness.tensors[number].get(identity, _BEFORE_INFERENCE)
             yield _Request(Owner(number, identity, -1), sizes[identity], first, last)
 
 
-def _scratch(graphs: Sequence[Graph], found: Spans) -> Iterator[_Request]:
+def _scratch(graphs: Sequence[Graph], liveness: Liveness, build: Build) -> Iterator[_Request]:
     for number, graph in enumerate(graphs):
         for index, op in enumerate(graph.ops):
-            first, last = found.operators[number][index]
-            for size in demand(graph, op, PYTHON_PACKAGE).scratch:
+            first, last = liveness.operators[number][index]
+            for size in kernel_requests(graph, op, build).scratch:
                 yield _Request(Owner(number, -1, index), size, first, last)
 
 
-def spans(graphs: Sequence[Graph]) -> Spans:
-    """The spans of a model's subgraphs, the main one first."""
-    places = {id(graph): place for place, graph in enumerate(graphs)}
-    found = Spans([{} for _ in graphs], [[[0, 0] for _ in graph.ops] for graph in graphs])
-    _run(graphs[0], places, found)
-    return found
+def liveness_of(graphs: Sequence[Graph]) -> Liveness:
+    """The liveness of all tensors and operators of a model; the main graph comes first."""
+    numbers = {id(graph): number for number, graph in enumerate(graphs)}
+    liveness = Liveness([{} for _ in graphs], [[[0, 0] for _ in graph.ops] for graph in graphs])
+    _run(graphs[0], numbers, liveness)
+    return liveness
 
 
-def _run(graph: Graph, places: dict[int, int], found: Spans) -> None:
-    place = places[id(graph)]
+def _run(graph: Graph, numbers: dict[int, int], liveness: Liveness) -> None:
+    number = numbers[id(graph)]
     for identity in graph.inputs:
-        found.begin(place, identity)
+        liveness.begin(number, identity)
     for index, op in enumerate(graph.ops):
-        found.ticks += 1
-        begin = found.ticks
+        liveness.ticks += 1
+        begin = liveness.ticks
         for identity in op.outputs:
-            found.begin(place, identity)
+            liveness.begin(number, identity)
         if op.source in CALLERS:
             for body in op.bodies:
-                found.ticks += 1
-                _run(body.graph, places, found)
+                liveness.ticks += 1
+                _run(body.graph, numbers, liveness)
         for identity in (*op.inputs, *op.outputs):
             if identity != ABSENT:
-                found.use(place, identity)
-        found.operators[place][index] = [begin, found.ticks]
+                liveness.use(number, identity)
+        liveness.operators[number][index] = [begin, liveness.ticks]
     for identity in graph.outputs:
-        found.use(place, identity)
+        liveness.use(number, identity)
 
 
 ONLINE = -1
-"""The offset of a buffer that the interpreter is to place itself."""
+"""The offset of a buffer that the interpreter plans at run time."""
 
 
-def place(
+def place_greedily(
     sizes: Sequence[int], firsts: Sequence[int], lasts: Sequence[int], offline: Sequence[int] | None = None
 ) -> list[int]:
-    """The offset of every buffer, in use from its first to its last step.
+    """The offset of every buffer, as the greedy planner of the interpreter assigns it.
 
-    Offsets given `offline` are taken as they are, also where they overlap. Of equally large buffers the
-    one added last is placed first, because the interpreter fills its list from the end before it sorts.
-    The work grows with the pairs of buffers that are in use at once.
+    `offline` offsets are kept, even if they overlap. Of buffers with equal size, the one added last is placed
+    first, because the interpreter fills its list from the end before it sorts. Time grows with the pairs of
+    buffers that are live at once.
     """
     offsets = list(offline) if offline is not None else [ONLINE] * len(sizes)
-    placed = _Placed(max(lasts, default=0) + 1)
+    placed = _OccupiedRanges(max(lasts, default=0) + 1)
     online = []
     for buffer, offset in enumerate(offsets):
         if offset == ONLINE:
             online.append(buffer)
         else:
             placed.add(firsts[buffer], lasts[buffer], offset, offset + sizes[buffer])
-    for buffer in sorted(online, key=lambda each: (-sizes[each], -each)):
+    for buffer in sorted(online, key=lambda index: (-sizes[index], -index)):
         first, last = firsts[buffer], lasts[buffer]
         offset = _lowest_gap(placed.during(first, last), sizes[buffer])
         offsets[buffer] = offset
@@ -171,20 +173,20 @@ def place(
     return offsets
 
 
-def _lowest_gap(taken: list[tuple[int, int]], size: int) -> int:
+def _lowest_gap(occupied: list[tuple[int, int]], size: int) -> int:
     candidate = 0
-    for start, end in sorted(taken):
+    for start, end in sorted(occupied):
         if start - candidate >= size:
             break
         candidate = max(candidate, end)
     return candidate
 
 
-class _Placed:
-    """Address ranges by the time in which they are taken.
+class _OccupiedRanges:
+    """Occupied address ranges by time.
 
-    What is taken at some time during a span was taken at its beginning or begins within it. The former is
-    looked up in a binary tree over time, in which a range hangs at the few nodes that make up its time.
+    A range that is occupied during an interval was occupied at its start, or starts within it. The former is
+    looked up in a segment tree over time.
     """
 
     def __init__(self, steps: int) -> None:
@@ -193,7 +195,7 @@ class _Placed:
         self._beginnings: list[tuple[int, int, int]] = []  # (first step, start, end), sorted
 
     def add(self, first: int, last: int, start: int, end: int) -> None:
-        """Take an address range from the first to the last step."""
+        """Add an address range that is occupied from the first to the last step."""
         insort(self._beginnings, (first, start, end))
         low, high = first + self._leaves, last + self._leaves + 1
         while low < high:
@@ -206,13 +208,13 @@ class _Placed:
             low, high = low >> 1, high >> 1
 
     def during(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The ranges that are taken at any time from the first to the last step."""
-        found = []
+        """The ranges occupied at any time from the first to the last step."""
+        ranges = []
         node = first + self._leaves
         while node:
-            found += self._tree[node]
+            ranges += self._tree[node]
             node >>= 1
         begin = bisect_left(self._beginnings, (first + 1, -1, -1))
         end = bisect_left(self._beginnings, (last + 1, -1, -1))
-        found += [(start, stop) for _, start, stop in self._beginnings[begin:end]]
-        return found
+        ranges += [(start, stop) for _, start, stop in self._beginnings[begin:end]]
+        return ranges

@@ -1,35 +1,75 @@
-"""Sizes of the interpreter's structures, from their fields, for the processor that it was built for."""
+"""Sizes of the interpreter's C structures, computed from their fields, per build."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 ALIGNMENT = 16
-"""Of tensors, and of whatever kernels ask for."""
+"""Alignment of tensors and of kernel requests, in bytes."""
 
 _FIXED = {"l": 8, "i": 4, "h": 2, "b": 1}
-_FIELD = re.compile(r"(\d*)([plihb])")
+_FIELD = re.compile(r"(\d*)([pelihb])")
+
+KernelLibrary: TypeAlias = Literal["reference", "cmsis-nn", "esp-nn"]
+Vectors: TypeAlias = Literal["", "dsp", "mve"]
+Chip: TypeAlias = Literal["", "esp32-s3", "esp32-p4"]
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How the interpreter was compiled, as far as its structures depend on it."""
+    """The build options of the interpreter that its structures depend on."""
 
     pointer_bytes: int
-    recorder: bool  # the allocator that reports what was allocated; its counters are in the arena, too
-    compression: bool  # USE_TFLM_COMPRESSION: kernels keep places of decompressed weights
+    enum_bytes: int  # of an enumeration with few values: 4, or 1 in Arm's embedded ABI
+    recorder: bool = False  # RecordingMicroAllocator, whose counters are in the arena
+    compression: bool = False  # USE_TFLM_COMPRESSION: kernels keep pointers to decompressed weights
+    kernels: KernelLibrary = "reference"
+    vectors: Vectors = ""  # vector instructions of an Arm core, which choose the functions of CMSIS-NN
+    chip: Chip = ""  # whose vector instructions choose the functions of ESP-NN; empty for other chips
 
 
-# What the `tflite-micro` package on PyPI is, and what firmware for a 32-bit processor usually is.
-PYTHON_PACKAGE = Build(8, recorder=True, compression=True)
-FIRMWARE = Build(4, recorder=False, compression=False)
+# The `tflite-micro` package on PyPI.
+PYTHON_PACKAGE = Build(8, 4, recorder=True, compression=True)
+# Typical firmware of a 32-bit processor: RISC-V and Xtensa, and Arm Cortex-M, whose ABI has short enums
+# (Application Binary Interface for the Arm Architecture, AAPCS32, "enumerated types").
+FIRMWARE = Build(4, 4)
+ARM_FIRMWARE = Build(4, 1)
+
+
+_ARM = "Armv"
+# Vector instructions by the start of an Arm core's architecture, first match first.
+_VECTORS: tuple[tuple[str, Vectors], ...] = (
+    ("Armv8.1-M", "mve"),
+    ("Armv8-M Mainline", "dsp"),
+    ("Armv7E-M", "dsp"),
+    (_ARM, ""),
+)
+
+
+def firmwares(architectures: Iterable[str], kernels: str) -> tuple[Build, ...]:
+    """The possible builds for a processor with cores of these architectures; empty text if not known.
+
+    Kernels other than CMSIS-NN count as the reference kernels. For an unknown core, enumerations take 4
+    bytes, which needs the larger arena, and CMSIS-NN may use any vector instructions.
+    """
+    library: KernelLibrary = "cmsis-nn" if kernels == "cmsis-nn" else "reference"
+    builds: dict[Build, None] = {}
+    for architecture in architectures:
+        enum_bytes = 1 if architecture.startswith(_ARM) else 4
+        known: tuple[Vectors, ...] = next(
+            ((vectors,) for start, vectors in _VECTORS if architecture.startswith(start)), ("", "dsp", "mve")
+        )
+        for vectors in known if library == "cmsis-nn" else ("",):
+            builds[Build(4, enum_bytes, kernels=library, vectors=vectors)] = None
+    return tuple(builds) or (FIRMWARE,)
 
 
 class Extent(NamedTuple):
-    """What a structure needs of memory."""
+    """Size and alignment of a structure."""
 
     size: int
     alignment: int
@@ -37,13 +77,13 @@ class Extent(NamedTuple):
 
 @cache
 def extent(fields: str, build: Build) -> Extent:
-    """The extent of a C structure with those fields in that order.
+    """Size and alignment of a C structure.
 
-    One letter a field, a number in front repeats it: p pointer or size_t, l 8 bytes, i 4, h 2, b 1. Fields
-    behind `|` exist only in builds with compression.
+    `fields` has one letter per field, with an optional repeat count before it: p pointer or size_t, e
+    enumeration, l 8 bytes, i 4, h 2, b 1. Fields after `|` exist only in builds with compression.
     """
     plain, _, compressed = fields.partition("|")
-    widths = {**_FIXED, "p": build.pointer_bytes}
+    widths = {**_FIXED, "p": build.pointer_bytes, "e": build.enum_bytes}
     end, alignment = 0, 1
     for count, letter in _FIELD.findall(plain + compressed if build.compression else plain):
         width = widths[letter]
@@ -53,5 +93,5 @@ def extent(fields: str, build: Build) -> Extent:
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The next multiple that is not smaller."""
+    """Round a number up to a multiple."""
     return -(-number // multiple) * multiple

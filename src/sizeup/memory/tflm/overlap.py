@@ -1,13 +1,13 @@
-"""How far TFLite Micro's reference kernels let an output reach into its dying input.
+"""How far an output may overlap an input that is not used afterwards, for TFLite Micro's reference kernels.
 
-They write from front to back, each number once, after having read all that it is made of. So an output may
-lie over bytes of an input that are not read any more. Where a write ends, counted from the output's
-beginning, minus the first byte that is read after it, counted from the input's beginning: the input must
-begin at least that much behind the output, and the largest such number is the least distance.
+These kernels write the output from front to back, each element once, after reading its inputs. So the output
+may share the input bytes that are not read again. For each write, take the end of the write (relative to the
+output) minus the first byte read afterwards (relative to the input). The maximum is the least distance: the
+input must start at least that many bytes after the output.
 
-Facts of the loops in the sources of tensorflow/tflite-micro; tests run every kernel of the table at its
-least distance in the interpreter. Kernels that are not in the table read in an order that is not known here,
-read again what they wrote over, or copy blocks of bytes that must not overlap.
+The table follows the loops in the sources of tensorflow/tflite-micro. Tests run every kernel of the table at
+its least distance in the interpreter. Kernels that are not in the table read in an unknown order, read bytes
+again that they overwrote, or copy blocks that must not overlap.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from sizeup.errors import InvalidPlan
 from sizeup.graph import ABSENT, Graph, Op, Shape, Tensor
 from sizeup.memory.check import Overlap, check_overlapping
 from sizeup.memory.liveness import Column
-from sizeup.memory.tflm.head import Planned
+from sizeup.memory.tflm.head import HeadBuffers
 
-LABEL = "TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimised kernels)"
-"""What a plan with overlaps holds for; whoever shows one says so."""
+LABEL = "TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimized kernels)"
+"""The kernels that a plan with overlaps is valid for; shown with every such plan."""
 
 FOREIGN_LABEL = (
-    "only the kernels that the plan was made for (tensors share bytes in a way that TFLite Micro's reference"
-    " kernels are not known to bear)"
+    "only the kernels that the plan was made for (tensors share bytes in a way that is not verified for"
+    " TFLite Micro's reference kernels)"
 )
-"""The same for a plan whose overlaps are not those that are known here."""
+"""The label of a plan with other overlaps than those of this module."""
 
-_NEVER = np.iinfo(np.int64).max // 4  # what is not read again is first read there
-_WIDTHS = {"int8": 1, "int16": 2, "float32": 4}  # the types in which kernels were tried
-# C lets bytes alias numbers of any type; of two other types a compiler may assume that they do not meet.
+_NEVER = np.iinfo(np.int64).max // 4  # position of bytes that are not read again
+_WIDTHS = {"int8": 1, "int16": 2, "float32": 4}  # the dtypes that are tested
+# In C, bytes may alias any type. A compiler may assume that two other types do not alias.
 _BYTE = "int8"
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The loops of a convolution or pool: batch, row, column, channel of the output, for each its window."""
+    """The loops of a convolution or pool: over batch, row, column and channel of the output."""
 
     batches: int
     input: tuple[int, int]  # rows and columns
@@ -52,68 +52,68 @@ class Windows:
     dilation: tuple[int, int]
     input_channels: int
     output_channels: int
-    groups: int  # output channels of one read the same input channels
-    width: int  # bytes of a number
+    groups: int
+    width: int  # bytes per element
 
     def least_distance(self) -> int:
-        """The least number of bytes by which the input must begin behind the output, often below zero."""
+        """The least number of bytes by which the input must start after the output; often negative."""
         first = self._first_reads()
         later = np.append(np.minimum.accumulate(first[::-1])[::-1][1:], _NEVER)
         written = np.arange(len(first), dtype=np.int64) * self.output_channels  # before each window
-        nothing = -math.prod(self.input) * self.batches * self.input_channels  # is shared from there on
-        after = int(np.max((written + self.output_channels - later)[later < _NEVER], initial=nothing))
-        within = int(np.max((written - first)[first < _NEVER], initial=nothing))
-        if self.output_channels > 1 and within > nothing:
+        no_overlap = -math.prod(self.input) * self.batches * self.input_channels  # no overlap from there on
+        after = int(np.max((written + self.output_channels - later)[later < _NEVER], initial=no_overlap))
+        within = int(np.max((written - first)[first < _NEVER], initial=no_overlap))
+        if self.output_channels > 1 and within > no_overlap:
             after = max(after, within + self._ahead())
         return after * self.width
 
     def _ahead(self) -> int:
-        """How far writing is ahead of reading among the channels of one window, at most."""
+        """The maximum lead of writes over reads among the channels of one window."""
         done = np.arange(1, self.output_channels, dtype=np.int64)
         group = done // (self.output_channels // self.groups)  # that is read next
         return int((done - group * (self.input_channels // self.groups)).max())
 
     def _first_reads(self) -> Column:
-        """The number of the input with which each window begins; `_NEVER` where it lies in the padding."""
+        """The index of the first input element of each window; `_NEVER` if it is all padding."""
         rows, columns = (
             _first_taps(*axis)
             for axis in zip(self.input, self.output, self.kernel, self.stride, self.dilation, strict=True)
         )
         batch = np.arange(self.batches, dtype=np.int64) * math.prod(self.input)
-        place = batch[:, None, None] + rows[:, None] * self.input[1] + columns
+        position = batch[:, None, None] + rows[:, None] * self.input[1] + columns
         is_empty = (rows[:, None] == _NEVER) | (columns == _NEVER)
-        found: Column = np.where(is_empty, _NEVER, place * self.input_channels).ravel()
-        return found
+        starts: Column = np.where(is_empty, _NEVER, position * self.input_channels).ravel()
+        return starts
 
 
 def _first_taps(size: int, outputs: int, kernel: int, stride: int, dilation: int) -> Column:
-    """Along one axis the first index that each window reads."""
+    """The first index that each window reads along one axis."""
     padding = max(0, (outputs - 1) * stride + (kernel - 1) * dilation + 1 - size) // 2
     origin = np.arange(outputs, dtype=np.int64) * stride - padding
-    skipped = np.maximum(0, -(origin // dilation))  # taps before the first number
+    skipped = np.maximum(0, -(origin // dilation))  # taps in the padding
     first = origin + dilation * skipped
     return np.where((skipped < kernel) & (first < size), first, _NEVER)
 
 
 def flat_distance(elements: int, read: int, written: int) -> int:
-    """The least distance where one number after the other is read and written, of those widths."""
+    """The least distance of an elementwise kernel with elements of those widths."""
     if elements == 1:
         return -read
     return (elements - 1 if written > read else 1) * (written - read)
 
 
 def padded_distance(shape: Shape, before: tuple[int, ...], output: Shape, width: int) -> int:
-    """The least distance of a copy into a larger shape: the last number is written the farthest ahead."""
-    place = 0
+    """The least distance of a padding copy: the last element has the largest lead."""
+    position = 0
     for size, skipped, outer in zip(shape, before, output, strict=True):
-        place = place * outer + size - 1 + skipped
-    if place == 0:  # all is read before anything is written
+        position = position * outer + size - 1 + skipped
+    if position == 0:  # everything is read before anything is written
         return -width
-    return (place - math.prod(shape) + 1) * width
+    return (position - math.prod(shape) + 1) * width
 
 
-class _Reading(NamedTuple):
-    """How a kernel reads the input at a place: at a least distance, or only exactly where it writes."""
+class _InputOverlap(NamedTuple):
+    """The overlap that a kernel permits for an input: a least distance, or only the same offset."""
 
     position: int
     distance: int
@@ -129,35 +129,35 @@ class _Call(NamedTuple):
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return () if tensor is None or tensor.shape is None else tensor.shape
 
-    def is_made(self, position: int) -> bool:
-        """Whether the input there is computed in the run."""
+    def is_computed(self, position: int) -> bool:
+        """Whether the input is computed during the inference."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return tensor is not None and (tensor.data is None or tensor.data.role == "derived")
 
 
-Readings: TypeAlias = Callable[[_Call], Iterator[_Reading]]
+InputOverlaps: TypeAlias = Callable[[_Call], Iterator[_InputOverlap]]
 
 
-def overlaps(graph: Graph, head: Planned) -> tuple[Overlap, ...]:
-    """Every pair of a dying input and an output of the main graph that may share bytes."""
+def overlaps(graph: Graph, head: HeadBuffers) -> tuple[Overlap, ...]:
+    """The pairs of an input, not used afterwards, and an output of the main graph that may share bytes."""
     buffers = head.buffers
-    found = []
+    pairs = []
     for op in graph.ops:
-        readings = _KERNELS.get(op.source)
-        if readings is None or len(op.outputs) != 1:
+        input_overlaps = _KERNELS.get(op.source)
+        if input_overlaps is None or len(op.outputs) != 1:
             continue
-        result = buffers.of_tensor[op.outputs[0]]
-        for reading in readings(_call(graph, op)) if result >= 0 else ():
-            identity = op.inputs[reading.position]
-            source = buffers.of_tensor[identity]
+        result = buffers.buffer_of_tensor[op.outputs[0]]
+        for input_overlap in input_overlaps(_call(graph, op)) if result >= 0 else ():
+            identity = op.inputs[input_overlap.position]
+            source = buffers.buffer_of_tensor[identity]
             if source < 0 or identity in graph.outputs or buffers.last[source] != buffers.first[result]:
                 continue
-            found.append(Overlap(source, result, reading.distance, reading.in_place))
-    return tuple(dict.fromkeys(found))
+            pairs.append(Overlap(source, result, input_overlap.distance, input_overlap.in_place))
+    return tuple(dict.fromkeys(pairs))
 
 
-def label(graph: Graph, head: Planned, offsets: Sequence[int]) -> str:
-    """Which kernels a plan with overlaps holds for."""
+def label(graph: Graph, head: HeadBuffers, offsets: Sequence[int]) -> str:
+    """The label of the kernels that a plan with overlaps is valid for."""
     try:
         check_overlapping(head.buffers, offsets, overlaps(graph, head))
     except InvalidPlan:
@@ -166,12 +166,12 @@ def label(graph: Graph, head: Planned, offsets: Sequence[int]) -> str:
 
 
 def _call(graph: Graph, op: Op) -> _Call:
-    inputs = tuple(None if each == ABSENT else graph.tensors[each] for each in op.inputs)
+    inputs = tuple(None if identity == ABSENT else graph.tensors[identity] for identity in op.inputs)
     return _Call(op, inputs, graph.tensors[op.outputs[0]])
 
 
 def _width(call: _Call, position: int) -> tuple[int, int] | None:
-    """Bytes of a number that is read and of one that is written; None where nothing is known of them."""
+    """Element widths of an input and the output in bytes; None if not supported."""
     tensor = call.inputs[position] if position < len(call.inputs) else None
     if tensor is None or not tensor.elements or not call.output.elements:
         return None
@@ -185,15 +185,15 @@ def _is_read_once(call: _Call, position: int) -> bool:
     return call.op.inputs.count(call.op.inputs[position]) == 1
 
 
-def _windows(call: _Call) -> Iterator[_Reading]:
-    """Convolutions and pools: all of a window is read, then one number is written."""
+def _windows(call: _Call) -> Iterator[_InputOverlap]:
+    """Convolutions and pools: read a window, then write one element."""
     source, result, attrs = call.shape(0), call.output.shape or (), call.op.attrs
     width, stride = _width(call, 0), attrs.get("stride")
     if width is None or width[0] != width[1] or stride is None or not _is_read_once(call, 0):
         return
     if len(source) != 4 or len(result) != 4 or source[0] != result[0]:
         return
-    groups = attrs.get("groups", source[3])  # a pool keeps its channels apart
+    groups = attrs.get("groups", source[3])  # a pool treats channels separately
     windows = Windows(
         source[0], source[1:3], result[1:3], tuple(attrs["kernel"]), stride, attrs.get("dilation", (1, 1)),
         source[3], result[3], groups, width[0],
@@ -202,13 +202,13 @@ def _windows(call: _Call) -> Iterator[_Reading]:
         groups
         and not source[3] % groups
         and not result[3] % groups
-        and _is_sound(windows, attrs.get("padding"))
+        and _is_consistent(windows, attrs.get("padding"))
     ):
-        yield _Reading(0, windows.least_distance())
+        yield _InputOverlap(0, windows.least_distance())
 
 
-def _is_sound(windows: Windows, padding: str | None) -> bool:
-    """Whether the output is as large as the padding makes it that the file declares, by which it is run."""
+def _is_consistent(windows: Windows, padding: str | None) -> bool:
+    """Whether the output size matches the padding that the file declares."""
     for size, outputs, kernel, stride, dilation in zip(
         windows.input, windows.output, windows.kernel, windows.stride, windows.dilation, strict=True
     ):
@@ -220,34 +220,34 @@ def _is_sound(windows: Windows, padding: str | None) -> bool:
     return True
 
 
-def _fully_connected(call: _Call) -> Iterator[_Reading]:
-    """Every row is read for each number of the row that it becomes."""
-    # Where the runtime cuts rows across axes, our graph has the weights in front, which then looks like
-    # constant data for a computed filter: neither is a case worth a mistake.
+def _fully_connected(call: _Call) -> Iterator[_InputOverlap]:
+    """The whole input row is read for each element of the output row."""
+    # If the runtime cuts rows across axes, our graph has the weights first. This looks like constant data
+    # with a computed filter. Both cases are skipped.
     weights, width = call.shape(1), _width(call, 0)
     if width is None or width[0] != width[1] or len(weights) != 2 or not _is_read_once(call, 0):
         return
     units, inner = weights
     read, written = math.prod(call.shape(0)), call.output.elements or 0
-    if call.is_made(0) and inner and read % inner == 0 and written == read // inner * units:
+    if call.is_computed(0) and inner and read % inner == 0 and written == read // inner * units:
         one = (1, 1)
         windows = Windows(read // inner, one, one, one, one, one, inner, units, 1, width[0])
-        yield _Reading(0, windows.least_distance())
+        yield _InputOverlap(0, windows.least_distance())
 
 
-def _flat(count: int) -> Readings:
-    """Number by number; an input that is spread over the output is read again and again, and left out."""
+def _flat(count: int) -> InputOverlaps:
+    """Elementwise kernels. A broadcast input is read repeatedly, so it is excluded."""
 
-    def readings(call: _Call) -> Iterator[_Reading]:
+    def input_overlaps(call: _Call) -> Iterator[_InputOverlap]:
         for position in range(min(count, len(call.inputs))):
             width = _width(call, position)
             if width is not None and call.shape(position) == call.output.shape:
-                yield _Reading(position, flat_distance(call.output.elements or 0, *width))
+                yield _InputOverlap(position, flat_distance(call.output.elements or 0, *width))
 
-    return readings
+    return input_overlaps
 
 
-def _pad(call: _Call) -> Iterator[_Reading]:
+def _pad(call: _Call) -> Iterator[_InputOverlap]:
     width, shape, result = _width(call, 0), call.shape(0), call.output.shape or ()
     paddings = call.inputs[1] if len(call.inputs) > 1 else None
     if width is None or width[0] != width[1] or paddings is None or not _is_read_once(call, 0):
@@ -257,20 +257,20 @@ def _pad(call: _Call) -> Iterator[_Reading]:
     before, after = np.reshape(paddings.data.read(), (-1, 2)).T.tolist()
     if min(*before, *after) < 0 or result != tuple(map(sum, zip(shape, before, after, strict=True))):
         return
-    yield _Reading(0, padded_distance(shape, tuple(before), result, width[0]))
+    yield _InputOverlap(0, padded_distance(shape, tuple(before), result, width[0]))
 
 
-def _renamed(call: _Call) -> Iterator[_Reading]:
-    """Bytes are copied as a block, which must not overlap, unless input and output are at one place."""
+def _block_copy(call: _Call) -> Iterator[_InputOverlap]:
+    """A block copy, which must not overlap, unless input and output have the same offset."""
     if call.inputs[0] is not None and call.inputs[0].dtype == call.output.dtype:
-        yield _Reading(0, 0, in_place=True)
+        yield _InputOverlap(0, 0, in_place=True)
 
 
-_KERNELS: dict[str, Readings] = {
+_KERNELS: dict[str, InputOverlaps] = {
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"), _windows),
     "FULLY_CONNECTED": _fully_connected,
     **dict.fromkeys(("ADD", "SUB", "MUL"), _flat(2)),
     **dict.fromkeys(("QUANTIZE", "DEQUANTIZE", "RELU", "RELU6", "LOGISTIC", "PRELU"), _flat(1)),
     **dict.fromkeys(("PAD", "PADV2"), _pad),
-    "RESHAPE": _renamed,
+    "RESHAPE": _block_copy,
 }

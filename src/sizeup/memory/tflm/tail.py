@@ -1,13 +1,13 @@
-"""The tail: what the interpreter keeps for good, in the order in which it asks for it.
+"""The arena tail: persistent allocations of the interpreter, in order.
 
-The tail grows downward from the arena's end, which is taken to be a multiple of 16 as a buffer declared
-`alignas(16)` has it; an end that is not shifts the sum by up to 15 bytes.
+The tail grows downward from the end of the arena. The end is assumed to be 16-byte aligned, as in a buffer
+declared `alignas(16)`; otherwise the sum changes by up to 15 bytes.
 
-Setting a model up takes more for a while, because the tables of whoever plans the arena lie in the arena
-itself (micro_allocator.cc, micro_allocation_info.cc, greedy_memory_planner.h of tensorflow/tflite-micro).
-While the tail grows from the arena's end, requests for scratch are noted at its beginning, and behind them
-lies what is needed for one step only: descriptions of the tensors of the operator that is being prepared,
-and at last a row for every tensor, and for every buffer to be placed. Only then the head takes their place.
+Initialization temporarily needs more memory, because the planner's tables are in the arena as well
+(micro_allocator.cc, micro_allocation_info.cc, greedy_memory_planner.h of tensorflow/tflite-micro). While the
+tail grows, scratch requests are stored at the start of the arena, followed by temporary data: the
+TfLiteTensors of the operator being prepared, and finally one row per tensor and per planned buffer. The head
+then replaces all of this.
 """
 
 from __future__ import annotations
@@ -16,46 +16,58 @@ from collections.abc import Collection, Iterator, Sequence
 
 from sizeup.errors import Incomplete
 from sizeup.graph import ABSENT, Graph, Op, Tensor
-from sizeup.memory.tflm.kernels import EVAL_TENSOR, KERNELS, Call, Demand
+from sizeup.memory.tflm.cmsis_nn import CMSIS_NN
+from sizeup.memory.tflm.esp_nn import ESP_NN
+from sizeup.memory.tflm.kernel_call import Call, Kernel, KernelRequests
+from sizeup.memory.tflm.kernels import EVAL_TENSOR, KERNELS
 from sizeup.memory.tflm.layout import ALIGNMENT, Build, Extent, extent, round_up
-from sizeup.memory.tflm.program import exact_bytes, variable_bytes
+from sizeup.memory.tflm.subgraphs import exact_bytes, variable_bytes
 
-_ARENA = "2p5ppi"  # SingleArenaBufferAllocator: two tables of virtual functions, five addresses, two checks
+_ARENA = "2p5ppi"  # SingleArenaBufferAllocator: two vtable pointers, five addresses, two check fields
 _RECORDED_ARENA = "2p5ppi4p"
 _PLANNER = "p2i4p2ipb"  # GreedyMemoryPlanner
 _ALLOCATOR = "p4pb3p"  # MicroAllocator
-_RECORDED_ALLOCATOR = "p4pb3pp21p|3p"  # seven kinds of allocations, each by bytes asked, used, and number
+_RECORDED_ALLOCATOR = "p4pb3pp21p|3p"  # seven allocation types: requested bytes, used bytes, count
 _OPTIONS_ALLOCATOR = "2p"
 _SUBGRAPH = "2p|p"
-_NODE = "6pip"  # TfLiteNode and the pointer to its kernel
-_TENSOR = "ipii3p2ib"  # TfLiteTensor, for inputs and outputs only
-_QUANTISATION = "2pi"
+_NODE = "6pip"  # TfLiteNode and a pointer to its kernel
+_TENSOR = "ipii3p2eb"  # TfLiteTensor
+_QUANTIZATION = "2pi"
 _VARIABLES = "p2i"  # MicroResourceVariables
 _VARIABLE = "i4p"
-_REQUEST = "p2i"  # of scratch: bytes, operator, subgraph
-_SPARE_REQUESTS = 12  # as many as one operator may add
-_OFFSET = "p"  # where the rows of a subgraph begin
-_ROW = "2p3ib"  # AllocationInfo, of every tensor and every request
-_PLACED = "10i"  # what the planner keeps of a buffer: its size and time, and its place in three lists
+_REQUEST = "p2i"  # scratch request: bytes, operator, subgraph
+_SPARE_REQUESTS = 12  # the maximum number of requests per operator
+_OFFSET = "p"  # start of the rows of a subgraph
+_ROW = "2p3ib"  # AllocationInfo, one per tensor and request
+_LEAST_ARENA = 512  # smaller arenas have not been tried in firmware
+_PLANNER_ROW = "10i"  # planner data per buffer: size, liveness, and its positions in three lists
 
 
-def demand(graph: Graph, op: Op, build: Build) -> Demand:
-    """What an operator's kernel asks for when it is prepared; nothing where the kernel is not known.
+_LIBRARIES = {"reference": KERNELS, "cmsis-nn": CMSIS_NN, "esp-nn": ESP_NN}
 
-    Raises Incomplete if the operator has tensors that no such kernel takes.
+
+def kernel_of(source: str, build: Build) -> Kernel | None:
+    """The kernel of an operator in the library of a build; None if it is not known."""
+    return _LIBRARIES[build.kernels].get(source)
+
+
+def kernel_requests(graph: Graph, op: Op, build: Build) -> KernelRequests:
+    """The requests of an operator's kernel; empty if the kernel is not known.
+
+    Raises Incomplete if the kernel does not accept the operator's tensors.
     """
-    kernel = KERNELS.get(op.source)
+    kernel = kernel_of(op.source, build)
     if kernel is None or kernel.prepare is None:
-        return Demand()
+        return KernelRequests()
     try:
-        asked = kernel.prepare(Call(op, graph.tensors, build))
-    except (LookupError, ValueError):  # fewer dimensions than the kernel reads
-        asked = None
-    if asked is None or min((*asked.persistent, *asked.scratch), default=0) < 0:
+        requests = kernel.prepare(Call(op, graph.tensors, build))
+    except (LookupError, ValueError, ZeroDivisionError):  # too few dimensions, or an empty filter
+        requests = None
+    if requests is None or min((*requests.persistent, *requests.scratch), default=0) < 0:
         raise Incomplete(
-            f"{op.source} {op.name!r}: the kernel of TFLite Micro takes no tensors of these shapes"
+            f"{op.source} {op.name!r}: TFLite Micro's kernel does not accept tensors of these shapes"
         )
-    return asked
+    return requests
 
 
 def tail_bytes(
@@ -64,16 +76,18 @@ def tail_bytes(
     offline: Collection[tuple[int, int]] = (),
     *,
     prepared: bool = True,
-    ends: bool = True,
+    io_tensors: bool = True,
 ) -> int:
-    """Bytes of the tail of a model all of whose kernels are known.
+    """Bytes of the arena tail; all kernels of the model must be known.
 
-    `offline` are tensors, as pairs of subgraph and tensor, that an offline plan puts into the head. Without
-    `ends` it is the tail before inputs and outputs are described, which comes last; without `prepared` that
-    before the first kernel is prepared.
+    `offline` are the tensors, as (subgraph, tensor), that an offline plan puts into the head. Without
+    `io_tensors`: the tail before the TfLiteTensors of inputs and outputs are allocated, which is the last
+    step. Without `prepared`: the tail before the first Prepare.
     """
     used = 0
-    for size, alignment in _allocations(graphs, build, offline, prepared=prepared, ends=prepared and ends):
+    for size, alignment in _allocations(
+        graphs, build, offline, prepared=prepared, io_tensors=prepared and io_tensors
+    ):
         used = round_up(used + size, alignment)
     return used
 
@@ -84,7 +98,7 @@ def _allocations(
     offline: Collection[tuple[int, int]],
     *,
     prepared: bool,
-    ends: bool,
+    io_tensors: bool,
 ) -> Iterator[Extent]:
     yield from _interpreter(build)
     yield from _resource_table(graphs, build)
@@ -92,8 +106,8 @@ def _allocations(
     yield from _kernels(graphs, build, prepared=prepared)
     if prepared:
         yield from _variables(graphs, offline)
-    for identities in (graphs[0].inputs, graphs[0].outputs) if ends else ():
-        yield from _ends([graphs[0].tensors[identity] for identity in identities], build)
+    for identities in (graphs[0].inputs, graphs[0].outputs) if io_tensors else ():
+        yield from _io_tensors([graphs[0].tensors[identity] for identity in identities], build)
 
 
 def _interpreter(build: Build) -> Iterator[Extent]:
@@ -111,7 +125,7 @@ def _model(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
         yield _array(_NODE, len(graph.ops), build)
     for graph in graphs:
         for op in graph.ops:
-            yield extent(KERNELS[op.source].options, build)
+            yield extent(_LIBRARIES[build.kernels][op.source].options, build)
 
 
 def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterator[Extent]:
@@ -119,12 +133,12 @@ def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterat
     assigned: set[object] = set()
     for graph in graphs:
         for op in graph.ops:
-            yield _requested(extent(KERNELS[op.source].data, build).size)
+            yield _requested(extent(_LIBRARIES[build.kernels][op.source].data, build).size)
             if not prepared:
                 continue
-            asked = demand(graph, op, build)
-            handles += len(asked.scratch)
-            yield from map(_requested, asked.persistent)
+            requests = kernel_requests(graph, op, build)
+            handles += len(requests.scratch)
+            yield from map(_requested, requests.persistent)
         for name, size in _assignments(graph) if prepared else ():
             if name not in assigned:
                 assigned.add(name)
@@ -139,13 +153,13 @@ def _variables(graphs: Sequence[Graph], offline: Collection[tuple[int, int]]) ->
                 yield _requested(size)
 
 
-def _ends(tensors: Sequence[Tensor], build: Build) -> Iterator[Extent]:
-    """Inputs or outputs: an array of pointers, and a full description of each."""
-    yield Extent(build.pointer_bytes * len(tensors), ALIGNMENT)  # aligned even if there are none
+def _io_tensors(tensors: Sequence[Tensor], build: Build) -> Iterator[Extent]:
+    """Inputs or outputs: an array of pointers, and a TfLiteTensor per tensor."""
+    yield Extent(build.pointer_bytes * len(tensors), ALIGNMENT)  # aligned even if empty
     for tensor in tensors:
         yield extent(_TENSOR, build)
         if tensor.quant is not None:
-            yield extent(_QUANTISATION, build)
+            yield extent(_QUANTIZATION, build)
             yield Extent(4 + 4 * tensor.quant.scale.size, 4)
 
 
@@ -157,7 +171,7 @@ def _resource_table(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
 
 
 def _handles(graph: Graph) -> dict[int, object]:
-    """The names of resource variables by the tensors that hold their handles."""
+    """The names of resource variables by handle tensor."""
     return {
         op.outputs[0]: op.attrs.get("variable", (id(graph), index))
         for index, op in enumerate(graph.ops)
@@ -166,7 +180,7 @@ def _handles(graph: Graph) -> dict[int, object]:
 
 
 def _assignments(graph: Graph) -> Iterator[tuple[object, int]]:
-    """Resource variables that this subgraph writes, and their bytes: the first to be prepared makes room."""
+    """The resource variables that a subgraph assigns, and their bytes; allocated on the first Prepare."""
     names = _handles(graph)
     for op in graph.ops:
         if op.source != "ASSIGN_VARIABLE":
@@ -182,7 +196,7 @@ def _array(fields: str, count: int, build: Build) -> Extent:
 
 
 def _requested(size: int) -> Extent:
-    """A kernel's request, which is aligned for any use."""
+    """The aligned request of a kernel."""
     return Extent(size, ALIGNMENT) if size else Extent(0, 1)
 
 
@@ -193,56 +207,66 @@ def needed_bytes(
     buffers: int,
     offline: Collection[tuple[int, int]] = (),
 ) -> int:
-    """The smallest arena, a multiple of 16, that a model with known kernels can be set up and run in.
+    """The smallest arena, a multiple of 16 bytes, in which a model with known kernels initializes and runs.
 
-    `head` and `buffers` are the size of its plan and the number of buffers in it. Descriptions are taken to
-    be asked for once for every tensor of an operator, and as often as the table of kernels says.
+    `head` and `buffers` are the size and the number of buffers of its memory plan. Prepare is assumed to
+    allocate one TfLiteTensor per tensor of an operator, plus those in the table of kernels (`again`).
     """
     running = head + tail_bytes(graphs, build, offline)
-    planning = round_up(tail_bytes(graphs, build, offline, ends=False), ALIGNMENT)
+    planning = round_up(tail_bytes(graphs, build, offline, io_tensors=False), ALIGNMENT)
     planning += _tables(graphs, build, buffers)
-    return round_up(max(running, planning, _preparing(graphs, build)), ALIGNMENT)
+    least = 0 if build.recorder else _LEAST_ARENA
+    return round_up(max(running, planning, _prepare_peak(graphs, build), least), ALIGNMENT)
 
 
 def _tables(graphs: Sequence[Graph], build: Build, buffers: int) -> int:
-    requests = sum(len(demand(graph, op, build).scratch) for graph in graphs for op in graph.ops)
+    requests = sum(len(kernel_requests(graph, op, build).scratch) for graph in graphs for op in graph.ops)
     tensors = sum(len(graph.tensors) for graph in graphs)
-    end = _behind(0, _REQUEST, requests + _SPARE_REQUESTS, build)
-    end = _behind(end, _OFFSET, len(graphs), build)
-    end = _behind(end, _ROW, tensors + requests, build)
-    return round_up(end, ALIGNMENT) + buffers * extent(_PLACED, build).size
+    end = _array_end(0, _REQUEST, requests + _SPARE_REQUESTS, build)
+    end = _array_end(end, _OFFSET, len(graphs), build)
+    end = _array_end(end, _ROW, tensors + requests, build)
+    return round_up(end, ALIGNMENT) + buffers * extent(_PLANNER_ROW, build).size
 
 
-def _preparing(graphs: Sequence[Graph], build: Build) -> int:
-    """The most in use while a kernel is prepared: the tail so far, and descriptions of its tensors."""
+def _prepare_peak(graphs: Sequence[Graph], build: Build) -> int:
+    """The maximum during Prepare: the tail so far, and the TfLiteTensors of one operator."""
     most, requests = 0, 0
     used = tail_bytes(graphs, build, prepared=False)
     for graph in graphs:
         for op in graph.ops:
-            asked = demand(graph, op, build)
-            used += sum(round_up(size, ALIGNMENT) for size in asked.persistent)
-            end = _behind(0, _REQUEST, requests + _SPARE_REQUESTS, build)
-            most = max(most, used + _descriptions(graph, op, end, build))
-            requests += len(asked.scratch)
+            op_requests = kernel_requests(graph, op, build)
+            used += sum(round_up(size, ALIGNMENT) for size in op_requests.persistent)
+            end = _array_end(0, _REQUEST, requests + _SPARE_REQUESTS, build)
+            most = max(
+                most,
+                used + _temporary_tensors(graph, op, end, build, has_persistent=bool(op_requests.persistent)),
+            )
+            requests += len(op_requests.scratch)
     return most
 
 
-def _descriptions(graph: Graph, op: Op, end: int, build: Build) -> int:
-    # Slices: a kernel asks for nothing about a tensor that a damaged file does not list.
-    places = KERNELS[op.source].again
-    again = [each for place in places for each in (op.outputs[:1] if place < 0 else op.inputs[place:][:1])]
-    for identity in (*op.inputs, *op.outputs, *again):
+def _temporary_tensors(graph: Graph, op: Op, end: int, build: Build, *, has_persistent: bool) -> int:
+    kernel = _LIBRARIES[build.kernels][op.source]
+    loaded = [*op.inputs, *op.outputs] if kernel.tensors is None else []
+    positions = kernel.again if kernel.tensors is None else kernel.tensors(Call(op, graph.tensors, build))
+    for position in positions:  # slices, since a damaged file may lack tensors
+        loaded += op.outputs[:1] if position < 0 else op.inputs[position:][:1]
+    zero_points = 0
+    for identity in loaded:
         if identity == ABSENT:
             continue
-        end = _behind(end, _TENSOR, 1, build)
+        end = _array_end(end, _TENSOR, 1, build)
         quant = graph.tensors[identity].quant
         if quant is not None:
-            end = _behind(end, _QUANTISATION, 1, build)
-            end = round_up(end, 4) + 4 + 4 * quant.scale.size
+            end = _array_end(end, _QUANTIZATION, 1, build)
+            zero_points = 4 + 4 * quant.scale.size
+            end = round_up(end, 4) + zero_points
+    if kernel.overwrites and has_persistent and loaded and graph.tensors[loaded[-1]].quant is not None:
+        end -= zero_points
     return end
 
 
-def _behind(end: int, fields: str, count: int, build: Build) -> int:
-    """Where an array ends that begins behind what is there."""
-    found: Extent = extent(fields, build)
-    return round_up(end, found.alignment) + count * found.size
+def _array_end(end: int, fields: str, count: int, build: Build) -> int:
+    """The end of an aligned array that starts after `end`."""
+    struct: Extent = extent(fields, build)
+    return round_up(end, struct.alignment) + count * struct.size

@@ -1,4 +1,4 @@
-"""A choice of number types, written for the tools that carry it out."""
+"""Mixed-precision assignments as input files for quantizers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sizeup.mixed_precision.recipes.torch import config_for_torchao
 
 __all__ = [
     "KINDS",
+    "QUANTIZERS",
     "Recipe",
     "config_for_torchao",
     "nodes_for_onnxruntime",
@@ -30,14 +31,16 @@ KINDS: dict[str, Callable[[Graph, Mapping[int, DType]], Recipe]] = {
     onnx.KIND: nodes_for_onnxruntime,
     torch.KIND: config_for_torchao,
 }
+QUANTIZERS = {"tflite": litert.KIND, "onnx": onnx.KIND, "torch": torch.KIND, "torch.export": torch.KIND}
+"""The usual quantizer of a format, a key of `KINDS`."""
 
 
 def write_recipe(
     graph: Graph, chosen: Mapping[int, DType], path: str | os.PathLike[str], kind: str
 ) -> Recipe:
-    """Write a choice as a JSON file for one of the quantisers; what it could not say is in the notes."""
+    """Writes an assignment as a JSON file for one of the quantizers; `notes` list what it cannot express."""
     if kind not in KINDS:
-        raise SizeupError(f"no recipe is called {kind!r}; there are {', '.join(KINDS)}")
+        raise SizeupError(f"unknown recipe {kind!r}; known: {', '.join(KINDS)}")
     recipe = KINDS[kind](graph, chosen)
     write_text(path, [json.dumps(recipe.content, indent=2), "\n"])
     return recipe

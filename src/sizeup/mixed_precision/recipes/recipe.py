@@ -1,4 +1,4 @@
-"""What every quantiser's recipe has in common."""
+"""Parts shared by the recipes for all quantizers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sizeup.errors import SizeupError
 from sizeup.graph import ABSENT, Graph, Op, Tensor, name_of
 from sizeup.mixed_precision.assign import assign
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A choice of number types in a quantiser's own words, and what of the choice it cannot say.
+    """A mixed-precision assignment in a quantizer's format, with notes on what it cannot express.
 
-    Weights are as chosen, or the recipe is refused. Activations may be wider, where the quantiser has
-    nothing as narrow: `weights` and `activations` say, operator by operator, what the quantiser will write.
+    Weights have the assigned dtypes, or an error is raised. Activations may be wider if the quantizer has no
+    narrower dtype: `weights` and `activations` are the dtypes by op that the quantizer will write.
     """
 
     kind: str
@@ -29,33 +29,33 @@ class Recipe:
     notes: tuple[str, ...] = ()
 
     def applied(self, graph: Graph) -> Graph:
-        """The graph as the quantiser will write it."""
+        """Returns the graph as the quantizer will write it."""
         return assign(graph, self.activations, self.weights)
 
 
 class Notes:
-    """What a recipe cannot say, each reason once with the operators that it is about."""
+    """What a recipe cannot express: each reason once, with the ops it applies to."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._found: dict[str, list[str]] = {}
+        self._ops_by_reason: dict[str, list[str]] = {}
 
     def add(self, reason: str, index: int) -> None:
-        """One more operator with that reason."""
-        self._found.setdefault(reason, []).append(name_of(self._graph, self._graph.ops[index]))
+        """Adds an op to a reason."""
+        self._ops_by_reason.setdefault(reason, []).append(name_of(self._graph, self._graph.ops[index]))
 
-    def told(self) -> tuple[str, ...]:
-        """A sentence for each reason."""
-        return tuple(f"{reason}: {_listed(names)}" for reason, names in self._found.items())
+    def sentences(self) -> tuple[str, ...]:
+        """Returns one sentence per reason."""
+        return tuple(f"{reason}: {_listed(names)}" for reason, names in self._ops_by_reason.items())
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(map(repr, names[:_MOST_NAMED])) + more
+    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(map(repr, names[:_MAX_NAMED])) + more
 
 
-def refused(graph: Graph, index: int, dtype: DType, tool: str, remedy: str) -> SizeupError:
-    """The error for a layer that a quantiser cannot write as chosen."""
+def unsupported_error(graph: Graph, index: int, dtype: DType, tool: str, remedy: str) -> SizeupError:
+    """Returns the error for a layer that a quantizer cannot write as assigned."""
     op = graph.ops[index]
     return SizeupError(
         f"layer {name_of(graph, op)!r} (#{index}, {op.source or op.kind}): {tool} cannot write it at "
@@ -63,28 +63,28 @@ def refused(graph: Graph, index: int, dtype: DType, tool: str, remedy: str) -> S
     )
 
 
-def must_be(graph: Graph, format: str, tool: str) -> None:
-    """Raise SizeupError where a graph was not read from what a quantiser takes."""
+def require_format(graph: Graph, format: str, tool: str) -> None:
+    """Raises SizeupError if a graph was not read from the format that a quantizer reads."""
     if graph.format != format:
-        raise SizeupError(f"{tool} quantises {format} models; this one is {graph.format or 'of no format'}")
+        raise SizeupError(
+            f"{tool} quantizes {format} models; this one is {graph.format or 'not from a file'}"
+        )
 
 
 def weights_of(graph: Graph, op: Op) -> list[Tensor]:
-    """The trained numbers that an operator multiplies by or looks up, biases apart."""
-    read = [graph.tensors[i] for i in op.inputs if i != ABSENT]
-    return [each for each in read if each.is_parameter and len(each.shape or ()) > 1]
+    """Returns the weights that an op multiplies by or looks up, without biases."""
+    inputs = [graph.tensors[i] for i in op.inputs if i != ABSENT]
+    return [tensor for tensor in inputs if tensor.is_parameter and len(tensor.shape or ()) > 1]
 
 
-def reads_unpacked(graph: Graph, op: Op) -> bool:
-    """Whether it reads numbers that the file keeps at another type, and unpacks before the first run."""
-    read = [graph.tensors[i] for i in op.inputs if i != ABSENT]
-    return any(
-        each.data is not None and each.data.role == "derived" and each.follows_precision for each in read
-    )
+def reads_unpacked_constants(graph: Graph, op: Op) -> bool:
+    """Whether an op reads constants that the file stores at another dtype and unpacks once."""
+    inputs = [graph.tensors[i] for i in op.inputs if i != ABSENT]
+    return any(t.data is not None and t.data.role == "derived" and t.follows_precision for t in inputs)
 
 
-def made_type(graph: Graph, assigned: Graph, op: Op) -> DType | None:
-    """What an operator makes its numbers in once assigned; None where they are neither real nor quantised."""
+def output_dtype(graph: Graph, assigned: Graph, op: Op) -> DType | None:
+    """Returns the dtype of an op's outputs once assigned; None if they are neither real nor quantized."""
     for identity in op.outputs:
         tensor = graph.tensors[identity]
         if tensor.data is None and tensor.follows_precision:

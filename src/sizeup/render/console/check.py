@@ -1,120 +1,133 @@
-"""A check for people: the answer, why, every limit in cells, and what would help."""
+"""A check as text: the verdict, its reasons, a table of limits, and remedies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
-from sizeup.render.console.layout import print_labelled, print_rows
-from sizeup.render.vocabulary import named, uncounted_entries
-from sizeup.results.check import ANSWERS, MEASURE_UNITS, Check, Growth, Status, by_path, fits
-from sizeup.units import brief, plain, quantity
+from sizeup.render.console.layout import print_labeled, print_rows
+from sizeup.render.vocabulary import NOT_APPLICABLE, fit_verdict, host_run_text, named, uncounted_entries
+from sizeup.results.check import Check, Growth, Status, by_path, status
+from sizeup.units import printable, quantity, shorten
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Limit, Part, Remedy, Update
+    from sizeup.results.parts import Limit, MemoryPart, Remedy
 
-WORDS: dict[Status, str] = {
+VERDICTS: dict[Status, str] = {
     "fits": "YES",
     "does not fit": "NO",
     "undetermined": "UNDETERMINED",
     "error": "ERROR",
     "removed": "REMOVED",
 }
-HELPS = {True: "fits", False: "not enough", None: "may fit"}
+REMEDY_LABELS = {True: "fits", False: "not enough", None: "may fit"}
 _TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters"}
-_FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
-_WITHIN = {
-    True: "is within its limits",
-    False: "is over its limits",
-    None: "may or may not be within its limits",
-}
-_HEADING = "What would help, each carried out and checked again:"
-_NOTHING = "Nothing that sizeup can try on this model brings its need down."
+_HEADING = "Remedies, each applied and checked again:"
+_NOTHING = "No remedy found: nothing that sizeup can try reduces the need of this model."
 _MOST_NAMED = 3
-_MOST_UPDATED = 20
+_MEMORIES = ("ram", "arena", "peak")
 
 
 class Finding(NamedTuple):
-    """A sentence under its label; `level` is that of the answer which it supports, or None for a remark."""
+    """A labeled sentence; `level` is its severity, empty if it does not affect the verdict."""
 
     label: str
     text: str
-    level: str = ""  # 'error', 'warning', 'notice', or nothing
-    about: str = ""  # the limit that it is about, without amounts
+    level: str = ""  # 'error', 'warning', 'notice' or empty
+    about: str = ""  # name of the limit, without amounts
 
 
 class Cells(NamedTuple):
-    """A limit as a row of a table."""
+    """The cells of one row in a table of limits."""
 
     name: str
     need: str
     limit: str
     headroom: str
-    kept: str
+    mark: str
 
 
-def all_of(checks: Sequence[Check]) -> str:
-    """The answer of several checks in one line, with the first that do not fit or could not be judged."""
-    by_status: dict[Status, list[Check]] = {status: [] for status in WORDS}
+def summary(checks: Sequence[Check]) -> str:
+    """Returns the verdict of several checks in one line, with the first failing models by name."""
+    by_status: dict[Status, list[Check]] = {status: [] for status in VERDICTS}
     for check in checks:
         by_status[check.status].append(check)
     over, errors = by_status["does not fit"], by_status["error"]
     present = len(checks) - len(by_status["removed"])
-    parts = [f"{len(by_status['fits']):,} of {present:,} models fit"]
+    fitting = len(by_status["fits"])
+    parts = [f"{fitting:,} of {present:,} models fit{'s' * (fitting == 1)}"]
     if over:
         parts.append(f"{len(over):,} do{'es' * (len(over) == 1)} not ({_first(over)})")
     if errors:
-        parts.append(f"{len(errors):,} could not be judged ({_first(errors)})")
-    others = {"undetermined": by_status["undetermined"], "new": [each for each in checks if each.new]}
+        parts.append(f"{len(errors):,} could not be checked ({_first(errors)})")
+    others = {
+        "undetermined": by_status["undetermined"],
+        "new": [check for check in checks if check.no_baseline_reason],
+    }
     others["removed"] = by_status["removed"]
-    parts += [f"{len(each):,} {what}" for what, each in others.items() if each]
-    return f"{answer(checks)}: {', '.join(parts)}"
+    parts += [f"{len(members):,} {label}" for label, members in others.items() if members]
+    return f"{verdict(checks)}: {', '.join(parts)}"
 
 
-def answer(checks: Sequence[Check]) -> str:
-    """YES, NO or UNDETERMINED for all together."""
-    return WORDS[ANSWERS[fits(checks)]]
+def verdict(checks: Sequence[Check]) -> str:
+    """Returns YES, NO, UNDETERMINED or ERROR for all checks together."""
+    return VERDICTS[status(checks)]
 
 
 def _first(checks: Sequence[Check]) -> str:
-    names = ", ".join(plain(check.name) for check in checks[:_MOST_NAMED])
+    names = ", ".join(printable(check.name) for check in checks[:_MOST_NAMED])
     return f"{names} and {len(checks) - _MOST_NAMED:,} more" if len(checks) > _MOST_NAMED else names
 
 
 def headline(check: Check) -> str:
-    """The answer, the model and the target in one line."""
+    """Returns the verdict, the model and the target in one line."""
     model = named(check.name, check.format)
-    word = WORDS[check.status]
+    word = VERDICTS[check.status]
     if check.error:
-        return plain(f"{word}: {model} could not be judged")
+        return printable(f"{word}: {model} could not be checked")
     if check.is_removed:
-        return plain(f"{word}: {model} is no longer there")
-    if check.target is None:
-        return plain(f"{word}: {model} {_WITHIN[check.fits]}")
-    return plain(f"{word}: {model} {_FITS[check.fits]} on {check.target}")
+        return printable(f"{word}: {model} was removed")
+    if check.unsupported_reason:
+        return printable(f"{word}: {model} cannot run on {check.target}")
+    return printable(f"{word}: {model} {fit_verdict(check.fits, check.target)}")
 
 
-def reasons(check: Check) -> Iterator[Finding]:
-    """Why it does not fit, why that is undetermined, or why it could not be judged."""
+def reasons(check: Check, *, with_tensors: bool = True) -> Iterator[Finding]:
+    """Yields why it does not fit, why that is undetermined, or why it could not be checked.
+
+    Without `with_tensors`, the largest tensors of a memory are left out: `details` lists them.
+    """
     if check.error:
         yield Finding("error", check.error, "error")
-    if check.refused:
-        yield Finding("refused", check.refused, "error")
+    if check.unsupported_reason:
+        yield Finding("unsupported", check.unsupported_reason, "error")
+    for caveat in check.caveats:
+        yield Finding("caveat", caveat, "warning")
     for limit in check.limits:
-        if limit.fits is False:
-            yield Finding("over", over(limit), "error", cells(limit).name)
+        if limit.fits is False and limit.is_applicable:
+            is_listed = limit.name in _MEMORIES and bool(check.peak_tensors) and not with_tensors
+            yield Finding("over", over(limit, with_largest=not is_listed), "error", cells(limit).name)
+    yield from _met(check)
     for limit in check.limits:
-        if limit.fits is None:
-            yield Finding("unknown", open_question(limit), "warning", cells(limit).name)
+        if limit.fits is None and limit.is_applicable:
+            yield Finding("unknown", undetermined(limit), "warning", cells(limit).name)
     if check.unknown_ops:
         count = check.unknown_ops
         yield _coverage(check, f"{count:,} operator{'s are' if count != 1 else ' is'} not counted")
     if check.other_entries:
         yield _coverage(check, uncounted_entries(check.other_entries))
+
+
+def _met(check: Check) -> Iterator[Finding]:
+    """Yields the limits that are met if another one makes the verdict undetermined."""
+    met = [limit for limit in check.limits if limit.fits and limit.is_applicable]
+    if check.fits is None and met:
+        texts = (f"{title(limit)} ({_need(limit)} of {limit.format(limit.maximum or 0)})" for limit in met)
+        yield Finding("fits", ", ".join(texts))
 
 
 def _coverage(check: Check, text: str) -> Finding:
@@ -123,207 +136,208 @@ def _coverage(check: Check, text: str) -> Finding:
 
 
 def announced(check: Check) -> Iterator[Finding]:
-    """What a CI system shows of a check: uncounted operators only if they decide something."""
-    for finding in (*reasons(check), *remarks(check)):
+    """Yields the findings that a CI system shows; coverage only if it affects the verdict."""
+    for finding in (*reasons(check), *notices(check)):
         if finding.level and (finding.label != "coverage" or check.strict):
             yield finding
 
 
-def remarks(check: Check) -> Iterator[Finding]:
-    """What does not change the answer: a new or a removed model, a baseline that can be lowered, changes."""
-    if check.new:
-        yield Finding("new", f"{check.new}; its growth is not judged", "notice")
+def notices(check: Check) -> Iterator[Finding]:
+    """Yields notices: an inference on the host, a new or removed model, a baseline to lower, changes."""
+    if check.host_run is not None and (text := host_run_text(check.host_run)):
+        yield Finding("host run", text, "warning" if check.is_run_undetermined else "")
+    if check.no_baseline_reason:
+        yield Finding("new", f"{check.no_baseline_reason}; growth limits do not apply", "notice")
     if check.is_removed:
-        yield Finding("removed", f"{check.model} is in {check.against}, but not in the work tree", "notice")
-    lower = () if check.against else tuple(dict.fromkeys(filter(None, map(_lowered, check.limits))))
+        yield Finding(
+            "removed", f"{check.model} exists in {check.base_revision}, not in the working tree", "notice"
+        )
+    lower = () if check.base_revision else tuple(dict.fromkeys(filter(None, map(_lowered, check.limits))))
     if lower:
         text = f"baseline can be lowered: {', '.join(lower)}; run {check.update_command}"
         yield Finding("baseline", text, "notice")
-    if check.against and check.is_judged and not check.new:
-        texts = [f"{_title(name)} {_change(growth)}" for name, growth in check.changes]
-        yield Finding(f"since {check.against}", ", ".join(texts) or "nothing changed")
+    if check.base_revision and check.has_verdict and not check.no_baseline_reason:
+        texts = [f"{quantity_title(name)} {_change(growth)}" for name, growth in check.changes]
+        yield Finding(f"since {check.base_revision}", ", ".join(texts) or "no change")
 
 
 def _lowered(limit: Limit) -> str:
-    """The measure and both amounts if the present one is visibly lower than the baseline, else nothing."""
+    """Returns the measure and both amounts if the current one is visibly lower than the baseline."""
     growth = limit.growth
-    if growth is None or growth.now >= growth.before:
+    if growth is None or growth.after >= growth.before:
         return ""
     is_estimate = growth.unit in ("seconds", "joules")
-    if is_estimate and quantity(growth.unit, growth.before) == quantity(growth.unit, growth.now):
+    if is_estimate and quantity(growth.unit, growth.before) == quantity(growth.unit, growth.after):
         return ""
-    return f"{_title(limit.name.removeprefix('growth of '))} {' to '.join(_both(growth))}"
+    return f"{quantity_title(limit.name.removeprefix('growth of '))} {' to '.join(both_amounts(growth))}"
 
 
 def _change(growth: Growth) -> str:
-    before, now = _both(growth)
-    share = f" ({quantity('share', (growth.now - growth.before) / growth.before)})" if growth.before else ""
+    before, now = both_amounts(growth)
+    share = f" ({quantity('share', (growth.after - growth.before) / growth.before)})" if growth.before else ""
     return f"{before} -> {now}{share}"
 
 
-def updated(update: Update) -> Iterator[str]:
-    """How many lines of a baselines file an update changed, and the first of them with both amounts."""
-    changes = update.changes
-    yield f"{update.path}: {update.added:,} added, {len(changes):,} changed, {update.removed:,} removed"
-    for key, before, after in changes[:_MOST_UPDATED]:
-        settings = [f" on {key.target}"] * bool(key.target) + [f" at {key.precision}"] * bool(key.precision)
-        sizes = [f", {name}={size}" for name, size in key.bind]
-        names = [name for name in MEASURE_UNITS if before.get(name) != after.get(name)]
-        texts = [f"{_title(name)} {_replaced(name, before, after)}" for name in names]
-        yield f"  {key.model}{''.join((*settings, *sizes))}: {', '.join(texts)}"
-    if len(changes) > _MOST_UPDATED:
-        yield f"  and {len(changes) - _MOST_UPDATED:,} more"
-
-
-def _replaced(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """Both amounts of a measure; none where it is not in the file."""
-    unit = MEASURE_UNITS[name]
-    if name in before and name in after:
-        return " -> ".join(_both(Growth(unit, before[name], after[name])))
-    return " -> ".join(quantity(unit, each[name]) if name in each else "none" for each in (before, after))
-
-
-def _both(growth: Growth) -> tuple[str, str]:
-    """Both amounts, to the last digit if they round to the same."""
-    before, now = quantity(growth.unit, growth.before), quantity(growth.unit, growth.now)
+def both_amounts(growth: Growth) -> tuple[str, str]:
+    """Returns both amounts, exact if they round to the same text."""
+    before, now = quantity(growth.unit, growth.before), quantity(growth.unit, growth.after)
     if before != now:
         return before, now
     unit = {"bytes": " B", "seconds": " s", "joules": " J"}.get(growth.unit, "")
-    return f"{growth.before:,}{unit}", f"{growth.now:,}{unit}"
+    return f"{growth.before:,}{unit}", f"{growth.after:,}{unit}"
 
 
 def title(limit: Limit) -> str:
-    """What people call a limit."""
-    return _title(limit.name)
+    """Returns the display name of a limit."""
+    return quantity_title(limit.name)
 
 
-def _title(name: str) -> str:
-    """What people call a quantity, the growth of one, or one of a layer, whose name is quoted."""
+def quantity_title(name: str) -> str:
+    """Returns the display name of a quantity, of its growth, or of that of a layer."""
     return " ".join(_TITLES.get(word, word) for word in name.split(" "))
 
 
-def over(limit: Limit) -> str:
-    """By how much a limit is exceeded, and what is largest there."""
-    assert limit.most is not None
-    assert limit.least_need is not None
+def over(limit: Limit, *, with_largest: bool = True) -> str:
+    """Returns by how much a limit is exceeded, and the largest contributions."""
+    assert limit.maximum is not None
+    assert limit.need_low is not None
     if limit.unit == "share":
-        grew = limit.say(limit.least_need) if math.isfinite(limit.least_need) else limit.unknown[0]
-        by = f" ({limit.of})" if limit.of else ""
-        amounts = "" if limit.growth is None else f", {' -> '.join(_both(limit.growth))}"
-        return f"{title(limit)}: {grew}{amounts}, where {100 * limit.most:.3g} % is allowed{by}"
-    excess = limit.least_need - limit.most
-    least = "at least " if limit.most_need != limit.least_need else ""
-    of = f" of {limit.of}" if limit.of else " allowed"
-    more = f"{_excess(limit, excess)} the {limit.say(limit.most)}{of}"
-    return f"{title(limit)}: {least}{limit.say(limit.least_need)}, {more}{_largest(limit)}"
+        growth = limit.format(limit.need_low) if math.isfinite(limit.need_low) else limit.unknown[0]
+        budget = f" ({limit.source})" if limit.source else ""
+        amounts = "" if limit.growth is None else f", {' -> '.join(both_amounts(limit.growth))}"
+        return f"{title(limit)}: {growth}{amounts}, allowed: {100 * limit.maximum:.3g} %{budget}"
+    low, high = limit.need_low, limit.need_high
+    prefix = "at least " if high is None else ""
+    need = _span(limit, low, low if high is None else high)
+    owner = f" of {limit.source}" if limit.source else " allowed"
+    excess_text = (
+        f"{_excess(limit, low, low if high is None else high)} the {limit.format(limit.maximum)}{owner}"
+    )
+    return f"{title(limit)}: {prefix}{need}, {excess_text}{_largest(limit) if with_largest else ''}"
 
 
-def _excess(limit: Limit, excess: float) -> str:
-    """How much more than a limit, with its share in percent, or how many times the limit where it is many."""
-    assert limit.most is not None
-    if not limit.most:
-        return f"{limit.say(excess)} more than"
-    if excess < 5 * limit.most:
-        return f"{limit.say(excess)} ({100 * excess / limit.most:.3g} %) more than"
-    return f"{excess / limit.most + 1:.3g} times"
+def _span(limit: Limit, low: float, high: float) -> str:
+    """Returns two amounts with their unit once if it is equal: `98.3 to 103 KiB`."""
+    first, last = limit.format(low), limit.format(high)
+    if first == last:
+        return first
+    unit = f" {last.rpartition(' ')[2]}"
+    return f"{first.removesuffix(unit)} to {last}"
 
 
-def open_question(limit: Limit) -> str:
-    """Why it is undetermined whether a limit is kept."""
-    least, most = limit.least_need, limit.most_need
+def _excess(limit: Limit, low: float, high: float) -> str:
+    """Returns the excess over a limit with its percentage; from 6 times the limit on, the factor."""
+    assert limit.maximum is not None
+    excess = low - limit.maximum
+    if limit.format(low) != limit.format(high):
+        if limit.maximum and excess >= 5 * limit.maximum:
+            return f"{low / limit.maximum:.3g} to {high / limit.maximum:.3g} times"
+        return f"{_span(limit, excess, high - limit.maximum)} more than"
+    if not limit.maximum:
+        return f"{limit.format(excess)} more than"
+    if excess < 5 * limit.maximum:
+        return f"{limit.format(excess)} ({100 * excess / limit.maximum:.3g} %) more than"
+    return f"{excess / limit.maximum + 1:.3g} times"
+
+
+def undetermined(limit: Limit) -> str:
+    """Returns why the verdict on a limit is undetermined."""
+    least, most = limit.need_low, limit.need_high
     if limit.unknown:
         return f"{title(limit)}: {'; '.join(limit.unknown)}"
-    if least is None or most is None or limit.most is None:
-        vague = [part.how for part in limit.parts if part.most_bytes is None]
-        return f"{title(limit)}: {'; '.join(vague) or 'nothing tells what it needs'}"
-    if most <= limit.most:
-        left = limit.say(limit.most - limit.reserve)
-        return f"{title(limit)}: it needs {limit.say(most)}, and what else runs may leave only {left}"
-    between = f"{limit.say(least)} to {limit.say(most)}"
-    text = f"{title(limit)}: it needs {between}, and the limit of {limit.say(limit.most)} lies between"
+    if least is None or most is None or limit.maximum is None:
+        reasons = [part.basis for part in limit.parts if part.high_bytes is None]
+        return f"{title(limit)}: {'; '.join(reasons) or 'need unknown'}"
+    if most <= limit.maximum:
+        remaining = limit.format(limit.maximum - limit.reserve)
+        return f"{title(limit)}: needs {limit.format(most)}; other software may leave only {remaining}"
+    span = f"{limit.format(least)} to {limit.format(most)}"
+    text = f"{title(limit)}: needs {span}, which includes the limit of {limit.format(limit.maximum)}"
     if limit.expected is None:
         return text
-    setting = "expected = true" if limit.of else "--expected"  # only budgets have a name
-    return f"{text}; {setting} judges by the {limit.say(limit.expected)} expected"
+    setting = "expected = true" if limit.source else "--expected"  # only budgets have a name
+    return f"{text}; {setting} compares the expected {limit.format(limit.expected)} instead"
 
 
 def _largest(limit: Limit) -> str:
     by_count = limit.name in ("flash", "weights")
-    say = (lambda value: f"{quantity('count', value)} parameters") if by_count else limit.say
-    names = [f"{brief(each.name)} {say(each.amount)}" for each in limit.largest[:_MOST_NAMED]]
+    amount_text = (lambda value: f"{quantity('count', value)} parameters") if by_count else limit.format
+    names = [f"{shorten(layer.name)} {amount_text(layer.amount)}" for layer in limit.largest[:_MOST_NAMED]]
     return f"; largest: {', '.join(names)}" if names else ""
 
 
 def cells(limit: Limit) -> Cells:
-    """Need, limit, headroom, whether it is kept, and the name."""
-    allowed = "?" if limit.most is None else limit.say(limit.most)
-    kept = {True: "ok", False: "over", None: "?"}[limit.fits]
-    name = title(limit) + (f" ({limit.of})" if limit.of else "")
-    return Cells(name, _need(limit), allowed, _headroom(limit), kept)
+    """Returns a limit as cells of a table."""
+    allowed = "?" if limit.maximum is None else limit.format(limit.maximum)
+    mark = {True: "ok", False: "over", None: "?"}[limit.fits] if limit.is_applicable else "n/a"
+    name = title(limit) + (f" ({limit.source})" if limit.source else "")
+    return Cells(name, _need(limit), allowed, _headroom(limit), mark)
 
 
 def _need(limit: Limit) -> str:
     need = limit.need
     if need is None or not math.isfinite(need):
         return "?"
-    if limit.most_need is None:
-        return f"at least {limit.say(need)}"
-    is_sure = limit.expected is not None or limit.least_need == limit.most_need
-    return limit.say(need) if is_sure else f"up to {limit.say(need)}"
+    if limit.need_high is None:
+        return f"at least {limit.format(need)}"
+    is_sure = limit.expected is not None or limit.need_low == limit.need_high
+    return limit.format(need) if is_sure else f"up to {limit.format(need)}"
 
 
 def _headroom(limit: Limit) -> str:
     headroom = limit.headroom
     if headroom is None or not math.isfinite(headroom):
         return ""
-    if limit.unit == "share" or not limit.most or headroom < -5 * limit.most:
-        return limit.say(headroom)
-    return f"{limit.say(headroom)} ({100 * headroom / limit.most:.0f} %)"
+    if limit.unit == "share" or not limit.maximum or headroom < -5 * limit.maximum:
+        return limit.format(headroom)
+    return f"{limit.format(headroom)} ({100 * headroom / limit.maximum:.0f} %)"
 
 
 def details(check: Check) -> Iterator[Finding]:
-    """The parts of each need, the tensors at the peak, and what is assumed."""
+    """Yields the parts of each need, the live tensors at the peak, and the assumptions."""
     for limit in check.limits:
         if len(limit.parts) > 1:
             yield Finding(title(limit), " + ".join(map(_part, limit.parts)))
-        least, most, expected = limit.least_need, limit.most_need, limit.expected
+        least, most, expected = limit.need_low, limit.need_high, limit.expected
         if expected is not None and least is not None and most is not None and least != most:
-            between = f"{limit.say(least)} to {limit.say(most)} in nine of ten"
-            yield Finding(title(limit), f"{limit.say(expected)} expected, {between}")
-    held = check.peak_tensors
-    if held and any(each.name in ("ram", "arena", "peak") for each in check.limits):
-        names = [f"{brief(each.name)} {quantity('bytes', each.amount)}" for each in held[:_MOST_NAMED]]
-        rest = len(held) - _MOST_NAMED
-        yield Finding("at the peak", ", ".join(names) + (f" and {rest:,} more" if rest > 0 else ""))
+            span = f"90 % interval {limit.format(least)} to {limit.format(most)}"
+            suffix = "" if limit.is_applicable else f"; {NOT_APPLICABLE}"
+            yield Finding(title(limit), f"{limit.format(expected)} ({span}){suffix}")
+    tensors = check.peak_tensors
+    if tensors and any(item.name in _MEMORIES for item in check.limits):
+        names = [f"{shorten(item.name)} {quantity('bytes', item.amount)}" for item in tensors[:_MOST_NAMED]]
+        rest = len(tensors) - _MOST_NAMED
+        yield Finding("live at peak", ", ".join(names) + (f" and {rest:,} more" if rest > 0 else ""))
     for text in dict.fromkeys(text for limit in check.limits for text in limit.assumptions):
         yield Finding("assumed", text)
 
 
-def _part(part: Part) -> str:
-    least = quantity("bytes", part.least_bytes)
+def _part(part: MemoryPart) -> str:
+    least = quantity("bytes", part.low_bytes)
     if part.is_exact:
         return f"{part.name} {least}"
-    if part.most_bytes is None:
+    if part.high_bytes is None:
         return f"{part.name} at least {least}"
-    most = quantity("bytes", part.most_bytes)
-    return f"{part.name} {least} to {most}" if part.least_bytes else f"{part.name} up to {most}"
+    most = quantity("bytes", part.high_bytes)
+    return f"{part.name} {least} to {most}" if part.low_bytes else f"{part.name} up to {most}"
 
 
 def effect(remedy: Remedy) -> str:
-    """What a remedy brought: every limit before and after."""
+    """Returns the needs before and after a remedy."""
     parts = []
-    for each in remedy.changes:
-        before, after = quantity(each.unit, each.before), quantity(each.unit, each.after)
-        parts.append(f"{_title(each.name)} from {before} to {after}")
-    return ", ".join(dict.fromkeys(parts))  # several budgets may limit the same
+    for change in remedy.changes:
+        before, after = quantity(change.unit, change.before), quantity(change.unit, change.after)
+        parts.append(f"{quantity_title(change.name)} from {before} to {after}")
+    return ", ".join(dict.fromkeys(parts))  # several budgets may limit one quantity
 
 
-def helping(check: Check) -> str:
-    """What stands above the remedies, or that there are none where some were looked for."""
+def remedies_heading(check: Check) -> str:
+    """Returns the heading of the remedies, or that none was found if they were searched for."""
     if check.remedies:
         return _HEADING
     is_over = any(limit.fits is False for limit in check.limits)
-    return _NOTHING if check.sought and is_over else ""
+    is_searched = check.has_searched_remedies and not check.unsupported_reason
+    return _NOTHING if is_searched and is_over else ""
 
 
 _STYLES = {
@@ -337,9 +351,9 @@ _LEVELS = {"error": "red", "warning": "yellow", "notice": "cyan", "": ""}
 
 
 def render(checks: Sequence[Check], console: Console) -> None:
-    """Print every check, and where there are several, the answer of all first."""
+    """Print every check; of several, the verdict of all first."""
     if len(checks) > 1:
-        console.print(Text(all_of(by_path(checks)), style=_STYLES[answer(checks)]), soft_wrap=True)
+        console.print(Text(summary(by_path(checks)), style=_STYLES[verdict(checks)]), soft_wrap=True)
     for check in by_path(checks):
         if len(checks) > 1:
             console.print()
@@ -347,26 +361,26 @@ def render(checks: Sequence[Check], console: Console) -> None:
 
 
 def _render(check: Check, console: Console) -> None:
-    console.print(Text(headline(check), style=_STYLES[WORDS[check.status]]), soft_wrap=True)
-    for each in (*reasons(check), *remarks(check)):
-        print_labelled(console, each.label, each.text, _LEVELS[each.level])
-    rows = [(row.need, row.limit, row.headroom, row.kept, row.name) for row in map(cells, check.limits)]
+    console.print(Text(headline(check), style=_STYLES[VERDICTS[check.status]]), soft_wrap=True)
+    for finding in (*reasons(check, with_tensors=False), *notices(check)):
+        print_labeled(console, finding.label, finding.text, _LEVELS[finding.level])
+    rows = [(row.need, row.limit, row.headroom, row.mark, row.name) for row in map(cells, check.limits)]
     if rows:
         console.print()
-        print_rows(console, ("need", "limit", "headroom", "", "of"), rows)
-    found = list(details(check))
-    if found:
+        print_rows(console, ("need", "limit", "headroom", "", "resource"), rows)
+    findings = list(details(check))
+    if findings:
         console.print()
-    for each in found:
-        print_labelled(console, each.label, each.text, "dim" if each.label == "assumed" else "")
-    heading = helping(check)
+    for finding in findings:
+        print_labeled(console, finding.label, finding.text, "dim" if finding.label == "assumed" else "")
+    heading = remedies_heading(check)
     if heading:
         console.print()
         console.print(Text(heading, style="bold"))
     for remedy in check.remedies:
         style = {True: "green", False: "", None: "yellow"}[remedy.fits]
-        print_labelled(console, HELPS[remedy.fits], f"{remedy.what}: {effect(remedy)}", style)
+        print_labeled(console, REMEDY_LABELS[remedy.fits], f"{remedy.description}: {effect(remedy)}", style)
         for note in remedy.notes:
-            print_labelled(console, "", note, "dim")
-        # In one piece, however long: it is there to be copied.
-        console.print(Text(plain(f"    $ {remedy.command}"), style="bold"), soft_wrap=True)
+            print_labeled(console, "", note, "dim")
+        # On one line, to be copied.
+        console.print(Text(printable(f"    $ {remedy.command}"), style="bold"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Closed forms on a terminal: lines end between terms, not within one."""
+"""Closed forms on a terminal; lines break between terms."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.render.console.layout import LEAST_ROOM, print_labelled, print_lines
+from sizeup.render.console.layout import LEAST_ROOM, print_labeled, print_lines
 from sizeup.symbolic import sizes_text
-from sizeup.units import brief, plain
+from sizeup.units import printable, shorten
 
 if TYPE_CHECKING:
     from sizeup.results.closed_forms import ClosedForms
@@ -21,86 +21,90 @@ if TYPE_CHECKING:
 _LABELS = 25
 _INDEX = 8
 _MOST_NAMED = 3
-_HARD = "\N{NO-BREAK SPACE}"
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def render(forms: ClosedForms, console: Console) -> None:
-    """Print totals, where they hold, and every operator that computes anything, or every kernel."""
-    console.print(Text(plain(forms.title), style="bold"))
+    """Print totals, their guards, and every operator that computes, or every kernel."""
+    console.print(Text(printable(forms.title), style="bold"))
     for label, text in forms.totals:
         _print_formula(console, label, f"= {text}", "bold" if label == "MACs" else "", _LABELS)
-    _print_holds(console, forms.holds)
+    _print_guards(console, forms.validity)
     console.print()
     if forms.latency is not None:
-        apart = tuple(each for each in forms.latency_holds if each not in forms.holds)
-        _render_latency(forms.latency, apart, console)
+        guards = tuple(guard for guard in forms.latency_validity if guard not in forms.validity)
+        _render_latency(forms.latency, guards, console)
         return
-    _print_holds(console, forms.latency_holds)
+    _print_guards(console, forms.latency_validity)
     for op in forms.ops:
         if op.macs == "0" and op.elementwise == "0":
             continue
-        _print_formula(console, f"{op.index}", f"{op.kind} {op.name} {op.output}", "cyan", _INDEX)
-        what = f"MACs = {op.macs}" if op.macs != "0" else f"elementwise = {op.elementwise}"
-        _print_formula(console, "", what, "", _INDEX + 2)
+        _print_formula(console, f"{op.index}", f"{op.op_kind} {op.name} {op.output}", "cyan", _INDEX)
+        formula = f"MACs = {op.macs}" if op.macs != "0" else f"elementwise = {op.elementwise}"
+        _print_formula(console, "", formula, "", _INDEX + 2)
 
 
-def _print_holds(console: Console, holds: tuple[tuple[str, str], ...]) -> None:
+def _print_guards(console: Console, guards: tuple[tuple[str, str], ...]) -> None:
     previous = ""
-    for label, text in holds:
-        style = "" if label.startswith("holds") else "yellow"
-        print_labelled(console, "" if label == previous else label, text, style, _LABELS)
+    for label, text in guards:
+        style = "" if label.startswith(("holds", "valid")) else "yellow"
+        print_labeled(console, "" if label == previous else label, text, style, _LABELS)
         previous = label
 
 
-def _render_latency(found: LatencyForms, holds: tuple[tuple[str, str], ...], console: Console) -> None:
-    """The totals, then every kernel with the lines that its time is computed by."""
-    console.print(Text(plain(f"seconds on {found.target.name}"), style="bold"))
-    for name, text in found.totals:
+def _render_latency(forms: LatencyForms, guards: tuple[tuple[str, str], ...], console: Console) -> None:
+    """Print the totals, then every kernel with the formulas of its latency."""
+    console.print(Text(printable(f"seconds on {forms.target.name}"), style="bold"))
+    for name, text in forms.totals:
         _print_formula(console, name, f"= {text}", "bold" if name == "seconds" else "", _LABELS)
-    print_labelled(console, "basis", f"{found.basis}: {found.origin}", width=_LABELS)
-    for note in found.notes:
-        print_labelled(console, "but", note, "yellow", _LABELS)
-    _print_holds(console, holds)
+    print_labeled(console, "basis", f"{forms.basis}: {forms.origin}", width=_LABELS)
+    for note in forms.notes:
+        print_labeled(console, "caveat", note, "yellow", _LABELS)
+    _print_guards(console, guards)
     console.print()
-    console.print(Text(f"kernels, and their part of the time at {sizes_text(found.example)}", style="bold"))
-    for kernel in found.kernels:
-        print_labelled(console, kernel.label, _heading(kernel), "cyan", _INDEX)
+    console.print(
+        Text(f"kernels, with their share of the latency at {sizes_text(forms.example)}", style="bold")
+    )
+    for kernel in forms.kernels:
+        print_labeled(console, kernel.label, _heading(kernel), "cyan", _INDEX)
         for name, text in kernel.lines:
             _print_formula(console, "", f"{name} = {text}", "", _INDEX + 2)
 
 
 def _heading(kernel: KernelFormula) -> str:
     times = f"{kernel.count:,} x " if kernel.count != 1 else ""
-    names, rest = ", ".join(map(brief, kernel.ops[:_MOST_NAMED])), len(kernel.ops) - _MOST_NAMED
+    names, rest = ", ".join(map(shorten, kernel.ops[:_MOST_NAMED])), len(kernel.ops) - _MOST_NAMED
     more = f" and {rest:,} more" if rest > 0 else ""
     return f"{times}{kernel.kind} ({units.share(kernel.share, 1)}): {names}{more}"
 
 
 def text_of(forms: ClosedForms) -> str:
-    """Closed forms as plain text of 80 columns."""
+    """Returns closed forms as plain text of 80 columns."""
     buffer = io.StringIO()
     render(forms, Console(file=buffer, width=80, color_system=None))
     return buffer.getvalue()
 
 
 def _print_formula(console: Console, label: str, text: str, style: str, width: int) -> None:
-    room = max(console.width - width, LEAST_ROOM)
-    kept = " ".join(_short(each, room) for each in _by_terms(plain(text)).split(" "))
-    lines = textwrap.wrap(kept, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
-    print_lines(console, label, [line.replace(_HARD, " ") for line in lines], style, width)
+    text_width = max(console.width - width, LEAST_ROOM)
+    formula = " ".join(_short(term, text_width) for term in _by_terms(printable(text)).split(" "))
+    lines = textwrap.wrap(formula, text_width, subsequent_indent="  ", break_on_hyphens=False) or [""]
+    print_lines(console, label, [line.replace(_NO_BREAK, " ") for line in lines], style, width)
 
 
-def _short(term: str, room: int) -> str:
-    """A term that is too long for a line ends one before a factor."""
-    return term if len(term) + 2 <= room else term.replace(f"{_HARD}*{_HARD}", f" *{_HARD}")
+def _short(term: str, width: int) -> str:
+    """Returns a term with breaks before factors if it is too long for a line."""
+    return term if len(term) + 2 <= width else term.replace(f"{_NO_BREAK}*{_NO_BREAK}", f" *{_NO_BREAK}")
 
 
 def _by_terms(formula: str) -> str:
-    """The text with spaces that hold, but for those before a term and after a comma."""
-    depth, made = 0, []
-    for place, sign in enumerate(formula):
-        depth += (sign == "(") - (sign == ")")
-        ends = formula[place + 1 : place + 2] in ("+", "-") or (place > 0 and formula[place - 1] in ",:")
-        named = depth == 0 and "=" not in formula[:place]
-        made.append(_HARD if sign == " " and not (named or (ends and depth <= 1)) else sign)
-    return "".join(made)
+    """Returns the text with no-break spaces, except before a term and after a comma."""
+    depth, letters = 0, []
+    for index, letter in enumerate(formula):
+        depth += (letter == "(") - (letter == ")")
+        ends_term = formula[index + 1 : index + 2] in ("+", "-") or (index > 0 and formula[index - 1] in ",:")
+        is_label = depth == 0 and "=" not in formula[:index]
+        letters.append(
+            _NO_BREAK if letter == " " and not (is_label or (ends_term and depth <= 1)) else letter
+        )
+    return "".join(letters)

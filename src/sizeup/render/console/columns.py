@@ -1,4 +1,4 @@
-"""The table of a report: which columns there are and are shown, what stands in each, and its text."""
+"""The table of a report: its columns, which of them are shown, and its text."""
 
 from __future__ import annotations
 
@@ -12,81 +12,84 @@ from rich.text import Text
 from sizeup import units
 from sizeup.errors import SizeupError
 from sizeup.render.vocabulary import NOTHING, UNKNOWN
-from sizeup.results.rows import LIMITS
-from sizeup.results.table import By, Entry, View
-from sizeup.units import plain
+from sizeup.results.rows import BOUND_LABELS
+from sizeup.results.table import By, Entry, Table
+from sizeup.units import printable
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table; those of a higher rank are dropped first if the terminal is narrow."""
+    """A column of the table; columns of the highest rank are dropped first on a narrow terminal."""
 
     name: str  # on the command line
     title: str
     text: Callable[[Entry], str]
     rank: int = 0  # 0: always shown
     right: bool = True
-    flexible: bool = False  # may be shortened in the middle
+    flexible: bool = False  # whether texts may be shortened in the middle
 
 
 NAMES = (
     *("shape", "input", "output", "precision", "ops", "params", "macs", "share", "elementwise", "read"),
     *("written", "intensity", "live", "tensors", "time", "bound"),
 )
-"""The columns that can be chosen."""
+"""The names that --columns accepts."""
 _OF_OPERATORS = ("shape", "input", "output", "precision", "live", "tensors", "bound")
 _TIMED = ("time", "bound")
-# What is dropped last of a table by operator, beside MACs, time and limiter.
+# Columns of a table by operator in the order in which they are kept, after MACs, time and limiter.
 _RANKS = {"live": 1, "params": 2, "share": 3, "output": 4, "read": 5, "written": 5}
 _RANKS |= {"elementwise": 6, "intensity": 7, "precision": 8, "input": 9, "tensors": 10}
 
 
-def checked(text: str, by: By | None, *, timed: bool) -> tuple[tuple[str, ...], By | None]:
-    """The columns that a list names, and what a row must be for them; raises SizeupError for any other."""
-    names = tuple(dict.fromkeys(each.strip().lower() for each in text.split(",") if each.strip()))
-    unknown = [each for each in names if each not in NAMES]
+def parse_columns(text: str, by: By | None, *, timed: bool) -> tuple[tuple[str, ...], By | None]:
+    """Returns the columns of a list and the grouping that they need; raises SizeupError if unknown."""
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
-        wrong = f"no column is called {units.quoted(unknown[0])}" if unknown else "name at least one"
-        raise SizeupError(f"--columns: {wrong}; there are {', '.join(NAMES)}")
-    missing = [each for each in names if each in _TIMED and not timed]
+        problem = f"no column {units.quoted(unknown[0])}" if unknown else "no column given"
+        raise SizeupError(f"--columns: {problem}; choose from {', '.join(NAMES)}")
+    missing = [name for name in names if name in _TIMED and not timed]
     if missing:
         raise SizeupError(f"--columns: {missing[0]} needs a target; add -d DEVICE")
-    of_operators = [each for each in names if each in _OF_OPERATORS]
+    of_operators = [name for name in names if name in _OF_OPERATORS]
     if of_operators and by not in (None, "op"):
-        raise SizeupError(f"--columns: {of_operators[0]} is a column of operators; use --by op")
+        raise SizeupError(f"--columns: {of_operators[0]} exists per operator only; use --by op")
     if "ops" in names and (by == "op" or of_operators):
-        raise SizeupError("--columns: ops counts the operators of a group; use --by module, tree or kind")
+        raise SizeupError(
+            "--columns: ops is the number of operators in a group; use --by module, tree or kind"
+        )
     if by is None and "ops" in names:
         return names, "module"
     return names, "op" if of_operators else by
 
 
-def columns_of(shown: View, names: Sequence[str] = ()) -> list[Column]:
-    """The columns named, after those that say what a row is; without names all that have content."""
-    first, others = _first(shown), _others(shown)
+def columns_of(table: Table, names: Sequence[str] = ()) -> list[Column]:
+    """Returns the columns that identify a row and the named ones; without names, all that have content."""
+    first, others = _first(table), _others(table)
     if names:
         return [*first, *(replace(others[name], rank=0) for name in names if name in others)]
-    left_out = {"shape"} if shown.total.macs else {"shape", "share", "intensity"}
-    left_out |= set(_TIMED) if shown.total.seconds is None else set()
-    left_out |= set(_OF_OPERATORS) if shown.by != "op" else set()
-    return [*first, *(column for name, column in others.items() if name not in left_out)]
+    omitted = {"shape"} if table.total.macs else {"shape", "share", "intensity"}
+    omitted |= set(_TIMED) if table.total.seconds is None else set()
+    omitted |= set(_OF_OPERATORS) if table.by != "op" else set()
+    omitted |= set() if any(entry.bound_by for entry in table.entries) else {"bound"}
+    return [*first, *(column for name, column in others.items() if name not in omitted)]
 
 
-def _first(shown: View) -> list[Column]:
-    """What a row is."""
-    if shown.by == "op":
+def _first(table: Table) -> list[Column]:
+    """Returns the columns that identify a row."""
+    if table.by == "op":
         return [
             Column("index", "#", lambda entry: "" if entry.index is None else str(entry.index)),
-            Column("operator", "operator", lambda entry: entry.kind, right=False),
+            Column("operator", "operator", lambda entry: entry.op_kind, right=False),
             Column("name", "name", lambda entry: entry.label, right=False, flexible=True),
         ]
-    title = "module" if shown.by == "tree" else shown.by
+    title = {"tree": "module", "kind": "op kind"}.get(table.by, table.by)
     return [Column("name", title, lambda entry: entry.label, right=False, flexible=True)]
 
 
-def _others(shown: View) -> dict[str, Column]:
-    """All further columns by name, in the order in which they stand."""
-    whole = shown.total.macs or 0
+def _others(table: Table) -> dict[str, Column]:
+    """Returns all further columns by name, in order."""
+    total_macs = table.total.macs or 0
     columns = [
         Column("shape", "shape", lambda entry: entry.shape, right=False),
         Column("input", "input", lambda entry: entry.inputs, right=False),
@@ -95,7 +98,9 @@ def _others(shown: View) -> dict[str, Column]:
         Column("ops", "ops", lambda entry: f"{entry.ops:,}" if entry.ops else NOTHING),
         Column("params", "params", lambda entry: _number(entry.params, units.count)),
         Column("macs", "MACs", lambda entry: _counted(entry, entry.macs, units.count)),
-        Column("share", "share", lambda entry: units.share(entry.macs, whole) if entry.macs else NOTHING),
+        Column(
+            "share", "share", lambda entry: units.share(entry.macs, total_macs) if entry.macs else NOTHING
+        ),
         Column(
             "elementwise", "elementwise", lambda entry: _counted(entry, entry.elementwise_ops, units.count), 3
         ),
@@ -103,20 +108,24 @@ def _others(shown: View) -> dict[str, Column]:
         Column("written", "written", lambda entry: _counted(entry, entry.written_bytes, units.size), 2),
         Column("live", "live", _live),
         Column("time", "time", _time),
-        Column("bound", "bound by", lambda entry: LIMITS.get(entry.bound_by, entry.bound_by), right=False),
+        Column(
+            "bound", "bound by", lambda entry: BOUND_LABELS.get(entry.bound_by, entry.bound_by), right=False
+        ),
         Column(
             "intensity", "FLOP/B", lambda entry: f"{entry.intensity:,.1f}" if entry.intensity else NOTHING, 4
         ),
         Column("tensors", "live tensors (# producer)", lambda entry: entry.live_tensors, right=False),
     ]
-    if shown.by == "op":
-        columns = [replace(each, rank=_RANKS.get(each.name, 0)) for each in columns if each.name != "ops"]
+    if table.by == "op":
+        columns = [
+            replace(column, rank=_RANKS.get(column.name, 0)) for column in columns if column.name != "ops"
+        ]
     return {column.name: column for column in columns}
 
 
 def _live(entry: Entry) -> str:
     if entry.index is None:
-        return ""  # bytes that are live at different times do not add up
+        return ""  # live bytes of different operators do not add up
     return UNKNOWN if entry.live_bytes is None else units.size(entry.live_bytes)
 
 
@@ -137,7 +146,7 @@ def _counted(entry: Entry, value: int | None, write: Callable[[float], str]) -> 
 
 
 _GAP = 2
-# Names that differ in few letters need room: more of it before the finest details get a column.
+# Names that differ in few letters need more width before the least important columns are shown.
 _LEAST_NAME = 16
 _GOOD_NAME = 30
 _UNLIMITED = 1 << 30
@@ -150,19 +159,24 @@ _PLAIN_GUIDES = str.maketrans(
 )
 
 
-def table_text(shown: View, room: int | None, ascii_only: bool = False, columns: Sequence[str] = ()) -> Text:
-    """A line of titles, the rows, and the total between two rules; without a limit if `room` is None.
+def table_text(
+    table: Table, limit: int | None, ascii_only: bool = False, columns: Sequence[str] = ()
+) -> Text:
+    """Returns titles, rows, and the total between two rules; any width if `limit` is None.
 
-    Columns that are named are shown even if they need more room.
+    Columns given by name are shown even if they do not fit.
     """
-    guides = [entry.guide.translate(_PLAIN_GUIDES) if ascii_only else entry.guide for entry in shown.rows]
-    chosen, widths, cells = _laid_out(shown, guides, _UNLIMITED if room is None else room, columns)
+    guides = [
+        entry.tree_prefix.translate(_PLAIN_GUIDES) if ascii_only else entry.tree_prefix
+        for entry in table.rows
+    ]
+    chosen, widths, cells = _laid_out(table, guides, _UNLIMITED if limit is None else limit, columns)
     dots = "..." if ascii_only else "\N{HORIZONTAL ELLIPSIS}"
     stroke = "-" if ascii_only else "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
     rule = ((" " * _GAP).join(stroke * width for width in widths) + "\n", "dim")
     titles = _line([column.title for column in chosen], chosen, widths) + "\n"
     texts = [
-        _beside(guides, cells[c.title], width, dots) if c.flexible else cells[c.title]
+        _after_guides(guides, cells[c.title], width, dots) if c.flexible else cells[c.title]
         for c, width in zip(chosen, widths, strict=True)
     ]
     *body, total = (_line(row, chosen, widths) for row in zip(*texts, strict=True))
@@ -170,19 +184,19 @@ def table_text(shown: View, room: int | None, ascii_only: bool = False, columns:
     return Text.assemble((titles, "bold"), rule, *lines, rule, (total, "bold"))
 
 
-def columns_within(shown: View, room: int) -> list[Column]:
-    """The columns of a table that is so many letters wide, the least important left out."""
-    return _laid_out(shown, [entry.guide for entry in shown.rows], room)[0]
+def columns_within(table: Table, width: int) -> list[Column]:
+    """Returns the columns that fit a width, without the least important ones."""
+    return _laid_out(table, [entry.tree_prefix for entry in table.rows], width)[0]
 
 
 def _laid_out(
-    shown: View, guides: Sequence[str], room: int, named: Sequence[str] = ()
+    table: Table, guides: Sequence[str], width: int, names: Sequence[str] = ()
 ) -> tuple[list[Column], list[int], dict[str, list[str]]]:
-    """Columns that fit, their widths, and the texts of all of them by title."""
-    columns = columns_of(shown, named)
-    cells = {column.title: [plain(column.text(entry)) for entry in shown.rows] for column in columns}
+    """Returns the columns that fit, their widths, and the texts of all columns by title."""
+    columns = columns_of(table, names)
+    cells = {column.title: [printable(column.text(entry)) for entry in table.rows] for column in columns}
     natural = {column.title: _width(column, cells[column.title], guides) for column in columns}
-    return *_fitted(columns, natural, room, _LEAST_NAME if named else 0), cells
+    return *_fitted(columns, natural, width, _LEAST_NAME if names else 0), cells
 
 
 def _width(column: Column, texts: Sequence[str], guides: Sequence[str]) -> int:
@@ -190,14 +204,14 @@ def _width(column: Column, texts: Sequence[str], guides: Sequence[str]) -> int:
     return max(len(column.title), *(map(sum, zip(before, map(cell_len, texts), strict=True))))
 
 
-def _beside(guides: Sequence[str], labels: Sequence[str], width: int, dots: str) -> list[str]:
-    """Labels behind their guides, cut to the room that these leave, those equally deep in one way."""
+def _after_guides(guides: Sequence[str], labels: Sequence[str], width: int, dots: str) -> list[str]:
+    """Returns labels after their tree guides, shortened; labels of one depth are shortened together."""
     cut = list(labels)
     for indent in set(map(len, guides)):
-        places = [place for place, guide in enumerate(guides) if len(guide) == indent]
-        texts = shortened([labels[place] for place in places], max(width - indent, 1), dots)
-        for place, text in zip(places, texts, strict=True):
-            cut[place] = guides[place] + text
+        rows = [row for row, guide in enumerate(guides) if len(guide) == indent]
+        texts = shortened([labels[row] for row in rows], max(width - indent, 1), dots)
+        for row, text in zip(rows, texts, strict=True):
+            cut[row] = guides[row] + text
     return cut
 
 
@@ -210,9 +224,9 @@ def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 
 
 def _fitted(
-    columns: Sequence[Column], natural: dict[str, int], room: int, least_name: int
+    columns: Sequence[Column], natural: dict[str, int], available: int, least_name: int
 ) -> tuple[list[Column], list[int]]:
-    """The columns that fit, the least important left out first, and the width of each."""
+    """Returns the columns that fit, dropping the least important first, and their widths."""
 
     def needed(chosen: Sequence[Column]) -> int:
         name = _GOOD_NAME if any(column.rank > 1 for column in chosen) else _LEAST_NAME
@@ -220,10 +234,10 @@ def _fitted(
         return sum(least) + _GAP * (len(chosen) - 1)
 
     chosen = list(columns)
-    while needed(chosen) > room and any(column.rank for column in chosen):
+    while needed(chosen) > available and any(column.rank for column in chosen):
         last = max(column.rank for column in chosen)
         chosen = [column for column in chosen if column.rank != last]
-    spare = room - _GAP * (len(chosen) - 1) - sum(natural[c.title] for c in chosen if not c.flexible)
+    spare = available - _GAP * (len(chosen) - 1) - sum(natural[c.title] for c in chosen if not c.flexible)
     widths = []
     for column in chosen:
         widths.append(natural[column.title])
@@ -234,18 +248,18 @@ def _fitted(
 
 
 def shortened(texts: Sequence[str], width: int, dots: str) -> list[str]:
-    """Texts cut to at most `width` cells, in the middle or wherever they then differ most."""
+    """Returns texts cut to at most `width` cells, at the position that keeps most of them distinct."""
     if all(cell_len(text) <= width for text in texts):
         return list(texts)
-    kept = max(width - len(dots), 0)
-    heads = dict.fromkeys((kept - kept // 2, kept // 4, kept - kept // 4, 0))
-    cuts = [[_cut(text, width, head, kept - head, dots) for text in texts] for head in heads]
+    letters = max(width - len(dots), 0)
+    heads = dict.fromkeys((letters - letters // 2, letters // 4, letters - letters // 4, 0))
+    cuts = [[_cut(text, width, head, letters - head, dots) for text in texts] for head in heads]
     return max(cuts, key=lambda cut: len(set(cut)))
 
 
 def _cut(text: str, width: int, head: int, tail: int, dots: str) -> str:
     if cell_len(text) <= width:
         return text
-    if cell_len(text) != len(text):  # letters of two cells: cut by cells, at the end
+    if cell_len(text) != len(text):  # with double-width letters: cut by cells, at the end
         return set_cell_size(text, width)
     return f"{text[:head]}{dots}{text[len(text) - tail :]}"

@@ -1,4 +1,4 @@
-"""The words of a comparison: its sentence, its totals, and what happened to operators."""
+"""The texts of a comparison: its headline, totals, peaks and latencies."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.dtypes import precision_name
-from sizeup.render.console.latency import spoken
+from sizeup.render.console.latency import latency_text
 from sizeup.render.console.report import peak_size, title
-from sizeup.render.vocabulary import NOTHING
-from sizeup.units import brief
+from sizeup.render.vocabulary import NOTHING, UNKNOWN
+from sizeup.results.rows import op_label
+from sizeup.units import shorten
 
 if TYPE_CHECKING:
     from sizeup.results.comparison import Comparison, Total
@@ -29,32 +30,39 @@ LABELS = {
     "operators": "operators",
     "latency_seconds": "latency",
 }
-# Of the sentence: what is said of less and of more, and of nothing.
-_SAYINGS = {
+# Phrases of the headline: fewer, more, equal.
+_PHRASES = {
     "macs": ("{} fewer MACs", "{} more MACs", "MACs"),
     "params": ("{} fewer parameters", "{} more parameters", "parameters"),
     "weight_bytes": ("{} smaller weights", "{} larger weights", "weights"),
-    "peak_bytes": ("{} less memory at the peak", "{} more memory at the peak", "memory at the peak"),
+    "peak_bytes": ("{} less peak memory", "{} more peak memory", "peak memory"),
 }
-_MOST_HELD = 3
-_BASES = {"calibrated": "a calibration", "roofline": "a data sheet", "coefficients": "coefficients"}
-_TIMES = 2.0  # from here on a ratio reads better than per cent
+_MOST_TENSORS = 3
+_BASES = {
+    "calibrated": "a calibration",
+    "instructions": "instructions",
+    "roofline": "a data sheet",
+    "coefficients": "coefficients",
+}
+_TIMES = 2.0  # a ratio from which a factor is printed instead of a percentage
 
 
-def is_equal(found: Comparison) -> bool:
-    """Whether nothing differs, in operators or in totals."""
-    return set(found.counts) <= {"same"} and all(each.a == each.b for each in found.totals)
+def is_equal(comparison: Comparison) -> bool:
+    """Whether operators and totals are all equal."""
+    return set(comparison.counts) <= {"same"} and all(total.a == total.b for total in comparison.totals)
 
 
-def titles(found: Comparison) -> tuple[str, str]:
-    """Both models by name, with the precision and the target where A and B differ in them."""
-    reports = (found.a, found.b)
-    precisions = [None if each.precision is None else precision_name(each.precision) for each in reports]
-    targets = [
-        None if each.latency is None or each.latency.target is None else each.latency.target.name
-        for each in reports
+def titles(comparison: Comparison) -> tuple[str, str]:
+    """Returns both models by name, with precision and target if A and B differ in them."""
+    reports = (comparison.a, comparison.b)
+    precisions = [
+        None if report.precision is None else precision_name(report.precision) for report in reports
     ]
-    names = [title(each) for each in reports]
+    targets = [
+        None if report.latency is None or report.latency.target is None else report.latency.target.name
+        for report in reports
+    ]
+    names = [title(report) for report in reports]
     for word, values in (("at", precisions), ("on", targets)):
         if values[0] != values[1]:
             names = [
@@ -63,16 +71,16 @@ def titles(found: Comparison) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def headline(found: Comparison) -> str:
-    """One sentence: what B has less and more of than A, and whether it is faster."""
-    if is_equal(found):
-        count = len(found.rows)
+def headline(comparison: Comparison) -> str:
+    """Returns one sentence: how B differs from A in size, memory and latency."""
+    if is_equal(comparison):
+        count = len(comparison.rows)
         return f"B does not differ from A: {count:,} operator{'s' * (count != 1)}, all the same."
-    totals = {each.name: each for each in found.totals}
+    totals = {entry.name: entry for entry in comparison.totals}
     differing, same = [], []
-    for name, (less, more, word) in _SAYINGS.items():
+    for name, (less, more, word) in _PHRASES.items():
         total = totals[name]
-        if total.difference is None:
+        if total.difference is None or total.lower_bounds:
             continue
         if not total.difference:
             same.append(word)
@@ -81,12 +89,24 @@ def headline(found: Comparison) -> str:
         else:
             differing.append((less if total.difference < 0 else more).format(_share(total)))
     parts = [f"the same {_listed(same)}", *differing] if same else differing
-    sentence = f"B has {_listed(parts)}" if parts else "What A and B cost is not known in full"
-    return f"{sentence}{_speed(found)}.{_incomplete(found)}"
+    sentence = f"B has {_listed(parts)}" if parts else "The costs of A and B are not fully known"
+    return f"{sentence}{_speed(comparison)}.{_bounds(totals['peak_bytes'])}{_incomplete(comparison)}"
+
+
+def _bounds(total: Total) -> str:
+    """Returns that an amount is only a lower bound, so that the models cannot be compared by it."""
+    if not total.lower_bounds or total.difference is None:
+        return ""
+    # Only one lower bound above the exact amount of the other model decides.
+    more = total.difference if total.lower_bounds == ("B",) else -total.difference
+    if more > 0 and len(total.lower_bounds) == 1:
+        return f" {total.lower_bounds[0]} needs at least {amount(total.name, more)} more peak memory."
+    sides = " and ".join(total.lower_bounds)
+    return f" The peak memory of {sides} is only a lower bound: whether it differs is undetermined."
 
 
 def _share(total: Total) -> str:
-    """The difference as a share of A's amount: `12.3 %`; the difference itself where A has none."""
+    """Returns the difference relative to A, `12.3 %`; the difference itself if A has none."""
     more = total.difference or 0
     if not total.a:
         return amount(total.name, abs(more))
@@ -98,46 +118,47 @@ def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _speed(found: Comparison) -> str:
-    one, other = found.a.latency, found.b.latency
-    if found.verdict is None or one is None or other is None:
+def _speed(comparison: Comparison) -> str:
+    one, other = comparison.a.latency, comparison.b.latency
+    if comparison.verdict is None or one is None or other is None:
         return ""
-    if found.verdict == "no difference":
-        return ", and is estimated to take the same time"
-    if found.verdict == "cannot tell":
-        return f"; whether it is faster cannot be told{_bases(found)}"
-    if found.verdict in ("perhaps faster", "perhaps slower"):
-        return f", and takes an estimated {_time(one.seconds, other.seconds)}, though the ranges overlap"
+    if comparison.verdict == "no difference":
+        return ", and the estimated latencies are equal"
+    if comparison.verdict == "undetermined":
+        return f"; whether it is faster is undetermined{_bases(comparison)}"
+    if comparison.verdict in ("perhaps faster", "perhaps slower"):
+        change = _time(one.seconds, other.seconds)
+        return f", and has an estimated {change}, but the prediction intervals overlap"
     slow, fast = sorted((one.seconds, other.seconds), reverse=True)
     if slow >= _TIMES * fast:
         return f", and is {slow / fast:.1f} times {'faster' if fast == other.seconds else 'slower'}"
-    return f", and takes {_time(one.seconds, other.seconds)}"
+    return f", and has {_time(one.seconds, other.seconds)}"
 
 
 def _time(before: float, after: float) -> str:
-    """How much less or more time B takes, in per cent of A's, or as a ratio where it is a multiple."""
+    """Returns the latency of B relative to A, as a percentage or as a factor from 2 on."""
     if after >= _TIMES * before:
-        return f"{after / before:.2f} times the time"
-    return f"{100 * abs(after - before) / before:.1f} % {'less' if after < before else 'more'} time"
+        return f"{after / before:.2f} times the latency"
+    return f"{100 * abs(after - before) / before:.1f} % {'less' if after < before else 'more'} latency"
 
 
-def _bases(found: Comparison) -> str:
-    """That the estimates rest on different grounds, where they do."""
-    one, other = found.a.latency, found.b.latency
+def _bases(comparison: Comparison) -> str:
+    """Returns the bases of both estimates if they differ, else nothing."""
+    one, other = comparison.a.latency, comparison.b.latency
     if one is None or other is None or one.basis == other.basis:
         return ""
-    return f", for one time rests on {_BASES[one.basis]}, the other on {_BASES[other.basis]}"
+    return f": the bases differ, {_BASES[one.basis]} for A and {_BASES[other.basis]} for B"
 
 
-def _incomplete(found: Comparison) -> str:
-    missing = [len(each.cost.reasons) for each in (found.a, found.b)]
+def _incomplete(comparison: Comparison) -> str:
+    missing = [len(report.cost.reasons) for report in (comparison.a, comparison.b)]
     if not any(missing):
         return ""
     return f" Not counted: {missing[0]:,} operators of A and {missing[1]:,} of B."
 
 
 def amount(name: str, value: float | None) -> str:
-    """An amount of a quantity for people, by the unit at the end of its name."""
+    """Returns an amount as text, in the unit at the end of its name."""
     if value is None:
         return NOTHING
     unit = name.rpartition("_")[2]
@@ -145,14 +166,22 @@ def amount(name: str, value: float | None) -> str:
 
 
 def signed(name: str, value: float) -> str:
-    """A difference with its sign."""
+    """Returns a difference with its sign."""
     return f"{'-' if value < 0 else '+'}{amount(name, abs(value))}" if value else "0"
 
 
+def bounded(total: Total, side: str) -> str:
+    """Returns the amount of A or B, marked if it is only a lower bound."""
+    text = amount(total.name, total.a if side == "A" else total.b)
+    return f"at least {text}" if side in total.lower_bounds else text
+
+
 def difference(total: Total) -> str:
-    """A total's difference: exact where it is a count of few, with its share of A."""
+    """Returns the difference of a total, with its percentage of A."""
     if total.difference is None:
         return NOTHING
+    if total.lower_bounds:
+        return UNKNOWN
     if not total.difference:
         return "none"
     text = signed(total.name, total.difference)
@@ -162,70 +191,75 @@ def difference(total: Total) -> str:
     return f"{text} (x {ratio:.2f})" if ratio >= _TIMES else f"{text} ({100 * (ratio - 1):+.1f} %)"
 
 
-def explanation(found: Comparison) -> str:
-    """Where the difference of the MACs comes from, to the last one."""
-    differences = found.differences
+def explanation(comparison: Comparison) -> str:
+    """Returns the difference in MACs by status of the rows; empty if there is none."""
+    differences, uncounted = comparison.differences, _uncounted(comparison)
     parts = [f"{status} {macs:+,}" for status, macs in differences.explained_macs.items() if macs]
     text = f"{differences.macs:+,} = {', '.join(parts)}" if parts else "no difference"
     rows = len(differences.unexplained_rows)
-    left = f"; {differences.unexplained_macs:,} unexplained"
+    if not parts and not rows and not differences.unexplained_macs:
+        return f"{text}{uncounted}" if uncounted else ""
+    rest = f"; {differences.unexplained_macs:,} unexplained"
     if rows:
-        left += f" in {rows:,} row{'s' * (rows != 1)}"
-    return text + left + _unseen(found)
+        rest += f" in {rows:,} row{'s' * (rows != 1)}"
+    return text + rest + uncounted
 
 
-def _unseen(found: Comparison) -> str:
-    unknown = sum(not row.known for row in found.rows)
-    return f"; {unknown:,} row{'s' * (unknown != 1)} could not be counted in full" if unknown else ""
+def _uncounted(comparison: Comparison) -> str:
+    unknown = sum(not row.known for row in comparison.rows)
+    return f"; {unknown:,} row{'s' * (unknown != 1)} not fully counted" if unknown else ""
 
 
 def peak(report: Report) -> str:
-    """The operator at the peak, and the tensors that set it."""
+    """Returns the operator at the peak, and the largest live tensors."""
     usage = report.memory.usage
-    if usage.missing:
-        return f"unknown: {usage.missing}"
+    if usage.unavailable_reason:
+        return f"unknown: {usage.unavailable_reason}"
     if usage.peak_op is None:
         return "no operators"
-    held = [f"{brief(each.name)} {units.size(each.bytes)}" for each in usage.held[:_MOST_HELD]]
-    more = len(usage.held) - _MOST_HELD
+    tensors = [
+        f"{shorten(tensor.name)} {units.size(tensor.bytes)}" for tensor in usage.peak_tensors[:_MOST_TENSORS]
+    ]
+    more = len(usage.peak_tensors) - _MOST_TENSORS
     rest = f" and {more:,} more" if more > 0 else ""
-    run = ", as torch runs it" if report.graph.run is not None else ""
-    kind = report.graph.ops[usage.peak_op].kind
-    return f"{peak_size(usage)} in operator {usage.peak_op} ({kind}){run}: {', '.join(held)}{rest}"
+    run = ", eager PyTorch" if report.graph.recorded_run is not None else ""
+    op_kind = op_label(report.graph, report.graph.ops[usage.peak_op])
+    return f"{peak_size(usage)} in operator {usage.peak_op} ({op_kind}){run}: {', '.join(tensors)}{rest}"
 
 
-def latency(found: Comparison) -> Iterator[tuple[str, str]]:
-    """Labels and texts: both estimates, and in words whether they differ."""
-    for label, report in (("time of A", found.a), ("time of B", found.b)):
+def latency(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yields labels and texts: both estimates, and whether they differ."""
+    for label, report in (("latency of A", comparison.a), ("latency of B", comparison.b)):
         if report.latency is None:
-            yield label, f"unknown: {report.no_latency}"
+            yield label, f"unknown: {report.no_latency_reason}"
         else:
-            where = "" if report.latency.target is None else f" on {report.latency.target.name}"
-            yield label, f"{spoken(report.latency)}{where}, {report.latency.basis}"
-    if found.verdict is not None:
-        yield "so", _judged(found)
+            location = "" if report.latency.target is None else f" on {report.latency.target.name}"
+            yield label, f"{latency_text(report.latency)}{location}, {report.latency.basis}"
+    if comparison.verdict is not None:
+        yield "verdict", _speed_verdict(comparison)
 
 
-def _judged(found: Comparison) -> str:
-    one, other = found.a.latency, found.b.latency
+def _speed_verdict(comparison: Comparison) -> str:
+    one, other = comparison.a.latency, comparison.b.latency
     assert one is not None
     assert other is not None
-    between = _time(one.seconds, other.seconds)
-    overlap = f"the estimate is {between}, but the ranges overlap"
+    change = _time(one.seconds, other.seconds)
+    overlap = f"{change} estimated, but the prediction intervals overlap"
     if one.target == other.target:
-        overlap += "; errors of two models on one target are largely shared"
-    words = {
-        "no difference": "the estimates are the same",
-        "cannot tell": "nothing tells whether they differ" + (_bases(found) or ": a range is not known"),
-        "faster": "B is faster: the ranges do not overlap",
-        "slower": "B is slower: the ranges do not overlap",
+        overlap += "; estimates on one target share most of their error"
+    texts = {
+        "no difference": "the estimates are equal",
+        "undetermined": "undetermined" + (_bases(comparison) or ": a prediction interval is unknown"),
+        "faster": "B is faster: the prediction intervals do not overlap",
+        "slower": "B is slower: the prediction intervals do not overlap",
         "perhaps faster": f"B is perhaps faster: {overlap}",
         "perhaps slower": f"B is perhaps slower: {overlap}",
     }
-    text = words[found.verdict or "cannot tell"]
-    return text + _bases(found).replace(", for", "; but") if found.verdict in ("faster", "slower") else text
+    text = texts[comparison.verdict or "undetermined"]
+    bases = _bases(comparison).replace(":", ";", 1) if comparison.verdict in ("faster", "slower") else ""
+    return text + bases
 
 
 def cause(row: ComparedRow) -> str:
-    """The first fact that changed, with both values."""
-    return next((f"{each.column} {each.before} -> {each.after}" for each in row.changes), "")
+    """Returns the first property that changed, with both values."""
+    return next((f"{change.column} {change.before} -> {change.after}" for change in row.changes), "")

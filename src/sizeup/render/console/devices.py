@@ -1,4 +1,4 @@
-"""Devices for people: a table by kind, all that is known of one, and the page of the documentation."""
+"""Devices as text: a table per device class, one device in full, and a page of the documentation."""
 
 from __future__ import annotations
 
@@ -6,86 +6,89 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.targets import DEVICE_KINDS, Device, Fit, Memory, Runtime, Unit
+from sizeup.targets import DEVICE_CLASSES, Device, Memory, Runtime, TargetCalibration, Unit
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN = ("int8", "fp16", "fp32")
-_KINDS = {kind: f"{kind}s" for kind in DEVICE_KINDS} | {"gpu": "GPUs", "npu": "NPUs", "cpu": "CPUs"}
+_HEADINGS = {name: f"{name}s" for name in DEVICE_CLASSES} | {"gpu": "GPUs", "npu": "NPUs", "cpu": "CPUs"}
 _PREFACE = """\
 # Devices
 
-What `sizeup` knows of hardware, and of the runtimes on it. A value that is missing is not known; none is
-guessed. `sizeup devices NAME` shows the source of each, and [targets.md](targets.md) says what the columns
-mean and how to add a device of your own.
+The hardware and runtimes that `sizeup` knows. A missing value is unknown; no value is guessed.
+`sizeup devices NAME` shows the source of each value. [targets.md](targets.md) explains the columns and how to
+add a device.
 
-This page is made from the files: `sizeup devices --markdown > docs/devices.md`.
+This page is generated: `sizeup devices --markdown > docs/devices.md`.
 """
 
 
-def render_list(found: Sequence[Device], console: Console) -> None:
-    """Print a table for each kind, with the columns that at least one of its devices fills."""
+def render_list(devices: Sequence[Device], console: Console) -> None:
+    """Print a table per device class, without columns that are empty for all its devices."""
     from rich.text import Text
 
     from sizeup.render.console.layout import print_rows
 
-    for kind, group in _by_kind(found):
+    for device_class, group in _by_class(devices):
         titles, rows = _table(group)
-        console.print(Text(_KINDS[kind], style="bold"))
+        console.print(Text(_HEADINGS[device_class], style="bold"))
         print_rows(console, [*titles[1:], titles[0]], [[*row[1:], row[0]] for row in rows])
     for text in (
         "peak MACs per second; FLOP/B: ops:byte ratio, 2 FLOPs per MAC",
-        "sizeup devices NAME tells all of one",
+        "RAM: total (largest bank)",
+        "sizeup devices NAME shows one device in full",
     ):
         console.print(Text(text, style="dim"))
 
 
 def render_one(
-    device: Device, runtimes: Sequence[Runtime], console: Console, fits: Sequence[Fit] = ()
+    device: Device, runtimes: Sequence[Runtime], console: Console, fits: Sequence[TargetCalibration] = ()
 ) -> None:
-    """Print all that is known of a device, each value with its source, and the fits of targets on it."""
+    """Print all values of a device with their sources, and the calibrations of targets on it."""
     from rich.text import Text
 
-    from sizeup.render.console.layout import print_labelled
+    from sizeup.render.console.layout import print_labeled
 
-    console.print(Text(f"{device.name}: {device.title} ({device.kind}, {device.maker})", style="bold"))
+    console.print(
+        Text(f"{device.name}: {device.title} ({device.device_class}, {device.vendor})", style="bold")
+    )
     previous = ""
     for label, text, style in _facts(device, runtimes, fits):
-        print_labelled(console, "" if label == previous else label, text, style, width=19)
+        print_labeled(console, "" if label == previous else label, text, style, width=19)
         previous = label
 
 
-def markdown(found: Sequence[Device], runtimes: Sequence[Runtime]) -> Iterator[str]:
-    """The page of the documentation: one section a kind, one line a device, then the runtimes."""
+def markdown(devices: Sequence[Device], runtimes: Sequence[Runtime]) -> Iterator[str]:
+    """Yields a page of the documentation: one section per device class, then the runtimes."""
     yield _PREFACE
-    for kind, group in _by_kind(found):
+    for device_class, group in _by_class(devices):
         titles, rows = _table(group)
-        yield f"\n## {_KINDS[kind]}\n\n"
+        yield f"\n## {_HEADINGS[device_class]}\n\n"
         yield f"| {' | '.join(['device', 'title', *titles[1:]])} |\n|{'---|' * (len(titles) + 1)}\n"
         for device, row in zip(group, rows, strict=True):
             yield f"| {' | '.join([f'`{device.name}`', device.title, *row[1:]])} |\n"
-    yield "\n## Runtimes\n\n| runtime | title | runs on | number types | runs as one kernel | in place |\n"
+    yield "\n## Runtimes\n\n| runtime | title | runs on | dtypes | fuses | in place |\n"
     yield "|---|---|---|---|---|---|\n"
-    for each in sorted(runtimes, key=lambda each: each.name):
-        merged = (_listed(each.fuses), _listed(each.in_place))
-        cells = (f"`{each.name}`", each.title, _listed(each.units), _listed(each.dtypes), *merged)
+    for runtime in sorted(runtimes, key=lambda runtime: runtime.name):
+        fusion = (_listed(runtime.fusions), _listed(runtime.in_place))
+        cells = (f"`{runtime.name}`", runtime.title, _listed(runtime.units), _listed(runtime.dtypes), *fusion)
         yield f"| {' | '.join(cells)} |\n"
 
 
 def _listed(words: tuple[str, ...] | None) -> str:
-    return "?" if words is None else " ".join(words) or "nothing"
+    return "?" if words is None else " ".join(words) or "none"
 
 
-def _by_kind(found: Sequence[Device]) -> Iterator[tuple[str, list[Device]]]:
-    for kind in DEVICE_KINDS:
-        group = [device for device in found if device.kind == kind]
+def _by_class(devices: Sequence[Device]) -> Iterator[tuple[str, list[Device]]]:
+    for device_class in DEVICE_CLASSES:
+        group = [device for device in devices if device.device_class == device_class]
         if group:
-            yield kind, group
+            yield device_class, group
 
 
 def _table(group: Sequence[Device]) -> tuple[list[str], list[list[str]]]:
-    """Titles and cells, without the columns that would be empty for all of them."""
+    """Returns titles and cells, without columns that are empty for all devices."""
     columns: dict[str, Callable[[Device], str]] = {
         "device": lambda device: device.name,
         **{dtype: _rate_column(dtype) for dtype in _SHOWN},
@@ -95,9 +98,9 @@ def _table(group: Sequence[Device]) -> tuple[list[str], list[list[str]]]:
         "FLOP/B": _flops_per_byte,
     }
     cells = {title: [text(device) for device in group] for title, text in columns.items()}
-    kept = [title for title, column in cells.items() if any(column)]
-    rows = [[cells[title][place] or "-" for title in kept] for place in range(len(group))]
-    return kept, rows
+    titles = [title for title, column in cells.items() if any(column)]
+    rows = [[cells[title][index] or "-" for title in titles] for index in range(len(group))]
+    return titles, rows
 
 
 def _rate_column(dtype: str) -> Callable[[Device], str]:
@@ -120,22 +123,22 @@ def _ram(device: Device) -> str:
 
 
 def _flops_per_byte(device: Device) -> str:
-    """Of the precision with the highest rate."""
+    """Returns the highest ops:byte ratio of all dtypes."""
     known = [ratio for dtype in _SHOWN if (ratio := device.flops_per_byte(dtype)) is not None]
     return f"{max(known):,.0f}" if known else ""
 
 
 def _facts(
-    device: Device, runtimes: Sequence[Runtime], fits: Sequence[Fit]
+    device: Device, runtimes: Sequence[Runtime], calibrations: Sequence[TargetCalibration]
 ) -> Iterator[tuple[str, str, str]]:
-    """Label, text and style of every line."""
+    """Yields label, text and style of every line."""
     for unit in device.units:
-        yield unit.kind, _unit(unit), ""
+        yield unit.unit_class, _unit(unit), ""
         for dtype, rate in unit.macs_per_second.items():
             yield dtype, f"{units.count(rate)}MAC/s", "bold"
-        # Number types mostly share a source, which is then said once.
+        # Dtypes mostly share a source, which is printed once.
         for basis in dict.fromkeys(unit.basis.values()):
-            yield "from", basis, "dim"
+            yield "peak from", basis, "dim"
     for memory in device.memories:
         yield memory.role, _memory(memory), "bold" if memory.role in ("ram", "flash") else ""
         yield from (("from", text, "dim") for text in _memory_sources(memory, device))
@@ -144,10 +147,10 @@ def _facts(
         yield "ops:byte", f"{ratios} FLOP/B, 2 FLOPs per MAC", "bold"
     yield from _power(device)
     for index, runtime in enumerate(runtimes):
-        yield "runtimes", f"{runtime.name}: {runtime.title}{' (the usual one)' * (index == 0)}", ""
-    yield from _fits(fits)
+        yield "runtimes", f"{runtime.name}: {runtime.title}{' (default)' * (index == 0)}", ""
+    yield from _calibrations(calibrations)
     if device.aliases:
-        yield "also called", ", ".join(device.aliases), ""
+        yield "aliases", ", ".join(device.aliases), ""
     if device.note:
         yield "note", device.note, ""
     dated = f", recorded on {device.recorded}" if device.recorded else ""
@@ -166,35 +169,38 @@ def _unit(unit: Unit) -> str:
 
 
 def _memory(memory: Memory) -> str:
-    size = "size not known" if memory.bytes is None else units.size(memory.bytes)
+    size = "size unknown" if memory.bytes is None else units.size(memory.bytes)
     speed = "" if memory.bytes_per_second is None else f" at {units.count(memory.bytes_per_second)}B/s"
     note = f"; {memory.note}" if memory.note else ""
     return f"{memory.name}, {size}{speed}{note}"
 
 
 def _memory_sources(memory: Memory, device: Device) -> list[str]:
-    """Where a memory's values are from, unless it is the device's own source."""
+    """Returns the sources of a memory's values, except the source of the device."""
     return [text for text in dict.fromkeys((memory.source, memory.basis)) if text and text != device.source]
 
 
-def _fits(fits: Sequence[Fit]) -> Iterator[tuple[str, str, str]]:
-    for fit in fits:
-        runtime, kinds = fit.name.partition("/")[2], ", ".join(fit.precisions)
-        off = f"{100 * fit.error:.1f} % off with the {fit.held_out.rstrip(',')} held out"
-        yield "measured", f"{runtime}: {fit.measurements:,} measurements in {kinds}; {off}", ""
-    yield from (("from", source, "dim") for source in dict.fromkeys(fit.source for fit in fits))
+def _calibrations(calibrations: Sequence[TargetCalibration]) -> Iterator[tuple[str, str, str]]:
+    for calibration in calibrations:
+        runtime, dtypes = calibration.name.partition("/")[2], ", ".join(calibration.precisions)
+        error = f"MAPE {100 * calibration.mape:.1f} %, {calibration.held_out.rstrip(',')} held out"
+        yield "calibrated", f"{runtime}: {calibration.measurements:,} measurements in {dtypes}; {error}", ""
+    yield from (
+        ("calibrated from", source, "dim")
+        for source in dict.fromkeys(calibration.source for calibration in calibrations)
+    )
 
 
 def _power(device: Device) -> Iterator[tuple[str, str, str]]:
     power, energy = device.power, device.energy
     if power is not None:
-        named = {"idle": power.idle_watts, "typical": power.typical_watts, "at most": power.tdp_watts}
-        known = [f"{watts:g} W {word}" for word, watts in named.items() if watts is not None]
+        levels = {"idle": power.idle_watts, "typical": power.typical_watts, "at most": power.tdp_watts}
+        known = [f"{watts:g} W {word}" for word, watts in levels.items() if watts is not None]
         yield "power", ", ".join(known) + (f"; {power.note}" if power.note else ""), ""
         if power.source != device.source:
             yield "from", power.source, "dim"
     if energy is not None:
-        for what, table in (("MAC", energy.pj_per_mac), ("byte", energy.pj_per_byte)):
+        for unit, table in (("MAC", energy.pj_per_mac), ("byte", energy.pj_per_byte)):
             for name, value in table.items():
-                yield "energy", f"{value:g} pJ for a {what} ({name})", ""
+                yield "energy", f"{value:g} pJ per {unit} ({name})", ""
         yield "from", energy.source, "dim"

@@ -1,4 +1,4 @@
-"""What all printed results share: labelled lines, rows of figures, sparklines, and output that ends early."""
+"""The layout of printed results: labeled lines, rows of figures, sparklines, and closed pipes."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup.render.console.columns import shortened
-from sizeup.units import plain
+from sizeup.units import printable
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Column
 
 LEAST_ROOM = 16
-LABELS = 14
+"""Cells that a text gets even on a narrow terminal."""
+LABELS = 15
+"""Cells of the column of labels: two of indent, a label of up to 12, and a space."""
 
 
-def print_labelled(console: Console, label: str, text: str, style: str = "", width: int = LABELS) -> None:
-    """Print a text beside its label, wrapped so that the labels stand alone in their column."""
-    room = max(console.width - width, LEAST_ROOM)
-    # What a long label takes of the first line.
-    taken = " " * min(max(len(label) + 3 - width, 0), room // 2)
+def print_labeled(console: Console, label: str, text: str, style: str = "", width: int = LABELS) -> None:
+    """Print a text after its label, wrapped so that the column of labels stays free."""
+    text_width = max(console.width - width, LEAST_ROOM)
+    # A label wider than its column reaches into the first line.
+    overhang = " " * min(max(len(label) + 3 - width, 0), text_width // 2)
     lines = textwrap.wrap(
-        plain(text), room, initial_indent=taken, subsequent_indent="  ", break_on_hyphens=False
+        printable(text), text_width, initial_indent=overhang, subsequent_indent="  ", break_on_hyphens=False
     ) or [""]
-    lines[0] = lines[0].removeprefix(taken)
+    lines[0] = lines[0].removeprefix(overhang)
     print_lines(console, label, lines, style, width)
 
 
 def print_lines(
     console: Console, label: str, lines: Sequence[str], style: str = "", width: int = LABELS
 ) -> None:
-    """Print lines beside their label, which a space follows even if it is wider than its column."""
+    """Print lines after their label; a label wider than its column is still followed by a space."""
     for index, line in enumerate(lines):
         start = f"  {label if index == 0 else ''} ".ljust(width)
         console.print(Text.assemble((start, "cyan"), (line, style)), soft_wrap=True)
 
 
 def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Figures to the right, then names in the room that is left, cut in their middle."""
-    widths = [max(cell_len(row[place]) for row in (titles, *rows)) for place in range(len(titles) - 1)]
-    room = max(console.width - sum(widths) - 2 * len(widths) - 2, LEAST_ROOM)
+    """Print right-aligned figures, then names shortened in the middle to the remaining width."""
+    widths = [max(cell_len(row[column]) for row in (titles, *rows)) for column in range(len(titles) - 1)]
+    name_width = max(console.width - sum(widths) - 2 * len(widths) - 2, LEAST_ROOM)
     dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
-    names = shortened([plain(row[-1]) for row in rows], room, dots)
+    names = shortened([printable(row[-1]) for row in rows], name_width, dots)
     for row, name, style in [
         (titles, titles[-1], "cyan"),
         *((r, n, "") for r, n in zip(rows, names, strict=True)),
@@ -59,8 +61,8 @@ def print_rows(console: Console, titles: Sequence[str], rows: Sequence[Sequence[
         console.print(Text(f"{line}  {name}", style=style), soft_wrap=True)
 
 
-# Nothing, seven heights below the peak, and one that only the peak has: it is found without colours.
-_BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"  # lower blocks of one to eight eighths
+# Blank, seven heights below the peak, and one for the peak alone, visible without colors.
+_BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"  # lower one to eight eighths
 _SIGNS = " .:-=+*#@"
 _PEAK = len(_BLOCKS) - 1
 _FEWEST = 3
@@ -68,8 +70,10 @@ _LEAST_ROOM = 10
 
 
 def sparkline(amounts: Column, width: int, peak: int | None = None, *, ascii_only: bool = False) -> str:
-    """At most `width` characters, each as high as the largest amount that it stands for; heights are parts
-    of the peak, which by default is the largest amount of all."""
+    """Returns at most `width` characters, each as high as the largest amount in its range.
+
+    Heights are relative to `peak` (default: the largest amount).
+    """
     most = int(amounts.max()) if peak is None else peak
     count = min(width, len(amounts))
     starts = np.arange(count) * len(amounts) // count
@@ -78,34 +82,34 @@ def sparkline(amounts: Column, width: int, peak: int | None = None, *, ascii_onl
 
 
 def _height(amount: int, most: int) -> int:
-    """Zero is blank, anything more at least the lowest sign, and the highest is reached by the peak alone."""
+    """Returns 0 for zero, the highest only for the peak, and at least 1 otherwise."""
     return _PEAK if amount >= most > 0 else -(-amount * (_PEAK - 1) // most) if amount else 0
 
 
 def print_sparkline(
     console: Console, label: str, amounts: Column, words: str, indent: int, peak: int | None = None
 ) -> None:
-    """Print the line beside a label, words after it and the peak in red, where there is anything to see."""
+    """Print a label, the sparkline with its peak in red, and `words`; nothing if there is nothing to see."""
     ascii_only = console.options.ascii_only
     mark = (_SIGNS if ascii_only else _BLOCKS)[_PEAK]
     legend = f"  {words}, {mark} peak"
-    room = console.width - indent - len(legend)
-    if len(amounts) < _FEWEST or not amounts.any() or room < _LEAST_ROOM:
+    line_width = console.width - indent - len(legend)
+    if len(amounts) < _FEWEST or not amounts.any() or line_width < _LEAST_ROOM:
         return
-    line = sparkline(amounts, room, peak, ascii_only=ascii_only)
-    shown = Text.assemble((f"  {label}".ljust(indent), "cyan"), (line, "cyan"))
-    shown.append(legend if mark in line else f"  {words}", "dim")
-    shown.highlight_words([mark], "bold red not dim")
-    console.print(shown, soft_wrap=True)
+    line = sparkline(amounts, line_width, peak, ascii_only=ascii_only)
+    text = Text.assemble((f"  {label}".ljust(indent), "cyan"), (line, "cyan"))
+    text.append(legend if mark in line else f"  {words}", "dim")
+    text.highlight_words([mark], "bold red not dim")
+    console.print(text, soft_wrap=True)
 
 
 PIPE_CLOSED = 128 + 13
-"""As a shell reports a program that SIGPIPE ended."""
+"""The exit code that a shell reports for a program ended by SIGPIPE."""
 
 
 @contextmanager
 def leaving_quietly() -> Iterator[None]:
-    """Leave with the code of a closed pipe instead of a traceback."""
+    """Exit with the code of a closed pipe instead of a traceback."""
     try:
         yield
         sys.stdout.flush()
@@ -115,5 +119,5 @@ def leaving_quietly() -> Iterator[None]:
 
 
 def forget_output() -> None:
-    """Send what is left to nowhere, so that the interpreter's last flush does not complain."""
+    """Discard further output, so that the interpreter's last flush does not raise."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What rewriting a model brought, for people."""
+"""The result of rewriting a model as text."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sizeup.render.console.layout import print_labelled
-from sizeup.units import plain
+from sizeup.render.console.layout import print_labeled
+from sizeup.units import printable
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Footprint, Optimization, Verification
+    from sizeup.results.parts import Footprint, KernelArena, Optimization, Verification
+
+_VECTORS = {"dsp": ", DSP", "mve": ", Helium"}
 
 
 def render(result: Optimization, console: Console) -> None:
-    """Print sizes before and after, what was changed, how it was verified, and what else to know."""
-    console.print(Text(plain(f"{result.name} ({result.format})"), style="bold"))
+    """Print sizes before and after, the changes, their verification, and notes."""
+    console.print(Text(printable(f"{result.name} ({result.format})"), style="bold"))
     console.print(_sizes(result))
     for label, text, style in _findings(result):
-        print_labelled(console, label, text, style)
+        print_labeled(console, label, text, style)
     for note in result.notes:
-        print_labelled(console, "note", note, "dim")
-    print_labelled(console, "written", f"{result.path}{_end(result)}", "bold")
+        print_labeled(console, "note", note, "dim")
+    print_labeled(console, "written", f"{result.path}{_end(result)}", "bold")
 
 
 def _end(result: Optimization) -> str:
     if result.changed:
         return ""
     if not result.is_verifiable:
-        return ", the original: nothing was changed, because nothing could be verified"
-    return ", the original: nothing needs less"
+        return ", a copy of the original: no change could be verified"
+    return ", a copy of the original: no smaller version was found"
 
 
 def _sizes(result: Optimization) -> Table:
@@ -40,93 +42,132 @@ def _sizes(result: Optimization) -> Table:
     table.add_column("", style="cyan")
     for title in ("before", "after", "change"):
         table.add_column(title, justify="right")
-    before, after = dict(_rows(result.before)), dict(_rows(result.after))
-    for label, size in before.items():
-        new = after.get(label)
+    for label, size, new in _rows(result):
         if size is not None and new is not None:
             style = "green" if new < size else "yellow" if new > size else ""
-            table.add_row(label, f"{size:,} B", f"{new:,} B", Text(_change(size, new), style))
+            change = _change(size, new)
+            if new < size and label.startswith("arena") and result.largest_growth is not None:
+                change, style = f"{change} ({_growth(result.largest_growth)})", "yellow"
+            table.add_row(label, f"{size:,} B", f"{new:,} B", Text(change, style))
     return table
 
 
-def _rows(footprint: Footprint) -> Iterator[tuple[str, int | None]]:
+def _rows(result: Optimization) -> Iterator[tuple[str, int | None, int | None]]:
+    """Yields label, size before and size after; without a target also those of the 64-bit interpreter."""
+    before, after = result.before, result.after
+    yield "peak", before.peak_bytes, after.peak_bytes
+    for arena in result.arenas:
+        yield f"arena, {_kernels(arena)}", arena.before_bytes, arena.after_bytes
+    if result.target is None:
+        for (label, old), (_, new) in zip(_used(before), _used(after), strict=False):
+            yield label, old, new
+    yield "file", before.file_bytes, after.file_bytes
+    yield "file, gzip", before.gzip_bytes, after.gzip_bytes
+
+
+def _used(footprint: Footprint) -> Iterator[tuple[str, int]]:
     used = footprint.used
-    yield "peak", footprint.peak_bytes
-    yield "arena", footprint.arena_bytes
-    yield "arena head", None if used is None else used.head_bytes
-    yield "arena tail, 64-bit", None if used is None else used.tail_bytes
-    yield "arena used, 64-bit", None if used is None else used.total_bytes
-    yield "file", footprint.file_bytes
-    yield "file, gzip", footprint.gzip_bytes
+    if used is not None:
+        yield "arena head", used.head_bytes
+        yield "arena tail, 64-bit", used.tail_bytes
+        yield "arena used, 64-bit", used.total_bytes
+
+
+def _kernels(arena: KernelArena) -> str:
+    return f"{arena.kernels}{_VECTORS.get(arena.vectors, '')}"
+
+
+def _growth(arena: KernelArena) -> str:
+    name = _VECTORS.get(arena.vectors, "").lstrip(", ") or arena.kernels
+    return f"{name} {_change(arena.before_bytes, arena.after_bytes)}"
 
 
 def _change(before: int, after: int) -> str:
     return "" if before == after or not before else f"{100 * (after - before) / before:+.1f} %"
 
 
+def _arena_findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
+    """Yields the basis of the arenas, and the kernels with which it grows."""
+    if result.target is not None:
+        if result.arenas:
+            yield "arena", f"predicted for TFLite Micro on {result.target.name}", ""
+    elif result.after.used is not None:
+        measured = "; 64-bit values are measured in its interpreter" if result.arena_is_measured else ""
+        yield "arena", f"predicted for TFLite Micro on a 32-bit processor{measured}", ""
+    grown = result.largest_growth
+    if grown is not None and result.target is None and not result.packed_weights:
+        sizes = f"{grown.before_bytes:,} B before, {grown.after_bytes:,} B after"
+        vectors = _VECTORS.get(grown.vectors, "").lstrip(", ")
+        cores = f" on cores with {vectors}" if vectors else ""
+        text = f"with {grown.kernels} kernels{cores}: {sizes}; -d TARGET chooses for its kernels"
+        yield "larger", text, "yellow"
+
+
 def _findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
-    if result.after.used is not None:
-        measured = "; what 64 bits use is measured in its own interpreter" if result.arena_is_measured else ""
-        yield "arena", f"of TFLite Micro, predicted for a 32-bit processor{measured}", ""
-    if result.order_status is not None:
-        yield "order", _order(result), ""
-    if result.planned:
+    yield from _arena_findings(result)
+    if result.schedule_status is not None:
+        yield "schedule", _schedule(result), ""
+    if result.has_new_plan:
         firmware = "unchanged firmware with reference kernels" if result.overlaps else "unchanged firmware"
-        yield "plan", f"stored in the file, {result.plan_status}; {firmware} follows it", ""
+        yield "memory plan", f"stored in the file, {result.plan_status}; used by {firmware}", ""
     if result.overlaps:
         yield "overlap", _overlap(result), "yellow"
     if result.clustered_weights:
         have = "has" if result.clustered_weights == 1 else "have"
-        weights = _number(result.clustered_weights, "weight")
-        yield "cluster", f"{weights} {have} at most {result.cluster_values} values", ""
+        weights = _number(result.clustered_weights, "weight tensor")
+        yield "cluster", f"{weights} {have} at most {result.cluster_values} distinct values", ""
     if result.packed_weights:
-        weights = _number(result.packed_weights, "weight")
+        weights = _number(result.packed_weights, "weight tensor")
         books = "a code-book" if result.packed_weights == 1 else "code-books"
         yield "pack", f"{weights} stored as {books}; only TFLite Micro runs the file", ""
     if result.verification is not None:
-        found = result.verification
-        yield "verified", _verified(found), "yellow" if found.is_weak else "green"
+        verification = result.verification
+        style = "yellow" if verification.is_weak or verification.deviation is not None else "green"
+        yield "verified" if verification.deviation is None else "outputs", _verification(verification), style
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _overlap(result: Optimization) -> str:
-    if not result.overlaps_dying_inputs:
-        text = f"{_number(result.overlaps, 'tensor')} over others in use at once"
+    if not result.has_only_input_overlaps:
+        text = f"{_number(result.overlaps, 'tensor')} with other live tensors"
     elif result.overlaps == 1:
-        text = "1 output over a dying input"
+        text = "1 output with its dying input"
     else:
-        text = f"{result.overlaps:,} outputs over dying inputs"
-    whose = "" if result.planned else ", by the plan that the file came with"
-    return f"{text}{whose}: {result.kernels}"
+        text = f"{result.overlaps:,} outputs with their dying inputs"
+    origin = "" if result.has_new_plan else ", in the plan stored in the original file"
+    return f"{text}{origin}: {result.valid_kernels}"
 
 
-def _order(result: Optimization) -> str:
-    is_best = result.order_status == "optimal"
+def _schedule(result: Optimization) -> str:
+    is_best = result.schedule_status == "optimal"
     if not result.moved_ops:
-        return "as it was; no order has a lower peak" if is_best else "as it was; nothing better was found"
-    proof = "no order has a lower peak" if is_best else "the best found in time"
+        return "original; proven optimal" if is_best else "original; no better schedule was found"
+    proof = "proven optimal" if is_best else "best found within the time limit"
     return f"{result.moved_ops:,} of {_number(result.ops, 'operator')} moved; {proof}"
 
 
-def _verified(found: Verification) -> str:
-    runs = (
-        f"{_number(found.samples, 'random input')} in {found.runtime} with {_answers(found.distinct_outputs)}"
-    )
-    if found.deviation is None:
+def _verification(verification: Verification) -> str:
+    inputs = _number(verification.samples, "random input")
+    runs = f"{inputs} in {verification.runtime} with {_distinct(verification.distinct_outputs)}"
+    if verification.deviation is None:
         text = f"outputs equal on {runs}"
     else:
-        moved = found.deviation
-        text = (
-            f"outputs move by at most {moved.largest:.4g}, on average {moved.mean:.4g}, of a range of"
-            f" {moved.span:.4g}, on {runs}"
+        deviation = verification.deviation
+        size = f"at most {deviation.largest:.4g}, on average {deviation.mean:.4g}"
+        text = f"changed by {size}, of a range of {deviation.span:.4g}, on {runs}"
+    if verification.distinct_with_random_weights is not None:
+        text += (
+            f"; also equal with random weights, with {_distinct(verification.distinct_with_random_weights)}"
         )
-    if found.distinct_with_random_weights is not None:
-        text += f"; with random weights equal too, with {_answers(found.distinct_with_random_weights)}"
     return text
 
 
-def _answers(distinct: int) -> str:
-    return f"{distinct:,} different outputs" if distinct > 1 else "1 output for all, which is weak evidence"
+def _distinct(distinct: int) -> str:
+    return (
+        f"{distinct:,} different outputs"
+        if distinct > 1
+        else "the same output each time, which is weak evidence"
+    )

@@ -1,4 +1,4 @@
-"""A plan of memory on a terminal: the verdict, what is held at the peak, and where tensors go."""
+"""A memory plan on a terminal: its size, the live tensors at the peak, and the offsets of tensors."""
 
 from __future__ import annotations
 
@@ -10,124 +10,134 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.dtypes import precision_name
-from sizeup.render.console.layout import LABELS, print_labelled, print_rows, print_sparkline
-from sizeup.render.console.report import micro_arena, micro_warnings, verdict
-from sizeup.units import plain
+from sizeup.render.console.layout import LABELS, print_labeled, print_rows, print_sparkline
+from sizeup.render.console.report import micro_arena, micro_warnings, precision_text, verdict
+from sizeup.results.rows import op_label
+from sizeup.units import printable
 
 if TYPE_CHECKING:
-    from sizeup.results.plan import Place, Plan
+    from sizeup.results.plan import Plan, PlannedTensor
 
-_MOST_HELD = 10
-_MOST_PLACES = 12
+_MOST_LIVE = 10
+_MOST_BUFFERS = 12
 
 
 def render(plan: Plan, console: Console, *, top: int | None = None) -> None:
-    """Print the verdict, the tensors at the peak, then the largest places, `top` of them."""
+    """Print the size of the plan, the live tensors at the peak, then the `top` largest buffers."""
     format = f" ({plan.graph.format})" if plan.graph.format else ""
-    console.print(Text(plain(f"{plan.name}{format}"), style="bold"))
+    console.print(Text(printable(f"{plan.name}{format}"), style="bold"))
     for label, text, style in _findings(plan):
-        print_labelled(console, label, text, style)
-        if label == "order":
-            _print_use(console, plan)
+        print_labeled(console, label, text, style)
+        if label == "schedule":
+            _print_usage(console, plan)
     for note in plan.notes:
-        print_labelled(console, "note", note, "dim")
+        print_labeled(console, "note", note, "dim")
     step, rows = plan.peak_step, _rows(plan)
     if step is not None and rows:
-        held = [row for row in rows if row.place.first_step <= step <= row.place.last_step]
-        _print_held(console, held, plan.peak_bytes)
-        _print_places(console, rows, top or _MOST_PLACES)
+        live = [row for row in rows if row.place.first_step <= step <= row.place.last_step]
+        _print_live(console, live, plan.peak_bytes)
+        _print_buffers(console, rows, top or _MOST_BUFFERS)
 
 
-def _print_use(console: Console, plan: Plan) -> None:
-    """Memory over time, and where another order was found that of both on one scale."""
-    given, planned = plan.placement.given, plan.placement.usage
-    words = f"over {len(plan.order):,} operators"
+def _print_usage(console: Console, plan: Plan) -> None:
+    """Print live memory by step; if the plan has another schedule, both on one scale."""
+    file_usage, planned = plan.memory_plan.file_order_usage, plan.memory_plan.usage
+    legend = f"over {len(plan.schedule):,} operators"
     if not plan.moved_ops:
-        print_sparkline(console, "in use", given.live_bytes, words, LABELS)
+        print_sparkline(console, "live memory", file_usage.live_bytes, legend, LABELS)
         return
-    most = max(given.peak_bytes, planned.peak_bytes)
-    print_sparkline(console, "as given", given.live_bytes, words, LABELS, most)
-    print_sparkline(console, "planned", planned.live_bytes, words, LABELS, most)
+    peak = max(file_usage.peak_bytes, planned.peak_bytes)
+    print_sparkline(console, "original", file_usage.live_bytes, legend, LABELS, peak)
+    print_sparkline(console, "planned", planned.live_bytes, legend, LABELS, peak)
 
 
 def _findings(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    if plan.target is not None:
+        yield "target", f"{plan.target.name}; scratch of its kernels is part of the plan", ""
     if plan.precision is not None:
-        yield "bytes at", f"{precision_name(plan.precision)} (indices and masks keep their type)", ""
+        yield "precision", precision_text(plan.precision), ""
     yield "memory plan", verdict(plan), "green bold" if plan.status == "optimal" else "bold"
     if plan.peak_step is None:
         return
     yield "peak", _peak(plan), ""
-    yield "order", _order(plan), ""
-    if plan.shipped is not None:
-        yield "arena", _shipped(plan), ""
-        for label, text in micro_warnings(plan.shipped):
+    yield "schedule", _schedule(plan), ""
+    if plan.tflm_arena is not None:
+        yield "arena", _arena(plan), ""
+        for label, text in micro_warnings(plan.tflm_arena):
             yield label, text, "yellow"
 
 
 def _peak(plan: Plan) -> str:
-    given, best = plan.given_peak_bytes, plan.peak_bytes
+    file_peak, best = plan.file_schedule_peak_bytes, plan.peak_bytes
     op = plan.graph.ops[plan.peak_op or 0]
     step = f"step {plan.peak_step}, " if plan.moved_ops else ""
-    where = f"in {step}operator {plan.peak_op} ({op.kind})"
-    return f"{given:,} B as given, {best:,} B {where}" if best != given else f"{best:,} B {where}"
+    location = f"in {step}operator {plan.peak_op} ({op_label(plan.graph, op)})"
+    original = f"{file_peak:,} B in the original order, " if best != file_peak else ""
+    return f"{original}{best:,} B {location}"
 
 
-def _order(plan: Plan) -> str:
-    ordering = plan.placement.ordering
+def _schedule(plan: Plan) -> str:
+    ordering = plan.memory_plan.best_schedule
     if ordering is None:
-        return "as given; no other was looked for"
+        return "original; no other schedule was searched"
     if ordering.status == "optimal":
-        proof = "no order has a lower peak"
+        proof = "proven optimal: no schedule has a lower peak"
     else:
-        proof = f"the best found in time; no order goes below {ordering.lower_bound_bytes:,} B"
+        proof = f"best found within the time limit; lower bound {ordering.lower_bound_bytes:,} B"
     if not plan.moved_ops:
-        return f"as given; {proof}"
-    return f"{plan.moved_ops:,} of {len(plan.order):,} operators moved; {proof}"
+        return f"original; {proof}"
+    return f"{plan.moved_ops:,} of {len(plan.schedule):,} operators moved; {proof}"
 
 
-def _shipped(plan: Plan) -> str:
-    arena = plan.shipped
-    assert arena is not None  # its caller looked
+def _arena(plan: Plan) -> str:
+    arena = plan.tflm_arena
+    assert arena is not None  # checked by the caller
     text = micro_arena(arena)
-    if not arena.refused and (arena.head_bytes > arena.live_bytes or plan.moved_ops):
-        text += "; sizeup optimize tries to make that less"
+    is_reducible = arena.head_bytes > arena.live_bytes or bool(plan.moved_ops)
+    option = ""
+    if plan.target is not None:
+        is_reducible, option = plan.plan_bytes < arena.head_bytes, f" -d {plan.target.name}"
+    if not arena.unsupported_reason and is_reducible:
+        text += f"; sizeup optimize{option} may reduce it"
     return text
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A buffer: what is called its place, and the views that share it."""
+    """A buffer: its first tensor, and the number of aliases that share it."""
 
-    place: Place
+    place: PlannedTensor
     size: int
-    views: int
+    aliases: int
 
     @property
     def name(self) -> str:
-        called = self.place.name or f"tensor {self.place.tensor}"
-        return f"{called} and {self.views} view{'s' * (self.views != 1)} of it" if self.views else called
+        name = self.place.name or f"tensor {self.place.tensor}"
+        return f"{name} and {self.aliases} alias{'es' * (self.aliases != 1)}" if self.aliases else name
 
 
 def _rows(plan: Plan) -> list[_Row]:
-    """One row a buffer, the largest first."""
-    buffers: dict[int, list[Place]] = {}
-    for place in plan.places():
+    """Returns one row per buffer, largest first."""
+    buffers: dict[int, list[PlannedTensor]] = {}
+    for place in plan.planned_tensors():
         buffers.setdefault(place.buffer, []).append(place)
-    rows = [_Row(each[0], max(view.bytes for view in each), len(each) - 1) for each in buffers.values()]
+    rows = [
+        _Row(tensors[0], max(tensor.bytes for tensor in tensors), len(tensors) - 1)
+        for tensors in buffers.values()
+    ]
     return sorted(rows, key=lambda row: (-row.size, row.place.first_step))
 
 
-def _print_held(console: Console, rows: Sequence[_Row], peak: int) -> None:
-    shown = [(f"{row.size:,} B", units.share(row.size, peak), row.name) for row in rows[:_MOST_HELD]]
+def _print_live(console: Console, rows: Sequence[_Row], peak: int) -> None:
+    cells = [(f"{row.size:,} B", units.share(row.size, peak), row.name) for row in rows[:_MOST_LIVE]]
     console.print()
-    print_rows(console, ("at the peak", "share", "tensor"), shown)
-    if len(rows) > _MOST_HELD:
-        console.print(Text(f"and {len(rows) - _MOST_HELD:,} more at the peak", style="dim"))
+    print_rows(console, ("live at peak", "share", "tensor"), cells)
+    if len(rows) > _MOST_LIVE:
+        console.print(Text(f"and {len(rows) - _MOST_LIVE:,} more live at peak", style="dim"))
 
 
-def _print_places(console: Console, rows: Sequence[_Row], most: int) -> None:
-    shown = [
+def _print_buffers(console: Console, rows: Sequence[_Row], most: int) -> None:
+    cells = [
         (
             f"{row.place.offset:,}",
             f"{row.size:,} B",
@@ -137,7 +147,7 @@ def _print_places(console: Console, rows: Sequence[_Row], most: int) -> None:
         for row in rows[:most]
     ]
     console.print()
-    print_rows(console, ("offset", "size", "steps", "tensor"), shown)
+    print_rows(console, ("offset", "size", "steps", "tensor"), cells)
     if len(rows) > most:
         rest = f"and {len(rows) - most:,} smaller one{'s' * (len(rows) - most != 1)}"
-        console.print(Text(f"{rest}: --top N shows more, -o FILE.csv keeps every tensor", style="dim"))
+        console.print(Text(f"{rest}: --top N shows more, -o FILE.csv writes every tensor", style="dim"))

@@ -1,4 +1,4 @@
-"""What the precision verbs find, for people: an assignment, a front, what fits, and a trade-off."""
+"""Results of the precision verbs as text: an assignment, a front, fitting precisions, and a trade-off."""
 
 from __future__ import annotations
 
@@ -12,196 +12,207 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.dtypes import DType, precision_name
-from sizeup.render.console.latency import spoken
-from sizeup.render.console.layout import print_labelled, print_rows
+from sizeup.render.console.latency import latency_text
+from sizeup.render.console.layout import print_labeled, print_rows
 from sizeup.render.markdown import cell, prose
 from sizeup.render.vocabulary import NOTHING, UNKNOWN, named
-from sizeup.results.precision import BUDGETS, WORDS, names_of, place_of, share_of
-from sizeup.units import plain
+from sizeup.results.precision import BUDGET_LABELS, BUDGETS, batch_and_size, budgets_with_verdict, share_of
+from sizeup.units import printable
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Choice, Point, Refined, Row, Sizes
+    from sizeup.results.parts import Assignment, LayerSizes, MeasuredAssignment, Point, Row
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront, Tradeoff
 
 _MORE = {"weight_bytes": "1 KiB", "activation_bytes": "1 KiB", "seconds": "1 ms", "joules": "1 mJ"}
 
 
-def _measured(refined: Refined) -> str:
+def _measured(refined: MeasuredAssignment) -> str:
     losses, baseline = refined.losses, refined.table.baseline
     parts = []
     if losses.accuracy is not None and baseline.accuracy is not None:
-        parts.append(f"{100 * losses.accuracy:.1f} % right, {100 * baseline.accuracy:.1f} % in float")
+        parts.append(f"accuracy {100 * losses.accuracy:.1f} % ({100 * baseline.accuracy:.1f} % in float)")
     if losses.kl is not None:
-        parts.append(f"divergence {losses.kl:.3g}")
-    parts.append(f"{losses.sqnr_db:.1f} dB signal to noise")
-    return f"{', '.join(parts)}; the best of {refined.tried:,} choices that were run as a whole"
+        parts.append(f"KL divergence {losses.kl:.3g}")
+    parts.append(f"SQNR {losses.sqnr_db:.1f} dB")
+    return f"{', '.join(parts)}; best of {refined.candidate_count:,} assignments that were run"
 
 
-def render(found: PrecisionAssignment, console: Console, top: int | None = None) -> None:
-    """Print what is kept and lost first, then the layers."""
-    console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
-    for label, text in _lines(found):
-        print_labelled(console, label, text, "bold" if label == "choice" else "")
-    widest = max((len(layer.kind) for layer in found.options.layers), default=0)
+def render(assignment: PrecisionAssignment, console: Console, top: int | None = None) -> None:
+    """Print the assignment, its loss and its resources, then the layers."""
+    console.print(Text(named(assignment.graph.name or "model", assignment.graph.format), style="bold"))
+    for label, text in _lines(assignment):
+        print_labeled(console, label, text, "bold" if label == "assignment" else "")
+    widest = max((len(layer.kind) for layer in assignment.options.layers), default=0)
     rows = [
         (
-            precision_name(found.choice.chosen[layer.op]),
-            f"{found.losses[layer.op]:.3g}",
+            precision_name(assignment.assignment.dtypes[layer.op]),
+            f"{assignment.losses[layer.op]:.3g}",
             f"{layer.kind:<{widest}}  {layer.name}",
         )
-        for layer in found.options.layers
+        for layer in assignment.options.layers
     ]
-    shown = rows if top is None else rows[:top]
+    listed = rows if top is None else rows[:top]
     console.print()
-    print_rows(console, ("type", "loss", "layer"), shown)
-    if len(shown) < len(rows):
-        console.print(Text(f"  {len(rows) - len(shown):,} more: --top N shows them", style="dim"))
+    print_rows(console, ("precision", "loss", "layer"), listed)
+    if len(listed) < len(rows):
+        console.print(Text(f"  {len(rows) - len(listed):,} more: --top N shows them", style="dim"))
 
 
-def _proof(found: PrecisionAssignment) -> str:
-    """How near to the best the choice is known to be."""
-    if found.refined is not None:
-        return f"the best of {found.refined.tried:,} that were run"
-    if found.choice.proven:
-        return "proven: no other choice loses less"
-    if found.choice.gap is None:
-        return "the best that was found; how near it is to the best is not known"
-    return f"the best that was found; no other loses {100 * found.choice.gap:.2g} % less"
+def _proof(assignment: PrecisionAssignment) -> str:
+    """Returns the optimality gap of an assignment."""
+    if assignment.measured is not None:
+        return f"best of {assignment.measured.candidate_count:,} that were run"
+    if assignment.assignment.is_proven:
+        return "proven optimal: no assignment has a lower loss"
+    if assignment.assignment.gap is None:
+        return "best found; optimality gap unknown"
+    return f"best found; optimality gap at most {100 * assignment.assignment.gap:.2g} %"
 
 
-def _lines(found: PrecisionAssignment) -> Iterator[tuple[str, str]]:
-    counts = Counter(precision_name(each) for each in found.choice.chosen.values())
+def _lines(assignment: PrecisionAssignment) -> Iterator[tuple[str, str]]:
+    counts = Counter(precision_name(dtype) for dtype in assignment.assignment.dtypes.values())
     mix = ", ".join(f"{count:,} layer{'s' * (count != 1)} at {name}" for name, count in counts.most_common())
-    yield "choice", f"{mix}; {_proof(found)}"
-    yield "loss", f"{found.choice.loss:.4g}, {found.basis}"
-    if found.refined is not None:
-        yield "measured", _measured(found.refined)
-        yield from (("note", note) for note in found.refined.table.notes)
+    yield "assignment", f"{mix}; {_proof(assignment)}"
+    yield "loss", f"{assignment.assignment.loss:.4g}, {assignment.basis}"
+    if assignment.measured is not None:
+        yield "measured", _measured(assignment.measured)
+        yield from (("note", note) for note in assignment.measured.table.notes)
     for name in BUDGETS:
-        taken, most = getattr(found.choice.figures, name), getattr(found.budgets, name)
-        if taken is None:
+        used, budget = getattr(assignment.assignment.figures, name), getattr(assignment.budgets, name)
+        if used is None:
             continue
-        text = units.amount(name, taken)
-        if most is not None:
-            text += f" of {units.amount(name, most)} ({units.share(taken, most)})"
-        before = getattr(found.widest, name)
-        yield WORDS[name], f"{text}, {units.amount(name, before)} as given" if before is not None else text
-        if name == "seconds" and found.estimate is not None:
-            yield "", f"{spoken(found.estimate)}, {found.estimate.basis}"
-    for reason in found.options.unsupported:
-        yield "left out", reason
-    for name in found.choice.binding:
-        gain = (found.choice.gains or {}).get(name, 0.0)
-        saves = (
-            f"{_MORE[name]} more would save {gain:.3g} of the loss"
-            if gain
-            else f"{_MORE[name]} more saves nothing yet"
+        text = units.amount(name, used)
+        if budget is not None:
+            text += f" of the {units.amount(name, budget)} budget ({units.share(used, budget)})"
+        original = getattr(assignment.original, name)
+        yield (
+            BUDGET_LABELS[name],
+            f"{text}, {units.amount(name, original)} originally" if original is not None else text,
         )
-        yield "held back", f"by the {WORDS[name]}: {saves}"
-    if found.graph.format == "tflite" and found.budgets.activation_bytes is not None:
+        if name == "seconds" and assignment.estimate is not None:
+            yield "", f"{latency_text(assignment.estimate)}, {assignment.estimate.basis}"
+            yield from (("caveat", note) for note in assignment.estimate.notes)
+    for reason in assignment.options.unsupported:
+        yield "unsupported", reason
+    for name in assignment.assignment.binding:
+        gain = (assignment.assignment.gains or {}).get(name, 0.0)
+        effect = (
+            f"+{_MORE[name]} reduces the loss by {gain:.3g}"
+            if gain
+            else f"a larger budget reduces the loss, +{_MORE[name]} does not"
+        )
+        yield "binding", f"{BUDGET_LABELS[name]}: {effect}"
+    if assignment.graph.format == "tflite" and assignment.budgets.activation_bytes is not None:
         yield (
             "note",
             (
-                "activations are the size of the best memory plan; TFLite Micro's own planner may need more,"
-                " and its arena has a tail: sizeup check --arena judges the file that you deploy"
+                "activations are those of the best memory plan; TFLite Micro's own plan may need more, and"
+                " its arena has a tail: run sizeup check --arena on the file that you deploy"
             ),
         )
-    if found.has_budgets and not found.choice.binding:
-        yield "held back", "by no budget: all could be smaller"
+    if assignment.has_budgets and not assignment.assignment.binding:
+        yield "binding", "none: every budget could be smaller"
 
 
-def render_front(found: PrecisionFront, console: Console) -> None:
-    """Print one line a choice."""
-    console.print(Text(plain(found.options.graph.name or "model"), style="bold"))
-    number = len(found.choices)
-    by = " and ".join(found.axes)
-    print_labelled(
-        console, "front", f"{number} choice{'s' * (number != 1)} by {by}; {_front_proof(found.choices)}"
+def render_front(front: PrecisionFront, console: Console) -> None:
+    """Print one line per assignment."""
+    console.print(Text(printable(front.options.graph.name or "model"), style="bold"))
+    number = len(front.assignments)
+    by = " and ".join(front.axes)
+    print_labeled(
+        console,
+        "front",
+        f"{number} assignment{'s' * (number != 1)} by {by}; {_front_proof(front.assignments)}",
     )
-    print_labelled(console, "loss", found.basis)
-    for reason in found.options.unsupported:
-        print_labelled(console, "left out", reason)
+    print_labeled(console, "loss", front.basis)
+    for reason in front.options.unsupported:
+        print_labeled(console, "unsupported", reason)
     console.print()
     known = [
-        name for name in BUDGETS if any(getattr(each.figures, name) is not None for each in found.choices)
+        name
+        for name in BUDGETS
+        if any(getattr(choice.figures, name) is not None for choice in front.assignments)
     ]
-    rows = [_front_row(*each, known) for each in zip(found.losses, found.choices, strict=True)]
-    print_rows(console, ("loss", *(WORDS[name] for name in known), "layers"), rows)
+    rows = [_front_row(*choice, known) for choice in zip(front.losses, front.assignments, strict=True)]
+    print_rows(console, ("loss", *(BUDGET_LABELS[name] for name in known), "layers"), rows)
 
 
-def _front_proof(choices: Sequence[Choice]) -> str:
-    """How near to the best all of them are known to be."""
+def _front_proof(choices: Sequence[Assignment]) -> str:
+    """Returns the largest optimality gap of all assignments."""
     gaps = [choice.gap for choice in choices]
     if any(gap is None for gap in gaps):
-        return "how near they are to the best is not known"
+        return "optimality gap unknown"
     widest = max((gap or 0.0 for gap in gaps), default=0.0)
     return (
-        f"a gap of up to {100 * widest:.2g} % is left"
-        if widest
-        else "each is proven the best within what it takes"
+        f"optimality gap at most {100 * widest:.2g} %" if widest else "each proven optimal for its resources"
     )
 
 
-def _front_row(loss: float, choice: Choice, known: Sequence[str]) -> list[str]:
+def _front_row(loss: float, choice: Assignment, known: Sequence[str]) -> list[str]:
     amounts = [getattr(choice.figures, name) for name in known]
-    told = [
+    cells = [
         NOTHING if amount is None else units.amount(name, amount)
         for name, amount in zip(known, amounts, strict=True)
     ]
-    counts = Counter(map(precision_name, choice.chosen.values()))
+    counts = Counter(map(precision_name, choice.dtypes.values()))
     mix = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    return [f"{loss:.3g}", *told, mix]
+    return [f"{loss:.3g}", *cells, mix]
 
 
-def render_fits(found: PrecisionFits, console: Console, top: int | None = None) -> None:
-    """Print how many layers fit, then each with the sizes of its tensors; a star marks what fits."""
-    console.print(Text(named(found.graph.name or "model", found.graph.format), style="bold"))
-    every = sum(1 for each in found.layers if len(each.kept) == len(found.precisions))
-    limit = units.size(found.threshold_bytes)
-    print_labelled(console, "limit", f"{limit} for the {_measure(found.measure)} of each layer")
-    print_labelled(console, "layers", f"{len(found.layers):,}, of which {every:,} fit at every type")
-    if found.without:
-        print_labelled(
+def render_fits(fits: PrecisionFits, console: Console, top: int | None = None) -> None:
+    """Print how many layers fit, then each with the sizes of its tensors; a star marks a fit."""
+    console.print(Text(named(fits.graph.name or "model", fits.graph.format), style="bold"))
+    at_all = sum(1 for layer in fits.layers if len(layer.fitting_dtypes) == len(fits.precisions))
+    limit = units.size(fits.threshold_bytes)
+    print_labeled(console, "limit", f"{limit} per layer, for the {_measure(fits.measure)}")
+    print_labeled(
+        console, "layers", f"{len(fits.layers):,}; {at_all:,} fit at every precision (* marks a fit)"
+    )
+    if fits.not_fitting:
+        print_labeled(
             console,
             "warning",
-            f"{len(found.without):,} fit at no type: {_layer_names(found.without)}",
+            f"{len(fits.not_fitting):,} fit at no precision: {_layer_names(fits.not_fitting)}",
             "yellow",
         )
-    if found.undetermined:
-        words = f"{len(found.undetermined):,} undetermined, with a size that depends on data"
-        print_labelled(console, "caveat", f"{words}: {_layer_names(found.undetermined)}", "yellow")
+    if fits.undetermined:
+        words = f"{len(fits.undetermined):,} undetermined: size depends on data"
+        print_labeled(console, "caveat", f"{words}: {_layer_names(fits.undetermined)}", "yellow")
     console.print()
-    titles = [*(precision_name(each) for each in found.precisions), "layer"]
-    shown = found.layers[: top or None]
-    rows = [row for each in shown for row in _fit_rows(each, found.precisions)]
+    titles = [*(precision_name(layer) for layer in fits.precisions), "layer"]
+    listed = fits.layers[: top or None]
+    rows = [row for layer in listed for row in _fit_rows(layer, fits.precisions)]
     print_rows(console, titles, rows)
-    if top is not None and top < len(found.layers):
-        console.print(Text(f"  {len(found.layers) - top:,} more: --top N shows them", style="dim"))
+    if top is not None and top < len(fits.layers):
+        console.print(Text(f"  {len(fits.layers) - top:,} more: --top N shows them", style="dim"))
 
 
 def _measure(measure: str) -> str:
     return {"tensors": "larger of input and output", "sum": "sum of input and output"}.get(measure, measure)
 
 
-def _layer_names(layers: Sequence[Sizes]) -> str:
-    names = [each.layer.name for each in layers[:3]]
+def _layer_names(layers: Sequence[LayerSizes]) -> str:
+    names = [layer.layer.name for layer in layers[:3]]
     return ", ".join(names) + (f" and {len(layers) - 3:,} more" if len(layers) > 3 else "")
 
 
-def _fit_rows(each: Sizes, precisions: Sequence[DType]) -> Iterator[list[str]]:
-    """The layer by its measure, then the tensors that it reads and produces, each with its bytes."""
-    marks = ["*" if dtype in each.kept else " " for dtype in precisions]
-    yield [*_fit_cells(each, each.bytes, marks), f"{each.layer.kind} {each.layer.name}"]
+def _fit_rows(layer_sizes: LayerSizes, precisions: Sequence[DType]) -> Iterator[list[str]]:
+    """Yields a layer by its measure, then its input and output tensors with their bytes."""
+    marks = ["*" if dtype in layer_sizes.fitting_dtypes else " " for dtype in precisions]
+    yield [
+        *_fit_cells(layer_sizes, layer_sizes.bytes, marks),
+        f"{layer_sizes.layer.kind} {layer_sizes.layer.name}",
+    ]
     blank = [" "] * len(precisions)
     for label, sizes, shapes in (
-        ("input ", each.read_bytes, each.input_shapes),
-        ("output", each.made_bytes, each.output_shapes),
+        ("input ", layer_sizes.read_bytes, layer_sizes.input_shapes),
+        ("output", layer_sizes.written_bytes, layer_sizes.output_shapes),
     ):
-        yield [*_fit_cells(each, sizes, blank), f"  {label} {', '.join(map(units.shape, shapes))}"]
+        yield [*_fit_cells(layer_sizes, sizes, blank), f"  {label} {', '.join(map(units.shape, shapes))}"]
 
 
-def _fit_cells(each: Sizes, sizes: Sequence[int], marks: Sequence[str]) -> list[str]:
-    texts = [units.size(size) if each.is_known else UNKNOWN for size in sizes]
+def _fit_cells(layer: LayerSizes, sizes: Sequence[int], marks: Sequence[str]) -> list[str]:
+    texts = [units.size(size) if layer.is_known else UNKNOWN for size in sizes]
     return [text + mark for text, mark in zip(texts, marks, strict=True)]
 
 
@@ -209,16 +220,16 @@ _MOST_ROWS = 40
 
 
 def titles_of(tradeoff: Tradeoff) -> list[str]:
-    """The columns of the readable tables: batch, size and budgets only if there are any."""
-    batches = ["batch"] if any(each.batch is not None for each in tradeoff.points) else []
-    sizes = ["size"] if any(each.size is not None for each in tradeoff.points) else []
+    """Returns the columns of the table; batch, size and budgets only if present."""
+    batches = ["batch"] if any(point.batch is not None for point in tradeoff.points) else []
+    sizes = ["size"] if any(point.size is not None for point in tradeoff.points) else []
     budgets = ["accepted by"] if tradeoff.has_budgets else []
     share = tradeoff.share_name
     return ["precision", *batches, *sizes, share, "latency", "90 % interval", "energy", "memory", *budgets]
 
 
 def ordered(tradeoff: Tradeoff) -> list[Point]:
-    """The points by batch and input size, the fastest or smallest first."""
+    """Returns the points by batch and input size, the fastest or smallest first."""
     unknown = math.inf
 
     def rank(point: Point) -> tuple[float, float, float, float]:
@@ -230,7 +241,7 @@ def ordered(tradeoff: Tradeoff) -> list[Point]:
 
 
 def words_of(tradeoff: Tradeoff, point: Point) -> list[str]:
-    """A point under those titles."""
+    """Returns the cells of a point under those titles."""
     joules = None if point.figures is None else point.figures.joules
     words = {
         "precision": point.precision,
@@ -247,26 +258,26 @@ def words_of(tradeoff: Tradeoff, point: Point) -> list[str]:
 
 
 def label_of(point: Point) -> Iterator[str]:
-    """The precision, and the batch and size if there are any."""
+    """Yields the precision, and the batch and size if present."""
     yield point.precision
-    place = place_of(point)
-    if place:
-        yield f"({place})"
+    variant = batch_and_size(point)
+    if variant:
+        yield f"({variant})"
 
 
 def highlight_words(tradeoff: Tradeoff) -> Iterator[tuple[str, str, str]]:
-    """Labels, points and amounts of the highlights; first, how many points the budgets accept."""
+    """Yields labels, amounts and details of the highlights, after the number of accepted points."""
     if tradeoff.has_budgets:
-        accepted = sum(each.accepted is True for each in tradeoff.points)
-        undetermined = sum(each.accepted is None for each in tradeoff.points)
+        accepted = sum(name.accepted is True for name in tradeoff.points)
+        undetermined = sum(name.accepted is None for name in tradeoff.points)
         detail = f"{undetermined:,} undetermined" if undetermined else "by all budgets"
         yield "accepted", f"{accepted:,} of {len(tradeoff.points):,} points", detail
     titles = titles_of(tradeoff)
     for label, point in tradeoff.highlights.items():
         words = dict(zip(titles, words_of(tradeoff, point), strict=True))
         quantity = label.split(" ")[-1]
-        others = [f"{words[each]} {each}" for each in (tradeoff.share_name, "latency") if each != quantity]
-        known = [each for each in others if not each.startswith(NOTHING)]
+        details = [f"{words[name]} {name}" for name in (tradeoff.share_name, "latency") if name != quantity]
+        known = [name for name in details if not name.startswith(NOTHING)]
         yield label, words[quantity], ", ".join([" ".join(label_of(point)), *known])
 
 
@@ -289,22 +300,22 @@ def _interval(point: Point) -> str:
 
 
 def _acceptance(point: Point) -> str:
-    """The budgets that accept a point, then with a question mark those of which it is undetermined."""
-    undetermined = [f"{name} (?)" for name, answer in point.verdicts.items() if answer is None]
-    return ", ".join([*filter(None, [names_of(point, True)]), *undetermined]) or "none"
+    """Returns the budgets that accept a point, then with a question mark the undetermined ones."""
+    undetermined = [f"{name} (?)" for name, is_accepted in point.verdicts.items() if is_accepted is None]
+    return ", ".join([*filter(None, [budgets_with_verdict(point, True)]), *undetermined]) or "none"
 
 
 def render_tradeoff(tradeoff: Tradeoff, console: Console) -> None:
-    """Print where the numbers come from, every point, and the means by precision."""
-    console.print(Text(plain(tradeoff.name), style="bold"))
-    where = f" on {tradeoff.target}" if tradeoff.target else ""
-    print_labelled(console, "points", f"{len(tradeoff.points):,}{where}")
+    """Print the provenance, every point, and the means by precision."""
+    console.print(Text(printable(tradeoff.name), style="bold"))
+    location = f" on {tradeoff.target}" if tradeoff.target else ""
+    print_labeled(console, "points", f"{len(tradeoff.points):,}{location}")
     for label, text in tradeoff.provenance():
-        print_labelled(console, label, text, "yellow" if label in ("unsupported", "caveat") else "")
+        print_labeled(console, label, text, "yellow" if label in ("unsupported", "caveat") else "")
     console.print()
     points = ordered(tradeoff)
-    rows = [titles_of(tradeoff), *(words_of(tradeoff, each) for each in points[:_MOST_ROWS])]
-    # The precision comes last: only the last column may be shortened, and budgets must not be.
+    rows = [titles_of(tradeoff), *(words_of(tradeoff, point) for point in points[:_MOST_ROWS])]
+    # The precision is last because only the last column may be shortened.
     titles, *others = ([*row[1:], row[0]] for row in rows)
     print_rows(console, titles, others)
     if len(points) > _MOST_ROWS:
@@ -334,9 +345,9 @@ def _mean_words(tradeoff: Tradeoff, row: Row) -> list[str]:
 
 
 def tradeoff_markdown(tradeoff: Tradeoff) -> Iterator[str]:
-    """The table and its provenance, for a pull request."""
-    where = f" on {tradeoff.target}" if tradeoff.target else ""
-    yield f"## {cell(tradeoff.name + where)}\n\n"
+    """Yields the table and its provenance, for a pull request."""
+    location = f" on {tradeoff.target}" if tradeoff.target else ""
+    yield f"## {cell(tradeoff.name + location)}\n\n"
     titles = titles_of(tradeoff)
     yield _line(titles)
     yield _line(["---", *["---:"] * (len(titles) - 1)])

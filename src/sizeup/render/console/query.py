@@ -1,4 +1,4 @@
-"""QueryResults of sweeps: rows and columns, as a table for people and as files."""
+"""The result of a query as a table on a terminal."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rich.text import Text
 from sizeup import units
 from sizeup.render.console.columns import shortened
 from sizeup.render.vocabulary import NOTHING, UNKNOWN
-from sizeup.units import plain
+from sizeup.units import printable
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Glimpse, QuerySpec
+    from sizeup.results.parts import Preview, QuerySpec
     from sizeup.results.query import QueryResult
 
-_SHOWN = 40  # rows in a terminal where nobody says how many
+_SHOWN = 40  # rows on a terminal without --top
 _MOST = 1000
-_TOLD = 5  # columns that there is no room for
+_MOST_NAMED = 5  # hidden columns that are listed
 _GAP = 2
-# Cells that a text keeps before a column is left out.
+# Least width of text columns, in cells.
 _LEAST_TEXT = {"model": 24, "fits_reason": 28, "error": 28, "target": 18, "worse": 34}
 _LEAST = 14
-# Columns that one line tells where all rows are alike in them.
-_ALIKE = ("target", "device", "runtime", "precision", "batch", "shapes", "place")
-# Columns where nothing stands for nothing: all others are then not known.
+# Columns that are printed once above the table if all rows have the same value.
+_SHARED = ("target", "device", "runtime", "precision", "batch", "shapes", "rank")
+# Columns in which null means none; in all others it means unknown.
 _OPTIONAL = (
     "batch",
     "shapes",
@@ -44,72 +44,72 @@ _OPTIONAL = (
 _COUNTS = ("macs", "params", "elementwise_ops")
 
 
-def render(answer: QueryResult, console: Console) -> None:
-    """Print the first rows with as many columns as there is room for, and say what is left out."""
-    question = answer.question
-    found = answer.glimpse(_SHOWN if question.top is None else _MOST)
-    if answer.view is not None:
-        console.print(Text(f"{answer.view.name}: {answer.view.shows}", style="bold"), soft_wrap=True)
-    left_out = _print(found, console, question.sql is not None) if found.rows else []
-    for line in _remarks(question, found, left_out):
-        console.print(Text(plain(line), style="dim"), soft_wrap=True)
+def render(result: QueryResult, console: Console) -> None:
+    """Print the first rows with as many columns as fit, and list what is hidden."""
+    spec = result.spec
+    page = result.preview(_SHOWN if spec.top is None else _MOST)
+    if result.view is not None:
+        console.print(Text(f"{result.view.name}: {result.view.description}", style="bold"), soft_wrap=True)
+    hidden = _print(page, console, spec.sql is not None) if page.rows else []
+    for line in _footer(spec, page, hidden):
+        console.print(Text(printable(line), style="dim"), soft_wrap=True)
 
 
-def _remarks(question: QuerySpec, found: Glimpse, left_out: Sequence[str]) -> Iterator[str]:
-    if len(found.rows) < found.total:
-        yield f"{len(found.rows):,} of {found.total:,} rows; --top N shows others, -o FILE.csv keeps all"
+def _footer(spec: QuerySpec, page: Preview, hidden: Sequence[str]) -> Iterator[str]:
+    if len(page.rows) < page.total:
+        yield f"{len(page.rows):,} of {page.total:,} rows; --top N shows more, -o FILE.csv writes all"
     else:
-        yield f"{found.total:,} row{'s' * (found.total != 1)}"
-    if found.unknown:
-        points, them = ("point is", "it") if found.unknown == 1 else ("points are", "them")
-        yield f"{found.unknown:,} {points} left out: not enough is known of {them} (--view unknown)"
-    if left_out:
-        rest = len(left_out) - _TOLD
-        told = ", ".join(left_out[:_TOLD]) + (f" and {rest} more" if rest > 0 else "")
-        yield f"no room for {told} (-o FILE.csv keeps all)"
+        yield f"{page.total:,} row{'s' * (page.total != 1)}"
+    if page.unknown:
+        points = "point" if page.unknown == 1 else "points"
+        yield f"{page.unknown:,} {points} omitted: undetermined (--view unknown lists them)"
+    if hidden:
+        rest = len(hidden) - _MOST_NAMED
+        names = ", ".join(hidden[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+        yield f"columns hidden: {names} (-o FILE.csv writes all)"
 
 
-def _print(found: Glimpse, console: Console, is_asked: bool) -> list[str]:
-    """Print a table no wider than the console; the columns that it has no room for.
+def _print(page: Preview, console: Console, is_sql: bool) -> list[str]:
+    """Print a table no wider than the console; returns the hidden columns.
 
-    Columns that SQL asks for are shown even if all their values are null.
+    Columns of an SQL query are shown even if all their values are null.
     """
-    made = (_Column(name, [row[place] for row in found.rows]) for place, name in enumerate(found.columns))
-    columns = [column for column in made if is_asked or not column.is_empty]
-    if len(found.rows) == found.total > 1:
-        alike = [column for column in columns if column.title in _ALIKE and len(set(column.texts)) == 1]
-        columns = [column for column in columns if column not in alike]
-        _print_alike(alike, console)
+    candidates = (_Column(name, [row[index] for row in page.rows]) for index, name in enumerate(page.columns))
+    columns = [column for column in candidates if is_sql or not column.is_empty]
+    if len(page.rows) == page.total > 1:
+        shared = [column for column in columns if column.title in _SHARED and len(set(column.texts)) == 1]
+        columns = [column for column in columns if column not in shared]
+        _print_shared(shared, console)
     for folder in (column.folder for column in columns if column.folder):
         console.print(Text(f"models of {folder}", style="dim"), soft_wrap=True)
-    shown = _fitting(columns, console.width)
+    visible = _fitting(columns, console.width)
     dots = "..." if console.options.ascii_only else "\N{HORIZONTAL ELLIPSIS}"
-    spare = console.width - _GAP * (len(shown) - 1) - sum(column.least for column in shown)
+    spare = console.width - _GAP * (len(visible) - 1) - sum(column.least for column in visible)
     cells = []
-    for column in shown:
+    for column in visible:
         width = min(column.width, column.least + max(spare, 0))
         spare -= width - column.least
         cells.append(column.lines(width, dots))
     for number, line in enumerate(zip(*cells, strict=True)):
         text = (" " * _GAP).join(line).rstrip()
         console.print(Text(text, style="" if number else "cyan"), soft_wrap=True)
-    return [column.title for column in columns[len(shown) :]]
+    return [column.title for column in columns[len(visible) :]]
 
 
-def _print_alike(columns: Sequence[_Column], console: Console) -> None:
+def _print_shared(columns: Sequence[_Column], console: Console) -> None:
     if columns:
-        told = ", ".join(f"{column.title} {column.texts[0]}" for column in columns)
-        console.print(Text(f"all rows: {told}", style="dim"), soft_wrap=True)
+        values = ", ".join(f"{column.title} {column.texts[0]}" for column in columns)
+        console.print(Text(f"all rows: {values}", style="dim"), soft_wrap=True)
 
 
 class _Column:
-    """A column as texts, and how narrow it may be."""
+    """A column as texts, and its least width."""
 
     def __init__(self, name: str, values: Sequence[Any]) -> None:
-        self.title = plain(name)
-        self.is_text = any(isinstance(each, str) for each in values)
+        self.title = printable(name)
+        self.is_text = any(isinstance(value, str) for value in values)
         self.is_empty = name in _OPTIONAL and not any(values)
-        self.texts = [plain(_written(name, each)) for each in values]
+        self.texts = [printable(_text(name, value)) for value in values]
         self.folder = common_folder(self.texts) if name == "model" else ""
         self.texts = [text[len(self.folder) :] for text in self.texts]
         self.width = max(map(cell_len, (self.title, *self.texts)))
@@ -117,16 +117,16 @@ class _Column:
         self.least = min(self.width, flexible) if self.is_text else self.width
 
     def lines(self, width: int, dots: str) -> list[str]:
-        """Its title and its texts, all so wide."""
+        """Returns its title and its texts, padded to a width."""
         texts = [self.title, *shortened(self.texts, width, dots)]
         return [text + _space(text, width) if self.is_text else _space(text, width) + text for text in texts]
 
 
 def common_folder(names: Sequence[str]) -> str:
-    """The folder that all names begin with, or nothing."""
+    """Returns the folder that all names start with, or an empty text."""
     parts = [name.split("/")[:-1] for name in names]
     shared = 0
-    while parts and all(len(each) > shared and each[shared] == parts[0][shared] for each in parts):
+    while parts and all(len(folders) > shared and folders[shared] == parts[0][shared] for folders in parts):
         shared += 1
     return "".join(f"{part}/" for part in parts[0][:shared]) if shared else ""
 
@@ -135,19 +135,19 @@ def _space(text: str, width: int) -> str:
     return " " * (width - cell_len(text))
 
 
-def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
-    """The first columns, as many as there is room for, and at least one."""
-    shown, needed = list[_Column](), -_GAP
+def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
+    """Returns the first columns that fit, at least one."""
+    visible, used = list[_Column](), -_GAP
     for column in columns:
-        needed += _GAP + column.least
-        if shown and needed > room:
+        used += _GAP + column.least
+        if visible and used > width:
             break
-        shown.append(column)
-    return shown
+        visible.append(column)
+    return visible
 
 
-def _written(name: str, value: Any) -> str:
-    """A value in words, by the unit in the name of its column."""
+def _text(name: str, value: Any) -> str:
+    """Returns a value as text, in the unit of its column's name."""
     if value is None or value == "":
         return NOTHING if name in _OPTIONAL or value == "" else UNKNOWN
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a sweep did, for people and as data."""
+"""The summary of a sweep as text and JSON."""
 
 from __future__ import annotations
 
@@ -16,58 +16,80 @@ if TYPE_CHECKING:
     from sizeup.results.parts import Sweep
 
 
-def text(done: Sweep) -> str:
-    """A few lines: how much was asked, how much of it is new, and what went wrong."""
-    where = "in processes of this machine" if done.engine == "here" else "on Ray"
-    asked = f"{_several(done.models, 'model')} at {_several(done.points, 'point')} each, {where}"
-    lines = [f"{asked}, in {duration(done.seconds)}"]
-    if done.there:
-        lines.append(f"{_several(done.there, 'model')} had all rows there already")
-    store = _short(done.store)
-    lines.append(f"{_several(done.rows, 'row')} written to {store}, {done.errors:,} of them errors")
-    for kind, rows in done.kinds.items():
-        example = done.examples.get(kind)
-        lines.append(f"  {kind}: {_several(rows, 'row')}" + (f", such as {example}" if example else ""))
-    if done.errors:
-        lines.append("to retry errors: --retry-errors")
-    if done.caveats:
-        lines.append(f"{_several(done.caveats, 'row')} with a symbolic batch set to 1 (column caveat)")
-    lines += _pruned(done)
-    among = f" (of {_several(done.models - done.there, 'model')} evaluated now)" if done.there else ""
-    lines += [f"bind: no model has a dimension {name!r}{among}" for name in done.unknown_bind]
+def text(sweep: Sweep) -> str:
+    """Returns a few lines: what was evaluated, what was written, and which errors occurred."""
+    engine = "in local processes" if sweep.engine == "local" else "on Ray"
+    summary = f"{_several(sweep.models, 'model')} at {_several(sweep.points, 'point')} each, {engine}"
+    lines = [f"{summary}, in {duration(sweep.seconds)}"]
+    if sweep.existing:
+        lines.append(f"{_several(sweep.existing, 'model')} already had all rows")
+    store = _short(sweep.store)
+    lines.append(f"{_several(sweep.rows, 'row')} written to {store}, {sweep.errors:,} of them errors")
+    for error_type, rows in sweep.error_types.items():
+        example = sweep.error_examples.get(error_type)
+        lines.append(
+            f"  {error_type}: {_several(rows, 'row')}" + (f", for example {example}" if example else "")
+        )
+    if sweep.errors:
+        lines.append("--retry-errors evaluates them again")
+    if sweep.caveats:
+        lines.append(f"{_several(sweep.caveats, 'row')} with a symbolic batch set to 1 (column caveat)")
+    lines += _pruned(sweep)
+    among = (
+        f" (of {_several(sweep.models - sweep.existing, 'model')} evaluated now)" if sweep.existing else ""
+    )
+    lines += [f"bind: no model has a dimension {name!r}{among}" for name in sweep.unknown_bind]
     lines.append(f"$ sizeup query {shlex.quote(store)}")
     return "\n".join(lines)
 
 
-def _pruned(done: Sweep) -> Iterator[str]:
-    """What was removed, the first models by name."""
-    if done.pruned is None:
+def _pruned(sweep: Sweep) -> Iterator[str]:
+    """Yields what was removed, with the first models by name."""
+    if sweep.pruned is None:
         return
-    removed = done.pruned
-    files = _several(removed.files, "file")
-    yield f"{_several(removed.rows, 'row')} removed that this spec does not plan, and {files}"
-    yield from (f"  {model}: {_several(rows, 'row')}" for model, rows in removed.examples.items())
-    if removed.models > len(removed.examples):
-        yield f"  and {_several(removed.models - len(removed.examples), 'other model')}"
+    pruned = sweep.pruned
+    files = _several(pruned.files, "file")
+    yield f"{_several(pruned.rows, 'row')} removed that this spec does not plan, and {files}"
+    yield from (f"  {model}: {_several(rows, 'row')}" for model, rows in pruned.examples.items())
+    if pruned.models > len(pruned.examples):
+        yield f"  and {_several(pruned.models - len(pruned.examples), 'other model')}"
 
 
-def damage(done: Sweep) -> str:
-    """What is said of files that could not be read."""
-    others = f" and {_several(done.damaged - 1, 'other file')}" if done.damaged > 1 else ""
-    verb = "were" if done.damaged > 1 else "was"
-    return f"{_short(done.damaged_file)}{others} could not be read and {verb} replaced"
+def corrupt_shards_text(sweep: Sweep) -> str:
+    """Returns the warning on shards that could not be read."""
+    others = f" and {_several(sweep.corrupt_shards - 1, 'other file')}" if sweep.corrupt_shards > 1 else ""
+    verb = "were" if sweep.corrupt_shards > 1 else "was"
+    return f"{_short(sweep.corrupt_shard)}{others} could not be read and {verb} replaced"
 
 
-def to_json(done: Sweep) -> str:
-    """The same as one JSON object."""
-    return json.dumps({**envelope.head(), "sweep": asdict(done)}, indent=2)
+def to_json(sweep: Sweep) -> str:
+    """Returns the summary as one JSON object."""
+    content = {
+        "store": sweep.store,
+        "engine": sweep.engine,
+        "models": sweep.models,
+        "points": sweep.points,
+        "existing": sweep.existing,
+        "rows": sweep.rows,
+        "errors": sweep.errors,
+        "failed": sweep.failed,
+        "error_types": sweep.error_types,
+        "error_examples": sweep.error_examples,
+        "seconds": sweep.seconds,
+        "corrupt_shards": sweep.corrupt_shards,
+        "corrupt_shard": sweep.corrupt_shard,
+        "pruned": None if sweep.pruned is None else asdict(sweep.pruned),
+        "caveats": sweep.caveats,
+        "unknown_bind": sweep.unknown_bind,
+    }
+    return json.dumps({**envelope.head(), "sweep": content}, indent=2)
 
 
 def _short(address: str) -> str:
-    """A folder below this one as it is typed here."""
+    """Returns a path relative to the current folder if it is inside it."""
     path = Path(address)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else address
 
 
-def _several(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"

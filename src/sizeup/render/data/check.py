@@ -1,4 +1,4 @@
-"""Checks as plain data, the unit in every limit."""
+"""Checks as plain data."""
 
 from __future__ import annotations
 
@@ -10,40 +10,42 @@ from sizeup.results.check import counts
 
 if TYPE_CHECKING:
     from sizeup.results.check import Check, Checks
-    from sizeup.results.parts import Change, Growth, Limit, Remedy
+    from sizeup.results.parts import Change, Growth, HostRun, Limit, Remedy
 
 
 def to_dict(check: Check) -> dict[str, Any]:
-    """All of it as plain data, the unit in every limit."""
+    """Returns a check as plain data; every limit has its unit."""
     return {
         **envelope.head(),
         "model": {"name": check.name, "format": check.format, "source": check.model},
         "target": check.target,
         "budgets": list(check.budgets),
         "fits": check.fits,
-        "answer": check.status,
+        "verdict": check.status,
         "error": check.error or None,
-        "new": check.new or None,
-        "refused": check.refused,
+        "no_baseline_reason": check.no_baseline_reason or None,
+        "unsupported_reason": check.unsupported_reason,
+        "caveats": list(check.caveats),
+        "host_run": None if check.host_run is None else _host_run(check.host_run),
         "unknown_ops": check.unknown_ops,
         "other_entries": list(check.other_entries),
-        "limits": [_limit(each) for each in check.limits],
-        "against": check.against or None,
-        "changes": [{"name": name, **_growth(each)} for name, each in check.changes],
-        "peak_tensors": [{"name": each.name, "bytes": each.amount} for each in check.peak_tensors],
-        "remedies": [_remedy(each) for each in check.remedies],
+        "limits": [_limit(item) for item in check.limits],
+        "base_revision": check.base_revision or None,
+        "changes": [{"name": name, **_growth(item)} for name, item in check.changes],
+        "peak_tensors": [{"name": item.name, "bytes": item.amount} for item in check.peak_tensors],
+        "remedies": [_remedy(item) for item in check.remedies],
     }
 
 
-def all_to_dict(found: Checks) -> dict[str, Any]:
-    """One check as it is, several under one verdict."""
-    if len(found.checks) == 1:
-        return to_dict(found.checks[0])
+def all_to_dict(checks: Checks) -> dict[str, Any]:
+    """Returns one check as it is, several with the verdict of all."""
+    if len(checks.checks) == 1:
+        return to_dict(checks.checks[0])
     return {
         **envelope.head(),
-        "fits": found.fits,
-        "counts": counts(found.checks),
-        "checks": [to_dict(each) for each in found.checks],
+        "fits": checks.fits,
+        "counts": counts(checks.checks),
+        "checks": [to_dict(check) for check in checks.checks],
     }
 
 
@@ -51,32 +53,36 @@ def _limit(limit: Limit) -> dict[str, Any]:
     return {
         "name": limit.name,
         "unit": limit.unit,
-        "of": limit.of,
-        "limit": limit.most,
+        "source": limit.source,
+        "limit": limit.maximum,
         "reserve": limit.reserve,
         "need": _finite(limit.need),
-        "least_need": _finite(limit.least_need),
-        "most_need": _finite(limit.most_need),
+        "need_low": _finite(limit.need_low),
+        "need_high": _finite(limit.need_high),
         "headroom": _finite(limit.headroom),
         "fits": limit.fits,
         "unknown": list(limit.unknown),
         "parts": [
             {
                 "name": part.name,
-                "least_bytes": part.least_bytes,
-                "most_bytes": part.most_bytes,
-                "how": part.how,
+                "low_bytes": part.low_bytes,
+                "high_bytes": part.high_bytes,
+                "basis": part.basis,
             }
             for part in limit.parts
         ],
         "assumptions": list(limit.assumptions),
-        "largest": [{"name": each.name, "amount": each.amount} for each in limit.largest],
+        "largest": [{"name": item.name, "amount": item.amount} for item in limit.largest],
         "growth": None if limit.growth is None else _growth(limit.growth),
     }
 
 
+def _host_run(run: HostRun) -> dict[str, Any]:
+    return {"runtime": run.runtime, "outcome": run.outcome, "reason": run.reason or None}
+
+
 def _growth(growth: Growth) -> dict[str, Any]:
-    return {"unit": growth.unit, "before": growth.before, "now": growth.now}
+    return {"unit": growth.unit, "before": growth.before, "now": growth.after}
 
 
 def _finite(value: float | None) -> float | None:
@@ -85,10 +91,10 @@ def _finite(value: float | None) -> float | None:
 
 def _remedy(remedy: Remedy) -> dict[str, Any]:
     return {
-        "what": remedy.what,
+        "description": remedy.description,
         "command": remedy.command,
         "fits": remedy.fits,
-        "changes": [_change(each) for each in remedy.changes],
+        "changes": [_change(change) for change in remedy.changes],
         "notes": list(remedy.notes),
     }
 

@@ -14,57 +14,70 @@ from sizeup.render.data.report import latency_to_dict
 from sizeup.results.comparison import Figures, Row
 
 if TYPE_CHECKING:
-    from sizeup.results.comparison import Comparison
+    from sizeup.results.comparison import Comparison, Pattern
     from sizeup.results.report import Report
 
 _FIGURES = tuple(Figures.__slots__)
 
 
-def to_dict(found: Comparison) -> dict[str, Any]:
-    """The whole comparison as plain data."""
-    return {**_head(found), "rows": [_row(row) for row in found.rows]}
+def to_dict(comparison: Comparison) -> dict[str, Any]:
+    """Returns the comparison as plain data."""
+    return {**_head(comparison), "rows": [_row(row) for row in comparison.rows]}
 
 
-def json_lines(found: Comparison) -> Iterator[str]:
-    """The same as JSON text, one key or row a line."""
+def json_lines(comparison: Comparison) -> Iterator[str]:
+    """Yields the comparison as JSON text, one key or row per line."""
     yield "{\n"
-    for key, value in _head(found).items():
+    for key, value in _head(comparison).items():
         yield f"  {json.dumps(key)}: {json.dumps(value)},\n"
-    rows = ",\n    ".join(json.dumps(_row(row)) for row in found.rows)
+    rows = ",\n    ".join(json.dumps(_row(row)) for row in comparison.rows)
     yield f'  "rows": [\n    {rows}\n  ]\n}}\n' if rows else '  "rows": []\n}\n'
 
 
-def _head(found: Comparison) -> dict[str, Any]:
-    differences = found.differences
+def _head(comparison: Comparison) -> dict[str, Any]:
+    differences = comparison.differences
     return {
         **envelope.head(),
-        "a": _model(found.a),
-        "b": _model(found.b),
-        "headline": found.headline,
+        "a": _model(comparison.a),
+        "b": _model(comparison.b),
+        "headline": comparison.headline,
         "totals": {
-            each.name: {"a": each.a, "b": each.b, "difference": each.difference} for each in found.totals
+            total.name: {"a": total.a, "b": total.b, "difference": total.difference}
+            for total in comparison.totals
         },
         "macs": {
             "difference": differences.macs,
             "explained": dict(differences.explained_macs),
             "unexplained": differences.unexplained_macs,
             "unexplained_rows": len(differences.unexplained_rows),
-            "uncounted_rows": sum(not row.known for row in found.rows),
+            "uncounted_rows": sum(not row.known for row in comparison.rows),
         },
         "params": {
             "by_status": dict(differences.params_by_status),
             "unused": differences.unused_params,
         },
         "traffic_bytes": {"by_status": dict(differences.traffic_by_status)},
-        "verdict": found.verdict,
-        "counts": dict(found.counts),
-        "patterns": [{name: getattr(each, name) for name in type(each).__slots__} for each in found.patterns],
+        "verdict": comparison.verdict,
+        "counts": dict(comparison.counts),
+        "patterns": [_pattern(pattern) for pattern in comparison.patterns],
+    }
+
+
+def _pattern(pattern: Pattern) -> dict[str, Any]:
+    return {
+        "status": pattern.status,
+        "description": pattern.description,
+        "reason": pattern.reason,
+        "rows": pattern.rows,
+        "macs": pattern.macs,
+        "params": pattern.params,
+        "seconds": pattern.seconds,
     }
 
 
 def _model(report: Report) -> dict[str, Any]:
     usage = report.memory.usage
-    unknown: dict[str, Any] = {"unavailable": report.no_latency}
+    unknown: dict[str, Any] = {"unavailable": report.no_latency_reason}
     return {
         "name": report.name,
         "format": report.format,
@@ -72,7 +85,7 @@ def _model(report: Report) -> dict[str, Any]:
         "precision": None if report.precision is None else precision_name(report.precision),
         "uncounted_ops": len(report.cost.reasons),
         "peak_op": usage.peak_op,
-        "peak_tensors": [{"name": each.name, "bytes": each.bytes} for each in usage.held],
+        "peak_tensors": [{"name": tensor.name, "bytes": tensor.bytes} for tensor in usage.peak_tensors],
         "latency": unknown if report.latency_details is None else latency_to_dict(report.latency_details),
     }
 
@@ -84,10 +97,10 @@ def _row(row: Row) -> dict[str, Any]:
         "matched_by": row.matched_by or None,
         "a_ops": list(row.a),
         "b_ops": list(row.b),
-        "a_kinds": list(row.kinds_a),
-        "b_kinds": list(row.kinds_b),
-        "changes": {each.column: [each.before, each.after] for each in row.changes},
-        "why": row.why or None,
+        "a_op_kinds": list(row.a_op_kinds),
+        "b_op_kinds": list(row.b_op_kinds),
+        "changes": {change.column: [change.before, change.after] for change in row.changes},
+        "reason": row.reason or None,
         "known": row.known,
         **{f"a_{name}": getattr(row.before, name) for name in _FIGURES},
         **{f"b_{name}": getattr(row.after, name) for name in _FIGURES},
@@ -96,12 +109,12 @@ def _row(row: Row) -> dict[str, Any]:
 
 _COLUMNS = tuple(
     _row(Row("same", (), (), "", "", (), (), (), "", Figures(), Figures(), True))
-)  # also where there is no row
+)  # also of a comparison without rows
 
 
-def csv_lines(found: Comparison, *, raw: bool = False) -> Iterator[str]:
-    """One line a row under a line of names; lists are joined by semicolons."""
-    rows = ([_cell(value) for value in _row(row).values()] for row in found.rows)
+def csv_lines(comparison: Comparison, *, raw: bool = False) -> Iterator[str]:
+    """Yields one line per row after a line of column names; lists are joined by semicolons."""
+    rows = ([_cell(value) for value in _row(row).values()] for row in comparison.rows)
     return csv_cells.csv_lines(_COLUMNS, rows, raw=raw)
 
 
@@ -115,7 +128,7 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def frame(found: Comparison) -> Any:
-    """One line a row, as a data frame."""
-    rows = [_row(row) for row in found.rows]
+def frame(comparison: Comparison) -> Any:
+    """Returns the rows as a data frame."""
+    rows = [_row(row) for row in comparison.rows]
     return frame_of({name: [row[name] for row in rows] for name in _COLUMNS})

@@ -1,25 +1,23 @@
-"""Devices as plain data and JSON: raw numbers, the unit in every key, null for what is not known."""
+"""Devices as plain data and JSON: raw numbers, the unit in every key, null if unknown."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import Any
 
-from sizeup.targets import Device, Energy, Fit, Memory, Power, Runtime, Unit
-
-SCHEMA_VERSION = 1
+from sizeup.render import envelope
+from sizeup.targets import Device, Energy, Memory, Power, Runtime, TargetCalibration, Unit
 
 
 def to_dict(device: Device) -> dict[str, Any]:
-    """All that is known of a device."""
+    """Returns a device as plain data."""
     return {
         "name": device.name,
         "title": device.title,
-        "kind": device.kind,
-        "maker": device.maker,
+        "device_class": device.device_class,
+        "vendor": device.vendor,
         "aliases": list(device.aliases),
         "runtimes": list(device.runtimes),
         "ram_bytes": device.ram_bytes,
@@ -40,20 +38,20 @@ def to_dict(device: Device) -> dict[str, Any]:
 
 
 def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
-    """All that is known of a runtime."""
+    """Returns a runtime as plain data."""
     return {
         "name": runtime.name,
         "title": runtime.title,
         "aliases": list(runtime.aliases),
         "units": list(runtime.units),
         "dtypes": list(runtime.dtypes),
-        "fuses": None if runtime.fuses is None else list(runtime.fuses),
+        "fuses": None if runtime.fusions is None else list(runtime.fusions),
         "in_place": None if runtime.in_place is None else list(runtime.in_place),
-        "reads": None if runtime.reads is None else list(runtime.reads),
+        "formats": None if runtime.formats is None else list(runtime.formats),
         "overhead_seconds": runtime.overhead_seconds,
         "micro_kernels": runtime.micro or None,
         "code": None if runtime.code is None else asdict(runtime.code),
-        "packs_weights": runtime.packs,
+        "packs_weights": runtime.packs_weights,
         "version": runtime.version or None,
         "note": runtime.note or None,
         "source": runtime.source,
@@ -62,39 +60,38 @@ def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
     }
 
 
-def fit_to_dict(fit: Fit) -> dict[str, Any]:
-    """All that a fit says: its rates in seconds, its range in logarithms of measured over estimated."""
+def calibration_to_dict(calibration: TargetCalibration) -> dict[str, Any]:
+    """Returns a calibration as plain data: rates in seconds, interval as ln(measured / estimated)."""
     return {
-        "target": fit.name,
-        "precisions": list(fit.precisions),
-        "measurements": fit.measurements,
-        "error": fit.error,
-        "within_10_percent": fit.within,
-        "kendall_tau": fit.tau,
-        "held_out": fit.held_out,
-        "band": dict(fit.band),
-        "rates": dict(fit.rates),
-        "version": fit.version or None,
-        "threads": fit.threads,
-        "note": fit.note or None,
-        "source": fit.source,
-        "recorded": fit.recorded or None,
-        "file": fit.file,
+        "target": calibration.name,
+        "precisions": list(calibration.precisions),
+        "measurements": calibration.measurements,
+        "mape": calibration.mape,
+        "within_10_percent": calibration.within_10_percent,
+        "kendall_tau": calibration.kendall_tau,
+        "held_out": calibration.held_out,
+        "interval": dict(calibration.interval),
+        "rates": dict(calibration.rates),
+        "version": calibration.version or None,
+        "threads": calibration.threads,
+        "note": calibration.note or None,
+        "source": calibration.source,
+        "recorded": calibration.recorded or None,
+        "file": calibration.file,
     }
 
 
 def json_lines(
-    found: Sequence[Device], runtimes: Sequence[Runtime], fits: Sequence[Fit] = ()
+    devices: Sequence[Device], runtimes: Sequence[Runtime], calibrations: Sequence[TargetCalibration] = ()
 ) -> Iterator[str]:
-    """Devices, the runtimes on them and the fits of both as JSON text, one of them a line."""
-    head = {"schema_version": SCHEMA_VERSION, "tool": {"name": "sizeup", "version": version("sizeup")}}
+    """Yields devices, their runtimes and calibrations as JSON text, one per line."""
     lists = {
-        "devices": [to_dict(device) for device in found],
+        "devices": [to_dict(device) for device in devices],
         "runtimes": [runtime_to_dict(runtime) for runtime in runtimes],
-        "calibrations": [fit_to_dict(fit) for fit in fits],
+        "calibrations": [calibration_to_dict(calibration) for calibration in calibrations],
     }
     yield "{\n"
-    yield from (f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
+    yield from (f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in envelope.head().items())
     for key, rows in lists.items():
         body = ",\n    ".join(map(json.dumps, rows))
         end = "" if key == "calibrations" else ","
@@ -104,7 +101,7 @@ def json_lines(
 
 def _unit(unit: Unit) -> dict[str, Any]:
     return {
-        "kind": unit.kind,
+        "unit_class": unit.unit_class,
         "name": unit.name,
         "core": None if unit.core is None else unit.core.name,
         "cores": unit.cores,

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import MissingLibrary
-from sizeup.results.plan import Place
+from sizeup.results.plan import PlannedTensor
 from sizeup.results.rows import OpRow
 
 if TYPE_CHECKING:
@@ -19,24 +19,24 @@ _COUNTS = ("macs", "elementwise_ops", "params", "read_bytes", "written_bytes", "
 
 def _pandas() -> Any:
     try:
-        import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore] # no types of its own
+        import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore] # untyped
     except ImportError as error:
         raise MissingLibrary("a data frame", "pandas", "frames") from error
     return pandas
 
 
 def frame_of(columns: Mapping[str, Sequence[Any]]) -> Any:
-    """A data frame of columns by name; whole numbers stay whole where some of them are not known."""
+    """Returns a data frame of columns by name; integer columns with unknown values are nullable."""
     table = _pandas().DataFrame(columns)
-    kinds = {name: "Int64" for name, column in columns.items() if None in column and _are_whole(column)}
-    return table.astype(kinds)
+    dtypes = {name: "Int64" for name, column in columns.items() if None in column and _are_whole(column)}
+    return table.astype(dtypes)
 
 
 def frame_of_arrow(table: Any) -> Any:
-    """A data frame of a table of Arrow; whole numbers and answers stay such where some are not known."""
+    """Returns a data frame of an Arrow table; integers and booleans are nullable."""
     pandas = _pandas()
-    kinds = {"int64": pandas.Int64Dtype(), "int32": pandas.Int32Dtype(), "bool": pandas.BooleanDtype()}
-    return table.to_pandas(types_mapper=lambda kind: kinds.get(str(kind)))
+    dtypes = {"int64": pandas.Int64Dtype(), "int32": pandas.Int32Dtype(), "bool": pandas.BooleanDtype()}
+    return table.to_pandas(types_mapper=lambda arrow_type: dtypes.get(str(arrow_type)))
 
 
 def _are_whole(column: Sequence[Any]) -> bool:
@@ -44,17 +44,18 @@ def _are_whole(column: Sequence[Any]) -> bool:
 
 
 def report_frame(report: Report) -> Any:
-    """One row an operator, indexed by its place in the schedule; what is not known is missing."""
+    """Returns one row per operator, indexed by its position in the schedule; unknown values are missing."""
     pandas = _pandas()
-    names = [each.name for each in fields(OpRow)]
+    names = [field.name for field in fields(OpRow)]
     table = pandas.DataFrame([[getattr(row, name) for name in names] for row in report.ops], columns=names)
+    table = table.rename(columns={"kind": "op_kind"})
     table["known"] = table["reason"].isna()
     table["intensity"] = pandas.Series([row.intensity for row in report.ops], dtype="Float64")
-    # Nullable integers: a plain column would turn counts into floats as soon as one is missing.
+    # Nullable integers: a plain column with a missing count would be of floats.
     return table.astype(dict.fromkeys(_COUNTS, "Int64")).set_index("index")
 
 
 def plan_frame(plan: Plan) -> Any:
-    """One row per tensor that is no constant: where it is, and for how long."""
-    names = [each.name for each in fields(Place)]
-    return frame_of({name: [getattr(place, name) for place in plan.places()] for name in names})
+    """Returns one row per tensor that is not a constant: its offset and liveness."""
+    names = [field.name for field in fields(PlannedTensor)]
+    return frame_of({name: [getattr(place, name) for place in plan.planned_tensors()] for name in names})

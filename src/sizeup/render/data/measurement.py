@@ -1,4 +1,4 @@
-"""Measurements as plain data: seconds, FLOPs and bytes raw."""
+"""Measurements as plain data, in seconds, FLOPs and bytes."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ if TYPE_CHECKING:
     from sizeup.results.parts import Utilization
 
 
-def to_dict(found: Measurement) -> dict[str, Any]:
-    """All of it as plain data, seconds and bytes raw."""
-    timing = found.timing
+def to_dict(measurement: Measurement) -> dict[str, Any]:
+    """Returns a measurement as plain data, in seconds and bytes."""
+    timing = measurement.timing
     return {
         **envelope.head(),
-        "model": {"name": found.name, "format": found.format},
+        "model": {"name": measurement.name, "format": measurement.format},
         "runtime": {"name": timing.runtime, "version": timing.version, "threads": timing.threads},
         "seconds": {
-            "least": timing.least,
+            "min": timing.minimum,
             "median": timing.median,
             "mean": statistics.fmean(timing.seconds),
-            "cpu_least": min(timing.cpu_seconds),
+            "cpu_min": min(timing.cpu_seconds),
             "loading": timing.loading_seconds,
             "runs": list(timing.seconds),
             "warm_up": list(timing.warm_up_seconds),
         },
-        "achieved": {
-            "macs_per_second": found.macs_per_second,
-            "bytes_per_second": found.bytes_per_second,
+        "throughput": {
+            "macs_per_second": measurement.macs_per_second,
+            "bytes_per_second": measurement.bytes_per_second,
         },
-        "target": None if found.target is None else found.target.name,
-        "hardware": plain(found.hardware),
-        "notes": list(found.notes),
+        "target": None if measurement.target is None else measurement.target.name,
+        "hardware": plain(measurement.throughput),
+        "notes": list(measurement.notes),
         "kernels": [
             {
-                "name": each.kernel.name,
-                "kind": each.kernel.kind,
-                "seconds": each.kernel.seconds,
-                "module": each.module,
-                "macs": found.macs_of(each),
+                "name": item.kernel.name,
+                "op_type": item.kernel.op_kind,
+                "seconds": item.kernel.seconds,
+                "module": item.module,
+                "macs": measurement.macs_of(item),
             }
-            for each in found.kernels
+            for item in measurement.kernels
         ],
-        "modules": [plain(each) for each in found.modules],
+        "modules": [plain(item) for item in measurement.modules],
     }
 
 
 def utilization_to_dict(utilization: Utilization) -> dict[str, Any]:
-    """All of it as plain data, in seconds, FLOPs and bytes."""
-    counted, given = utilization.counted, utilization.measurement
+    """Returns a utilization as plain data, in seconds, FLOPs and bytes."""
+    counted, measurement = utilization.counted, utilization.measurement
     return {
         **envelope.head(),
         "model": {"name": utilization.name, "format": utilization.format},
         "target": utilization.target.name,
         "precisions": list(utilization.precisions),
-        "given": {"latency_ms": given.latency_ms, "bytes_per_second": given.bandwidth},
+        "supplied": {"latency_ms": measurement.latency_ms, "bytes_per_second": measurement.bandwidth},
         "macs": None if counted is None else counted.macs,
         "bytes": None if counted is None else counted.bytes,
         "flops_per_second": utilization.flops_per_second,

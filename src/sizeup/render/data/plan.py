@@ -1,4 +1,4 @@
-"""A plan as plain data, JSON and CSV. Raw integers, the unit in every key."""
+"""A memory plan as plain data, JSON and CSV. Raw integers, the unit in every key."""
 
 from __future__ import annotations
 
@@ -13,43 +13,46 @@ from sizeup.render.data.report import arena_figures
 
 if TYPE_CHECKING:
     from sizeup.results.parts import MicroArena
-    from sizeup.results.plan import Place, Plan
+    from sizeup.results.plan import Plan, PlannedTensor
 
 _COLUMNS = ("tensor", "name", "shape", "dtype", "bytes", "offset", "first_step", "last_step", "buffer")
 
 
 def to_dict(plan: Plan) -> dict[str, Any]:
-    """The whole plan as plain data."""
-    return {**_head(plan), "tensors": [_tensor(place) for place in plan.places()]}
+    """Returns the plan as plain data."""
+    return {**_head(plan), "tensors": [_tensor(place) for place in plan.planned_tensors()]}
 
 
 def json_lines(plan: Plan) -> Iterator[str]:
-    """The whole plan as JSON text, one key or tensor a line."""
+    """Yields the plan as JSON text, one key or tensor per line."""
     yield "{\n"
     for key, value in _head(plan).items():
         yield f"  {json.dumps(key)}: {json.dumps(value)},\n"
-    rows = ",\n    ".join(json.dumps(_tensor(place)) for place in plan.places())
+    rows = ",\n    ".join(json.dumps(_tensor(place)) for place in plan.planned_tensors())
     yield f'  "tensors": [\n    {rows}\n  ]\n}}\n' if rows else '  "tensors": []\n}\n'
 
 
 def csv_lines(plan: Plan, *, raw: bool = False) -> Iterator[str]:
-    """One line a tensor under a line of names; several tensors of one buffer are views of each other."""
-    rows = ({**_tensor(place), "shape": units.shape(place.shape)}.values() for place in plan.places())
+    """Yields one line per tensor after a line of column names; tensors of one buffer are aliases."""
+    rows = (
+        {**_tensor(place), "shape": units.shape(place.shape)}.values() for place in plan.planned_tensors()
+    )
     return csv_cells.csv_lines(_COLUMNS, rows, raw=raw)
 
 
 def _head(plan: Plan) -> dict[str, Any]:
-    ordering = plan.placement.ordering
+    ordering = plan.memory_plan.best_schedule
     return {
         **envelope.head(),
         "model": {"name": plan.name, "format": plan.graph.format},
+        "target": None if plan.target is None else plan.target.name,
         "precision": None if plan.precision is None else precision_name(plan.precision),
         "peak": {
-            "given_bytes": plan.given_peak_bytes,
+            "file_schedule_bytes": plan.file_schedule_peak_bytes,
             "bytes": plan.peak_bytes,
             "step": plan.peak_step,
             "op": plan.peak_op,
-            "tensors": [{"name": each.name, "bytes": each.bytes} for each in plan.held],
+            "tensors": [{"name": tensor.name, "bytes": tensor.bytes} for tensor in plan.peak_tensors],
         },
         "plan": {
             "bytes": plan.plan_bytes,
@@ -57,27 +60,24 @@ def _head(plan: Plan) -> dict[str, Any]:
             "status": plan.status,
             "alignment_bytes": plan.alignment,
         },
-        "order": {
+        "schedule": {
             "moved_ops": plan.moved_ops,
             "status": None if ordering is None else ordering.status,
             "lower_bound_bytes": None if ordering is None else ordering.lower_bound_bytes,
-            "ops": list(plan.order),
+            "ops": list(plan.schedule),
         },
-        "tflite_micro": _shipped(plan.shipped),
+        "tflite_micro": _arena(plan.tflm_arena),
         "notes": list(plan.notes),
     }
 
 
-def _shipped(arena: MicroArena | None) -> dict[str, Any] | None:
-    """What the interpreter takes for the file as it is; None for other formats."""
+def _arena(arena: MicroArena | None) -> dict[str, Any] | None:
+    """Returns the arena that the interpreter needs for the file; None for other formats."""
     if arena is None:
         return None
-    return {
-        **arena_figures(arena),
-        "refused": arena.refused,
-    }
+    return {**arena_figures(arena), "unsupported_reason": arena.unsupported_reason}
 
 
-def _tensor(place: Place) -> dict[str, Any]:
+def _tensor(place: PlannedTensor) -> dict[str, Any]:
     shape = None if place.shape is None else list(place.shape)
     return {name: shape if name == "shape" else getattr(place, name) for name in _COLUMNS}

@@ -1,4 +1,4 @@
-"""What the precision verbs find, as plain data, CSV and a data frame. Raw numbers, the unit in every key."""
+"""Results of the precision verbs as plain data, CSV and a data frame. Raw numbers, the unit in every key."""
 
 from __future__ import annotations
 
@@ -12,117 +12,122 @@ from sizeup.dtypes import precision_name
 from sizeup.graph import Shape
 from sizeup.render import envelope
 from sizeup.render.data.frames import frame_of
-from sizeup.results.precision import BUDGETS, names_of
+from sizeup.results.precision import BUDGETS, budgets_with_verdict
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Estimate, Point, Row, Sizes
+    from sizeup.results.parts import Estimate, LayerSizes, Point, Row
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront, Tradeoff
 
 
-def assignment(found: PrecisionAssignment) -> dict[str, Any]:
-    """All of it as plain data, bytes, seconds and joules raw."""
+def assignment(assigned: PrecisionAssignment) -> dict[str, Any]:
+    """Returns the result as plain data, in bytes, seconds and joules."""
     return {
         **envelope.head(),
-        "model": {"name": found.graph.name, "format": found.graph.format},
-        "target": None if found.options.target is None else found.options.target.name,
-        "loss": found.choice.loss,
-        "loss_basis": found.basis,
-        "measured": None if found.refined is None else found.refined.losses.to_dict(),
-        "float_accuracy": None if found.refined is None else found.refined.table.baseline.accuracy,
-        "proven": found.choice.proven,
-        "gap": found.choice.gap,
-        "budgets": {name: getattr(found.budgets, name) for name in BUDGETS},
-        "figures": {name: getattr(found.choice.figures, name) for name in BUDGETS},
-        "latency": None if found.estimate is None else _latency(found.estimate),
-        "unsupported": list(found.options.unsupported),
-        "as_given": {name: getattr(found.widest, name) for name in BUDGETS},
-        "binding": list(found.choice.binding),
-        "gains": found.choice.gains,
+        "model": {"name": assigned.graph.name, "format": assigned.graph.format},
+        "target": None if assigned.options.target is None else assigned.options.target.name,
+        "loss": assigned.assignment.loss,
+        "loss_basis": assigned.basis,
+        "measured": None if assigned.measured is None else assigned.measured.losses.to_dict(),
+        "float_accuracy": None if assigned.measured is None else assigned.measured.table.baseline.accuracy,
+        "proven": assigned.assignment.is_proven,
+        "gap": assigned.assignment.gap,
+        "budgets": {name: getattr(assigned.budgets, name) for name in BUDGETS},
+        "figures": {name: getattr(assigned.assignment.figures, name) for name in BUDGETS},
+        "latency": None if assigned.estimate is None else _latency(assigned.estimate),
+        "unsupported": list(assigned.options.unsupported),
+        "original": {name: getattr(assigned.original, name) for name in BUDGETS},
+        "binding": list(assigned.assignment.binding),
+        "gains": assigned.assignment.gains,
         "layers": [
             {
                 "op": layer.op,
                 "name": layer.name,
-                "kind": layer.kind,
-                "precision": precision_name(found.choice.chosen[layer.op]),
-                "loss": found.losses[layer.op],
+                "op_kind": layer.kind,
+                "precision": precision_name(assigned.assignment.dtypes[layer.op]),
+                "loss": assigned.losses[layer.op],
             }
-            for layer in found.options.layers
+            for layer in assigned.options.layers
         ],
-        "mapping": found.mapping,
+        "mapping": assigned.precision_map,
     }
 
 
-def _latency(found: Estimate) -> dict[str, Any]:
-    """The estimate as the reports of other verbs have it."""
-    return {"ms": found.ms, "low_ms": found.low_ms, "high_ms": found.high_ms, "basis": found.basis}
+def _latency(estimate: Estimate) -> dict[str, Any]:
+    """Returns an estimate under the keys of a report."""
+    return {
+        "ms": estimate.ms,
+        "low_ms": estimate.low_ms,
+        "high_ms": estimate.high_ms,
+        "basis": estimate.basis,
+    }
 
 
-def mapping_lines(found: PrecisionAssignment) -> Iterator[str]:
-    """The mapping alone as JSON text, which `analyze --precision` takes."""
-    yield json.dumps(found.mapping, indent=2)
+def mapping_lines(assigned: PrecisionAssignment) -> Iterator[str]:
+    """Yields the precision map as JSON text, which `analyze --precision` reads."""
+    yield json.dumps(assigned.precision_map, indent=2)
     yield "\n"
 
 
-def front(found: PrecisionFront) -> dict[str, Any]:
-    """All of it as plain data, bytes, seconds and joules raw."""
+def front(result: PrecisionFront) -> dict[str, Any]:
+    """Returns the result as plain data, in bytes, seconds and joules."""
     return {
         **envelope.head(),
-        "model": {"name": found.options.graph.name, "format": found.options.graph.format},
-        "target": None if found.options.target is None else found.options.target.name,
-        "axes": list(found.axes),
-        "loss_basis": found.basis,
-        "choices": [
-            {**row, "layers": {f"#{op}": precision_name(kind) for op, kind in choice.chosen.items()}}
-            for row, choice in zip(_front_rows(found), found.choices, strict=True)
+        "model": {"name": result.options.graph.name, "format": result.options.graph.format},
+        "target": None if result.options.target is None else result.options.target.name,
+        "axes": list(result.axes),
+        "loss_basis": result.basis,
+        "assignments": [
+            {**row, "layers": {f"#{op}": precision_name(dtype) for op, dtype in choice.dtypes.items()}}
+            for row, choice in zip(_front_rows(result), result.assignments, strict=True)
         ],
     }
 
 
-def _front_rows(found: PrecisionFront) -> list[dict[str, Any]]:
+def _front_rows(result: PrecisionFront) -> list[dict[str, Any]]:
     return [
         {
             "loss": loss,
             **{name: getattr(choice.figures, name) for name in BUDGETS},
-            "proven": choice.proven,
+            "proven": choice.is_proven,
             "gap": choice.gap,
         }
-        for loss, choice in zip(found.losses, found.choices, strict=True)
+        for loss, choice in zip(result.losses, result.assignments, strict=True)
     ]
 
 
-def front_csv_lines(found: PrecisionFront, *, raw: bool = False) -> Iterator[str]:
-    """One line per choice."""
-    rows = (each.values() for each in _front_rows(found))
+def front_csv_lines(result: PrecisionFront, *, raw: bool = False) -> Iterator[str]:
+    """Yields one line per assignment."""
+    rows = (row.values() for row in _front_rows(result))
     return csv_cells.csv_lines(("loss", *BUDGETS, "proven", "gap"), rows, raw=raw)
 
 
-def fits(found: PrecisionFits) -> dict[str, Any]:
-    """All of it as plain data, sizes in bytes."""
+def fits(result: PrecisionFits) -> dict[str, Any]:
+    """Returns the result as plain data, in bytes."""
     return {
         **envelope.head(),
-        "model": {"name": found.graph.name, "format": found.graph.format},
-        "threshold_bytes": found.threshold_bytes,
-        "measure": found.measure,
-        "layers": [_layer(found, each) for each in found.layers],
+        "model": {"name": result.graph.name, "format": result.graph.format},
+        "threshold_bytes": result.threshold_bytes,
+        "measure": result.measure,
+        "layers": [_layer(result, layer) for layer in result.layers],
     }
 
 
-def _layer(found: PrecisionFits, each: Sizes) -> dict[str, Any]:
-    names = [precision_name(precision) for precision in found.precisions]
+def _layer(result: PrecisionFits, layer: LayerSizes) -> dict[str, Any]:
+    names = [precision_name(precision) for precision in result.precisions]
 
     def by_precision(sizes: Sequence[int]) -> dict[str, int | None]:
-        return {name: size if each.is_known else None for name, size in zip(names, sizes, strict=True)}
+        return {name: size if layer.is_known else None for name, size in zip(names, sizes, strict=True)}
 
     return {
-        "op": each.layer.op,
-        "name": each.layer.name,
-        "kind": each.layer.kind,
-        "input_shapes": _lists(each.input_shapes),
-        "output_shapes": _lists(each.output_shapes),
-        "read_bytes": by_precision(each.read_bytes),
-        "made_bytes": by_precision(each.made_bytes),
-        "bytes": by_precision(each.bytes),
-        "fits": list(each.kept_names) if each.is_known else None,
+        "op": layer.layer.op,
+        "name": layer.layer.name,
+        "op_kind": layer.layer.kind,
+        "input_shapes": _lists(layer.input_shapes),
+        "output_shapes": _lists(layer.output_shapes),
+        "read_bytes": by_precision(layer.read_bytes),
+        "written_bytes": by_precision(layer.written_bytes),
+        "bytes": by_precision(layer.bytes),
+        "fits": list(layer.fitting_precisions) if layer.is_known else None,
     }
 
 
@@ -149,7 +154,7 @@ def _milliseconds(name: str) -> Callable[[Point], float | None]:
     return lambda point: None if point.latency is None else _thousandfold(getattr(point.latency, name))
 
 
-# The columns of CSV files, JSON points and data frames; docs/precision.md says what each is.
+# The columns of CSV files, JSON points and data frames; docs/precision.md describes them.
 COLUMNS: dict[str, Callable[[Point], Any]] = {
     "precision": lambda point: point.precision,
     "batch": lambda point: point.batch,
@@ -167,48 +172,48 @@ COLUMNS: dict[str, Callable[[Point], Any]] = {
     "weight_bytes": _figure("weight_bytes"),
     "activation_bytes": _figure("activation_bytes"),
     "accepted": lambda point: point.accepted,
-    "accepted_by": lambda point: names_of(point, True) or None,
-    "undetermined_by": lambda point: names_of(point, None) or None,
+    "accepted_by": lambda point: budgets_with_verdict(point, True) or None,
+    "undetermined_by": lambda point: budgets_with_verdict(point, None) or None,
 }
 _REAL = tuple(
     name for name in COLUMNS if name.endswith(("_ms", "_j", "_mb")) or name in ("accuracy", "agreement")
 )
 
 
-def tradeoff(found: Tradeoff) -> dict[str, Any]:
-    """All of it as plain data."""
+def tradeoff(result: Tradeoff) -> dict[str, Any]:
+    """Returns the trade-off as plain data."""
     return {
-        **envelope.head(2),
-        "model": {"name": found.name},
-        "target": found.target,
-        "budgets": {name: getattr(found.budgets, name) for name in BUDGETS},
-        "notes": [f"{label}: {text}" for label, text in found.provenance()],
-        "precisions": [_means(row) for row in found.rows],
-        "points": [{**_cells(each), "budgets": dict(each.verdicts)} for each in found.points],
+        **envelope.head(),
+        "model": {"name": result.name},
+        "target": result.target,
+        "budgets": {name: getattr(result.budgets, name) for name in BUDGETS},
+        "notes": [f"{label}: {text}" for label, text in result.provenance()],
+        "precisions": [_means(row) for row in result.rows],
+        "points": [{**_cells(point), "budgets": dict(point.verdicts)} for point in result.points],
         "unsupported": [
             {
-                "precision": each.precision,
-                "batch": each.batch,
-                "size": each.size,
-                "reason": each.unsupported,
+                "precision": point.precision,
+                "batch": point.batch,
+                "size": point.size,
+                "reason": point.unsupported,
             }
-            for each in found.unsupported
+            for point in result.unsupported
         ],
     }
 
 
-def tradeoff_csv_lines(found: Tradeoff, *, raw: bool = False) -> Iterator[str]:
-    """One line per point."""
-    return csv_cells.csv_lines(COLUMNS, (_cells(each).values() for each in found.points), raw=raw)
+def tradeoff_csv_lines(result: Tradeoff, *, raw: bool = False) -> Iterator[str]:
+    """Yields one line per point."""
+    return csv_cells.csv_lines(COLUMNS, (_cells(point).values() for point in result.points), raw=raw)
 
 
-def tradeoff_frame(found: Tradeoff) -> Any:
-    """One row per point, with the columns of the CSV file; unknown numbers are NaN."""
+def tradeoff_frame(result: Tradeoff) -> Any:
+    """Returns one row per point with the columns of the CSV file; unknown numbers are NaN."""
     columns: dict[str, list[Any]] = {
-        name: [read(each) for each in found.points] for name, read in COLUMNS.items()
+        name: [read(value) for value in result.points] for name, read in COLUMNS.items()
     }
     for name in _REAL:
-        columns[name] = [math.nan if each is None else each for each in columns[name]]
+        columns[name] = [math.nan if value is None else value for value in columns[name]]
     return frame_of(columns)
 
 
@@ -217,7 +222,7 @@ def _cells(point: Point) -> dict[str, Any]:
 
 
 def _means(row: Row) -> dict[str, Any]:
-    """A row under the names of the older table of means."""
+    """Returns the means of a precision."""
     return {
         "precision": row.precision,
         "points": row.points,

@@ -1,4 +1,4 @@
-"""The answer to a query as plain data, JSON, a data frame, and tables that DuckDB writes."""
+"""The result of a query as plain data, JSON, a data frame, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ if TYPE_CHECKING:
     from sizeup.results.query import QueryResult
 
 
-def to_dict(answer: QueryResult) -> dict[str, Any]:
-    """All rows as plain data, with the names of the columns."""
-    return {**_head(answer), "rows": [_plain_row(answer.columns, row) for row in answer.rows]}
+def to_dict(result: QueryResult) -> dict[str, Any]:
+    """Returns all rows as plain data, with the names of the columns."""
+    return {**_head(result), "rows": [_plain_row(result.columns, row) for row in result.rows]}
 
 
-def frame(answer: QueryResult) -> Any:
-    """All rows as a data frame; whole numbers stay whole where some of them are not known."""
-    return frame_of_arrow(answer.to_arrow())
+def frame(result: QueryResult) -> Any:
+    """Returns all rows as a data frame with nullable integers."""
+    return frame_of_arrow(result.to_arrow())
 
 
-def save(answer: QueryResult, path: str | os.PathLike[str], *, raw: bool = False) -> None:
+def save(result: QueryResult, path: str | os.PathLike[str], *, raw: bool = False) -> None:
     """Write all rows as .csv or .parquet."""
-    answer.write_table(path, raw_csv=raw)
+    result.write_table(path, raw_csv=raw)
 
 
-def json_lines(answer: QueryResult) -> Iterator[str]:
-    """An answer as JSON text, one row a line, made piece by piece."""
-    head = json.dumps(_head(answer))
+def json_lines(result: QueryResult) -> Iterator[str]:
+    """Yields the result as JSON text, one line per row."""
+    head = json.dumps(_head(result))
     yield head[:-1] + ', "rows": ['
     separator = "\n"
-    for row in answer.stream():
-        yield separator + json.dumps(_plain_row(answer.columns, row), default=str)
+    for row in result.stream():
+        yield separator + json.dumps(_plain_row(result.columns, row), default=str)
         separator = ",\n"
     yield "\n]}\n"
 
 
-def _head(answer: QueryResult) -> dict[str, Any]:
+def _head(result: QueryResult) -> dict[str, Any]:
     return {
         **envelope.head(),
-        "columns": list(answer.columns),
+        "columns": list(result.columns),
     }
 
 
 def _plain_row(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
-    # JSON knows no number that is none.
-    values = (None if isinstance(each, float) and not math.isfinite(each) else each for each in row)
+    # JSON has no NaN.
+    values = (None if isinstance(value, float) and not math.isfinite(value) else value for value in row)
     return dict(zip(columns, values, strict=True))

@@ -1,4 +1,4 @@
-"""Machine-readable reports: plain data, JSON and CSV. Raw integers, the unit in every key."""
+"""A report as plain data, JSON and CSV. Raw integers, the unit in every key."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ from typing import TYPE_CHECKING, Any
 from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
 from sizeup.render import envelope
+from sizeup.render.vocabulary import shortfall
 from sizeup.results.rows import OpRow, Port
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Bound, Counted, Hardware, Limited, MicroArena, ModuleTime, Spent
+    from sizeup.results.parts import (
+        Bound,
+        ConventionCounts,
+        EnergyEstimate,
+        LimiterShare,
+        MicroArena,
+        ModuleTime,
+        Throughput,
+    )
     from sizeup.results.report import LatencyDetails, Report
 
-# Its keys are the names of the columns, also where there is no operator.
+# Its keys are the columns, also of a report without operators.
 _BLANK = OpRow(0, "", "", "", "", (), (), None, 0, 0, 0, 0, 0, 0, None, None, None, False, (), 0)
 
 
 def to_dict(report: Report) -> dict[str, Any]:
-    """The whole report as plain data."""
+    """Returns the report as plain data."""
     return {**_head(report), "ops": [_op(row) for row in report.ops]}
 
 
 def json_lines(report: Report) -> Iterator[str]:
-    """The whole report as JSON text, one key or operator a line, made piece by piece."""
+    """Yields the report as JSON text, one key or operator per line."""
     yield "{\n"
     for key, value in _head(report).items():
         yield f"  {json.dumps(key)}: {json.dumps(value)},\n"
@@ -38,7 +47,7 @@ def json_lines(report: Report) -> Iterator[str]:
 
 
 def csv_lines(report: Report, *, raw: bool = False) -> Iterator[str]:
-    """One line an operator under a line of names; what is not known is empty."""
+    """Yields one line per operator after a line of column names; unknown values are empty."""
     rows = ([_csv_cell(value) for value in _op(row).values()] for row in report.ops)
     return csv_cells.csv_lines(_op(_BLANK), rows, raw=raw)
 
@@ -47,9 +56,9 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return json.dumps(value)  # names hold any separator
+        return json.dumps(value)  # names may contain any separator
     if isinstance(value, list):
-        return ";".join(units.shape(None if each is None else tuple(each)) for each in value)
+        return ";".join(units.shape(None if shape is None else tuple(shape)) for shape in value)
     return value
 
 
@@ -61,8 +70,8 @@ def _head(report: Report) -> dict[str, Any]:
             "name": report.name,
             "format": report.format,
             "sha256": report.sha256,
-            "inputs": [_port(each) for each in report.inputs],
-            "outputs": [_port(each) for each in report.outputs],
+            "inputs": [_port(item) for item in report.inputs],
+            "outputs": [_port(item) for item in report.outputs],
         },
         "precision": None if report.precision is None else precision_name(report.precision),
         "coverage": {
@@ -70,11 +79,12 @@ def _head(report: Report) -> dict[str, Any]:
             "known_ops": report.known_ops,
             "share": report.coverage,
             "unknown": [
-                {"kind": each.kind, "count": each.count, "reason": each.reason} for each in report.unknown
+                {"op_kind": item.op_kind, "count": item.count, "reason": item.reason}
+                for item in report.unknown_ops
             ],
         },
         "totals": {
-            "complete": not report.unknown,
+            "complete": not report.unknown_ops,
             "macs": _certain(report, totals.macs),
             "flops": _certain(report, totals.flops),
             "elementwise_ops": _certain(report, totals.elementwise_ops),
@@ -85,36 +95,38 @@ def _head(report: Report) -> dict[str, Any]:
         },
         "memory": _memory(report),
         "latency": _latency(report),
-        "notes": list(report.notes),
+        "notes": [*filter(None, [shortfall(report)]), *report.notes],
         **({} if report.convention is None else {"convention": convention_to_dict(report.convention)}),
     }
 
 
 def _certain(report: Report, value: int) -> int | None:
-    """A total; None where there are unknown operators and nothing else, which is not the same as zero."""
-    return None if report.unknown and not value else value
+    """Returns a total; None if it is zero because operators are unknown."""
+    return None if report.unknown_ops and not value else value
 
 
 def _memory(report: Report) -> dict[str, Any]:
-    found = report.memory
-    usage = found.usage
-    if usage.missing:
-        return {"unavailable": usage.missing}
+    memory = report.memory
+    usage = memory.usage
+    if usage.unavailable_reason:
+        return {"unavailable": usage.unavailable_reason}
     return {
         "peak_bytes": usage.peak_bytes,
         "peak_op": usage.peak_op,
-        "peak_tensors": [{"name": each.name, "bytes": each.bytes} for each in usage.held],
-        "unmodelled_kernels": list(usage.unmodelled),
-        "best_peak_bytes": found.best_peak_bytes,
-        "lower_bound_bytes": found.lower_bound_bytes,
-        "status": found.status,
-        **arena_figures(found.arena, found.word_bits),
-        "refused": found.refused,
+        "peak_tensors": [{"name": tensor.name, "bytes": tensor.bytes} for tensor in usage.peak_tensors],
+        "unmodeled_kernels": list(usage.unmodeled),
+        "allocated_bytes": None if memory.device_memory is None else memory.device_memory.allocated_bytes,
+        "reserved_bytes": None if memory.device_memory is None else memory.device_memory.reserved_bytes,
+        "best_peak_bytes": memory.best_peak_bytes,
+        "lower_bound_bytes": memory.lower_bound_bytes,
+        "status": memory.status,
+        **arena_figures(memory.arena, memory.word_bits),
+        "unsupported_reason": memory.unsupported_reason,
     }
 
 
 def arena_figures(arena: MicroArena | None, word_bits: int = 32) -> dict[str, Any]:
-    """TFLite Micro's arena in bytes on a processor of that word size, and on a 64-bit one."""
+    """Returns the arena of TFLite Micro in bytes for that word size, and for 64 bits."""
     return {
         "arena_bytes": None if arena is None else arena.arena_bytes(word_bits),
         "arena_head_bytes": None if arena is None else arena.head_bytes,
@@ -122,13 +134,13 @@ def arena_figures(arena: MicroArena | None, word_bits: int = 32) -> dict[str, An
         "arena_word_bits": None if arena is None else word_bits,
         "arena_bytes_64": None if arena is None else arena.arena_bytes(64),
         "arena_tail_bytes_64": None if arena is None else arena.tail_bytes(64),
-        "overlapping_tensors": None if arena is None else arena.overlapping,
+        "overlapping_tensors": None if arena is None else arena.overlapping_tensors,
     }
 
 
 def _latency(report: Report) -> dict[str, Any]:
     if report.latency_details is None:
-        return {"unavailable": report.no_latency}
+        return {"unavailable": report.no_latency_reason}
     return latency_to_dict(report.latency_details)
 
 
@@ -144,11 +156,11 @@ def _op(row: OpRow) -> dict[str, Any]:
     return {
         "index": row.index,
         "name": row.name,
-        "kind": row.kind,
+        "op_kind": row.op_kind,
         "source": row.source,
         "scope": row.scope,
-        "input_shapes": [_shape(each) for each in row.input_shapes],
-        "output_shapes": [_shape(each) for each in row.output_shapes],
+        "input_shapes": [_shape(shape) for shape in row.input_shapes],
+        "output_shapes": [_shape(shape) for shape in row.output_shapes],
         "precision": row.precision,
         "macs": row.macs,
         "elementwise_ops": row.elementwise_ops,
@@ -162,54 +174,54 @@ def _op(row: OpRow) -> dict[str, Any]:
         "known": row.known,
         "reason": row.reason,
         "depthwise": row.depthwise,
-        "live_tensors": [each._asdict() for each in row.live_tensors],
+        "live_tensors": [shape._asdict() for shape in row.live_tensors],
         "live_tensor_count": row.live_tensor_count,
     }
 
 
 def latency_to_dict(details: LatencyDetails) -> dict[str, Any]:
-    """The estimate as plain data."""
-    found = details.estimate
+    """Returns a latency estimate as plain data."""
+    estimate = details.estimate
     return {
-        "target": None if found.target is None else found.target.name,
-        "ms": found.ms,
-        "low_ms": found.low_ms,
-        "high_ms": found.high_ms,
-        "level": found.level,
-        "basis": found.basis,
-        "origin": found.origin,
-        "run_ms": 1e3 * found.run_seconds,
-        "kernels": int(found.work.count.sum()),
-        "notes": list(found.notes),
-        "attained": plain(details.hardware),
+        "target": None if estimate.target is None else estimate.target.name,
+        "ms": estimate.ms,
+        "low_ms": estimate.low_ms,
+        "high_ms": estimate.high_ms,
+        "level": estimate.level,
+        "basis": estimate.basis,
+        "provenance": estimate.provenance,
+        "overhead_ms": 1e3 * estimate.overhead_seconds,
+        "kernels": int(estimate.work.count.sum()),
+        "notes": list(estimate.notes),
+        "throughput": plain(details.throughput),
         "energy": plain(details.energy),
         "bound_by": _limits_to_dict(details.bound_by),
         "flops_per_byte": details.flops_per_byte,
     }
 
 
-def _limits_to_dict(limits: Mapping[Bound, Limited] | None) -> dict[str, Any] | None:
+def _limits_to_dict(limits: Mapping[Bound, LimiterShare] | None) -> dict[str, Any] | None:
     if limits is None:
         return None
     return {
-        bound: {"ops": each.ops, "ms": 1e3 * each.seconds, "share": each.share}
-        for bound, each in limits.items()
+        bound: {"ops": limited.ops, "ms": 1e3 * limited.seconds, "share": limited.share}
+        for bound, limited in limits.items()
     }
 
 
-def plain(found: Hardware | Spent | ModuleTime | None) -> dict[str, Any] | None:
-    """The same as plain data."""
-    return None if found is None else {name: getattr(found, name) for name in type(found).__slots__}
+def plain(record: Throughput | EnergyEstimate | ModuleTime | None) -> dict[str, Any] | None:
+    """Returns the fields of a record as plain data."""
+    return None if record is None else {name: getattr(record, name) for name in type(record).__slots__}
 
 
-def convention_to_dict(counted: Counted) -> dict[str, Any]:
-    """The same as plain data."""
+def convention_to_dict(counted: ConventionCounts) -> dict[str, Any]:
+    """Returns the count of another tool as plain data."""
     convention = counted.convention
     return {
         "name": convention.name,
         "title": convention.title,
         "unit": convention.unit,
-        "total": counted.whole_total,
-        "not_reproduced_ops": counted.untold,
-        "less_macs_by_kind": counted.differences_by_kind(),
+        "total": counted.exact_total,
+        "not_reproduced_ops": counted.not_reproduced,
+        "minus_macs_by_op_kind": counted.differences_by_kind(),
     }

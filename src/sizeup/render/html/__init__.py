@@ -1,4 +1,4 @@
-"""The report as one HTML file that opens in any browser, without a network."""
+"""A report as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _SCRIPTS = (
     "model.js",
-    "mixture.js",
+    "precision_map.js",
     "operators.js",
     "roofline.js",
     "memory.js",
@@ -20,8 +20,8 @@ _SCRIPTS = (
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The page on a report, as one piece of text."""
-    from sizeup.render.html.content import body  # whoever writes no page need not load what it takes
+    """Yields the page as one text."""
+    from sizeup.render.html.content import body  # imported on first use
     from sizeup.render.html.shell import shell
 
     data = data_of(report)
@@ -29,20 +29,20 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def data_of(report: Report) -> dict[str, Any]:
-    """All that the scripts of the page work with, as plain data in columns."""
+    """Returns the data that the scripts of the page read, as columns."""
     from sizeup.dtypes import precision_name
-    from sizeup.render.html.columns import operators, places, roofline, tensors
-    from sizeup.units import plain
+    from sizeup.render.html.columns import memory_map, operators, roofline, tensors
+    from sizeup.units import printable
 
     return {
         "model": {
-            "name": plain(report.name),
+            "name": printable(report.name),
             "precision": None if report.precision is None else precision_name(report.precision),
             "seconds": None if report.latency is None else report.latency.seconds,
         },
         "ops": operators(report),
         "tensors": tensors(report),
         "roofline": roofline(report),
-        "memory": places(report),
+        "memory": memory_map(report),
         "what_if": report.what_if,
     }

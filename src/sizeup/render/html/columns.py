@@ -1,4 +1,4 @@
-"""What the scripts of a page read: operators, tensors, memory map and roofline as columns of plain data."""
+"""The data of the page's scripts: operators, tensors, memory map and roofline as columns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.graph import Graph, name_of
-from sizeup.results.memory_map import MemoryMap
+from sizeup.results.memory_layout import MemoryLayout
 from sizeup.results.rollup import UNUSED_PARAMETERS, precision_of
-from sizeup.results.rows import LIMITS
-from sizeup.units import plain, short
+from sizeup.results.rows import BOUND_LABELS
+from sizeup.units import printable, round_digits
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 def coded(values: Iterable[Hashable]) -> dict[str, list[Any]]:
-    """A column whose values repeat: every value once, and its place for each row."""
-    places: dict[Hashable, int] = {}
-    rows = [places.setdefault(value, len(places)) for value in values]
-    return {"values": list(places), "rows": rows}
+    """Returns a column as its distinct values and an index per row."""
+    codes: dict[Hashable, int] = {}
+    rows = [codes.setdefault(value, len(codes)) for value in values]
+    return {"values": list(codes), "rows": rows}
 
 
 def grouped(lists: Iterable[Sequence[int]]) -> dict[str, list[int]]:
-    """Lists one after the other: those of row i are items[first[i]:first[i + 1]]."""
+    """Returns concatenated lists: those of row i are items[first[i]:first[i + 1]]."""
     first, items = [0], list[int]()
-    for each in lists:
-        items += each
+    for row in lists:
+        items += row
         first.append(len(items))
     return {"first": first, "items": items}
 
 
 def operators(report: Report) -> dict[str, Any]:
-    """One entry an operator in every column; what is not known is null."""
-    graph, cost, moved = report.graph, report.cost, report.moved
+    """Returns columns with one entry per operator; unknown values are null."""
+    graph, cost, moved = report.graph, report.cost, report.traffic
     seconds, bounds = (None, None) if report.latency is None else report.latency.by_op()
     unknown = ~cost.known
     return {
-        "name": [plain(name_of(graph, op)) for op in graph.ops],
-        "kind": coded(plain(op.kind) for op in graph.ops),
-        "source": coded(plain(op.source) for op in graph.ops),
-        "scope": coded(plain(op.scope) for op in graph.ops),
+        "name": [printable(name_of(graph, op)) for op in graph.ops],
+        "op_kind": coded(printable(op.kind) for op in graph.ops),
+        "source": coded(printable(op.source) for op in graph.ops),
+        "scope": coded(printable(op.scope) for op in graph.ops),
         "type": coded(precision_of(graph, op, report.precision) for op in graph.ops),
         "inputs": grouped(op.inputs for op in graph.ops),
         "outputs": grouped(op.outputs for op in graph.ops),
@@ -55,15 +55,15 @@ def operators(report: Report) -> dict[str, Any]:
         "read": _known(moved.read, unknown),
         "written": _known(moved.written, unknown),
         "live": report.memory.usage.live_bytes.tolist(),
-        "seconds": None if seconds is None else [short(each) for each in seconds.tolist()],
-        "bound": None if bounds is None else coded(LIMITS.get(each or "", each) for each in bounds),
-        "reasons": {str(index): plain(reason) for index, reason in cost.reasons.items()},
+        "seconds": None if seconds is None else [round_digits(value) for value in seconds.tolist()],
+        "bound": None if bounds is None else coded(BOUND_LABELS.get(value or "", value) for value in bounds),
+        "reasons": {str(index): printable(reason) for index, reason in cost.reasons.items()},
         "unused": {"label": UNUSED_PARAMETERS, "params": report.totals.params - sum(cost.params.tolist())},
     }
 
 
 def _known(column: np.ndarray[Any, np.dtype[np.int64]], unknown: np.ndarray[Any, Any]) -> list[int | None]:
-    """A column in which an unknown row that adds nothing certain is null."""
+    """Returns a column in which zeros of unknown rows are null."""
     values: list[int | None] = column.tolist()
     for index in np.flatnonzero(unknown & (column == 0)).tolist():
         values[index] = None
@@ -71,27 +71,27 @@ def _known(column: np.ndarray[Any, np.dtype[np.int64]], unknown: np.ndarray[Any,
 
 
 def tensors(report: Report) -> dict[str, Any]:
-    """One entry a tensor in every column."""
+    """Returns columns with one entry per tensor."""
     graph: Graph = report.graph
-    asked = report.precision
-    kinds = (
-        precision_name(asked if asked is not None and each.follows_precision else each.dtype)
-        for each in graph.tensors
+    precision = report.precision
+    dtypes = (
+        precision_name(precision if precision is not None and tensor.follows_precision else tensor.dtype)
+        for tensor in graph.tensors
     )
     return {
-        "name": [plain(each.name) for each in graph.tensors],
-        "shape": coded(units.shape(each.shape) for each in graph.tensors),
-        "type": coded(kinds),
+        "name": [printable(tensor.name) for tensor in graph.tensors],
+        "shape": coded(units.shape(tensor.shape) for tensor in graph.tensors),
+        "type": coded(dtypes),
         "bytes": list(report.tensor_bytes),
-        "constant": [int(each.data is not None) for each in graph.tensors],
+        "constant": [int(tensor.data is not None) for tensor in graph.tensors],
         "inputs": list(graph.inputs),
         "outputs": list(graph.outputs),
     }
 
 
-def places(report: Report) -> dict[str, Any] | None:
-    """The memory map: boxes as columns, and what placed them so; None if there is none."""
-    boxes, usage = report.memory_map, report.memory.usage
+def memory_map(report: Report) -> dict[str, Any] | None:
+    """Returns the boxes of the memory map as columns, and its caption; None if there is none."""
+    boxes, usage = report.memory_layout, report.memory.usage
     if boxes is None:
         return None
     return {
@@ -107,43 +107,43 @@ def places(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _caption(boxes: MemoryMap, peak: int) -> str:
-    if boxes.is_micro:
-        return f"As TFLite Micro lays it: the head of its arena, {boxes.height:,} B."
-    others = f"{peak:,} B are in use at once. sizeup plan searches for the best place of every tensor."
-    above = "no plan needs less." if boxes.height == peak else others
-    return f"Laid by first fit into {boxes.height:,} B; {above}"
+def _caption(boxes: MemoryLayout, peak: int) -> str:
+    if boxes.is_tflm:
+        return f"Memory plan of TFLite Micro: arena head of {boxes.height:,} B."
+    bound = f"the lower bound is {peak:,} B. sizeup plan searches for the best memory plan."
+    optimality = "no plan needs less." if boxes.height == peak else bound
+    return f"First-fit memory plan of {boxes.height:,} B; {optimality}"
 
 
 def roofline(report: Report) -> dict[str, Any] | None:
-    """Points as columns, one per operator that names kernels with MACs, and roofs; None without a target."""
-    found, lines = report.latency, report.roofline
-    if found is None or found.target is None or lines is None:
+    """Returns one point per operator with MACs as columns, and the roofs; None without a target."""
+    estimate, lines = report.latency, report.roofline
+    if estimate is None or estimate.target is None or lines is None:
         return None
     points = lines.points
     return {
         "op": points.ops,
-        "macs": [int(each) for each in points.macs],
-        "bytes": [short(each) for each in points.moved.tolist()],
-        "taken": [short(each) for each in points.seconds.tolist()],
-        "type": coded(lines.types),
-        "others": points.others,
-        "others_seconds": short(points.others_seconds),
+        "macs": [int(value) for value in points.macs],
+        "bytes": [round_digits(value) for value in points.traffic.tolist()],
+        "op_seconds": [round_digits(value) for value in points.seconds.tolist()],
+        "type": coded(lines.dtypes),
+        "others": points.ops_without_macs,
+        "others_seconds": round_digits(points.seconds_without_macs),
         "roofs": [
-            {"type": each.dtype, "macs_per_second": each.macs_per_second, "used": each.is_used}
-            for each in lines.roofs
+            {"type": value.dtype, "macs_per_second": value.macs_per_second, "used": value.is_used}
+            for value in lines.roofs
         ],
-        "memories": _memories(found.target),
-        "basis": found.basis,
-        "target": plain(found.target.name),
-        "device": plain(found.target.device.title),
-        "seconds": short(found.seconds),
+        "memories": _memories(estimate.target),
+        "basis": estimate.basis,
+        "target": printable(estimate.target.name),
+        "device": printable(estimate.target.device.title),
+        "seconds": round_digits(estimate.seconds),
     }
 
 
 def _memories(target: Target) -> list[dict[str, Any]]:
     return [
-        {"name": plain(each.name), "role": each.role, "bytes_per_second": each.bytes_per_second}
-        for each in target.device.memories
-        if each.bytes_per_second is not None and each.role != "flash"
+        {"name": printable(memory.name), "role": memory.role, "bytes_per_second": memory.bytes_per_second}
+        for memory in target.device.memories
+        if memory.bytes_per_second is not None and memory.role != "flash"
     ]

@@ -1,4 +1,4 @@
-"""The parts of the page that scripts fill: a heading, a sentence on how to read it, and a place."""
+"""The sections of the page that scripts fill: a heading, an explanation, and an empty element."""
 
 from __future__ import annotations
 
@@ -8,61 +8,65 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sizeup import units
-from sizeup.units import plain
+from sizeup.results.rows import BOUND_LABELS
+from sizeup.units import printable
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
 
-_Part = tuple[str, str, str]  # title, a sentence, what is below it as HTML
-_MOST_TOLD = 3
+_Part = tuple[str, str, str]  # title, explanation, HTML below it
+_MOST_NAMED = 3
 
 
 def section(name: str, report: Report, data: dict[str, Any]) -> str:
-    """One part of the page, by the data that it will be drawn from."""
+    """Returns a section of the page; `data` is what its script draws."""
     title, words, inner = _PARTS[name](report, data)
     return (
         f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{escape(title)}</h2>'
-        f"<p>{escape(plain(words))}</p>{inner}</section>"
+        f"<p>{escape(printable(words))}</p>{inner}</section>"
     )
 
 
 def _figure(identity: str, alternative: str, caption: str) -> str:
-    label = escape(plain(alternative))
+    label = escape(printable(alternative))
     return (
         f'<figure><div class="plot" id="{identity}" role="group" aria-label="{label}"></div>'
-        f"<figcaption>{escape(plain(caption))}</figcaption></figure>"
+        f"<figcaption>{escape(printable(caption))}</figcaption></figure>"
     )
 
 
 def _time(report: Report, data: dict[str, Any]) -> _Part:
-    title, found = "Where the time goes", data["roofline"]
-    if found is None:
-        return title, f"Nothing to draw: {report.no_latency}. A target (-d TARGET) gives times and roofs.", ""
-    if not found["op"]:
-        return title, "No operator of this model has MACs, which the picture is about.", ""
+    title, roofline = "Roofline", data["roofline"]
+    if roofline is None:
+        return title, f"Not available: {report.no_latency_reason}. Add -d TARGET for a roofline.", ""
+    if not roofline["op"]:
+        return title, "Not available: no operator of this model has MACs.", ""
     words = (
-        "Every point is an operator with all that is merged into it, the larger the longer it takes. Its"
-        " place tells what it attains; lines are what the device can do at most: by number type above, by"
-        " memory on the left."
+        "Each point is a kernel with the operators fused into it; its area grows with its time. Its position"
+        " is its arithmetic intensity and throughput. Lines are the peaks of the device: compute by dtype"
+        " (horizontal), memory bandwidth (sloped)."
     )
-    bounds = Counter(each for each in report.latency.by_op()[1] if each) if report.latency else Counter()
-    told = ", ".join(f"{count:,} by {bound}" for bound, count in bounds.most_common())
-    slowest = sorted(range(len(found["op"])), key=lambda place: -found["taken"][place])[:_MOST_TOLD]
+    by_op = report.latency.by_op()[1] if report.latency else ()
+    bounds = Counter(BOUND_LABELS[bound] for bound in by_op if bound not in (None, "nothing"))
+    limits = ", ".join(f"{count:,} by {bound}" for bound, count in bounds.most_common()) or "unknown"
+    slowest = sorted(range(len(roofline["op"])), key=lambda point: -roofline["op_seconds"][point])[
+        :_MOST_NAMED
+    ]
     names = ", ".join(
-        f"{report.ops[found['op'][place]].name} {units.duration(found['taken'][place])}" for place in slowest
+        f"{report.ops[roofline['op'][point]].name} {units.duration(roofline['op_seconds'][point])}"
+        for point in slowest
     )
     alternative = (
-        f"Roofline of {found['device']}: {len(found['op']):,} operators with MACs. The slowest are {names}."
-        f" Operators are bound: {told}. The table of operators has all numbers."
+        f"Roofline of {roofline['device']}: {len(roofline['op']):,} operators with MACs."
+        f" The slowest are {names}."
+        f" Operators are bound: {limits}. All numbers are in the table of operators."
     )
     others = ""
-    if found["others"]:
-        share = units.share(found["others_seconds"], found["seconds"])
-        others = (
-            f" {found['others']:,} operators without MACs take {share} of the time and have no place here."
-        )
+    if roofline["others"]:
+        share = units.share(roofline["others_seconds"], roofline["seconds"])
+        others = f" {roofline['others']:,} operators without MACs take {share} of the time and are not drawn."
     caption = (
-        f"Times are {_basis(found['basis'])} on {found['target']}.{others}"
+        f"Times are estimates from {_basis(roofline['basis'])} on {roofline['target']}.{others}"
         " A click shows the operator in the table."
     )
     return title, words, _figure("roofline-plot", alternative, caption)
@@ -70,31 +74,34 @@ def _time(report: Report, data: dict[str, Any]) -> _Part:
 
 def _basis(basis: str) -> str:
     return {
-        "calibrated": "estimates from a calibration",
-        "roofline": "estimates from the data sheet",
-    }.get(basis, "estimates from a table of coefficients")
+        "calibrated": "a calibration",
+        "instructions": "the instructions of its kernels",
+        "roofline": "the data sheet",
+    }.get(basis, "a table of coefficients")
 
 
 def _memory(report: Report, data: dict[str, Any]) -> _Part:
-    title, found, usage = "Memory over time", data["memory"], report.memory.usage
-    if found is None:
-        return title, f"Nothing to draw: {usage.missing or 'the model has no operators'}.", ""
+    title, memory, usage = "Memory by operator", data["memory"], report.memory.usage
+    if memory is None:
+        return title, f"Not available: {usage.unavailable_reason or 'the model has no operators'}.", ""
     words = (
-        "Above, what is in use while each operator runs; below, where each tensor lies and for how long."
-        " Hover names a tensor, a click follows it: the operator that makes it and those that read it are"
-        " marked here and in the table."
+        "Top: live memory while each operator runs. Bottom: the memory plan, with the offset and the liveness"
+        " of each tensor. Hover to see a tensor; click to mark its producer and its consumers here and in the"
+        " table."
     )
-    held = ", ".join(f"{each.name} {units.size(each.bytes)}" for each in usage.held[:_MOST_TOLD])
+    largest = ", ".join(
+        f"{tensor.name} {units.size(tensor.bytes)}" for tensor in usage.peak_tensors[:_MOST_NAMED]
+    )
     alternative = (
         f"Memory by operator: the peak is {units.size(usage.peak_bytes)} in operator {usage.peak_op}, where"
-        f" the largest tensors are {held}. Below it the map of {len(found['size']):,} buffers."
+        f" the largest tensors are {largest}. Below it the memory plan of {len(memory['size']):,} buffers."
     )
     keys = (
-        "Orange enters the model, green leaves it, grey is what a kernel takes for itself."
-        ' <span class="key maker">Makers</span> and <span class="key reader">readers</span>'
-        " of a followed tensor are marked."
+        "Orange: model input; green: model output; gray: kernel workspace."
+        ' The <span class="key maker">producer</span> and <span class="key reader">consumers</span>'
+        " of a selected tensor are marked."
     )
-    figure = _figure("memory-plot", alternative, found["caption"]).replace(
+    figure = _figure("memory-plot", alternative, memory["caption"]).replace(
         "</figcaption>", f" {keys}</figcaption>"
     )
     return (
@@ -105,52 +112,49 @@ def _memory(report: Report, data: dict[str, Any]) -> _Part:
 
 
 def _modules(report: Report, data: dict[str, Any]) -> _Part:
-    words = "The wider a box, the more it costs. A click goes into a module, the names above lead back out."
+    words = "The width of a box is its cost. Click a module to open it; the path above leads back."
     return "Cost by module", words, '<div id="icicle"></div>'
 
 
 def _what_if(report: Report, data: dict[str, Any]) -> _Part:
-    title, found = "What if: other number types", data["what_if"]
-    if found is None:
-        return title, "There is no layer here whose number type could be chosen.", ""
+    title, what_if = "What if: other precisions", data["what_if"]
+    if what_if is None:
+        return title, "Not available: no layer has a choice of precision.", ""
     words = (
-        "Set the type of all layers or of one. Weights, traffic and the memory in use at once are computed"
-        " here exactly as sizeup does it, conversions between types included; that memory is what no arena in"
-        " this order goes below."
+        "Set the precision of all layers or of one. Weights, traffic and peak activation memory are computed"
+        " as sizeup does, including conversions. Peak activation memory is a lower bound of the arena in this"
+        " schedule."
     )
+    limitations = escape(printable(_limitations(report, what_if)))
     return (
         title,
         words,
-        f'<div id="what-if-content"></div><p><small>{escape(plain(_left_out(report, found)))}</small></p>',
+        f'<div id="what-if-content"></div><p><small>{limitations}</small></p>',
     )
 
 
-def _left_out(report: Report, found: dict[str, Any]) -> str:
-    """What the page does not know of a choice."""
+def _limitations(report: Report, what_if: dict[str, Any]) -> str:
+    """Returns what the page does not compute for a precision map."""
     parts = []
-    latency = found["latency"]
+    latency = what_if["latency"]
     if "unavailable" in latency:
-        parts.append(f"No latency here: {latency['unavailable']}.")
+        parts.append(f"No latency: {latency['unavailable']}.")
     else:
-        parts.append(f"Latency: {_basis(latency['basis'])} on {latency['target']}.")
+        parts.append(f"Latency: estimates from {_basis(latency['basis'])} on {latency['target']}.")
         if report.latency is not None and report.latency.basis != latency["basis"]:
-            parts.append("Not all of these types were measured, so none of the measurements is used here.")
+            parts.append("Measurements do not cover all of these precisions and are not used here.")
         if latency["merges"]:
-            parts.append(
-                "The runtime merges operators, which conversions may separate: a mixture may take longer."
-            )
+            parts.append("Conversions may prevent fusion: mixed precision may be slower.")
     if report.precision is not None:
-        parts.append("Layers that are not set here have the model's own types, not the one of this report.")
-    if report.graph.run is not None:
-        parts.append("Kernels' own workspaces and memory that PyTorch frees late are not in the arena here.")
-    parts.append("What a type costs in accuracy is not computed here: sizeup precision measures it.")
+        parts.append("Other layers have the precision of the model, not that of this report.")
+    if report.graph.recorded_run is not None:
+        parts.append("Peak memory here excludes kernel workspaces and memory that PyTorch frees late.")
+    parts.append("Accuracy is not computed here: sizeup precision measures it.")
     return " ".join(parts)
 
 
 def _operators(report: Report, data: dict[str, Any]) -> _Part:
-    words = (
-        "In the order in which they run. A heading sorts; a shape follows that tensor through the operators."
-    )
+    words = "In execution order. Click a heading to sort; click a shape to select that tensor."
     return "Operators", words, '<div id="operator-table"></div>'
 
 

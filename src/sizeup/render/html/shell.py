@@ -1,4 +1,4 @@
-"""The shell of every page that we write: one HTML file with its styles, scripts and data, and no network."""
+"""The shell of every page: one HTML file with its styles, scripts and data, without network access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-# What every page has: colours, amounts in words, tables and plots.
+# Styles and scripts of every page: colors, formats of amounts, tables and plots.
 _STYLES = ("shell.css",)
 _SCRIPTS = ("shell.js", "table.js", "plot.js")
 
@@ -40,7 +40,7 @@ _PAGE = """<!DOCTYPE html>
 
 @cache
 def static(name: str) -> str:
-    """The text of a style or a script that is kept beside this file."""
+    """Returns the text of a style or a script in `static/`."""
     return files("sizeup.render.html").joinpath("static", name).read_text("utf-8")
 
 
@@ -50,10 +50,10 @@ def _plotly() -> str:
 
 
 def shell(title: str, body: str, data: Any, scripts: Sequence[str] = (), styles: Sequence[str] = ()) -> str:
-    """A whole page as one text.
+    """Returns a page as one text.
 
-    `body` is HTML, its texts escaped already; `data` is plain data that scripts find as `sizeup.data`;
-    `scripts` and `styles` are names of files in `static/`, added to those of every page in that order.
+    `body` is HTML with escaped texts; `data` is plain data, available to scripts as `sizeup.data`; `scripts`
+    and `styles` are names of files in `static/`, added after those of every page.
     """
     codes = [_plotly(), *(static(name) for name in (*_SCRIPTS, *scripts))]
     return _PAGE.format(
@@ -68,15 +68,15 @@ def shell(title: str, body: str, data: Any, scripts: Sequence[str] = (), styles:
 
 
 def embedded(data: Any) -> str:
-    """Data as JSON that nothing can break out of, whatever the names in it: no tag begins without `<`."""
+    """Returns data as JSON that is safe inside a script element, for any names: it has no `<`, `>` or `&`."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _policy(codes: Sequence[str]) -> str:
-    """What a browser may do with the page: run these scripts and no other, and fetch nothing."""
+    """Returns the content security policy: only these scripts run, and nothing is fetched."""
     digests = (base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in codes)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    # plotly writes styles of its own, and makes pictures to save by way of data: and blob: addresses.
+    # plotly adds inline styles, and saves pictures through data: and blob: URLs.
     rest = "style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
     return f"default-src 'none'; script-src {allowed}; {rest}"

@@ -1,4 +1,4 @@
-"""Precisions against each other as one HTML file: highlights, a picture, and the table."""
+"""A trade-off as one HTML file: highlights, a plot, and a table."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from sizeup.render.console import precision as words
 from sizeup.render.html.shell import shell
 from sizeup.results.precision import share_of
-from sizeup.units import plain
+from sizeup.units import printable
 
 if TYPE_CHECKING:
     from sizeup.results.precision import Tradeoff
 
-_ALTERNATIVE = "Accuracy, latency, energy and memory of every point; the table below has all numbers"
+_ALTERNATIVE = "Accuracy, latency, energy and memory of every point; all numbers are in the table below"
 
 
 def lines(tradeoff: Tradeoff) -> Iterator[str]:
-    """The page, as one piece of text."""
+    """Yields the page as one text."""
     yield shell(
-        f"{plain(tradeoff.name)}: sizeup tradeoff",
+        f"{printable(tradeoff.name)}: sizeup tradeoff",
         _body(tradeoff),
         data_of(tradeoff),
         ("tradeoff.js",),
@@ -30,49 +30,49 @@ def lines(tradeoff: Tradeoff) -> Iterator[str]:
 
 
 def data_of(tradeoff: Tradeoff) -> dict[str, Any]:
-    """What the script draws: the points in the order of the table."""
+    """Returns the points that the script draws, in the order of the table."""
     points = [
         {
-            "precision": each.precision,
-            "name": plain(" ".join(words.label_of(each))),
-            "share": share_of(each),
-            "seconds": None if each.latency is None else each.latency.seconds,
-            "low": None if each.latency is None or each.latency.seconds is None else each.latency.low,
-            "high": None if each.latency is None else each.latency.high,
-            "joules": None if each.figures is None else each.figures.joules,
-            "bytes": each.memory_bytes,
-            "accepted": each.accepted,
+            "precision": point.precision,
+            "name": printable(" ".join(words.label_of(point))),
+            "share": share_of(point),
+            "seconds": None if point.latency is None else point.latency.seconds,
+            "low": None if point.latency is None or point.latency.seconds is None else point.latency.low,
+            "high": None if point.latency is None else point.latency.high,
+            "joules": None if point.figures is None else point.figures.joules,
+            "bytes": point.memory_bytes,
+            "accepted": point.accepted,
         }
-        for each in words.ordered(tradeoff)
+        for point in words.ordered(tradeoff)
     ]
     return {"points": points, "share": tradeoff.share_name}
 
 
 def _body(tradeoff: Tradeoff) -> str:
-    where = f" on {tradeoff.target}" if tradeoff.target else ""
+    location = f" on {tradeoff.target}" if tradeoff.target else ""
     return f"""<header class="page-head">
-<div class="line"><div><p class="kicker">{_text(f"sizeup tradeoff{where}")}</p>
+<div class="line"><div><p class="kicker">{_text(f"sizeup tradeoff{location}")}</p>
 <h1>{_text(tradeoff.name)}</h1></div>
-<button type="button" class="theme" id="theme">Dark colours</button></div>
+<button type="button" class="theme" id="theme">Dark colors</button></div>
 <dl class="numbers">{"".join(_cards(tradeoff))}</dl>
 </header>
 <main id="main">
 <section id="picture" aria-labelledby="picture-title"><h2 id="picture-title">Precisions compared</h2>
-<noscript><p>The picture needs JavaScript; the table below does not.</p></noscript>
+<noscript><p>The plot needs JavaScript; the table below does not.</p></noscript>
 <div class="controls" id="choices"></div>
 <figure><div class="plot" id="scatter" role="group" aria-label="{_ALTERNATIVE}"></div>
 <figcaption id="caption"></figcaption></figure></section>
 <section id="points" aria-labelledby="points-title"><h2 id="points-title">All points</h2>
 {_table(tradeoff)}</section>
 {_unsupported(tradeoff)}
-<section id="provenance" aria-labelledby="provenance-title"><h2 id="provenance-title">Where the numbers come
-from</h2><dl class="facts">{"".join(_facts(tradeoff))}</dl></section>
+<section id="provenance" aria-labelledby="provenance-title"><h2 id="provenance-title">Provenance</h2>
+<dl class="facts">{"".join(_facts(tradeoff))}</dl></section>
 </main>
 <footer class="page-foot">Made by sizeup {_text(version("sizeup"))}.</footer>"""
 
 
 def _text(text: str) -> str:
-    return escape(plain(text))
+    return escape(printable(text))
 
 
 def _cards(tradeoff: Tradeoff) -> Iterator[str]:
@@ -86,18 +86,18 @@ def _cards(tradeoff: Tradeoff) -> Iterator[str]:
 def _table(tradeoff: Tradeoff) -> str:
     titles = words.titles_of(tradeoff)
     rows = "".join(
-        _row(words.words_of(tradeoff, each), "rejected" if each.accepted is False else "")
-        for each in words.ordered(tradeoff)
+        _row(words.words_of(tradeoff, point), "rejected" if point.accepted is False else "")
+        for point in words.ordered(tradeoff)
     )
     return _framed("All points", titles, rows)
 
 
 def _unsupported(tradeoff: Tradeoff) -> str:
-    """What cannot run, and why; nothing if all of it can."""
+    """Returns the unsupported precisions with reasons; empty if there are none."""
     reasons = [text for label, text in tradeoff.provenance() if label == "unsupported"]
     if not reasons:
         return ""
-    items = "".join(f"<li>{_text(each)}</li>" for each in reasons)
+    items = "".join(f"<li>{_text(reason)}</li>" for reason in reasons)
     title = '<h2 id="unsupported-title">Unsupported</h2>'
     return (
         f'<section id="unsupported" aria-labelledby="unsupported-title">{title}'
@@ -120,6 +120,6 @@ def _framed(label: str, titles: Sequence[str], rows: str) -> str:
 
 
 def _row(cells: Sequence[str], mark: str) -> str:
-    first, *others = (_text(each) for each in cells)
-    inner = "".join(f"<td>{each}</td>" for each in others)
+    first, *others = (_text(text) for text in cells)
+    inner = "".join(f"<td>{text}</td>" for text in others)
     return f'<tr{f" class={mark}" if mark else ""}><th scope="row">{first}</th>{inner}</tr>'

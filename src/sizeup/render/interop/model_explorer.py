@@ -1,7 +1,7 @@
-"""Colours and numbers for Model Explorer: node data, one quantity a file, over the graph of the same model.
+"""Node data for Model Explorer: one quantity per file, as an overlay on the graph of the same model.
 
-Its keys are the ids that Model Explorer's own adapters give to nodes: the place of an operator in a .tflite
-file, the name of a node in an .onnx file, numbered where names are missing or equal.
+Keys are the node ids of Model Explorer's adapters: the index of an operator in a .tflite file, the name of a
+node in an .onnx file, numbered if names are missing or equal.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from sizeup.results.report import Report
 
 _UNKNOWN = {"value": "unknown", "bgColor": "#d5d5d5", "textColor": "#000000"}
-# From next to nothing to the most of all nodes. Black text is legible on all of it: viewers mix colours of
-# text too, and between black and white that is grey.
+# From the least to the most. Text is always black, because viewers would interpolate black and white to gray.
 _GRADIENT = (
     {"stop": 0, "bgColor": "#fff9ef", "textColor": "#000000"},
     {"stop": 0.5, "bgColor": "#fdc38d", "textColor": "#000000"},
@@ -30,7 +29,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class _Quantity:
-    """What is shown of a node, and the sums over modules that mean nothing."""
+    """A quantity of nodes, and the aggregates over modules that are meaningless for it."""
 
     title: str
     of: Callable[[NodeRow], float | None]
@@ -43,36 +42,38 @@ QUANTITIES = {
     "live": _Quantity("live bytes", lambda row: row.live_bytes, ("sum", "avg")),
     "ms": _Quantity("ms", lambda row: row.ms),
 }
-"""What an overlay can show, by the word before `.overlay.json`."""
+"""Quantities of an overlay, by the word before `.overlay.json`."""
 
 
 def lines(report: Report, quantity: str | None = None) -> Iterator[str]:
-    """The node data as JSON text; without a wish times where they were estimated, MACs otherwise."""
+    """Yields the node data as JSON text; by default of times if estimated, else of MACs."""
     if quantity is None:
         quantity = "macs" if report.latency is None else "ms"
     if quantity == "ms" and report.latency is None:
-        raise SizeupError(f"{report.name}: an overlay of times needs them ({report.no_latency})")
+        raise SizeupError(
+            f"{report.name}: an overlay of times needs a latency estimate ({report.no_latency_reason})"
+        )
     return iter((json.dumps(to_dict(report, quantity), indent=1), "\n"))
 
 
 def to_dict(report: Report, quantity: str) -> dict[str, Any]:
-    """The node data as plain data: under the name of the graph, its results by node."""
+    """Returns the node data: results by node, under the name of the graph."""
     nodes, rows = node_rows(report, source_of(report, "an overlay"))
-    shown = QUANTITIES[quantity]
+    spec = QUANTITIES[quantity]
     target = None if quantity != "ms" or report.latency is None else report.latency.target
-    where = "" if target is None else f" on {target.name}"
+    location = "" if target is None else f" on {target.name}"
     data: dict[str, Any] = {
-        "name": f"{shown.title}{where} (sizeup)",
-        "results": {row.name: _result(shown.of(row), row, quantity) for row in rows},
+        "name": f"{spec.title}{location} (sizeup)",
+        "results": {row.name: _result(spec.of(row), row, quantity) for row in rows},
         "gradient": list(_GRADIENT),
     }
-    if shown.hidden:
-        data["hideAggregatedStats"] = list(shown.hidden)
+    if spec.hidden:
+        data["hideAggregatedStats"] = list(spec.hidden)
     return {nodes.graph: data}
 
 
 def _result(value: float | None, row: NodeRow, quantity: str) -> dict[str, Any]:
-    # What is in memory is known of every operator, whether or not it could be counted.
+    # Live memory is known also of operators that could not be counted.
     if value is None or (row.reason is not None and quantity != "live"):
         return dict(_UNKNOWN)
     return {"value": value if quantity != "ms" else float(f"{value:.{_DIGITS}g}")}

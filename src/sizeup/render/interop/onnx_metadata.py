@@ -1,6 +1,6 @@
-"""A copy of the ONNX file that a report is on, with what was found as properties of its nodes.
+"""A copy of an ONNX model with the numbers of its report as metadata properties of its nodes.
 
-Netron, Model Explorer and all that reads the format show them beside the attributes of a node.
+Netron and Model Explorer show them next to the attributes of a node.
 """
 
 from __future__ import annotations
@@ -21,58 +21,58 @@ if TYPE_CHECKING:
     from sizeup.results.report import Report
 
 PREFIX = "sizeup."
-"""What the keys of all properties begin with."""
+"""The prefix of the keys of all properties."""
 _QUANTITIES = (
     *("macs", "elementwise_ops", "params", "read_bytes", "written_bytes", "live_bytes", "ms", "bound_by"),
 )
 
 
 def save(report: Report, path: str | os.PathLike[str]) -> list[str]:
-    """Write the copy, its weights in other files beside it; returns what that should tell."""
+    """Write the copy and its external weights; returns notes to print."""
     out = Path(path)
     if report.format != "onnx":
-        raise SizeupError(f"{out}: figures are written into a copy of an .onnx file, which the model is not")
-    source = source_of(report, "a copy with figures")
-    files.check_target(source, out)
+        raise SizeupError(f"{out}: metadata needs an .onnx model")
+    source = source_of(report, "a copy with metadata")
+    files.check_output_path(source, out)
     from sizeup.formats.onnx.annotate import annotate
     from sizeup.formats.onnx.write import external_files
 
     _, rows = node_rows(report, source)
-    notes = files.copy_along(files.companions(external_files(source), source, out))
-    annotate(source, out, PREFIX, dict(_of_model(report)), {row.place: _of_node(row) for row in rows})
+    notes = files.copy_external_files(files.external_copies(external_files(source), source, out))
+    annotate(source, out, PREFIX, dict(_of_model(report)), {row.index: _of_node(row) for row in rows})
     return notes
 
 
 def _of_node(row: NodeRow) -> dict[str, str]:
-    """What is known of a node; what is not has no property, but for the reason."""
-    found = {
+    """Returns the known quantities of a node, and why it is unknown."""
+    properties = {
         PREFIX + name: _text(getattr(row, name)) for name in _QUANTITIES if getattr(row, name) is not None
     }
     if row.reason is not None:
-        found[f"{PREFIX}unknown"] = row.reason
-    return found
+        properties[f"{PREFIX}unknown"] = row.reason
+    return properties
 
 
 def _of_model(report: Report) -> Iterator[tuple[str, str]]:
-    totals, usage, found = report.totals, report.memory.usage, report.latency
+    totals, usage, estimate = report.totals, report.memory.usage, report.latency
     yield f"{PREFIX}version", version("sizeup")
-    yield f"{PREFIX}inputs", ", ".join(f"{each.name} {units.shape(each.shape)}" for each in report.inputs)
+    yield f"{PREFIX}inputs", ", ".join(f"{port.name} {units.shape(port.shape)}" for port in report.inputs)
     yield f"{PREFIX}coverage", f"{report.known_ops} of {len(report.ops)} operators"
     if report.precision is not None:
         yield f"{PREFIX}precision", precision_name(report.precision)
     for name in ("macs", "elementwise_ops", "params", "weight_bytes", "read_bytes", "written_bytes"):
         value = getattr(totals, name)
-        # A total of nothing that is known is not zero.
-        if value or not report.unknown:
+        # A zero total with unknown operators is unknown.
+        if value or not report.unknown_ops:
             yield PREFIX + name, _text(value)
-    if not usage.missing:
+    if not usage.unavailable_reason:
         yield f"{PREFIX}peak_bytes", _text(usage.peak_bytes)
-    if found is not None:
-        yield f"{PREFIX}target", "" if found.target is None else found.target.name
-        yield f"{PREFIX}basis", found.basis
+    if estimate is not None:
+        yield f"{PREFIX}target", "" if estimate.target is None else estimate.target.name
+        yield f"{PREFIX}basis", estimate.basis
         for name in ("ms", "low_ms", "high_ms"):
-            if getattr(found, name) is not None:
-                yield PREFIX + name, _text(getattr(found, name))
+            if getattr(estimate, name) is not None:
+                yield PREFIX + name, _text(getattr(estimate, name))
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of a model as PNG or SVG: memory by operator, a map of the arena, bars by layer."""
+"""Pictures as PNG or SVG: memory by operator, a memory plan, a roofline, cost by module or layer."""
 
 from __future__ import annotations
 
@@ -16,60 +16,62 @@ if TYPE_CHECKING:
     from sizeup.results.precision import Tradeoff
     from sizeup.results.report import Report
 
-_ENDINGS = (".png", ".svg")
-_KINDS = ("memory", "roofline", "modules")
+_EXTENSIONS = (".png", ".svg")
+_PICTURES = ("memory", "roofline", "modules")
 
 
 def check(path: str | os.PathLike[str], *, timed: bool = True) -> None:
-    """Raise unless a picture of that name can be drawn, before anybody works for it."""
-    if Path(path).suffix.lower() not in _ENDINGS:
-        endings = ", ".join(_ENDINGS)
-        raise SizeupError(f"{os.fspath(path)}: pictures are drawn as {endings}; give it one of these endings")
+    """Raise SizeupError unless a picture can be written to that path."""
+    if Path(path).suffix.lower() not in _EXTENSIONS:
+        extensions = ", ".join(_EXTENSIONS)
+        raise SizeupError(
+            f"{os.fspath(path)}: a picture is written as {extensions}; use one of these extensions"
+        )
     check_folder(path)
-    if not timed and kind_of(path) == "roofline":
-        raise SizeupError(f"{os.fspath(path)}: it shows times, which need a target: give one with -d")
+    if not timed and picture_of(path) == "roofline":
+        raise SizeupError(f"{os.fspath(path)}: a roofline needs a latency estimate; add -d DEVICE")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingLibrary("a picture", "matplotlib", "plot")
 
 
 def plot(report: Report, path: str | os.PathLike[str], picture: str | None = None) -> Path:
-    """Draw memory, the roofline or modules: what `picture` or the word before the ending names.
+    """Draw memory, the roofline or modules, as `picture` or the word before the extension selects.
 
-    Memory is what is live while each operator runs: its inputs, its outputs, the rest. The roofline is what
-    every operator attains under the roofs of the device, and needs times on a target. Modules are drawn with
-    their cost: time if it was estimated, MACs, parameters and traffic.
+    Memory is live memory by operator: its inputs, its outputs, the rest. The roofline is the throughput of
+    every operator under the peaks of the device, and needs a target. Modules are drawn with their cost: time
+    if estimated, MACs, parameters and traffic.
     """
     check(path)
-    from sizeup.render.plots import modules, pictures, roofs
+    from sizeup.render.plots import modules, pictures, roofline
 
     draw = {
         "memory": pictures.memory_picture,
-        "roofline": roofs.roofline_picture,
+        "roofline": roofline.roofline_picture,
         "modules": modules.modules_picture,
-    }[picture or kind_of(path)]
+    }[picture or picture_of(path)]
     return pictures.save(lambda: draw(report), path)
 
 
-def kind_of(path: str | os.PathLike[str]) -> str:
-    """The picture that a file is to have by its name: memory, roofline or modules."""
+def picture_of(path: str | os.PathLike[str]) -> str:
+    """Returns the picture that a file name selects: memory, roofline or modules."""
     word = Path(Path(path).stem).suffix.lower().removeprefix(".")
-    return word if word in _KINDS else "memory"
+    return word if word in _PICTURES else "memory"
 
 
 def plot_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
-    """Draw memory by operator in the plan's order, and below it where each tensor is, and for how long."""
+    """Draw memory by operator in the plan's schedule, and below it the offset and liveness of each tensor."""
     check(path)
     from sizeup.render.plots import pictures
 
     return pictures.save(lambda: pictures.plan_picture(plan), path)
 
 
-def plot_tradeoff(found: Tradeoff, path: str | os.PathLike[str]) -> Path:
-    """Draw what each precision takes: memory against time, one mark a point."""
+def plot_tradeoff(tradeoff: Tradeoff, path: str | os.PathLike[str]) -> Path:
+    """Draw memory over latency, one mark per point."""
     check(path)
     from sizeup.render.plots import pictures, scatter
 
-    return pictures.save(lambda: scatter.tradeoff_picture(found), path)
+    return pictures.save(lambda: scatter.tradeoff_picture(tradeoff), path)
 
 
 def plot_layers(
@@ -80,7 +82,7 @@ def plot_layers(
     *,
     unit: Literal["bytes", "counts"],
 ) -> Path:
-    """Draw one bar a layer, on 1260x900 pixels."""
+    """Draw one bar per layer, on 1260x900 pixels."""
     check(path)
     from sizeup.render.plots import bars as layers
     from sizeup.render.plots import pictures

@@ -1,4 +1,4 @@
-"""Bars: memory by operator, stacked of what it reads, makes and takes; and quantities by layer."""
+"""Bars: memory by operator, stacked by inputs, outputs and workspace; and quantities by layer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sizeup.render.plots.canvas import (
 )
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Column, Shares
+    from sizeup.results.parts import Column, LiveBreakdown
 
 _GAP = 0.16  # between bars, as long as there are few enough to see it
 _MOST_APART = 150
@@ -40,8 +40,8 @@ _MOST_BARS = 1400  # as many as there are pixels across
 _LEGEND = {
     "inputs": "its inputs",
     "outputs": "its outputs",
-    "workspace": "workspace of its kernel",
-    "others": "others",
+    "workspace": "kernel workspace",
+    "others": "other live tensors",
 }
 
 Edges: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -49,7 +49,7 @@ Edges: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A number of bytes to compare the bars with."""
+    """A number of bytes drawn as a line across the bars."""
 
     bytes: int
     words: str
@@ -58,13 +58,13 @@ class Level:
 def draw_bars(
     canvas: Canvas,
     axes: Axes,
-    shares: Shares,
+    shares: LiveBreakdown,
     peak_step: int,
     peak_words: str,
     highest: int,
     levels: Sequence[Level] = (),
 ) -> None:
-    """The bars, their legend, the peak, and levels that lie above it."""
+    """Draw the bars, their legend, the peak, and levels above it."""
     parts = [
         (shares.inputs, INPUTS, "inputs"),
         (shares.outputs, OUTPUTS, "outputs"),
@@ -76,24 +76,22 @@ def draw_bars(
     tops = np.cumsum([part for part, _, _ in parts], axis=0)
     peak = int(tops[-1][peak_step])
     tops, edges = _thinned(tops)
-    # From the back to the front, each from zero: no seams between the parts.
-    for top, (_, colour, words) in zip(tops[::-1], parts[::-1], strict=True):
-        axes.stairs(*_apart(top, edges), fill=True, color=colour, linewidth=0, label=words, gid=words)
+    # From back to front, each from zero, so that there are no seams between parts.
+    for top, (_, color, words) in zip(tops[::-1], parts[::-1], strict=True):
+        axes.stairs(*_apart(top, edges), fill=True, color=color, linewidth=0, label=words, gid=words)
     draw_bytes(axes, highest)
-    several = (
-        f" (the highest of every {int(edges[1] - edges[0])})" if len(edges) - 1 < len(shares.inputs) else ""
-    )
-    caption(axes, f"In use while each operator runs{several}")
+    several = f" (maximum of every {int(edges[1] - edges[0])})" if len(edges) - 1 < len(shares.inputs) else ""
+    caption(axes, f"Live memory while each operator runs{several}")
     _draw_legend(axes)
-    for each in levels:
-        level(axes, each.bytes, each.words, at_right=peak_step < len(shares.inputs) / 2)
+    for line in levels:
+        level(axes, line.bytes, line.words, at_right=peak_step < len(shares.inputs) / 2)
     _mark_peak(canvas, axes, peak_step, peak, peak_words)
 
 
 def _thinned(tops: Column) -> tuple[Column, Edges]:
-    """The bars and their edges; where there are more than pixels, the highest of every few.
+    """Returns the bars and their edges; if there are more than pixels, the highest of each group.
 
-    Drawn in full, bars narrower than a pixel would fade, and the highest with them.
+    Bars narrower than a pixel would fade, also the highest.
     """
     count = tops.shape[1]
     width = -(-count // _MOST_BARS)
@@ -105,7 +103,7 @@ def _thinned(tops: Column) -> tuple[Column, Edges]:
 
 
 def _apart(top: Column, edges: Edges) -> tuple[Edges, Edges]:
-    """Values and edges of the bars, with gaps between them where there are few."""
+    """Returns values and edges of the bars, with gaps between them if they are few."""
     if len(top) > _MOST_APART:
         return top.astype(np.float64), edges
     values = np.full(2 * len(top) - 1, np.nan)
@@ -117,7 +115,7 @@ def _draw_legend(axes: Axes) -> None:
     handles, words = axes.get_legend_handles_labels()
     axes.legend(
         handles[::-1],
-        [_LEGEND[each] for each in words[::-1]],
+        [_LEGEND[name] for name in words[::-1]],
         loc="lower right",
         bbox_to_anchor=(1.005, 0.995),
         ncols=len(words),
@@ -136,7 +134,7 @@ def _mark_peak(canvas: Canvas, axes: Axes, step: int, peak: int, words: str) -> 
     text = canvas.cut(legible(words), box.width * 0.55, 8, "bold")
     wide = canvas.width(text, 8, "bold") / box.width
     left, right = axes.get_xlim()
-    # In the middle above its bar, but never beyond the panel.
+    # Centered above its bar, within the panel.
     start = min(max((step - left) / (right - left) - wide / 2, 0.004), 0.996 - wide)
     axes.annotate(
         text,
@@ -154,29 +152,29 @@ def _mark_peak(canvas: Canvas, axes: Axes, step: int, peak: int, words: str) -> 
     axes.plot([step], [peak], marker="v", markersize=4, color=PEAK, zorder=6, clip_on=False, gid="peak mark")
 
 
-def peak_words(size: int, step: int, index: int, kind: str, name: str, *, reordered: bool) -> str:
-    """The peak in words, the operator's own name last, where it may be cut."""
-    where = f"step {step}, operator {index}" if reordered else f"operator {index}"
-    called = name.split(";")[0]
-    return f"peak {units.size(size)} in {where}: {kind}{f' {called}' if called != kind else ''}"
+def peak_words(size: int, step: int, index: int, op_kind: str, name: str, *, reordered: bool) -> str:
+    """Returns the label of the peak, with the name of the operator last, where it may be cut."""
+    location = f"step {step}, operator {index}" if reordered else f"operator {index}"
+    label = name.split(";")[0]
+    return f"peak {units.size(size)} in {location}: {op_kind}{f' {label}' if label != op_kind else ''}"
 
 
 _BREADTH, _HEIGHT = 7.0, 5.0  # inches
 _LEFT, _RIGHT, _TOP = 0.85, 0.25, 0.6
-_WIDE, _DENSE = 0.8, 1.0  # of a bar, where layers are few and where they are many
+_WIDE, _DENSE = 0.8, 1.0  # widths of a bar for few and for many layers
 
 
 def layers_picture(
     names: Sequence[str], quantities: Sequence[float], title: str, unit: Literal["bytes", "counts"]
 ) -> Figure:
-    """Layers across in the order in which they run, bytes or counts up; NaN, not known, has no bar."""
+    """Returns bars by layer in execution order; NaN (unknown) has no bar."""
     canvas = Canvas(_HEIGHT, _BREADTH)
     canvas.write(title, _LEFT, 0.36, 11, weight="bold", color=INK)
     axes = canvas.panel(_LEFT, name_steps(canvas, names), _RIGHT, _TOP)
     wide = _WIDE if are_named(names) else _DENSE
-    colour = OUTPUTS if unit == "bytes" else INPUTS
-    axes.bar(range(len(names)), quantities, wide, color=colour, linewidth=0, gid="layers")
+    color = OUTPUTS if unit == "bytes" else INPUTS
+    axes.bar(range(len(names)), quantities, wide, color=color, linewidth=0, gid="layers")
     draw = draw_bytes if unit == "bytes" else draw_counts
-    draw(axes, max((each for each in quantities if not math.isnan(each)), default=0))
-    draw_steps(canvas, axes, names, "layers in the order in which they run")
+    draw(axes, max((quantity for quantity in quantities if not math.isnan(quantity)), default=0))
+    draw_steps(canvas, axes, names, "layers in execution order")
     return canvas.figure

@@ -1,4 +1,4 @@
-"""Cost by module: a row for each, and a column of bars for each quantity."""
+"""Cost by module: one row per module, one column of bars per quantity."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sizeup import units
-from sizeup.render.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, WORKSPACE, Canvas, legible
+from sizeup.render.plots.canvas import FAINT, INK, INPUTS, OTHERS, OUTPUTS, WORKSPACE, Canvas, Names, legible
 from sizeup.render.plots.pictures import picture_title, write_title
-from sizeup.render.plots.side import Names
-from sizeup.results.table import Entry, View, view
+from sizeup.results.table import Entry, Table, build_table
 
 if TYPE_CHECKING:
     from sizeup.results.report import Report
@@ -22,7 +21,7 @@ _ROW, _TOP, _BELOW = 0.21, 1.15, 0.25  # inches
 _LEFT, _RIGHT, _GAP = 2.75, 0.25, 0.16
 _POINTS = 7.0
 _MOST_ROWS = 32
-_LONGEST = 0.55  # of a column, for the longest bar; figures stand behind it
+_LONGEST = 0.55  # share of a column for the longest bar; the rest is for figures
 _PARAMETERS = "#44AA99"
 
 
@@ -31,7 +30,7 @@ class _Column:
     title: str
     of: Callable[[Entry], float | None]
     words: Callable[[float], str]
-    colour: str
+    color: str
 
 
 _TIME = _Column("time", lambda entry: entry.seconds, units.duration, OUTPUTS)
@@ -48,36 +47,36 @@ def _moved(entry: Entry) -> float | None:
     return entry.read_bytes + entry.written_bytes
 
 
-def rows_of(report: Report) -> View:
-    """The modules at the depth of a screen, the costliest where they are many; kinds where there are none."""
-    found = view(report, "module", top=_MOST_ROWS)
-    return found if len(found.entries) > 1 else view(report, "kind", top=_MOST_ROWS)
+def rows_of(report: Report) -> Table:
+    """Returns the costliest modules; op kinds if there are no modules."""
+    table = build_table(report, "module", top=_MOST_ROWS)
+    return table if len(table.entries) > 1 else build_table(report, "kind", top=_MOST_ROWS)
 
 
 def modules_picture(report: Report) -> Figure:
-    """Modules down in the order of first use, quantities across."""
-    found = rows_of(report)
-    columns = _COLUMNS if found.total.seconds is None else (_TIME, *_COLUMNS)
-    rows = list(found.rows[:-1])
+    """Returns modules in order of first use as rows, quantities as columns."""
+    table = rows_of(report)
+    columns = _COLUMNS if table.total.seconds is None else (_TIME, *_COLUMNS)
+    rows = list(table.rows[:-1])
     canvas = Canvas(_TOP + _ROW * max(len(rows), 1) + _BELOW)
-    _write_head(canvas, report, found)
+    _write_head(canvas, report, table)
     names = Names(canvas, [legible(row.label) for row in rows])
-    for place, row in enumerate(rows):
-        _write_name(canvas, names, row, _TOP + _ROW * (place + 0.68), faint=row is found.rest)
+    for index, row in enumerate(rows):
+        _write_name(canvas, names, row, _TOP + _ROW * (index + 0.68), faint=row is table.rest)
     width = (canvas.breadth - _LEFT - _RIGHT + _GAP) / len(columns)
-    for place, column in enumerate(columns):
-        left = _LEFT + place * width
+    for index, column in enumerate(columns):
+        left = _LEFT + index * width
         axes = canvas.panel(left, _BELOW, canvas.breadth - left - width + _GAP, _TOP)
-        _draw(axes, column, rows, found)
+        _draw(axes, column, rows, table)
     return canvas.figure
 
 
-def _write_head(canvas: Canvas, report: Report, found: View) -> None:
-    by = f"by module, {found.depth} deep" if found.by == "module" else "by kind of operator"
+def _write_head(canvas: Canvas, report: Report, table: Table) -> None:
+    by = f"by module, depth {table.depth}" if table.by == "module" else "by op kind"
     sentence = f"cost {by}"
     if report.latency is not None:
-        where = "" if report.latency.target is None else f" on {report.latency.target.name}"
-        sentence += f"; time estimated{where}, {report.latency.basis}"
+        location = "" if report.latency.target is None else f" on {report.latency.target.name}"
+        sentence += f"; time estimated{location}, {report.latency.basis}"
     unknown = len(report.ops) - report.known_ops
     words = "operator is" if unknown == 1 else "operators are"
     warning = f"?: {unknown:,} {words} not counted" if unknown else ""
@@ -85,13 +84,13 @@ def _write_head(canvas: Canvas, report: Report, found: View) -> None:
 
 
 def _write_name(canvas: Canvas, names: Names, row: Entry, top: float, *, faint: bool) -> None:
-    room = (_LEFT - 0.45) * canvas.figure.dpi
+    width = (_LEFT - 0.45) * canvas.figure.dpi
     text = legible(row.label)
-    shown = text if canvas.width(text, _POINTS) <= room else canvas.cut(text, room, _POINTS)
+    name = text if canvas.width(text, _POINTS) <= width else canvas.cut(text, width, _POINTS)
     canvas.figure.text(
         (_LEFT - 0.12) / canvas.breadth,
         1 - top / canvas.height,
-        shown or names.fitted(text, room, _POINTS),
+        name or names.fitted(text, width, _POINTS),
         size=_POINTS,
         ha="right",
         color=FAINT if faint else INK,
@@ -99,18 +98,18 @@ def _write_name(canvas: Canvas, names: Names, row: Entry, top: float, *, faint: 
     )
 
 
-def _draw(axes: Axes, column: _Column, rows: list[Entry], found: View) -> None:
+def _draw(axes: Axes, column: _Column, rows: list[Entry], table: Table) -> None:
     values = [column.of(row) or 0.0 for row in rows]
     longest = max(values, default=0.0) or 1.0
-    colours = [OTHERS if row is found.rest else column.colour for row in rows]
-    axes.barh(range(len(rows)), values, 0.72, color=colours, gid=f"bars {column.title}")
+    colors = [OTHERS if row is table.rest else column.color for row in rows]
+    axes.barh(range(len(rows)), values, 0.72, color=colors, gid=f"bars {column.title}")
     axes.set_xlim(0, longest / _LONGEST)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)
-    whole = column.of(found.total)
-    title = f"{column.title}: {_amount(column, found.total) or column.words(0)}"
+    total = column.of(table.total)
+    title = f"{column.title}: {_amount(column, table.total) or column.words(0)}"
     axes.annotate(
         title,
         (0, 1),
@@ -121,20 +120,20 @@ def _draw(axes: Axes, column: _Column, rows: list[Entry], found: View) -> None:
         weight="bold",
         color=INK,
     )
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         axes.annotate(
-            _figure(column, row, whole), (values[place], place), (3, 0), textcoords="offset points",
+            _figure(column, row, total), (values[index], index), (3, 0), textcoords="offset points",
             va="center", size=6.5, color=INK,
         )  # fmt: skip
 
 
-def _figure(column: _Column, row: Entry, whole: float | None) -> str:
+def _figure(column: _Column, row: Entry, total: float | None) -> str:
     value, text = column.of(row), _amount(column, row)
-    return f"{text} ({units.share(value, whole)})" if value and whole else text
+    return f"{text} ({units.share(value, total)})" if value and total else text
 
 
 def _amount(column: _Column, row: Entry) -> str:
-    """A quantity in words: empty for nothing, with a question mark where something is not known."""
+    """Returns a quantity as text: empty if zero, with a question mark if partly unknown."""
     value = column.of(row)
     is_missing = bool(row.unknown_ops) and column.title != "parameters"
     if not value:

@@ -1,1 +1,1 @@
-"""What runs the tasks of a sweep: processes of this machine, or Ray on one or many."""
+"""Engines that run the tasks of a sweep: local workers, or Ray on one or several machines."""

@@ -1,9 +1,9 @@
-"""Tasks on Ray: of this machine, or of the cluster at an address.
+"""The Ray engine: tasks on this machine, or on the cluster at an address.
 
-Few tasks wait at any time, so the driver holds no more for a million models than for a hundred. Models that
-take a second or less go several to a task: what Ray takes for one is then shared, and rows are brought to the
-disk while the next model is evaluated. A worker or a node that dies takes tasks along that Ray runs again
-elsewhere: a task writes its shards in one step each, so that doing it twice does no harm.
+The number of queued tasks is bounded, so the memory of the driver does not grow with the number of models.
+Fast models are grouped into batches, which amortizes Ray's overhead per task and lets rows be synced to disk
+while the next model is evaluated. Ray reruns the tasks of a worker or node that dies. A task writes each of
+its shards atomically, so running it twice is harmless.
 """
 
 from __future__ import annotations
@@ -24,78 +24,78 @@ from sizeup.sweeps.models import Model
 from sizeup.sweeps.task import Outcome, Settings, give_up, perform_each
 from sizeup.sweeps.worker import Evaluator
 
-_WAITING = 2  # tasks for each core: one that runs, and one that is ready when it ends
-_SHARE = 16
-_RETRIES = 5  # of a task whose worker or node died
-_PATIENCE = 10.0  # seconds in which a cluster is to answer
-# How often a Ray of our own looks at memory and loads, on the cores that work: not many times a second.
-_CALM = {
+_BATCHES_PER_CORE = 2  # batches per core: one that runs, and one that is queued
+_WAIT_SHARE = 16
+_RETRIES = 5  # of a batch whose worker or node died
+_CONNECT_SECONDS = 10.0  # seconds until a cluster must answer
+# Longer polling intervals for a Ray that sizeup starts: its defaults take time from the cores that work.
+_POLLING = {
     "RAY_memory_monitor_refresh_ms": "1000",
     "RAY_object_manager_timer_freq_ms": "1000",
     "RAY_gcs_pull_resource_loads_period_milliseconds": "5000",
 }
-_TOKEN = secrets.token_hex()  # of a Ray of our own; one for all, as Ray reads it once in a process
-_LONGEST_FOLDER = 40  # the system's sockets have short names, and Ray makes them longer
+_TOKEN = secrets.token_hex()  # for a Ray that sizeup starts; Ray reads it once per process
+_LONGEST_FOLDER = 40  # characters: Ray appends to it, and socket paths are limited
 
-# The evaluator of this process of Ray, which outlives tasks: starting its worker takes longer than most.
+# The evaluator of this Ray process, shared by its batches: starting a worker takes longer than most models.
 _evaluator: list[Evaluator] = []
 
 
 def run(
     models: Iterator[Model], settings: Settings, address: str | None, workers: int | None
 ) -> Generator[Outcome, None, None]:
-    """The outcomes of all tasks, in the order in which they end."""
-    ray = _imported()
-    with _connected(ray, address, workers):
+    """The outcomes of all tasks, in order of completion."""
+    ray = _import_ray()
+    with _ray_session(ray, address, workers):
         remote = ray.remote(num_cpus=1, max_retries=_RETRIES, scheduling_strategy="SPREAD")(_perform)
         shared = ray.put(settings)
-        waiting: dict[Any, Portion] = {}
+        waiting: dict[Any, TaskBatch] = {}
         cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        portions = Portions(models, cores)
+        batcher = TaskBatcher(models, cores)
         while True:
-            while len(waiting) < _WAITING * cores and (portion := portions.take()):
-                waiting[remote.remote(portion, shared)] = portion
+            while len(waiting) < _BATCHES_PER_CORE * cores and (batch := batcher.take()):
+                waiting[remote.remote(batch, shared)] = batch
             if not waiting:
-                portions.close()
+                batcher.close()
                 return
-            # A share of those that wait at a time: looking at all of them for each would be quadratic.
-            done, _ = ray.wait(list(waiting), num_returns=1 + len(waiting) // _SHARE, timeout=1.0)
-            for each in done:
-                for outcome in _outcomes(ray, each, waiting.pop(each), portions, settings):
-                    portions.heard(outcome.seconds)
+            # Wait for a share of the queued batches at a time: one by one would be quadratic.
+            done, _ = ray.wait(list(waiting), num_returns=1 + len(waiting) // _WAIT_SHARE, timeout=1.0)
+            for reference in done:
+                for outcome in _outcomes(ray, reference, waiting.pop(reference), batcher, settings):
+                    batcher.record_time(outcome.seconds)
                     yield outcome
 
 
-def _perform(portion: Portion, settings: Settings) -> list[Outcome]:
-    found: list[Outcome] = []
+def _perform(batch: TaskBatch, settings: Settings) -> list[Outcome]:
+    outcomes: list[Outcome] = []
     if settings.in_process:
-        perform_each(portion, settings, None, found.append)
-        return found
+        perform_each(batch, settings, None, outcomes.append)
+        return outcomes
     if not _evaluator:
         _evaluator.append(Evaluator(settings.limits, settings.folders))
-    perform_each(portion, settings, _evaluator[0], found.append)
-    return found
+    perform_each(batch, settings, _evaluator[0], outcomes.append)
+    return outcomes
 
 
 def _outcomes(
-    ray: Any, done: Any, portion: Portion, portions: Portions, settings: Settings
+    ray: Any, done: Any, batch: TaskBatch, batcher: TaskBatcher, settings: Settings
 ) -> Sequence[Outcome]:
-    """What a task returned; a model that Ray gave up on leaves rows that say so, several are tried apart."""
+    """The outcomes of a batch. If Ray gave up on it, its models are retried alone, or get error rows."""
     try:
-        found: list[Outcome] = ray.get(done)
+        outcomes: list[Outcome] = ray.get(done)
     except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, SizeupError):  # without the lines of the worker that raised it
+        if isinstance(error.cause, SizeupError):  # without the traceback of the worker
             raise error.cause from None
         raise
     except ray.exceptions.RayError as error:
-        if len(portion) > 1:
-            portions.give_back(portion)
+        if len(batch) > 1:
+            batcher.retry_alone(batch)
             return ()
-        return [give_up(portion[0], settings, "WorkerLost", f"its worker died ({type(error).__name__})")]
-    return found
+        return [give_up(batch[0], settings, "WorkerLost", f"its worker died ({type(error).__name__})")]
+    return outcomes
 
 
-def _imported() -> Any:
+def _import_ray() -> Any:
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -104,17 +104,19 @@ def _imported() -> Any:
 
 
 @contextlib.contextmanager
-def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[None]:
-    """Ray while the block lasts; what it says goes nowhere, what it writes to a temporary folder."""
-    if ray.is_initialized():  # the caller's own, and the caller's to end
+def _ray_session(ray: Any, address: str | None, workers: int | None) -> Iterator[None]:
+    """Runs Ray inside the block, without output on stdout and with its files in a temporary folder."""
+    if ray.is_initialized():  # by the caller, who also shuts it down
         yield
         return
-    usual = tempfile.gettempdir()
-    place = usual if len(usual) <= _LONGEST_FOLDER else "/tmp"
+    default = tempfile.gettempdir()
+    parent = default if len(default) <= _LONGEST_FOLDER else "/tmp"
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     with contextlib.ExitStack() as stack:
         if address is None:
-            scratch = tempfile.TemporaryDirectory(prefix="sizeup-ray-", dir=place, ignore_cleanup_errors=True)
+            scratch = tempfile.TemporaryDirectory(
+                prefix="sizeup-ray-", dir=parent, ignore_cleanup_errors=True
+            )
             options |= {"num_cpus": workers, "include_dashboard": False}
             options |= {"_temp_dir": stack.enter_context(scratch)}
             stack.enter_context(_environment())
@@ -135,9 +137,9 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[N
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """Variables for a Ray of our own while the block lasts; what the user has set goes before."""
-    added = {name: value for name, value in _CALM.items() if name not in os.environ}
-    # Ray leaves a token in the home folder unless it has one.
+    """Environment variables for a Ray that sizeup starts; those set by the user take precedence."""
+    added = {name: value for name, value in _POLLING.items() if name not in os.environ}
+    # Without a token Ray writes one to the home folder.
     is_known = "RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()
     if "RAY_AUTH_TOKEN" not in os.environ and not is_known:
         added["RAY_AUTH_TOKEN"] = _TOKEN
@@ -150,43 +152,43 @@ def _environment() -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse an address where nobody listens at once; Ray itself waits for minutes."""
+    """Raise SizeupError if an address is not reachable; Ray itself waits for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not port.isdecimal():  # `auto`, or a name that Ray knows
+    if not port.isdecimal():  # `auto`, or another name that Ray resolves
         return
     try:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise SizeupError(f"no cluster of Ray answers at {address}: {error}") from None
+        raise SizeupError(f"no Ray cluster answers at {address}: {error}") from None
 
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Ray talks on stdout, where results go."""
+    """Redirects stdout to /dev/null: Ray prints there, but stdout is for results."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
-Portion: TypeAlias = tuple[Model, ...]
+TaskBatch: TypeAlias = tuple[Model, ...]
 
-_SECONDS = 4.0  # that a task is to take
-_MOST = 16  # models of one, however little they take
-_AHEAD = 16  # models for each core that are looked at before they are due
-# A core that is done early waits for the others at most as long as a share of what was left takes.
+_SECONDS = 4.0  # intended time per batch
+_MOST = 16  # models per batch at most
+_AHEAD = 16  # models per core that are read ahead
+# A batch has at most 1/_SHARES of a core's part of the models read ahead, so that cores finish together.
 _SHARES = 4
-_WEIGHT = 0.2  # of the newest time in the mean
+_WEIGHT = 0.2  # of the latest time in the running mean
 
 
-class Portions:
-    """Takes models from a list that may have no end, a few at a time."""
+class TaskBatcher:
+    """Groups the models of an iterator, which may be endless, into batches."""
 
     def __init__(self, models: Iterator[Model], cores: int) -> None:
         self._models, self._cores = models, cores
@@ -195,38 +197,38 @@ class Portions:
         self._error: Exception | None = None
         self._mean: float | None = None
 
-    def take(self) -> Portion:
-        """The models of the next task; empty where there are no more."""
+    def take(self) -> TaskBatch:
+        """The next batch; empty if there are no more models."""
         if self._alone:
             return (self._alone.popleft(),)
-        self._look_ahead()
-        count = min(self._wanted(), -(-len(self._ahead) // (_SHARES * self._cores)))
+        self._read_ahead()
+        count = min(self._batch_size(), -(-len(self._ahead) // (_SHARES * self._cores)))
         return tuple(self._ahead.popleft() for _ in range(count))
 
-    def heard(self, seconds: float) -> None:
-        """A model took so long; the first are tried one by one, until that is known."""
+    def record_time(self, seconds: float) -> None:
+        """Record the time of a model; until the first is known, batches have one model."""
         mean = seconds if self._mean is None else self._mean
         self._mean = mean + _WEIGHT * (seconds - mean)
 
-    def give_back(self, portion: Portion) -> None:
-        """Models whose task came to nothing, each of which is to have one of its own."""
-        self._alone.extend(portion)
+    def retry_alone(self, batch: TaskBatch) -> None:
+        """Return the models of a failed batch, to be retried one by one."""
+        self._alone.extend(batch)
 
     def close(self) -> None:
-        """Raise what kept the list from going on, now that all before it is done."""
+        """Raise the error of the iterator, after all models before it are done."""
         if self._error is not None:
             raise self._error
 
-    def _wanted(self) -> int:
+    def _batch_size(self) -> int:
         if self._mean is None:
             return 1
         return max(1, min(_MOST, int(_SECONDS / self._mean))) if self._mean > 0 else _MOST
 
-    def _look_ahead(self) -> None:
+    def _read_ahead(self) -> None:
         while self._error is None and len(self._ahead) < _AHEAD * self._cores:
             try:
                 model = next(self._models, None)
-            except Exception as error:  # what was named before is evaluated first
+            except Exception as error:  # raised in `close`, after the models before it
                 self._error = error
                 return
             if model is None:

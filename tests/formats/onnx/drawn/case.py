@@ -26,9 +26,9 @@ class Case:
         self.feeds: dict[str, Array] = {}
         self.constants: list[onnx.TensorProto] = []
         self.outputs: list[str] = []
-        # Multiply-accumulates counted by loops, once the runtime has told all shapes; None: not asked.
+        # Multiply-accumulates counted by loops once the runtime has computed all shapes; None: not checked.
         self.macs: Callable[[dict[str, tuple[int, ...]]], int] | None = None
-        # Whether only the run can tell some shape.
+        # Whether some shape is known only after the run.
         self.is_open = False
 
     def sides(self, rank: int, most: int = 7, least: int = 1) -> tuple[int, ...]:
@@ -39,7 +39,7 @@ class Case:
         """Whether to do something."""
         return self.random.random() < chance
 
-    def given(self, shape: Sequence[int], dtype: Any = np.float32, content: Any = None) -> str:
+    def model_input(self, shape: Sequence[int], dtype: Any = np.float32, content: Any = None) -> str:
         """An input of the model; its numbers are ones unless they matter."""
         name = f"x{len(self.feeds)}"
         held = np.ones(shape, dtype) if content is None else np.array(content, dtype)
@@ -52,7 +52,7 @@ class Case:
         self.constants.append(numpy_helper.from_array(np.array(content, dtype), name))
         return name
 
-    def told(self, content: Any, dtype: Any = np.int64) -> str:
+    def shape_constant(self, content: Any, dtype: Any = np.int64) -> str:
         """Numbers that decide a shape: a constant, or made by an operator from constants."""
         made = self.fixed(content, dtype)
         return self.op("Identity", made) if self.maybe(0.2) else made

@@ -16,7 +16,7 @@ from formats.onnx.making import BOOL, FLOAT, INT64, graph, node, value
 def _branch(
     case: Case, name: str, source: str, shape: tuple[int, ...]
 ) -> tuple[onnx.GraphProto, tuple[int, ...]]:
-    """A branch that computes with a value from outside, and the shape of what it makes."""
+    """A branch that computes with a value from outside, and the shape of its output."""
     choice = case.random.randrange(3)
     if choice == 0:
         return graph([node("Relu", source, f"{name}y")], [], f"{name}y"), shape
@@ -32,23 +32,23 @@ def _branch(
 def branches(case: Case) -> None:
     case.opset = max(case.opset, 13)
     shape = case.sides(case.random.randint(1, 3), 3)
-    source = case.given(shape)
+    source = case.model_input(shape)
     (then, one), (other, two) = (_branch(case, name, source, shape) for name in "ab")
     if case.maybe():
-        condition = case.given((), np.bool_, case.maybe())
+        condition = case.model_input((), np.bool_, case.maybe())
         case.is_open = one != two
     else:
-        condition = case.told(case.maybe(), np.bool_)
+        condition = case.shape_constant(case.maybe(), np.bool_)
     made = case.op("If", condition, then_branch=then, else_branch=other)
     case.op("Neg", made)
 
 
 @drawn
 def loop(case: Case) -> None:
-    """States of a fixed shape, what is stacked, and as many rounds as a constant says or data decides."""
+    """States of a fixed shape, stacked outputs, and a trip count that is constant or depends on data."""
     case.opset = max(case.opset, 13)
     rounds, rows, inner = case.random.randint(0, 4), *case.sides(2, 4)
-    source, weights = case.given((rows, inner)), case.given((inner, inner))
+    source, weights = case.model_input((rows, inner)), case.model_input((inner, inner))
     go = case.random.choice(["on", "on", "stop", "later"])
     ends = {
         "on": [node("Identity", "c", "go")],
@@ -64,7 +64,7 @@ def loop(case: Case) -> None:
     trips = case.fixed(rounds)
     enters = case.fixed(True, np.bool_) if case.maybe() else ""
     if case.maybe(0.2):
-        trips = case.given((), np.int64, rounds)
+        trips = case.model_input((), np.int64, rounds)
     case.is_open = go == "later" or trips in case.feeds
     case.ops("Loop", 2, trips, enters, source, body=body)
     if not case.is_open:
@@ -75,7 +75,7 @@ def loop(case: Case) -> None:
 @drawn
 def loop_that_grows(case: Case) -> None:
     case.opset = max(case.opset, 13)
-    source = case.given((1, 3))
+    source = case.model_input((1, 3))
     nodes = [node("Identity", "c", "go"), node("Concat", f"s {source}", "next", axis=0)]
     takes = [value("i", (), INT64), value("c", (), BOOL), value("s", (1, 3) if case.maybe() else None)]
     body = graph(nodes, takes, [value("go", (), BOOL), onnx.ValueInfoProto(name="next")])
@@ -106,15 +106,15 @@ def scan(case: Case) -> None:
         held["scan_output_axes"] = [place - rank if case.maybe(0.3) else place]
     if case.maybe():
         held["scan_input_directions"] = [case.random.randint(0, 1)]
-    case.ops("Scan", 2, case.given((columns,)), case.given(shape), **held)
+    case.ops("Scan", 2, case.model_input((columns,)), case.model_input(shape), **held)
 
 
 @drawn
 def nested(case: Case) -> None:
-    """A loop in a branch: the product runs as often as the loop says."""
+    """A loop in a branch: the product runs once per iteration."""
     case.opset = max(case.opset, 13)
     rounds, side = case.random.randint(1, 3), case.random.randint(1, 4)
-    source, trips = case.given((side, side)), case.fixed(rounds)
+    source, trips = case.model_input((side, side)), case.fixed(rounds)
     inner = [node("Identity", "c", "go"), node("MatMul", f"s {source}", "next")]
     takes = [value("i", (), INT64), value("c", (), BOOL), value("s")]
     body = graph(inner, takes, [value("go", (), BOOL), value("next")])

@@ -20,7 +20,7 @@ _PAIRS = "Equal Greater GreaterOrEqual LessOrEqual Mod Add PRelu"
 def alone(case: Case) -> None:
     case.opset = 21
     shape = case.sides(case.random.randint(1, 4), 4)
-    data = case.given(shape)
+    data = case.model_input(shape)
     for kind in _ALONE.split():
         if kind != "MeanVarianceNormalization" or len(shape) == 4:
             case.op(kind, data)
@@ -30,14 +30,14 @@ def alone(case: Case) -> None:
 def in_pairs(case: Case) -> None:
     case.opset = 21
     shape = case.sides(case.random.randint(1, 4), 4)
-    left = case.given(shape)
-    right = case.given([1 if case.maybe(0.3) else side for side in shape][case.random.randint(0, 1) :])
+    left = case.model_input(shape)
+    right = case.model_input([1 if case.maybe(0.3) else side for side in shape][case.random.randint(0, 1) :])
     for kind in _PAIRS.split():
         case.op(kind, left, right, fmod=1 if kind == "Mod" else None)
-    truths = [case.given(case.feeds[each].shape, np.bool_) for each in (left, right)]
+    truths = [case.model_input(case.feeds[each].shape, np.bool_) for each in (left, right)]
     for kind in ("And", "Or", "Xor"):
         case.op(kind, *truths)
-    whole = [case.given(case.feeds[each].shape, np.uint8) for each in (left, right)]
+    whole = [case.model_input(case.feeds[each].shape, np.uint8) for each in (left, right)]
     for kind in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift"):
         case.op(kind, *whole, direction="LEFT" if kind == "BitShift" else None)
     case.op("Not", truths[0])
@@ -52,7 +52,7 @@ def norms(case: Case) -> None:
     case.opset = 21
     batch, groups, inner = case.sides(3, 3)
     shape = (batch, groups * inner, *case.sides(2, 4))
-    data = case.given(shape)
+    data = case.model_input(shape)
     held = [case.fixed(np.ones(shape[1]), np.float32) for _ in range(2)]
     case.op("InstanceNormalization", data, *held)
     case.op("GroupNormalization", data, *held, num_groups=groups)
@@ -68,7 +68,7 @@ def blockwise(case: Case) -> None:
     """A scale for every few numbers along an axis."""
     case.opset = 21
     rows, blocks, size = case.sides(3, 3)
-    data = case.given((rows, blocks * size))
+    data = case.model_input((rows, blocks * size))
     steps = case.fixed(np.ones((rows, blocks)), np.float32)
     case.op("QuantizeLinear", data, steps, axis=1, block_size=size)
 
@@ -81,10 +81,10 @@ def deformed(case: Case) -> None:
     image = case.sides(2, 7, 5)
     places = [(side - taps) // step + 1 for side, taps, step in zip(image, kernel, strides, strict=True)]
     weight = (groups * outer, inner, *kernel)
-    data, taps = case.given((2, groups * inner, *image)), kernel[0] * kernel[1]
-    read = [data, case.fixed(np.ones(weight), np.float32), case.given((2, 2 * taps, *places))]
+    data, taps = case.model_input((2, groups * inner, *image)), kernel[0] * kernel[1]
+    read = [data, case.fixed(np.ones(weight), np.float32), case.model_input((2, 2 * taps, *places))]
     if case.maybe():
-        read += ["", case.given((2, taps, *places))]
+        read += ["", case.model_input((2, taps, *places))]
     case.op("DeformConv", *read, kernel_shape=kernel, strides=strides, group=groups)
     sides = (2, *weight, *places)
     case.macs = lambda _made: sum(1 for _ in product(*map(range, sides)))
@@ -95,7 +95,7 @@ def listed(case: Case) -> None:
     """Sequences of tensors."""
     case.opset = max(case.opset, 17)
     shape = case.sides(2, 4)
-    items = [case.given(shape) for _ in range(case.random.randint(1, 3))]
+    items = [case.model_input(shape) for _ in range(case.random.randint(1, 3))]
     made = case.op("SequenceConstruct", *items)
     more = case.op("SequenceInsert", made, items[0])
     fewer = case.op("SequenceErase", more, case.fixed(0))

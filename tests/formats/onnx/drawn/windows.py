@@ -13,7 +13,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def window(case: Case, rank: int, auto: bool = True, dilated: bool = True) -> dict[str, Any]:
-    """The attributes of a window over so many axes."""
+    """The attributes of a window over `rank` axes."""
     kernel = case.sides(rank, 4)
     made: dict[str, Any] = {"kernel_shape": kernel}
     if case.maybe(0.8):
@@ -50,7 +50,7 @@ def pool(case: Case) -> None:
         held["ceil_mode"] = 1
     if kind == "AveragePool" and case.maybe():
         held["count_include_pad"] = 1
-    data = case.given((*case.sides(2, 2), *case.sides(rank, 13)))
+    data = case.model_input((*case.sides(2, 2), *case.sides(rank, 13)))
     count = 2 if kind == "MaxPool" and case.opset >= 8 and case.maybe(0.3) else 1
     _then_a_product(case, case.ops(kind, count, data, **held)[0])
 
@@ -62,7 +62,7 @@ def pool_in_ceil_mode_whose_last_window_is_outside(case: Case) -> None:
     kernel, before = case.random.randint(1, stride), 0
     if kernel > 1:
         before = case.random.randint(0, kernel - 1)
-    data = case.given((1, 2, case.random.randint(4, 14)))
+    data = case.model_input((1, 2, case.random.randint(4, 14)))
     kind = case.random.choice(["MaxPool", "AveragePool", "LpPool"])
     after = case.random.randint(0, kernel - 1)
     pooled = case.op(kind, data, kernel_shape=[kernel], strides=[stride], pads=[before, after], ceil_mode=1)
@@ -70,10 +70,10 @@ def pool_in_ceil_mode_whose_last_window_is_outside(case: Case) -> None:
 
 
 @drawn
-def quantised_pool(case: Case) -> None:
+def quantized_pool(case: Case) -> None:
     held = window(case, 2, dilated=False) | {"ceil_mode": case.random.randint(0, 1)}
     # A window larger than the picture ends the runtime's process.
-    data = case.given((*case.sides(2, 3), *case.sides(2, 13, 4)), np.uint8)
+    data = case.model_input((*case.sides(2, 3), *case.sides(2, 13, 4)), np.uint8)
     steps = [case.fixed(0.5, np.float32), case.fixed(3, np.uint8)]
     case.op("com.microsoft::QLinearAveragePool", data, *steps, *steps, **held)
 
@@ -81,7 +81,7 @@ def quantised_pool(case: Case) -> None:
 @drawn
 def global_pool(case: Case) -> None:
     kind = case.random.choice(["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
-    case.op(kind, case.given(case.sides(case.random.randint(3, 5))))
+    case.op(kind, case.model_input(case.sides(case.random.randint(3, 5))))
 
 
 def _products_of_conv(made: str, weight: tuple[int, ...]) -> Any:
@@ -102,7 +102,9 @@ def conv(case: Case) -> None:
     if "auto_pad" in held:
         held.pop("dilations", None)  # the runtime refuses both at once
     groups, inner, outer = case.sides(3, 3)
-    data = case.given((case.random.randint(1, 2), groups * inner, *case.sides(rank, 9 if rank < 3 else 6)))
+    data = case.model_input(
+        (case.random.randint(1, 2), groups * inner, *case.sides(rank, 9 if rank < 3 else 6))
+    )
     shape = (groups * outer, inner, *held["kernel_shape"])
     if case.maybe(0.2):
         del held["kernel_shape"]
@@ -146,7 +148,7 @@ def conv_transpose(case: Case) -> None:
     if case.maybe(0.2):
         del held["kernel_shape"]
     held["group"] = groups
-    made = case.op("ConvTranspose", case.given(size), case.fixed(np.ones(shape), np.float32), **held)
+    made = case.op("ConvTranspose", case.model_input(size), case.fixed(np.ones(shape), np.float32), **held)
 
     def macs(_shapes: Shapes) -> int:
         total = 0
@@ -180,7 +182,7 @@ def resize(case: Case) -> None:
     case.opset = max(case.opset, 10)
     mode = case.random.choice(["nearest", "nearest", "linear", "cubic"])
     shape = (*case.sides(2, 2), *case.sides(2, 11, 2))
-    data = case.given(shape)
+    data = case.model_input(shape)
     if case.opset == 10:
         mode = mode if mode != "cubic" else "linear"
         case.op("Resize", data, case.fixed([1, 1, *_scales(case, 2)], np.float32), mode=mode)
@@ -204,17 +206,17 @@ def resize(case: Case) -> None:
             policies = ["stretch", "not_larger", "not_smaller"]
             held["keep_aspect_ratio_policy"] = case.random.choice(policies)
         nothing = case.fixed([], np.float32) if case.opset < 13 else ""
-        case.op("Resize", data, where, nothing, case.told(sizes), **held)
+        case.op("Resize", data, where, nothing, case.shape_constant(sizes), **held)
     else:
         scales = [kept or scale for kept, scale in zip(plain, _scales(case, len(axes)), strict=True)]
-        case.op("Resize", data, where, case.told(scales, np.float32), **held)
+        case.op("Resize", data, where, case.shape_constant(scales, np.float32), **held)
 
 
 @drawn
 def upsample(case: Case) -> None:
     case.opset = case.random.choice([7, 8, 9])
     scales = [1.0, 1.0, *(max(1.0, each) for each in _scales(case, 2))]
-    data = case.given((*case.sides(2, 2), *case.sides(2, 11)))
+    data = case.model_input((*case.sides(2, 2), *case.sides(2, 11)))
     mode = case.random.choice(["nearest", "linear"])
     if case.opset < 9:
         case.op("Upsample", data, mode=mode, scales=scales)
@@ -226,14 +228,14 @@ def upsample(case: Case) -> None:
 def regions(case: Case) -> None:
     case.opset = max(case.opset, 10)
     count = case.random.randint(1, 5)
-    data = case.given((2, 3, *case.sides(2, 9, 3)))
+    data = case.model_input((2, 3, *case.sides(2, 9, 3)))
     height, width = case.sides(2, 4)
     if case.maybe():
-        rois = case.given((count, 5), content=[[0, 0, 0, 2, 2]] * count)
+        rois = case.model_input((count, 5), content=[[0, 0, 0, 2, 2]] * count)
         case.op("MaxRoiPool", data, rois, pooled_shape=[height, width], spatial_scale=1.0)
         return
-    rois = case.given((count, 4), content=[[0, 0, 2, 2]] * count)
-    batch = case.given((count,), np.int64, [1] * count)
+    rois = case.model_input((count, 4), content=[[0, 0, 2, 2]] * count)
+    batch = case.model_input((count,), np.int64, [1] * count)
     ratio = case.random.randint(0, 2)
     held = {"output_height": height, "output_width": width} if case.maybe(0.8) else {}
     case.op("RoiAlign", data, rois, batch, sampling_ratio=ratio, **held)
@@ -247,8 +249,8 @@ def columns_to_image(case: Case) -> None:
     places = 1
     for side, taps, stride in zip(image, block, strides, strict=True):
         places *= (side - taps) // stride + 1
-    data = case.given((2, channels * block[0] * block[1], places))
-    case.op("Col2Im", data, case.told(image), case.told(block), strides=strides)
+    data = case.model_input((2, channels * block[0] * block[1], places))
+    case.op("Col2Im", data, case.shape_constant(image), case.shape_constant(block), strides=strides)
 
 
 @drawn
@@ -256,21 +258,21 @@ def unpool(case: Case) -> None:
     case.opset = max(case.opset, 9)
     kernel = case.random.randint(1, 3)
     strides = [kernel, kernel] if case.maybe() else case.sides(2, 3)
-    data = case.given((1, 2, *case.sides(2, 4)))
-    places = case.given(case.feeds[data].shape, np.int64)
+    data = case.model_input((1, 2, *case.sides(2, 4)))
+    places = case.model_input(case.feeds[data].shape, np.int64)
     wanted = ""
     if case.maybe(0.4):
         sides = [(s - 1) * t + kernel for s, t in zip(case.feeds[data].shape[2:], strides, strict=True)]
-        wanted = case.told([1, 2, sides[0] + case.random.randint(0, 2), sides[1]])
+        wanted = case.shape_constant([1, 2, sides[0] + case.random.randint(0, 2), sides[1]])
     case.op("MaxUnpool", data, places, wanted, kernel_shape=[kernel, kernel], strides=strides)
 
 
 @drawn
 def sampled(case: Case) -> None:
     case.opset = max(case.opset, 16)
-    data = case.given((2, 3, *case.sides(2, 8)))
+    data = case.model_input((2, 3, *case.sides(2, 8)))
     modes = ["linear", "nearest", "cubic"] if case.opset >= 20 else ["bilinear", "nearest", "bicubic"]
-    case.op("GridSample", data, case.given((2, *case.sides(2, 6), 2)), mode=case.random.choice(modes))
+    case.op("GridSample", data, case.model_input((2, *case.sides(2, 6), 2)), mode=case.random.choice(modes))
 
 
 @drawn
@@ -278,4 +280,4 @@ def affine_grid(case: Case) -> None:
     case.opset = max(case.opset, 20)
     rank = case.random.choice([2, 3])
     size = [2, 3, *case.sides(rank, 5)]
-    case.op("AffineGrid", case.given((2, rank, rank + 1)), case.told(size))
+    case.op("AffineGrid", case.model_input((2, rank, rank + 1)), case.shape_constant(size))

@@ -1,4 +1,4 @@
-"""Small image networks by name: torchvision's where it can be imported, otherwise definitions of our own."""
+"""Small image networks by name: from torchvision if it can be imported, otherwise from `definitions`."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ NETWORKS = ("mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", *_VERSIO
 def build(
     name: str, *, classes: int, width: float = 1.0, divisor: int = 8, torchvision: bool = True
 ) -> torch.nn.Module:
-    """A network of that many classes, without content in its weights, ready to be recorded.
+    """Build a network with this number of classes on the meta device.
 
-    `width` scales the channels of MobileNetV2, which are then rounded to multiples of `divisor`. Both ways
-    to make a network give the same parameters under the same names, and the same products.
+    `width` scales the channels of MobileNetV2, rounded to multiples of `divisor`. Both sources give the same
+    parameters under the same names, and the same MACs.
     """
     if name not in NETWORKS:
         near = difflib.get_close_matches(name, NETWORKS, n=3) or NETWORKS
-        raise LoadError(f"there is no network {name!r}; did you mean {', '.join(near)}?")
+        raise LoadError(f"no network {name!r}; did you mean {', '.join(near)}?")
     if name != "mobilenet_v2" and (width, divisor) != (1.0, 8):
-        raise LoadError(f"{name} has no width; only that of mobilenet_v2 can be scaled")
-    theirs = import_torchvision() if torchvision and name != "small_cnn" else None
-    make = _ours(name, classes, width, divisor) if theirs is None else _theirs(name, classes, width, divisor)
+        raise LoadError(f"{name} has no width option; only mobilenet_v2 can be scaled")
+    library = import_torchvision() if torchvision and name != "small_cnn" else None
+    factory = _local_factory if library is None else _torchvision_factory
+    make = factory(name, classes, width, divisor)
     with torch.device("meta"):
         return make().eval()
 
 
-def _ours(name: str, classes: int, width: float, divisor: int) -> Callable[[], torch.nn.Module]:
+def _local_factory(name: str, classes: int, width: float, divisor: int) -> Callable[[], torch.nn.Module]:
     family, _, version = name.rpartition("_")
     if name == "small_cnn":
         return lambda: SmallCNN(classes)
@@ -49,7 +50,7 @@ def _ours(name: str, classes: int, width: float, divisor: int) -> Callable[[], t
     return lambda: efficient_net(classes, version)
 
 
-def _theirs(name: str, classes: int, width: float, divisor: int) -> Callable[[], Any]:
+def _torchvision_factory(name: str, classes: int, width: float, divisor: int) -> Callable[[], Any]:
     models = importlib.import_module("torchvision.models")
     if name == "mobilenet_v2":
         return lambda: models.MobileNetV2(classes, width_mult=width, round_nearest=divisor)

@@ -1,9 +1,9 @@
-"""The networks themselves, after the tables of the papers that introduced them.
+"""MobileNetV2, MobileNetV3, EfficientNet and a small CNN, as defined in their papers.
 
-MobileNetV2: Sandler and others 2018 (arXiv 1801.04381), table 2. MobileNetV3: Howard and others 2019 (arXiv
+MobileNetV2: Sandler et al. 2018 (arXiv 1801.04381), table 2. MobileNetV3: Howard et al. 2019 (arXiv
 1905.02244), tables 1 and 2. EfficientNet: Tan and Le 2019 (arXiv 1905.11946), table 1, with the widths and
-depths of its versions from the authors' code. Modules have the names that torchvision gives them, so that a
-mapping of layers to precisions means the same whoever made the network.
+depths of its versions from the authors' code. Modules are named as in torchvision, so that a precision map
+applies to both.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor, nn
 
-# What makes an activation, or None where nothing follows the norm.
+# Factory of an activation module; None if no activation follows the norm.
 Activation: TypeAlias = Callable[[], nn.Module] | None
 
 
 class SmallCNN(nn.Module):
-    """Two convolutions of 3x3, each before a pool of 2x2, and a classifier, for images of 1x28x28."""
+    """Two 3x3 convolutions, each with 2x2 pooling, and a classifier, for 1x28x28 images."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SmallCNN(nn.Module):
         self.classifier = nn.Linear(32 * 7 * 7, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The scores of the classes."""
+        """Return the class scores."""
         halved = self.pool(self.conv1(images).relu())
         quartered = self.pool(self.conv2(halved).relu())
         scores: Tensor = self.classifier(quartered.flatten(1))
@@ -38,7 +38,7 @@ class SmallCNN(nn.Module):
 
 
 class _Network(nn.Module):
-    """Features, their mean over the image, and a classifier."""
+    """Features, global average pooling and a classifier."""
 
     def __init__(self, features: Sequence[nn.Module], classifier: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -52,20 +52,20 @@ class _Network(nn.Module):
 
 
 class _Block(nn.Module):
-    """Steps in a row, to whose result the input is added where both have one shape."""
+    """A sequence of steps, with a residual connection if `has_residual`."""
 
-    def __init__(self, name: str, steps: Sequence[nn.Module], adds: bool) -> None:
+    def __init__(self, name: str, steps: Sequence[nn.Module], has_residual: bool) -> None:
         super().__init__()
-        self.name, self.adds = name, adds
+        self.name, self.has_residual = name, has_residual
         self.add_module(name, nn.Sequential(*steps))
 
     def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.get_submodule(self.name)(x)
-        return x + made if self.adds else made
+        result: Tensor = self.get_submodule(self.name)(x)
+        return x + result if self.has_residual else result
 
 
 class _SqueezeExcitation(nn.Module):
-    """Scales every channel by what two products make of the means of all channels."""
+    """Scales each channel by a gate computed from the channel means."""
 
     def __init__(
         self, channels: int, squeezed: int, inner: Callable[[], nn.Module], gate: Callable[[], nn.Module]
@@ -82,15 +82,15 @@ class _SqueezeExcitation(nn.Module):
         return scaled
 
 
-def _rounded(channels: float, divisor: int = 8) -> int:
-    """The nearest multiple of the divisor that is not more than a tenth below, as all three papers' code."""
+def _round_channels(channels: float, divisor: int = 8) -> int:
+    """Round to a multiple of the divisor, at most 10 % down, as the reference code of all three papers."""
     nearest = max(divisor, int(channels + divisor / 2) // divisor * divisor)
     return nearest + divisor if nearest < 0.9 * channels else nearest
 
 
 def _conv(
-    entering: int,
-    leaving: int,
+    in_channels: int,
+    out_channels: int,
     kernel: int = 1,
     stride: int = 1,
     *,
@@ -98,13 +98,13 @@ def _conv(
     activation: Activation,
     norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
 ) -> nn.Sequential:
-    """A convolution that keeps the size of the image but for its stride, a norm, and what follows."""
-    groups = entering if depthwise else 1
-    conv = nn.Conv2d(entering, leaving, kernel, stride, kernel // 2, groups=groups, bias=False)
-    return nn.Sequential(conv, norm(leaving), *([activation()] if activation is not None else []))
+    """A convolution with "same" padding, a norm and an activation."""
+    groups = in_channels if depthwise else 1
+    conv = nn.Conv2d(in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, norm(out_channels), *([activation()] if activation is not None else []))
 
 
-# Of each stage: how far it expands, channels, blocks, stride of the first.
+# Per stage: expansion, channels, blocks, stride of the first block.
 _V2 = (
     (1, 16, 1, 1),
     (6, 24, 2, 2),
@@ -117,33 +117,33 @@ _V2 = (
 
 
 def mobile_net_v2(classes: int, width: float = 1.0, divisor: int = 8) -> nn.Module:
-    """MobileNetV2; narrower ones keep the 1,280 channels of the last convolution."""
-    channels, last = _rounded(32 * width, divisor), _rounded(1280 * max(1.0, width), divisor)
+    """MobileNetV2; widths below 1.0 keep the 1,280 channels of the last convolution."""
+    channels, last = _round_channels(32 * width, divisor), _round_channels(1280 * max(1.0, width), divisor)
     features: list[nn.Module] = [_conv(3, channels, 3, 2, activation=nn.ReLU6)]
     for expansion, full, blocks, first in _V2:
-        leaving = _rounded(full * width, divisor)
+        out_channels = _round_channels(full * width, divisor)
         for index in range(blocks):
-            features.append(_v2_block(channels, leaving, expansion, first if index == 0 else 1))
-            channels = leaving
+            features.append(_v2_block(channels, out_channels, expansion, first if index == 0 else 1))
+            channels = out_channels
     features.append(_conv(channels, last, activation=nn.ReLU6))
     return _Network(features, [nn.Dropout(0.2), nn.Linear(last, classes)])
 
 
-def _v2_block(entering: int, leaving: int, expansion: int, stride: int) -> _Block:
-    inner = expansion * entering
-    steps: list[nn.Module] = [_conv(entering, inner, activation=nn.ReLU6)] if expansion > 1 else []
+def _v2_block(in_channels: int, out_channels: int, expansion: int, stride: int) -> _Block:
+    inner = expansion * in_channels
+    steps: list[nn.Module] = [_conv(in_channels, inner, activation=nn.ReLU6)] if expansion > 1 else []
     steps.append(_conv(inner, inner, 3, stride, depthwise=True, activation=nn.ReLU6))
-    steps += _conv(inner, leaving, activation=None)
-    return _Block("conv", steps, stride == 1 and entering == leaving)
+    steps += _conv(inner, out_channels, activation=None)
+    return _Block("conv", steps, stride == 1 and in_channels == out_channels)
 
 
 class _Row(NamedTuple):
-    """A block of MobileNetV3 as its tables write it."""
+    """A block of MobileNetV3, as in the tables of the paper."""
 
     kernel: int
     expanded: int
-    leaving: int
-    squeezes: bool
+    out_channels: int
+    has_squeeze: bool
     activation: Callable[[], nn.Module]
     stride: int
 
@@ -191,28 +191,30 @@ def mobile_net_v3(classes: int, size: str) -> nn.Module:
     features: list[nn.Module] = [_conv(3, channels, 3, 2, activation=_HS, norm=_V3_NORM)]
     for row in _V3[size]:
         features.append(_v3_block(channels, row))
-        channels = row.leaving
+        channels = row.out_channels
     last, hidden = 6 * channels, _V3_HIDDEN[size]
     features.append(_conv(channels, last, activation=_HS, norm=_V3_NORM))
     classifier = [nn.Linear(last, hidden), nn.Hardswish(), nn.Dropout(0.2), nn.Linear(hidden, classes)]
     return _Network(features, classifier)
 
 
-def _v3_block(entering: int, row: _Row) -> _Block:
+def _v3_block(in_channels: int, row: _Row) -> _Block:
     conv = partial(_conv, norm=_V3_NORM)
     steps: list[nn.Module] = []
-    if row.expanded != entering:
-        steps.append(conv(entering, row.expanded, activation=row.activation))
+    if row.expanded != in_channels:
+        steps.append(conv(in_channels, row.expanded, activation=row.activation))
     steps.append(
         conv(row.expanded, row.expanded, row.kernel, row.stride, depthwise=True, activation=row.activation)
     )
-    if row.squeezes:
-        steps.append(_SqueezeExcitation(row.expanded, _rounded(row.expanded // 4), nn.ReLU, nn.Hardsigmoid))
-    steps.append(conv(row.expanded, row.leaving, activation=None))
-    return _Block("block", steps, row.stride == 1 and entering == row.leaving)
+    if row.has_squeeze:
+        steps.append(
+            _SqueezeExcitation(row.expanded, _round_channels(row.expanded // 4), nn.ReLU, nn.Hardsigmoid)
+        )
+    steps.append(conv(row.expanded, row.out_channels, activation=None))
+    return _Block("block", steps, row.stride == 1 and in_channels == row.out_channels)
 
 
-# Of each stage: how far it expands, kernel, stride of the first block, channels, blocks.
+# Per stage: expansion, kernel, stride of the first block, channels, blocks.
 _B0 = (
     (1, 3, 1, 16, 1),
     (6, 3, 2, 24, 2),
@@ -222,7 +224,7 @@ _B0 = (
     (6, 5, 2, 192, 4),
     (6, 3, 1, 320, 1),
 )
-# Of each version: width, depth, dropout.
+# Per version: width, depth, dropout.
 _VERSIONS = {
     "b0": (1.0, 1.0, 0.2),
     "b1": (1.0, 1.1, 0.2),
@@ -240,33 +242,38 @@ def efficient_net(classes: int, version: str) -> nn.Module:
     """EfficientNet b0 to b7."""
     width, depth, dropout = _VERSIONS[version]
     norm = _DEEP_NORM if version in ("b5", "b6", "b7") else nn.BatchNorm2d
-    channels = _rounded(32 * width)
+    channels = _round_channels(32 * width)
     features: list[nn.Module] = [_conv(3, channels, 3, 2, activation=nn.SiLU, norm=norm)]
     for expansion, kernel, stride, full, blocks in _B0:
-        leaving = _rounded(full * width)
-        sizes = _entering(channels, leaving, math.ceil(blocks * depth), stride)
-        made = [_efficient_block(c, leaving, expansion, kernel, s, norm) for c, s in sizes]
-        features.append(nn.Sequential(*made))
-        channels = leaving
+        out_channels = _round_channels(full * width)
+        sizes = _block_inputs(channels, out_channels, math.ceil(blocks * depth), stride)
+        stage = [_efficient_block(c, out_channels, expansion, kernel, s, norm) for c, s in sizes]
+        features.append(nn.Sequential(*stage))
+        channels = out_channels
     last = 4 * channels
     features.append(_conv(channels, last, activation=nn.SiLU, norm=norm))
     return _Network(features, [nn.Dropout(dropout), nn.Linear(last, classes)])
 
 
-def _entering(channels: int, leaving: int, blocks: int, stride: int) -> Iterator[tuple[int, int]]:
-    """Channels that enter each block of a stage, and its stride."""
+def _block_inputs(channels: int, out_channels: int, blocks: int, stride: int) -> Iterator[tuple[int, int]]:
+    """Yield the input channels and the stride of each block of a stage."""
     for index in range(blocks):
-        yield (leaving, 1) if index else (channels, stride)
+        yield (out_channels, 1) if index else (channels, stride)
 
 
 def _efficient_block(
-    entering: int, leaving: int, expansion: int, kernel: int, stride: int, norm: Callable[[int], nn.Module]
+    in_channels: int,
+    out_channels: int,
+    expansion: int,
+    kernel: int,
+    stride: int,
+    norm: Callable[[int], nn.Module],
 ) -> _Block:
-    inner = expansion * entering
+    inner = expansion * in_channels
     conv = partial(_conv, norm=norm)
-    steps: list[nn.Module] = [conv(entering, inner, activation=nn.SiLU)] if expansion > 1 else []
+    steps: list[nn.Module] = [conv(in_channels, inner, activation=nn.SiLU)] if expansion > 1 else []
     steps.append(conv(inner, inner, kernel, stride, depthwise=True, activation=nn.SiLU))
-    # Squeezed to a quarter of what entered, before it was expanded.
-    steps.append(_SqueezeExcitation(inner, max(1, entering // 4), nn.SiLU, nn.Sigmoid))
-    steps.append(conv(inner, leaving, activation=None))
-    return _Block("block", steps, stride == 1 and entering == leaving)
+    # Squeezed to a quarter of the input channels before expansion.
+    steps.append(_SqueezeExcitation(inner, max(1, in_channels // 4), nn.SiLU, nn.Sigmoid))
+    steps.append(conv(inner, out_channels, activation=None))
+    return _Block("block", steps, stride == 1 and in_channels == out_channels)

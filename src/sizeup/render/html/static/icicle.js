@@ -1,12 +1,12 @@
 "use strict";
-// Cost by module: a row of boxes for every depth, each as wide as its share; a click goes into one.
+// Cost by module: one row of boxes per depth, each as wide as its share; a click opens one.
 (() => {
   const { data, make, words, model } = sizeup;
-  const place = document.getElementById("icicle");
-  if (!place) return;
+  const element = document.getElementById("icicle");
+  if (!element) return;
   const DEPTHS = 6;
-  const [LETTERS, LETTER, PADDING] = [5, 8, 12]; // letters that a name is known by, pixels of one and around them
-  const NARROWEST = 0.0015; // of the whole width, below which boxes are drawn together
+  const [LETTERS, LETTER, PADDING] = [5, 8, 12]; // least letters of a name, pixels per letter and of padding
+  const NARROWEST = 0.0015; // share of the width below which boxes are drawn as one
   const { ops } = data;
   const MEASURES = {
     macs: { label: "MACs", of: (op) => ops.macs[op] ?? 0, write: words.count },
@@ -52,22 +52,22 @@
 
   const usable = Object.keys(MEASURES).filter((name) => root[name] > 0);
   if (!usable.length) {
-    place.append(make("p", { text: "Nothing here costs anything that could be shown." }));
+    element.append(make("p", { text: "No cost to show." }));
     return;
   }
   const state = { at: root, by: usable.includes("time") ? "time" : usable[0] };
   const buttons = new Map();
-  const trail = make("nav", { class: "trail", "aria-label": "Module shown" });
+  const trail = make("nav", { class: "trail", "aria-label": "Path of the module" });
   const picture = make("div", { class: "icicle" });
-  const controls = make("div", { class: "controls", role: "group", "aria-label": "What the width of a box shows" });
+  const controls = make("div", { class: "controls", role: "group", "aria-label": "Quantity of the width" });
   for (const name of usable) {
     const button = make("button", { type: "button", onclick: () => { state.by = name; draw(); }, text: MEASURES[name].label });
     buttons.set(name, button);
     controls.append(button);
   }
-  place.append(controls, trail, picture);
+  element.append(controls, trail, picture);
 
-  function told(each) {
+  function hoverText(each) {
     const whole = root[state.by];
     const amount = MEASURES[state.by].write(each[state.by]);
     const share = whole ? `, ${words.share(each[state.by], whole)} of the model` : "";
@@ -86,7 +86,7 @@
     trail.querySelector("[aria-current]").focus();
   }
 
-  /** Whether there is room for a name, or for so much of it that it tells something. */
+  /** Whether a name, or enough of its letters, fits a width. */
   function readable(name, width) {
     return width * picture.clientWidth > PADDING + LETTER * Math.min(name.length, LETTERS);
   }
@@ -94,19 +94,19 @@
   function box(each, left, width, depth) {
     const kind = each.op !== null ? "leaf" : each.children.size ? "" : "rest";
     return make("button", {
-      type: "button", class: `box d${depth % 4} ${kind}`, title: told(each), "aria-label": told(each),
+      type: "button", class: `box d${depth % 4} ${kind}`, title: hoverText(each), "aria-label": hoverText(each),
       style: `left:${100 * left}%;width:${100 * width}%;top:${depth * 2}rem`, onclick: () => open(each),
     }, make("span", { text: readable(each.name, width) ? each.name : "" }));
   }
 
-  /** Boxes of one level and all below; slivers side by side become one box that nobody can open. */
-  function level(each, left, width, depth, found) {
+  /** Add the boxes of one level and all below; adjacent slivers become one box that does not open. */
+  function level(each, left, width, depth, boxes) {
     if (depth >= DEPTHS) return depth;
     let deepest = depth;
     let sliver = null;
     const flush = () => {
       if (sliver && sliver.width > NARROWEST / 2) {
-        found.push(make("div", {
+        boxes.push(make("div", {
           class: "box rest", title: `${words.grouped(sliver.count)} more`, style: `left:${100 * sliver.left}%;width:${100 * sliver.width}%;top:${depth * 2}rem`,
         }));
       }
@@ -121,8 +121,8 @@
         sliver.count += 1;
       } else {
         flush();
-        found.push(box(child, left, share, depth));
-        deepest = Math.max(deepest, level(child, left, share, depth + 1, found));
+        boxes.push(box(child, left, share, depth));
+        deepest = Math.max(deepest, level(child, left, share, depth + 1, boxes));
       }
       left += share;
     }
@@ -132,10 +132,10 @@
 
   function draw() {
     for (const [name, button] of buttons) button.setAttribute("aria-pressed", String(name === state.by));
-    const found = [box(state.at, 0, 1, 0)];
-    const depth = level(state.at, 0, 1, 1, found);
+    const boxes = [box(state.at, 0, 1, 0)];
+    const depth = level(state.at, 0, 1, 1, boxes);
     picture.style.height = `${(depth + 1) * 2}rem`;
-    picture.replaceChildren(...found);
+    picture.replaceChildren(...boxes);
     const chain = [];
     for (let each = state.at; each; each = each.parent) chain.unshift(each);
     trail.replaceChildren(...chain.map((each) => make("button", {

@@ -1,29 +1,29 @@
 "use strict";
-// The points of one target, precision and batch at a time: a picture, and a table of the same.
+// The points of one target, precision and batch: a plot and a table.
 (() => {
-  const { data, make, words, colour, plot } = sizeup;
+  const { data, make, words, color, plot } = sizeup;
   const rows = data.rows;
   const scatter = document.getElementById("scatter");
   const CERTAIN = 0;
-  const KINDS = [
+  const CLASSES = [
     { standing: CERTAIN, name: "fits", hue: "blue", symbol: "circle" },
     { standing: 1, name: "may not fit", hue: "orange", symbol: "diamond-open" },
-    { standing: 2, name: "not all counted: at least this", hue: "red", symbol: "triangle-up-open" },
-    { standing: 4, name: "too large", hue: "grey", symbol: "x-thin-open" },
+    { standing: 2, name: "incomplete: lower bound", hue: "red", symbol: "triangle-up-open" },
+    { standing: 4, name: "too large", hue: "gray", symbol: "x-thin-open" },
   ];
   const SIZES = [
     { key: "params", title: "parameters", write: words.count },
     { key: "macs", title: "MACs", write: words.count },
-    { key: "weight_bytes", title: "bytes of weights", write: words.size },
-    { key: "peak_bytes", title: "memory at the peak beside weights", write: words.size },
+    { key: "weight_bytes", title: "weights", write: words.size },
+    { key: "peak_bytes", title: "peak activation memory", write: words.size },
   ];
-  const count = rows.place.length;
+  const count = rows.rank.length;
   const text = (column, row) => column.values[column.rows[row]] ?? null;
   const modelOf = (row) => text(rows.model, row);
   const short = (write) => (value) => write(value).replace(/\.0+(?=\D|$)/, "");
   const time = (ms) => words.duration(ms / 1e3);
   const known = (value, write) => (value === null || value === undefined ? "?" : write(value));
-  const batchOf = (group) => (group.batch === null ? "as given" : String(group.batch));
+  const batchOf = (group) => (group.batch === null ? "original" : String(group.batch));
   const has = (column) => rows[column].values.some((value) => value);
 
   function distinct(values) {
@@ -39,7 +39,7 @@
     return make("label", { for: identity }, label, box);
   }
 
-  /** The group that is nearest to a wish: its target, then its precision, then its batch. */
+  /** Select the group that matches best: by target, then precision, then batch. */
   function choose({ target = state.group.target, precision = state.group.precision, batch = batchOf(state.group) }) {
     const fit = (group) => 4 * (group.target === target) + 2 * (group.precision === precision) + (batchOf(group) === batch);
     state.group = data.groups.reduce((best, each) => (fit(each) > fit(best) ? each : best), data.groups[0]);
@@ -47,7 +47,7 @@
   }
 
   const choices = document.getElementById("choices");
-  function offer() {
+  function buildMenus() {
     const mine = data.groups.filter((each) => each.target === state.group.target);
     const batches = distinct(data.groups.map(batchOf));
     const only = make("input", { type: "checkbox", id: "only-fitting", onchange: () => { state.fitting = only.checked; show(); } });
@@ -57,11 +57,11 @@
       menu("Target", "target", distinct(data.groups.map((each) => each.target)), state.group.target, (target) => choose({ target })),
       menu("Precision", "precision", distinct(mine.map((each) => each.precision)), state.group.precision, (precision) => choose({ precision })),
       ...(batches.length > 1 ? [menu("Batch", "batch", distinct(mine.map(batchOf)), batchOf(state.group), (batch) => choose({ batch }))] : []),
-      menu("Against", "size", SIZES.map((each) => each.title), state.size.title, (title) => {
+      menu("x axis", "size", SIZES.map((each) => each.title), state.size.title, (title) => {
         state.size = SIZES.find((each) => each.title === title);
         show();
       }),
-      make("label", { for: "only-fitting" }, only, "only what fits for certain"));
+      make("label", { for: "only-fitting" }, only, "only points that certainly fit"));
     if (focused) document.getElementById(focused)?.focus();
   }
 
@@ -73,22 +73,22 @@
 
   const drawable = (row) => rows.ms[row] > 0 && rows[state.size.key][row] > 0;
 
-  function range(row) {
-    if (rows.low_ms[row] === null || rows.high_ms[row] === null) return "range unknown";
+  function interval(row) {
+    if (rows.low_ms[row] === null || rows.high_ms[row] === null) return "interval unknown";
     return `${time(rows.low_ms[row])} to ${time(rows.high_ms[row])}`;
   }
 
-  function told(row) {
+  function hoverText(row) {
     return [
       `<b>${plot.plain(modelOf(row))}</b>${text(rows.shapes, row) ? ` ${plot.plain(text(rows.shapes, row))}` : ""}`,
-      `${time(rows.ms[row])} (${range(row)})`,
+      `${time(rows.ms[row])} (${interval(row)})`,
       `${known(rows.params[row], words.count)} parameters, ${known(rows.macs[row], words.count)} MACs`,
-      `${known(rows.weight_bytes[row], words.size)} of weights, ${known(rows.peak_bytes[row], words.size)} beside them`,
+      `${known(rows.weight_bytes[row], words.size)} weights, ${known(rows.peak_bytes[row], words.size)} peak activation memory`,
       data.standings[rows.standing[row]] + (text(rows.fits_reason, row) ? `: ${plot.plain(text(rows.fits_reason, row)).slice(0, 90)}` : ""),
     ].join("<br>");
   }
 
-  /** Certain points that no other certain one beats in both. */
+  /** Returns the Pareto front of the certain points. */
   function front(shown) {
     const size = rows[state.size.key];
     const sorted = shown.filter((row) => rows.standing[row] === CERTAIN)
@@ -103,7 +103,7 @@
 
   function trace({ standing, name, hue, symbol }, shown) {
     const mine = shown.filter((row) => rows.standing[row] === standing);
-    const ink = colour(hue);
+    const ink = color(hue);
     return {
       type: "scatter", mode: "markers", name: `${name} (${words.grouped(mine.length)})`,
       x: mine.map((row) => rows[state.size.key][row]), y: mine.map((row) => rows.ms[row]),
@@ -112,7 +112,7 @@
         array: mine.map((row) => (rows.high_ms[row] === null ? 0 : rows.high_ms[row] - rows.ms[row])),
         arrayminus: mine.map((row) => (rows.low_ms[row] === null ? 0 : rows.ms[row] - rows.low_ms[row])),
       },
-      text: mine.map(told), customdata: mine, hovertemplate: "%{text}<extra></extra>",
+      text: mine.map(hoverText), customdata: mine, hovertemplate: "%{text}<extra></extra>",
       marker: { color: ink, symbol, size: 8, opacity: 0.85, line: { width: symbol.endsWith("open") ? 1.4 : 0 } },
     };
   }
@@ -131,35 +131,35 @@
     const up = spread(shown.flatMap((row) => [rows.low_ms[row] ?? rows.ms[row], rows.high_ms[row] ?? rows.ms[row]]));
     const best = front(shown);
     const line = {
-      type: "scatter", mode: "lines", name: "best of latency and size", hoverinfo: "skip",
+      type: "scatter", mode: "lines", name: "Pareto front", hoverinfo: "skip",
       x: best.map((row) => rows[state.size.key][row]), y: best.map((row) => rows.ms[row]),
-      line: { color: colour("ink"), width: 1.2, shape: "hv", dash: "dot" },
+      line: { color: color("ink"), width: 1.2, shape: "hv", dash: "dot" },
     };
-    const traces = KINDS.map((kind) => trace(kind, shown)).filter((each) => each.x.length);
+    const traces = CLASSES.map((kind) => trace(kind, shown)).filter((each) => each.x.length);
     return {
       traces: best.length > 1 ? [line, ...traces] : traces,
       layout: {
         height: 480, hovermode: "closest",
         xaxis: { type: "log", title: { text: state.size.title }, range: across, ...plot.ticks(...across, short(state.size.write)) },
-        yaxis: { type: "log", title: { text: "latency of a pass" }, range: up, ...plot.ticks(...up, short(time)) },
+        yaxis: { type: "log", title: { text: "latency per inference" }, range: up, ...plot.ticks(...up, short(time)) },
       },
     };
   }
 
-  function say() {
+  function writeSummary() {
     const { group } = state;
     const mine = members();
     const points = group.points - group.errors;
-    const lacking = mine.filter((row) => !drawable(row)).length;
+    const undrawn = mine.filter((row) => !drawable(row)).length;
     const batch = group.batch === null ? "" : `, batch ${group.batch}`;
     const shown = group.shown < points ? `the first ${words.grouped(group.shown)} of ${words.plural(points, "point")}` : words.plural(points, "point");
-    document.getElementById("told").textContent =
+    document.getElementById("summary").textContent =
       `${group.target} at ${group.precision}${batch}: ${shown}; ${words.grouped(group.fit)} known to fit, `
-      + `${words.grouped(group.too_large)} too large, ${words.grouped(group.fit_unknown)} cannot be told`
+      + `${words.grouped(group.too_large)} too large, ${words.grouped(group.fit_unknown)} undetermined`
       + (group.errors ? `, ${words.grouped(group.errors)} failed.` : ".");
     document.getElementById("caption").textContent =
-      (lacking ? `${words.plural(lacking, "point")} without a latency or a size ${lacking === 1 ? "has" : "have"} no place in the picture. ` : "")
-      + "A click shows a point in the table.";
+      (undrawn ? `${words.plural(undrawn, "point")} without a latency or a size ${undrawn === 1 ? "is" : "are"} not drawn. ` : "")
+      + "Click a point to show it in the table.";
   }
 
   const figure = (title, key, write, width = 6.5, hint = null, more = {}) => ({
@@ -168,19 +168,19 @@
   const standing = (row) => data.standings[rows.standing[row]];
   const because = (row) => text(rows.fits_reason, row) ?? text(rows.latency_missing, row) ?? "";
   const columns = [
-    { title: "place", number: true, width: 4.2, value: (row) => -rows.place[row], cell: (row) => words.grouped(rows.place[row]) },
+    { title: "rank", number: true, width: 4.2, value: (row) => -rows.rank[row], cell: (row) => words.grouped(rows.rank[row]) },
     { title: "model", width: 15, early: true, narrow: 9, value: modelOf, cell: modelOf, header: true },
-    ...(has("shapes") ? [{ title: "shapes", width: 8, value: (row) => text(rows.shapes, row), cell: (row) => text(rows.shapes, row) || "as given" }] : []),
+    ...(has("shapes") ? [{ title: "shapes", width: 8, value: (row) => text(rows.shapes, row), cell: (row) => text(rows.shapes, row) || "original" }] : []),
     figure("latency", "ms", time, 6.2, null, { early: true, narrow: 5.2 }),
-    { title: "range", width: 10, value: (row) => rows.high_ms[row], cell: (row) => (rows.ms[row] === null ? "?" : range(row)), hint: "Nine of ten measurements fall into it" },
+    { title: "interval", width: 10, value: (row) => rows.high_ms[row], cell: (row) => (rows.ms[row] === null ? "?" : interval(row)), hint: "90 % prediction interval" },
     { title: "fits", width: 6.8, early: true, narrow: 5.8, value: (row) => -rows.standing[row], cell: standing, hint: "Certain: known to fit, every operator counted" },
     figure("params", "params", words.count, 5.6),
     figure("MACs", "macs", words.count, 5.6),
     figure("weights", "weight_bytes", words.size, 6),
-    figure("peak", "peak_bytes", words.size, 6, "The most memory in use at once beside the weights"),
+    figure("peak", "peak_bytes", words.size, 6, "Peak activation memory"),
     ...(rows.energy_mj.some((value) => value !== null) ? [figure("energy", "energy_mj", (value) => (value < 1000 ? `${+value.toPrecision(3)} mJ` : `${+(value / 1000).toPrecision(3)} J`), 6)] : []),
-    { title: "estimate", width: 6.5, value: (row) => text(rows.basis, row), cell: (row) => text(rows.basis, row) ?? "?", hint: "Calibrated: from measurements; roofline: from the data sheet" },
-    { title: "because", width: 18, value: because, cell: because, hint: "Why it does not fit, or what is not known" },
+    { title: "basis", width: 6.5, value: (row) => text(rows.basis, row), cell: (row) => text(rows.basis, row) ?? "?", hint: "Calibrated: fitted to measurements; roofline: from the data sheet" },
+    { title: "reason", width: 18, value: because, cell: because, hint: "Why it does not fit, or what is unknown" },
   ];
   const table = sizeup.table(document.getElementById("table"), {
     label: "Models", noun: "point", columns, rows: count,
@@ -191,8 +191,8 @@
 
   let drawing = null;
   function show() {
-    offer();
-    say();
+    buildMenus();
+    writeSummary();
     const mine = new Set(members());
     state.marked = null;
     table.keep((row) => mine.has(row));

@@ -1,5 +1,5 @@
 "use strict";
-// The model of the page: columns of operators and tensors, and which tensor is being followed.
+// The model of the page: columns of operators and tensors, and the selected tensor.
 sizeup.model = (() => {
   const { ops, tensors } = sizeup.data;
   const { words } = sizeup;
@@ -17,12 +17,12 @@ sizeup.model = (() => {
     }
   }
 
-  const isGiven = new Set(tensors.inputs);
-  const isResult = new Set(tensors.outputs);
+  const isInput = new Set(tensors.inputs);
+  const isOutput = new Set(tensors.outputs);
   const state = { tensors: [], makers: new Set(), readers: new Set() };
   const followed = [];
 
-  /** Follow tensors that share their memory, as one; none stops it. */
+  /** Select tensors that share memory; an empty list clears the selection. */
   function follow(identities) {
     state.tensors = identities;
     state.makers = new Set(identities.map((each) => makers.get(each)).filter((each) => each !== undefined));
@@ -35,8 +35,8 @@ sizeup.model = (() => {
     state,
     follow,
     onFollow: (call) => followed.push(call),
-    name: (op) => ops.name[op] || `(${decoded(ops.kind, op)} without a name)`,
-    kind: (op) => decoded(ops.kind, op),
+    name: (op) => ops.name[op] || `(unnamed ${decoded(ops.op_kind, op)})`,
+    kind: (op) => decoded(ops.op_kind, op),
     scope: (op) => decoded(ops.scope, op),
     type: (op) => decoded(ops.type, op) ?? "",
     bound: (op) => (ops.bound ? decoded(ops.bound, op) ?? "" : ""),
@@ -44,9 +44,9 @@ sizeup.model = (() => {
     outputs: (op) => list(ops.outputs, op),
     maker: (tensor) => makers.get(tensor),
     readers: (tensor) => readers.get(tensor) ?? [],
-    isGiven: (tensor) => isGiven.has(tensor),
-    isResult: (tensor) => isResult.has(tensor),
-    tensorName: (tensor) => tensors.name[tensor] || `(tensor ${tensor} without a name)`,
+    isInput: (tensor) => isInput.has(tensor),
+    isOutput: (tensor) => isOutput.has(tensor),
+    tensorName: (tensor) => tensors.name[tensor] || `(tensor ${tensor})`,
     tensorShape: (tensor) => decoded(tensors.shape, tensor),
     tensorType: (tensor) => decoded(tensors.type, tensor),
     shapes: (identities) => identities.map((each) => decoded(tensors.shape, each)).join(", "),

@@ -1,54 +1,54 @@
 "use strict";
-// plotly in the colours and with the manners of the page.
+// plotly with the colors and settings of the page.
 sizeup.plot = (() => {
-  const { colour, onScheme } = sizeup;
+  const { color, onScheme } = sizeup;
   const CONFIG = {
     displaylogo: false, responsive: true, showTips: false, displayNotifier: false,
-    // plotly offers to send a chart to its makers, as it comes; a report stays where it is.
+    // By default plotly offers to upload a chart.
     showSendToCloud: false, plotlyServerURL: "",
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
   };
-  const PAPER = 680; // pixels between the margins of a sheet, upright
+  const PAPER = 680; // width of a printed page in pixels, without margins
   const drawn = [];
   let isPrinting = false;
 
-  function axis(given) {
+  function axis(options) {
     return {
-      gridcolor: colour("faint"), linecolor: colour("line"), zeroline: false, tickcolor: colour("line"),
-      automargin: true, ...given,
+      gridcolor: color("faint"), linecolor: color("line"), zeroline: false, tickcolor: color("line"),
+      automargin: true, ...options,
     };
   }
 
-  function dressed(layout) {
+  function styled(layout) {
     const axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis/.test(name)));
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: colour("ink") },
-      margin: { l: 64, r: 16, t: 36, b: 48 }, // the buttons above lie in the upper one
+      font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: color("ink") },
+      margin: { l: 64, r: 16, t: 36, b: 48 }, // the top margin has the buttons
       hoverlabel: {
-        bgcolor: colour("raised"), bordercolor: colour("line"), align: "left",
-        font: { color: colour("ink"), size: 12.5, family: getComputedStyle(document.body).fontFamily },
+        bgcolor: color("raised"), bordercolor: color("line"), align: "left",
+        font: { color: color("ink"), size: 12.5, family: getComputedStyle(document.body).fontFamily },
       },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: color("soft"), activecolor: color("ink") },
       legend: { orientation: "h", y: -0.18, x: 0 },
       ...layout,
       ...(isPrinting ? { width: PAPER, height: 0.72 * layout.height, autosize: false } : { autosize: true }),
-      ...Object.fromEntries(Object.entries(axes).map(([name, given]) => [name, axis(given)])),
+      ...Object.fromEntries(Object.entries(axes).map(([name, options]) => [name, axis(options)])),
     };
   }
 
-  /** Draw into an element; `build()` gives {traces, layout} and is asked again when the colours change. */
-  function plot(place, build) {
+  /** Draw into an element; `build()` returns {traces, layout} and is called again when colors change. */
+  function plot(element, build) {
     const draw = () => {
       const { traces, layout } = build();
-      return Plotly.react(place, traces, dressed(layout), CONFIG);
+      return Plotly.react(element, traces, styled(layout), CONFIG);
     };
     drawn.push(draw);
     draw();
     return { redraw: draw };
   }
 
-  /** Ticks of a logarithmic axis that say what they mean: 1, 2 and 5 of each decade where few are in sight. */
+  /** Ticks of a logarithmic axis: powers of ten, also 2 and 5 times these if the range is small. */
   plot.ticks = (low, high, write) => {
     const steps = high - low < 2.5 ? [1, 2, 5] : [1];
     const values = [];
@@ -58,12 +58,12 @@ sizeup.plot = (() => {
     return { tickmode: "array", tickvals: values, ticktext: values.map(write) };
   };
 
-  /** A text in which plotly finds no markup: names in a model may look like it. */
+  /** Returns a text without markup for plotly. */
   plot.plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   onScheme(() => drawn.forEach((draw) => draw()));
 
-  // On paper colours are light whatever the screen has, and pictures as wide as the sheet.
+  // Print in light colors, with plots as wide as the page.
   const root = document.documentElement;
   let scheme = null;
   addEventListener("beforeprint", () => {

@@ -1,9 +1,9 @@
 "use strict";
-// What every page has: its data, elements made of texts alone, amounts in words, and the colour scheme.
+// Shared by all pages: data, creation of elements, formats of amounts, and the color scheme.
 const sizeup = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
 
-  /** An element with attributes and children; a child that is no element becomes text, never HTML. */
+  /** Returns an element with attributes and children; a child that is not an element becomes text, never HTML. */
   function make(tag, attributes = {}, ...children) {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -16,7 +16,7 @@ const sizeup = (() => {
     return node;
   }
 
-  /** So many digits after the point; what lies exactly between two goes to the even one, as in Python. */
+  /** Returns a number with that many decimals; ties round to even, as in Python. */
   function fixed(value, digits) {
     const exact = value.toFixed(60);
     const end = exact.indexOf(".") + 1 + digits;
@@ -25,7 +25,7 @@ const sizeup = (() => {
     return Number(lower.at(-1)) % 2 ? value.toFixed(digits) : lower;
   }
 
-  /** So many digits in all, without zeros at the end. */
+  /** Returns a number with that many significant digits, without trailing zeros. */
   function significant(value, digits) {
     const power = Number(value.toExponential(digits - 1).split("e")[1]);
     return String(Number(fixed(value, Math.min(Math.max(digits - 1 - power, 0), 50))));
@@ -48,7 +48,7 @@ const sizeup = (() => {
     return (digits ? fixed(size, digits) : grouped(size)) + suffixes[index];
   }
 
-  /** The same words as in every other output of sizeup. */
+  /** The formats of all other outputs of sizeup. */
   const words = {
     grouped,
     count: (value) => scaled(value, 1000, ["", " k", " M", " G", " T", " P", " E"]),
@@ -62,8 +62,8 @@ const sizeup = (() => {
       }
       return significant(seconds * 1e9, 3) + " ns";
     },
-    share: (part, whole) => (whole ? fixed(100 * part / whole, 1) + " %" : ""),
-    plural: (count, word) => `${grouped(count)} ${word}${count === 1 ? "" : "s"}`,
+    share: (part, total) => (total ? fixed(100 * part / total, 1) + " %" : ""),
+    plural: (count, word, plural = `${word}s`) => `${grouped(count)} ${count === 1 ? word : plural}`,
   };
 
   const schemeChanged = [];
@@ -74,31 +74,31 @@ const sizeup = (() => {
     return (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
   }
 
-  function tellScheme() {
+  function applyScheme() {
     const button = document.getElementById("theme");
     if (button) {
-      button.textContent = isDark() ? "Light colours" : "Dark colours";
+      button.textContent = isDark() ? "Light colors" : "Dark colors";
     }
     schemeChanged.forEach((each) => each());
   }
 
   function toggleScheme() {
     root.dataset.theme = isDark() ? "light" : "dark";
-    tellScheme();
+    applyScheme();
   }
 
-  system.addEventListener("change", tellScheme);
+  system.addEventListener("change", applyScheme);
   document.getElementById("theme")?.addEventListener("click", toggleScheme);
-  document.addEventListener("DOMContentLoaded", tellScheme);
+  document.addEventListener("DOMContentLoaded", applyScheme);
 
   const probe = make("span", { hidden: true });
   document.body.append(probe);
 
-  /** A colour of the style sheet as the present scheme has it. */
-  function colour(name) {
+  /** Returns a color of the style sheet in the current scheme. */
+  function color(name) {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   }
 
-  return { data, make, words, colour, isDark, onScheme: (call) => schemeChanged.push(call) };
+  return { data, make, words, color, isDark, onScheme: (call) => schemeChanged.push(call) };
 })();

@@ -1,9 +1,9 @@
 "use strict";
-// A table of any length that sorts and filters; only the rows in sight are in the page.
+// A table that sorts and filters; only visible rows are in the page.
 sizeup.table = (() => {
   const { make, words } = sizeup;
-  const ROW = 32; // pixels, as the style sheet has it
-  const BEYOND = 12; // rows kept above and below what is in sight
+  const ROW = 32; // pixels, as in the style sheet
+  const BEYOND = 12; // rows above and below the visible ones
   const PRINTED = 200;
 
   function compare(left, right) {
@@ -19,19 +19,19 @@ sizeup.table = (() => {
 
   /**
    * Columns are {title, value(row), cell(row), number, width, hint, header, extra, tail, early, narrow}: `value` is
-   * what sorts (null goes last), `cell` the text or element to show; an `extra` column is not printed; of a `tail` the
-   * end is shown where there is no room for all. On a telephone `early` columns come first, `narrow` rem wide. Rows
-   * are numbers from 0. `find(row)` is the text that a filter looks in.
+   * the sort key (null is last), `cell` the text or element; an `extra` column is not printed; a `tail` column shows
+   * the end of a long text. On a narrow screen `early` columns come first, `narrow` rem wide. Rows are numbers from
+   * 0. `find(row)` is the text that a filter searches.
    */
-  function table(place, { label, columns: given, rows, find, noun = "row", marks = null, limit = null }) {
+  function table(element, { label, columns: allColumns, rows, find, noun = "row", marks = null, limit = null }) {
     const narrow = matchMedia("(max-width: 40rem)").matches;
-    const columns = narrow ? [...given.filter((each) => each.early), ...given.filter((each) => !each.early)] : given;
+    const columns = narrow ? [...allColumns.filter((each) => each.early), ...allColumns.filter((each) => !each.early)] : allColumns;
     const width = (column) => (narrow && column.narrow) || column.width;
     const state = { order: Array.from({ length: rows }, (_, row) => row), by: null, down: false, words: [], keep: null };
     const texts = find ? Array.from({ length: rows }, (_, row) => find(row).toLowerCase()) : null;
     const count = make("span", { class: "table-count", role: "status" });
     const filter = make("input", {
-      type: "search", class: "grow", placeholder: "Name, kind or module", "aria-label": `Filter: ${label}`,
+      type: "search", class: "grow", placeholder: "Name, op kind or module", "aria-label": `Filter: ${label}`,
       oninput: () => {
         state.words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
         arrange();
@@ -49,7 +49,7 @@ sizeup.table = (() => {
     const scroll = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${label}, scrolls` }, grid);
     if (limit) scroll.style.maxHeight = limit;
     const controls = make("div", { class: "controls" }, find ? filter : null, count);
-    place.append(controls, scroll);
+    element.append(controls, scroll);
 
     function head(column, index) {
       const sort = () => {
@@ -61,7 +61,7 @@ sizeup.table = (() => {
         make("button", { type: "button", title: column.hint || `Sort by ${column.title}`, onclick: sort, text: column.title }));
     }
 
-    /** Decide anew which rows there are, and in which order. */
+    /** Filter and sort the rows. */
     function arrange() {
       let order = Array.from({ length: rows }, (_, row) => row);
       if (state.words.length) order = order.filter((row) => state.words.every((word) => texts[row].includes(word)));
@@ -88,7 +88,7 @@ sizeup.table = (() => {
 
     let drawn = "";
     function draw(anew = false, everything = false) {
-      // Before there are rows the box is lower than it will be.
+      // Without rows the box is lower than its final height.
       const height = Math.max(scroll.clientHeight, parseFloat(getComputedStyle(scroll).maxHeight) || 600);
       const first = everything ? 0 : Math.max(0, Math.floor(scroll.scrollTop / ROW) - BEYOND);
       const last = everything
@@ -99,7 +99,7 @@ sizeup.table = (() => {
       drawn = key;
       const lines = state.order.slice(first, last).map((row, place) => line(row, first + place));
       const rest = state.order.length - last;
-      body.replaceChildren(spacer(everything ? 0 : first), ...lines, everything && rest ? remark(rest) : spacer(rest));
+      body.replaceChildren(spacer(everything ? 0 : first), ...lines, everything && rest ? moreRows(rest) : spacer(rest));
     }
 
     function line(row, place) {
@@ -121,8 +121,8 @@ sizeup.table = (() => {
         make("td", { colspan: columns.length, style: `height:${count * ROW}px` }));
     }
 
-    function remark(count) {
-      return make("tr", {}, make("td", { colspan: columns.length }, `and ${words.grouped(count)} more, which a .csv report lists`));
+    function moreRows(count) {
+      return make("tr", {}, make("td", { colspan: columns.length }, `and ${words.grouped(count)} more; a .csv report has all`));
     }
 
     let waiting = false;
@@ -141,12 +141,12 @@ sizeup.table = (() => {
 
     return {
       redraw: () => draw(true),
-      /** Keep only the rows that a function says yes to; null keeps all. */
+      /** Keep only the rows for which a function returns true; null keeps all. */
       keep(choose) {
         state.keep = choose;
         arrange();
       },
-      /** Bring a row into sight. */
+      /** Scroll to a row. */
       show(row) {
         const place = state.order.indexOf(row);
         if (place < 0) return;

@@ -1,8 +1,8 @@
 "use strict";
-// Every point by two quantities that the reader chooses, one color and symbol per precision.
+// Points by two quantities of choice, one color and symbol per precision.
 (() => {
-  const { data, make, words, colour, plot } = sizeup;
-  const HUES = ["blue", "orange", "green", "red", "pink", "sky", "grey"];
+  const { data, make, words, color, plot } = sizeup;
+  const HUES = ["blue", "orange", "green", "red", "pink", "sky", "gray"];
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "star", "hexagon", "cross"];
   const percent = (value) => `${(100 * value).toFixed(1)} %`;
   const joules = (value) => {
@@ -27,10 +27,10 @@
 
   const amount = (point, { key, write }) => (point[key] === null ? "?" : write(point[key]));
   function hover(point) {
-    const range = point.low === null || point.high === null ? "" : ` (${words.duration(point.low)} to ${words.duration(point.high)})`;
+    const interval = point.low === null || point.high === null ? "" : ` (90 % interval ${words.duration(point.low)} to ${words.duration(point.high)})`;
     return [
       `<b>${plot.plain(point.name)}</b>`,
-      ...QUANTITIES.map((each) => `${each.title} ${amount(point, each)}${each.key === "seconds" ? range : ""}`),
+      ...QUANTITIES.map((each) => `${each.title} ${amount(point, each)}${each.key === "seconds" ? interval : ""}`),
     ].join("<br>");
   }
 
@@ -48,7 +48,7 @@
   function trace(precision, place) {
     const mine = data.points.filter((each) => each.precision === precision && shown(each));
     const symbol = SYMBOLS[place % SYMBOLS.length];
-    const ink = colour(HUES[place % HUES.length]);
+    const ink = color(HUES[place % HUES.length]);
     return {
       type: "scatter", mode: "markers", name: precision,
       x: mine.map((each) => each[state.x.key]), y: mine.map((each) => each[state.y.key]),
@@ -79,19 +79,19 @@
   });
 
   function menu(label, side) {
-    const box = make("select", { id: side, onchange: () => { state[side] = by(box.value); say(); drawing.redraw(); } },
+    const box = make("select", { id: side, onchange: () => { state[side] = by(box.value); writeCaption(); drawing.redraw(); } },
       ...QUANTITIES.map(({ key, title }) => make("option", { value: key, text: title, selected: state[side].key === key })));
     return make("label", { for: side }, label, box);
   }
 
-  function say() {
+  function writeCaption() {
     const missing = data.points.filter((each) => !shown(each)).length;
-    document.getElementById("caption").textContent = "Bars are the 90 % prediction interval of the latency."
-      + (hasRejected ? " Hollow: a budget rejects it." : "")
+    document.getElementById("caption").textContent = "Bars are the 90 % prediction intervals of the latency."
+      + (hasRejected ? " Hollow: a budget is exceeded." : "")
       + (missing ? ` Not drawn: ${words.plural(missing, "point")} without a known ${state.x.title} or ${state.y.title}.` : "");
   }
 
-  document.getElementById("choices").append(menu("Across", "x"), menu("Up", "y"));
-  say();
+  document.getElementById("choices").append(menu("x axis", "x"), menu("y axis", "y"));
+  writeCaption();
   const drawing = plot(document.getElementById("scatter"), build);
 })();

@@ -1,0 +1,63 @@
+"""The settings of a check as command-line options, for the commands of remedies."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sizeup import dtypes, units
+from sizeup.api.models import Source
+from sizeup.dtypes import precision_name
+from sizeup.formats import Inputs
+from sizeup.results.report import Report
+
+if TYPE_CHECKING:
+    from sizeup.mixed_precision.precision_map import PrecisionSpec
+
+
+def precision_option(source: Source, precision: PrecisionSpec) -> str:
+    """The value of --precision for a precision, or for that of a report; empty if there is none."""
+    if precision is None and isinstance(source, Report):
+        precision = source.precision if source.original_cost is None else {}
+    if precision is None or isinstance(precision, str | os.PathLike):
+        return os.fspath(precision or "")
+    return "mixed.json" if isinstance(precision, Mapping) else precision_name(dtypes.precision(precision))
+
+
+def option_value(name: str, value: Any) -> str:
+    """A limit as the option takes it; numbers of seconds and joules get their unit."""
+    from sizeup.checks.measures import MEASURES
+
+    unit = {"seconds": "s", "joules": "J"}.get(MEASURES[name].unit, "")
+    if unit and not isinstance(value, str):
+        return f"{value:.12f}".rstrip("0").rstrip(".") + unit
+    return shlex.quote(str(value).replace(" ", ""))
+
+
+def input_options(inputs: Inputs, kwargs: Mapping[str, Any] | None) -> Iterator[str]:
+    """The values of --input for these inputs."""
+    if isinstance(inputs, Mapping):
+        by_name = {**inputs, **(kwargs or {})}
+    else:
+        yield from map(_shape, (inputs,) if is_shape(inputs) else inputs or ())
+        by_name = dict(kwargs or {})
+    yield from (f"{name}:{_shape(value)}" for name, value in by_name.items())
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], tuple | list):
+        return f"{_shape(value[0])}:{dtypes.dtype_name(value[1])}"
+    return units.shape(tuple(getattr(value, "shape", value)))
+
+
+def is_shape(value: Any) -> bool:
+    """Whether inputs are the shape of one input."""
+    return isinstance(value, tuple | list) and bool(value) and all(type(size) is int for size in value)
+
+
+def command_options(limits: Mapping[str, str], expected: bool) -> str:
+    """Limits as command-line options."""
+    texts = [f"--{name} {value}" for name, value in limits.items()]
+    return " ".join([*texts, *(["--expected"] if expected else [])])

@@ -1,0 +1,273 @@
+"""Whether a model fits the RAM and flash of a target, with lower and upper bounds of its needs.
+
+Nothing is searched for: `Needs` computes its values once, and checking many targets is arithmetic on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sizeup import units
+from sizeup.checks.limits import MemoryNeed, MemoryPart
+from sizeup.checks.needs import Needs
+from sizeup.dtypes import precision_name
+from sizeup.targets import GpuProcess, Target
+
+# Kinds of devices without an operating system, whose weights stay in flash; others load them into RAM.
+_BARE = ("microcontroller",)
+# Bounds of the arena tail in bytes per operator if there is no .tflite file (30 files: 166 to 1,771).
+_TAIL = (128, 2048)
+# RAM reserved for the runtime and other software on an operating system: 1/10 of it, at least 128 MiB.
+_RESERVE_SHARE, _RESERVE_LEAST = 10, 128 << 20
+_CUDNN = ("conv", "conv_transpose")
+# Kernel libraries whose memory is part of the computed arena.
+_EXACT = ("reference", "cmsis-nn")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFit:
+    """The fit of a model in the memories of a target, and why the runtime cannot run it, if so."""
+
+    ram: MemoryNeed
+    flash: MemoryNeed | None  # None if weights are loaded into RAM, so that flash does not limit
+    unsupported_reason: str | None = None
+    caveats: tuple[str, ...] = ()  # where the runtime runs the model, but not as its reference kernels do
+
+    @property
+    def memories(self) -> tuple[MemoryNeed, ...]:
+        """The memories that limit the model."""
+        return (self.ram,) if self.flash is None else (self.ram, self.flash)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the model fits and the runtime can run it; None if undetermined."""
+        answers = [space.fits for space in self.memories]
+        if self.unsupported_reason or False in answers:
+            return False
+        return None if None in answers else True
+
+
+def fit_memory(
+    needs: Needs, target: Target, *, ram: int | None = None, flash: int | None = None
+) -> MemoryFit:
+    """Compare the needs of a graph with a target; `ram` and `flash` override the target's sizes in bytes."""
+    is_bare = target.device.device_class in _BARE or bool(target.runtime.micro)
+    if is_bare:
+        memory = _micro_ram(needs, target, ram)
+    elif target.gpu_process is not None:
+        memory = _gpu_memory(needs, target, target.gpu_process, ram)
+    else:
+        memory = _system_ram(needs, target, ram)
+    memory = _without_size(memory, needs)
+    flash_need = _flash(needs, target, flash) if is_bare else None
+    return MemoryFit(memory, flash_need, _refusal(needs, target), _caveats(needs, target))
+
+
+def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
+    """The need of a model at the least size of its inputs has no upper bound."""
+    if not needs.graph.placeholder_sizes:
+        return memory
+    parts = tuple(replace(part, high_bytes=None) for part in memory.parts)
+    return replace(memory, parts=parts, unknown=(*memory.unknown, *needs.graph.placeholder_sizes))
+
+
+def _caveats(needs: Needs, target: Target) -> tuple[str, ...]:
+    arena = needs.arena(target) if target.runtime.micro in _EXACT else None
+    return () if arena is None else arena.caveats
+
+
+def _refusal(needs: Needs, target: Target) -> str | None:
+    runtime = target.runtime
+    if needs.precision is not None and precision_name(needs.precision) not in runtime.dtypes:
+        return f"{runtime.name} has no kernels for {precision_name(needs.precision)}"
+    # Output of Vela is one custom operator, which only the Ethos-U runtime has.
+    if not runtime.micro or runtime.micro == "ethos-u":
+        return None
+    reason = needs.unsupported_reason(target)
+    if reason is not None:
+        return f"TFLite Micro cannot run this file: {reason}"
+    arena = needs.arena(target)
+    if arena is not None and arena.overlapping_tensors and runtime.micro != "reference":
+        return (
+            "in the memory plan stored in the file outputs overlap inputs, which only TFLite Micro's"
+            f" reference kernels allow: {runtime.micro} kernels may compute wrong outputs without an error;"
+            " store a plan without --overlap"
+        )
+    return None
+
+
+def _micro_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
+    device = target.device
+    limit = device.largest_ram_bytes if available is None else available
+    parts = _arena_parts(needs, target)
+    unknown = [needs.usage.unavailable_reason] if needs.usage.unavailable_reason else []
+    if limit is None:
+        unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
+    source, assumptions = "--ram", []
+    if available is None:
+        source = device.title
+        assumptions.append("all RAM is available: set --ram to what stack and application leave")
+        if sum(memory.role == "ram" for memory in device.memories) > 1:
+            source = f"the largest bank of {device.title}"
+            assumptions.append("the arena must be in one bank: the largest bank counts, not the sum")
+    return MemoryNeed("ram", limit, tuple(parts), 0, source, tuple(unknown), tuple(assumptions))
+
+
+def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
+    """The arena that the runtime plans, and scratch buffers of its kernels."""
+    kernels, usage = target.runtime.micro, needs.usage
+    if usage.unknown_sizes:
+        return [MemoryPart("tensors", usage.peak_bytes, None, "without tensors whose size depends on data")]
+    if not kernels:
+        basis = f"peak of the original schedule, which {target.runtime.name} is assumed to reach"
+        return [MemoryPart("tensors", usage.peak_bytes, usage.peak_bytes, basis)]
+    arena, bounds = needs.arena(target), needs.arena_bounds(target)
+    if bounds is not None:
+        basis = f"needed by TFLite Micro's AllocateTensors with {kernels} kernels"
+        if needs.precision is not None:
+            basis += f" and every layer at {precision_name(needs.precision)}"
+        parts = [MemoryPart("arena", *bounds, basis)]
+        if kernels in _EXACT:
+            return parts
+    elif arena is not None:
+        parts = [MemoryPart("arena", arena.head_bytes, None, arena.tail_unknown_reason)]
+    else:
+        packed, count = needs.greedy_plan_bytes, len(needs.graph.ops)
+        parts = [
+            MemoryPart("arena", usage.peak_bytes, packed, "tensors as placed by TFLite Micro's planner"),
+            MemoryPart(
+                "interpreter",
+                _TAIL[0] * count,
+                _TAIL[1] * (count + 1),
+                f"assumed for {count:,} operators, as there is no .tflite file",
+            ),
+        ]
+    most = needs.scratch_bytes(target)
+    if most is None:
+        parts.append(MemoryPart("scratch", 0, None, f"scratch buffers of {kernels} kernels are not known"))
+    elif most:
+        parts.append(MemoryPart("scratch", 0, most, f"largest scratch buffer of {kernels} kernels"))
+    return parts
+
+
+def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
+    """RAM of a device with an operating system: weights, activations and a reserve."""
+    device, runtime = target.device, target.runtime
+    usage = needs.usage_on(target)
+    limit = device.ram_bytes if available is None else available
+    weights, unknown = needs.weight_bytes, []
+    copies = 2 if runtime.packs_weights else 1
+    basis = (
+        f"{runtime.name} may also store a packed copy for its kernels"
+        if runtime.packs_weights
+        else "loaded once"
+    )
+    parts = [MemoryPart("weights", 0 if _is_bound(needs) else weights, copies * weights, basis)]
+    if usage.unknown_sizes:
+        unknown.append(usage.unavailable_reason)
+        parts.append(
+            MemoryPart("tensors", usage.peak_bytes, None, "without tensors whose size depends on data")
+        )
+    else:
+        most = None if usage.unmodeled else usage.peak_bytes
+        names = ", ".join(usage.unmodeled)
+        more = f"; the internal memory of {names} is not known" if names else ""
+        parts.append(MemoryPart("tensors", usage.peak_bytes, most, f"peak of the original schedule{more}"))
+    if limit is None:
+        unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
+    reserve, assumptions = _reserve(limit, available)
+    assumptions = (*_fit_notes(needs), *assumptions)
+    source = device.title if available is None else "--ram"
+    return MemoryNeed("ram", limit, tuple(parts), reserve, source, tuple(unknown), assumptions)
+
+
+def _is_bound(needs: Needs) -> bool:
+    """Whether the weights are only known to be at most so large."""
+    return needs.graph.weights_are_upper_bound and not needs.is_converted
+
+
+def _fit_notes(needs: Needs) -> tuple[str, ...]:
+    """The input that was assumed, and how the weights are stored according to the model's configuration."""
+    return needs.graph.fit_notes
+
+
+def _reserve(limit: int | None, available: int | None) -> tuple[int, tuple[str, ...]]:
+    """The RAM that is assumed to be in use by other software, and the assumption as text."""
+    if limit is None or available is not None:
+        return 0, ()
+    reserve = min(max(limit // _RESERVE_SHARE, _RESERVE_LEAST), limit // 2)
+    reserved = f"{units.size(reserve)} of RAM are reserved for the runtime and other software"
+    return reserve, (f"{reserved}: set --ram to what is available",)
+
+
+def _gpu_memory(needs: Needs, target: Target, process: GpuProcess, available: int | None) -> MemoryNeed:
+    """Memory of a GPU with PyTorch: blocks or segments of its caching allocator, and the CUDA context.
+
+    Segments can exceed the memory without an error: PyTorch then returns those without a block in use.
+    """
+    device, usage = target.device, needs.usage_on(target)
+    limit = device.ram_bytes if available is None else available
+    unknown = [usage.unavailable_reason] if usage.unknown_sizes else []
+    if limit is None:
+        unknown.append(f"the memory size of {device.title} is not known; give it with --ram")
+    memory = needs.device_memory(target)
+    weights = memory.weight_bytes
+    basis = "allocated at the peak, up to what the caching allocator reserves"
+    if memory.blas_workspace_bytes:
+        basis += f", with a BLAS workspace of {units.size(memory.blas_workspace_bytes)}"
+    if usage.unknown_sizes:
+        basis = "without tensors whose size depends on data"
+    elif usage.unmodeled:
+        basis += f"; the internal memory of {', '.join(usage.unmodeled)} is not known"
+    is_bounded = not usage.unknown_sizes and not usage.unmodeled
+    parts = (
+        MemoryPart("weights", 0 if _is_bound(needs) else weights, weights, "loaded once, in blocks of 512 B"),
+        MemoryPart(
+            "tensors",
+            memory.allocated_bytes - weights,
+            memory.reserved_bytes - weights if is_bounded else None,
+            basis,
+        ),
+        MemoryPart(
+            "context",
+            process.context_least_bytes,
+            process.context_most_bytes,
+            "CUDA context with the kernels of PyTorch and its libraries",
+        ),
+    )
+    # A GPU's own memory is used by this process alone, shared memory by an operating system too.
+    reserve, assumptions = (0, ()) if device.device_class == "gpu" else _reserve(limit, available)
+    assumptions = (*_fit_notes(needs), *assumptions)
+    if any(op.kind in _CUDNN for op in needs.graph.ops):
+        assumptions += (
+            "workspaces of cuDNN are not counted: PyTorch uses an algorithm with less if they do not fit",
+        )
+    source = device.title if available is None else "--ram"
+    return MemoryNeed("ram", limit, parts, reserve, source, tuple(unknown), assumptions)
+
+
+def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
+    device, code = target.device, target.runtime.code
+    limit = device.flash_bytes if available is None else available
+    unknown: list[str] = []
+    if limit is None:
+        unknown.append(
+            f"the flash size of {device.title} is not known; give that of your board, e.g. --flash 8MB"
+        )
+    parts = [_stored(needs)]
+    if code is None:
+        unknown.append(f"the code size of {target.runtime.name} is not known")
+        parts.append(MemoryPart("code", 0, None, "not known"))
+    else:
+        parts.append(MemoryPart("code", code.least_bytes, code.most_bytes, f"of {target.runtime.name}"))
+    assumptions = ("the application's own code is not counted",) if available is None else ()
+    source = device.title if available is None else "--flash"
+    return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), assumptions)
+
+
+def _stored(needs: Needs) -> MemoryPart:
+    """The model size: that of the file, or bounds for a file with these weights."""
+    least, most = needs.stored_bytes
+    if least == most:
+        return MemoryPart("model", least, most, "size of the file")
+    return MemoryPart("model", least, most, "weights, plus the other content of such a file")

@@ -1,0 +1,209 @@
+"""Checks all limits of a model: those of its target and budgets, of single layers, and of growth."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from sizeup import units
+from sizeup.checks.limits import LAYER_MEASURES, Contribution, Growth, Limit
+from sizeup.checks.measures import MEASURES, Amount, Measure, Subject, check_limit, memory_limits
+from sizeup.errors import BudgetError
+from sizeup.graph import Graph, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSpec:
+    """Limits on a model in addition to the memories of its target; `source` names the budget."""
+
+    limits: Mapping[str, float] = field(default_factory=dict)
+    growth: Mapping[str, float] = field(default_factory=dict)
+    layers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    reference: Reference | None = None
+    source: str = ""
+    expected: bool = False  # compare expected latency and energy, not the prediction interval
+
+
+def evaluate_limits(subject: Subject, spec: LimitSpec) -> tuple[Limit, ...]:
+    """All limits, those of the target first."""
+    limits = list(memory_limits(subject))
+    covered = {limit.name for limit in limits}
+    limits += [
+        check_limit(MEASURES[name], subject, most, spec.source, spec.expected)
+        for name, most in spec.limits.items()
+        if name not in covered
+    ]
+    if subject.graph.placeholder_sizes:
+        limits = [
+            limit if limit.name in (*covered, *_WITHOUT_SIZE) else _unbounded(limit, subject)
+            for limit in limits
+        ]
+    if any(limit.fits is False for limit in limits if limit.name in covered):
+        limits = [_without_latency(limit) for limit in limits]
+    limits += growth_limits(subject, spec.reference, spec.growth, spec.source)
+    limits += layer_limits(subject, spec.layers, spec.source)
+    return tuple(limits)
+
+
+_WITHOUT_SIZE = ("params", "weights", "flash")  # amounts that do not depend on the size of inputs
+
+
+def _unbounded(limit: Limit, subject: Subject) -> Limit:
+    """A limit of a model at the least size of its inputs: the need has no upper bound."""
+    unknown = (*limit.unknown, *subject.graph.placeholder_sizes)
+    return replace(limit, need_high=None, expected=None, unknown=unknown)
+
+
+_TIMED = ("latency", "energy")
+
+
+def _without_latency(limit: Limit) -> Limit:
+    """A limit of a model that does not fit: its latency and energy are not applicable."""
+    if limit.name not in _TIMED:
+        return limit
+    assumption = f"{limit.name} as if the model fit in memory"
+    return replace(limit, is_applicable=False, assumptions=(*limit.assumptions, assumption))
+
+
+_MOST_NEAR = 3
+_MOST_NAMED = 5
+
+
+def layer_limits(subject: Subject, layers: Mapping[str, Mapping[str, float]], of: str) -> tuple[Limit, ...]:
+    """One limit per pattern and measure, with the need of the largest layer that the pattern matches."""
+    graph, limits = subject.graph, list[Limit]()
+    for pattern, amounts in layers.items():
+        ops = _matching_ops(graph, pattern, of)
+        limits += [_limit(subject, pattern, ops, name, most, of) for name, most in amounts.items()]
+    return tuple(limits)
+
+
+def _matching_ops(graph: Graph, pattern: str, of: str) -> list[int]:
+    """The operators whose name, module or op kind matches a pattern."""
+    matches, all_names = [], dict[str, None]()
+    for index, op in enumerate(graph.ops):
+        names = (name_of(graph, op), op.scope, op.kind)
+        all_names.update(dict.fromkeys(names))
+        if any(name == pattern or fnmatchcase(name, pattern) for name in names if name):
+            matches.append(index)
+    if not matches:
+        similar = difflib.get_close_matches(pattern, [name for name in all_names if name], _MOST_NEAR, 0.4)
+        hint = f"; nearest: {', '.join(similar)}" if similar else ""
+        raise BudgetError(f"{of}: no layer of {graph.name or 'the model'} matches {pattern!r}{hint}")
+    return matches
+
+
+def _limit(subject: Subject, pattern: str, ops: list[int], name: str, most: float, of: str) -> Limit:
+    title = f"{name} of layer {pattern!r}"
+    column, reason = _column(subject, name)
+    if column is None:
+        return Limit(title, LAYER_MEASURES[name], most, None, None, None, of, (reason,))
+    amounts = column[ops]
+    largest = float(amounts.max())
+    unknown = [op for op in ops if op in subject.cost.reasons] if name in ("macs", "latency") else []
+    is_memory_unknown = name == "memory" and bool(subject.usage.unknown_sizes)
+    reasons = [subject.cost.reasons[op] for op in unknown[:1]]
+    reasons += [subject.usage.unavailable_reason] if is_memory_unknown else []
+    order = np.argsort(-amounts, kind="stable")[:_MOST_NAMED].tolist()
+    contributions = [Contribution(_name_or_kind(subject.graph, ops[i]), float(amounts[i])) for i in order]
+    upper = None if reasons else largest
+    return Limit(
+        title,
+        LAYER_MEASURES[name],
+        most,
+        largest,
+        upper,
+        None,
+        of,
+        tuple(reasons),
+        largest=tuple(contributions),
+    )
+
+
+def _column(subject: Subject, name: str) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]] | None, str]:
+    if name == "macs":
+        return subject.cost.macs.astype(np.float64), ""
+    if name == "params":
+        return subject.cost.params.astype(np.float64), ""
+    if name == "memory":
+        return subject.usage.live_bytes.astype(np.float64), ""
+    return (subject.op_seconds, "") if not isinstance(subject.estimate, str) else (None, subject.estimate)
+
+
+def _name_or_kind(graph: Graph, index: int) -> str:
+    return name_of(graph, graph.ops[index]) or graph.ops[index].kind
+
+
+GROWING = tuple(name for name, measure in MEASURES.items() if measure.has_growth)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The amounts of a model in a baselines file or at a git revision; None for a new model."""
+
+    source: str  # the file or the revision
+    amounts: Mapping[str, float] | None = None
+    new_reason: str = ""
+    is_revision: bool = False
+
+
+def measured(subject: Subject, names: Iterable[str] = GROWING) -> dict[str, float]:
+    """The amounts to compare later growth with, without measures whose amount is not exact."""
+    amounts = {}
+    for name in names:
+        measure = MEASURES[name]
+        now, highest = _bounds(measure.compute(subject))
+        if now is not None and now == highest:
+            amounts[name] = round(now) if measure.unit in ("count", "bytes") else now
+    return amounts
+
+
+def growth_limits(
+    subject: Subject, reference: Reference | None, allowed: Mapping[str, float], of: str
+) -> tuple[Limit, ...]:
+    """All growth limits, with growth as a share of the reference; none for a new model."""
+    if reference is None or reference.amounts is None:
+        return ()
+    return tuple(
+        _growth_limit(MEASURES[name], subject, reference, most, of) for name, most in allowed.items()
+    )
+
+
+def _growth_limit(measure: Measure, subject: Subject, reference: Reference, most: float, of: str) -> Limit:
+    name = f"growth of {measure.name}"
+    before = (reference.amounts or {}).get(measure.name)
+    amount = measure.compute(subject)
+    low, high = _bounds(amount)
+    reason = amount.reason
+    if before is None:
+        missing = f"{reference.source} has no {measure.name} of this model"
+        hint = "" if reference.is_revision or reason else "; check --update-baselines adds it"
+        return Limit(name, "share", most, None, None, None, of, (reason or f"{missing}{hint}",))
+    if low is None:
+        return Limit(name, "share", most, None, None, None, of, (reason,))
+    growth = Growth(measure.unit, before, low) if low == high else None
+    if before == 0 and low > 0:
+        reason = f"the baseline is 0, and the amount is now {units.quantity(measure.unit, low)}"
+        return Limit(name, "share", most, math.inf, None, None, of, (reason,), growth=growth)
+    # The difference first: it is exact, and the quotient then rounds like the share of a budget.
+    share = [None if bound is None else (bound - before) / (before or 1) for bound in (low, high)]
+    unknown = (reason,) if share[1] is None else ()
+    return Limit(name, "share", most, share[0], share[1], None, of, unknown, growth=growth)
+
+
+def changes(subject: Subject, reference: Reference) -> Iterator[tuple[str, Growth]]:
+    """The measures whose amount differs from the reference."""
+    before = reference.amounts or {}
+    for name, now in measured(subject, before).items():
+        if now != before[name]:
+            yield name, Growth(MEASURES[name].unit, before[name], now)
+
+
+def _bounds(amount: Amount) -> tuple[float | None, float | None]:
+    """The bounds of an amount, or twice the expected amount: two estimates have the same error."""
+    return (amount.least, amount.most) if amount.expected is None else (amount.expected,) * 2

@@ -1,0 +1,222 @@
+"""What a model needs of a target's memory: computed once, for any number of targets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sizeup.cost import Cost
+from sizeup.dtypes import DType
+from sizeup.graph import Graph
+from sizeup.memory import DeviceMemory, Usage, device_memory, tflm_arena, unsupported_reason, usage
+from sizeup.memory.tflm import (
+    FIRMWARE,
+    Build,
+    MicroArena,
+    chip_of,
+    firmwares,
+    largest_scratch_bytes,
+    max_scratch_bytes,
+)
+from sizeup.memory.tflm.head import place_greedily
+from sizeup.memory.tflm.layout import Chip
+from sizeup.mixed_precision import assign, layers
+from sizeup.targets import Target, word_bits_of
+
+_ALIGNMENT = 16  # of TFLite Micro's buffers, in bytes
+# Bytes of quantization parameters per quantized input and output.
+_DESCRIPTION = 32
+# Growth of a file by quantization, in bytes: scales and zero points of weight and bias per channel, and of
+# every tensor. Four networks grew by 6 to 37 B per channel.
+_BY_CHANNEL, _BY_TENSOR = 48, 128
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """The needs of a graph at a precision; `file_bytes` is the size of its file.
+
+    `original_cost` is the cost of the graph in the file if `graph` has a mixed-precision assignment. The
+    schedule is that of the graph, and buffers are placed greedily.
+    """
+
+    graph: Graph
+    cost: Cost
+    precision: DType | None = None
+    file_bytes: int | None = None
+    original_cost: Cost | None = None
+
+    @cached_property
+    def usage(self) -> Usage:
+        """Activation memory per operator, in the original schedule."""
+        return usage(self.graph, precision=self.precision)
+
+    @cached_property
+    def usage_as_run(self) -> Usage:
+        """Activation memory as in PyTorch if the graph was traced from a run, else `usage`."""
+        if self.graph.recorded_run is None:
+            return self.usage
+        return usage(self.graph, precision=self.precision, use_recorded_run=True)
+
+    @cached_property
+    def usage_on_gpu(self) -> Usage:
+        """Activation memory as in PyTorch on a GPU if the graph was traced from a run, else `usage`."""
+        if self.graph.recorded_run is None:
+            return self.usage
+        return usage(self.graph, precision=self.precision, use_recorded_run=True, on_gpu=True)
+
+    def usage_on(self, target: Target) -> Usage:
+        """Activation memory in the runtime of a target."""
+        if not is_run_by_torch(target):
+            return self.usage
+        return self.usage_as_run if target.is_cpu else self.usage_on_gpu
+
+    def device_memory(self, target: Target) -> DeviceMemory:
+        """Memory of PyTorch's caching allocator on a GPU, without tensors whose size depends on data."""
+        size = target.blas_workspace_bytes
+        if size not in self._device_memory:
+            self._device_memory[size] = device_memory(
+                self.graph,
+                self.usage_on(target).buffers,
+                precision=self.precision,
+                blas_workspace_bytes=size,
+            )
+        return self._device_memory[size]
+
+    @cached_property
+    def _device_memory(self) -> dict[int, DeviceMemory]:
+        return {}
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights, as stored or at the precision."""
+        return self.cost.bytes_at(self.precision).weights
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the precision differs from that of the file."""
+        return self.precision is not None or self.original_cost is not None
+
+    @cached_property
+    def stored_bytes(self) -> tuple[int, int]:
+        """Bounds of the model size: the size of the file, or an estimate if there is no such file."""
+        if self.file_bytes is not None and not self.is_converted:
+            return self.file_bytes, self.file_bytes
+        stored_weights = (self.original_cost or self.cost).stored_bytes
+        tensors = _BY_TENSOR * len(self.graph.tensors)
+        other = tensors if self.file_bytes is None else max(self.file_bytes - stored_weights, 0)
+        if self.is_converted:
+            other += tensors + _BY_CHANNEL * self._channels
+        return self.weight_bytes, self.weight_bytes + other
+
+    @property
+    def _channels(self) -> int:
+        """An upper bound of the output channels of all layers: which axis they are depends on the format."""
+        graph = self.graph
+        outputs = (graph.tensors[graph.ops[layer.op].outputs[0]] for layer in layers(graph))
+        return sum(max(tensor.shape or (1,)) for tensor in outputs)
+
+    @cached_property
+    def micro_graph(self) -> Graph:
+        """The graph for TFLite Micro: every layer at the precision."""
+        if self.precision is None:
+            # A memory plan in the file is valid only for the tensors of the file.
+            return self.graph if self.original_cost is None else replace(self.graph, offsets=())
+        chosen = {layer.op: self.precision for layer in layers(self.graph)}
+        return replace(assign(self.graph, chosen), offsets=(), name=self.graph.name)
+
+    def arena(self, target: Target | None = None) -> MicroArena | None:
+        """TFLite Micro's arena in the firmware of a target; None if it does not apply or cannot be planned.
+
+        If the core is not known, it is that of the firmware with the largest arena.
+        """
+        arenas = [self._arena_of(build) for build in _firmwares(target)]
+        known = [arena for arena in arenas if arena is not None]
+        return max(known, key=lambda arena: arena.arena_bytes_32 or 0, default=None)
+
+    def arena_bounds(self, target: Target | None = None) -> tuple[int, int] | None:
+        """Bounds of the smallest arena on a target; None if it is not known."""
+        word_bits = word_bits_of(target)
+        sizes = []
+        for build in _firmwares(target):
+            arena = self._arena_of(build)
+            size = None if arena is None else arena.arena_bytes(word_bits)
+            if size is None:
+                return None
+            sizes.append(size)
+        return min(sizes), max(sizes) + self.quantization_bytes
+
+    def unsupported_reason(self, target: Target | None = None) -> str | None:
+        """Why TFLite Micro cannot run the file; None if no reason is known."""
+        build = _firmwares(target)[-1]
+        is_file = not self.is_converted
+        return unsupported_reason(self.micro_graph, self._arena_of(build), build, is_file=is_file)
+
+    def _arena_of(self, build: Build) -> MicroArena | None:
+        if build not in self._arenas:
+            self._arenas[build] = tflm_arena(self.micro_graph, build, is_file=not self.is_converted)
+        return self._arenas[build]
+
+    @cached_property
+    def _arenas(self) -> dict[Build, MicroArena | None]:
+        return {}
+
+    @cached_property
+    def quantization_bytes(self) -> int:
+        """Bytes that a converted file may add to the arena of a graph at an assumed precision."""
+        ports = len(self.graph.inputs) + len(self.graph.outputs)
+        return _DESCRIPTION * ports if self.is_converted else 0
+
+    @cached_property
+    def greedy_plan_bytes(self) -> int:
+        """The size of the memory plan that TFLite Micro's planner makes, for graphs of any format."""
+        buffers = self.usage.buffers
+        sizes = [math.ceil(size / _ALIGNMENT) * _ALIGNMENT for size in buffers.size.tolist()]
+        offsets = place_greedily(sizes, buffers.first.tolist(), buffers.last.tolist())
+        return max(map(sum, zip(offsets, sizes, strict=True)), default=0)
+
+    def scratch_bytes(self, target: Target) -> int | None:
+        """An upper bound of the largest scratch buffer of a target's kernels; None if it is not known.
+
+        For ESP-NN and a .tflite file, it is the scratch that its functions request.
+        """
+        kernels = target.runtime.micro
+        if kernels == "cmsis-nn" and _may_have_helium(target):
+            kernels = "cmsis-nn with helium"
+        core = target.units[0].core
+        chip = chip_of("" if core is None else core.name)
+        key = kernels + chip
+        if key not in self._scratch:
+            graph = self.micro_graph
+            if kernels == "esp-nn" and graph.format == "tflite" and graph.other_graphs is not None:
+                self._scratch[key] = self._esp_nn_bytes(chip, (graph, *graph.other_graphs))
+            else:
+                self._scratch[key] = max_scratch_bytes(graph, kernels)
+        return self._scratch[key]
+
+    def _esp_nn_bytes(self, chip: Chip, graphs: tuple[Graph, ...]) -> int:
+        """The scratch of ESP-NN, or what the arena grows by if that is more: requests take space too."""
+        builds = (FIRMWARE, replace(FIRMWARE, kernels="esp-nn", chip=chip))
+        plain, planned = map(self._arena_of, builds)
+        grown = 0
+        if plain is not None and planned is not None:
+            grown = (planned.arena_bytes(32) or 0) - (plain.arena_bytes(32) or 0)
+        return max(largest_scratch_bytes(graphs, chip), grown)
+
+    @cached_property
+    def _scratch(self) -> dict[str, int | None]:
+        return {}
+
+
+def is_run_by_torch(target: Target) -> bool:
+    """Whether PyTorch's own allocator and kernels determine the memory use."""
+    return target.runtime.name == "torch-eager"
+
+
+def _firmwares(target: Target | None) -> tuple[Build, ...]:
+    return firmwares((), "") if target is None else firmwares(target.architectures, target.runtime.micro)
+
+
+def _may_have_helium(target: Target) -> bool:
+    """Whether CMSIS-NN may use the Helium vector extension; assumed for an unknown core."""
+    return any(not architecture or "Helium" in architecture for architecture in target.architectures)

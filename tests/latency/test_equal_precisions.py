@@ -1,0 +1,70 @@
+"""bf16 uses the calibration at fp16 if the data sheet has the same peak for both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import sizeup
+from sizeup.dtypes import DTYPES
+from sizeup.graph import Constant, GraphBuilder
+from sizeup.targets import Target, current_catalog
+
+TARGETS = ["rtx-3090/torch-eager", "a100-80gb-sxm/vllm", "h100-sxm/vllm"]
+BORROWED = "; rates and interval for bf16 are those measured at fp16, which has the same peak"
+
+
+def network(dtype: str) -> sizeup.Graph:
+    """A batch of 4,096 rows through one fully connected layer and an activation."""
+    builder, kind = GraphBuilder("network", "torch"), DTYPES[dtype]
+    x = builder.input("x", (4096, 8192), kind)
+    weight = builder.tensor("w", (8192, 8192), kind, Constant("parameter"))
+    y, z = builder.tensor("y", (4096, 8192), kind), builder.tensor("z", (4096, 8192), kind)
+    builder.op("matmul", [x, weight], [y], {"contracted": (1,)}, name="product", source="aten.linear")
+    builder.op("relu", [y], [z], {}, name="relu")
+    builder.outputs.append(z)
+    return builder.freeze()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_bf16_has_latency_and_interval_of_fp16(name: str) -> None:
+    graph = network("float32")
+    half = sizeup.estimate(graph, name, precision="fp16")
+    brain = sizeup.estimate(graph, name, precision="bf16")
+    stored = sizeup.estimate(network("bfloat16"), name)
+    assert half.basis == brain.basis == stored.basis == "calibrated"
+    assert brain.seconds == stored.seconds == half.seconds
+    assert (brain.low, brain.high) == (half.low, half.high)
+    assert brain.provenance == stored.provenance == half.provenance + BORROWED
+    assert not any("covers only" in note for note in brain.notes)
+
+
+def test_the_basis_can_be_requested() -> None:
+    explicit = sizeup.estimate(network("float32"), TARGETS[0], precision="bf16", basis="calibrated")
+    assert explicit.basis == "calibrated"
+
+
+def without_equal_peak(target: Target) -> Target:
+    """The target with half the peak at bf16."""
+    (unit,) = target.device.units
+    rates = {**unit.macs_per_second, "bf16": unit.macs_per_second["fp16"] / 2}
+    return replace(target, device=replace(target.device, units=(replace(unit, macs_per_second=rates),)))
+
+
+def test_another_peak_is_not_covered() -> None:
+    target = without_equal_peak(sizeup.target(TARGETS[0]))
+    estimate = sizeup.estimate(network("float32"), target, precision="bf16")
+    assert estimate.basis == "roofline"
+    assert f"the calibration of {TARGETS[0]} covers only fp16" in estimate.notes
+    with pytest.raises(sizeup.TargetError, match="only fp16 was measured"):
+        sizeup.estimate(network("float32"), target, precision="bf16", basis="calibrated")
+
+
+def test_only_measured_precisions_are_listed() -> None:
+    target = sizeup.target(TARGETS[0])
+    calibration = current_catalog().calibration(target)
+    assert calibration is not None
+    assert (calibration.precisions, calibration.covered_precisions) == (("fp16",), ("fp16", "bf16"))
+    listed = {each.name: each for each in current_catalog().calibrations()}
+    assert listed[target.name].covered_precisions == ("fp16",)

@@ -1,0 +1,145 @@
+"""The verdict whether TFLite Micro runs a model, compared with emulated boards and with its interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ai_edge_litert")
+pytest.importorskip("tflite_micro")
+
+import sizeup
+from boards import FIRMWARES, VECTORS, build_of, compare, files, graph, measurements
+from micro_interpreter import runs
+from micro_kernels import Case, Value
+from micro_mutations import mutations
+from micro_sweep import sweep
+from sizeup.errors import CorruptModel
+from sizeup.formats import tflite
+from sizeup.memory.tflm.caveats import caveats
+from sizeup.memory.tflm.layout import ARM_FIRMWARE, PYTHON_PACKAGE, Build
+from sizeup.memory.tflm.subgraphs import subgraphs
+from sizeup.memory.tflm.support import RESOLVED, RULES, unsupported_reason
+
+pytestmark = pytest.mark.extras
+
+CMSIS_NN = Build(4, 1, kernels="cmsis-nn", vectors="dsp")
+MAX_WRONG_NO = 0.02
+# The package is of another day than the commit that ran on the boards and that the rules are read from.
+NEWER_IN_PACKAGE = {
+    "odd_cast_i8tob": "the package casts to bool, the commit does not",
+    "dw_i16_8x8x8_m1_k3_s1_same_btyi32": "the package has no assertions, and reads past its bias",
+}
+# Outputs that differ from those of the reference kernels, without an explanation in the sources.
+UNEXPLAINED = {("net_conv1d_i8_128x3", "m55")}
+# Caveats about inputs and states that the boards did not run, and about arenas that are too small.
+CONDITIONAL = ("arena is too small", "during inference for inputs", "without state", "tensors as")
+
+
+@pytest.mark.parametrize(("core", "kernels"), [("x86", "ref"), *FIRMWARES])
+def test_the_verdict_is_that_of_the_board(shared: Path, core: str, kernels: str) -> None:
+    rows = compare(shared, core, kernels)
+    if core == "x86":
+        rows = [row for row in rows if row.model not in NEWER_IN_PACKAGE]
+    assert len(rows) >= 100
+    assert not [(row.model, row.why) for row in rows if row.verdict == "wrong YES"]
+    wrong_no = [(row.model, row.refusal) for row in rows if row.verdict == "wrong NO"]
+    assert len(wrong_no) <= MAX_WRONG_NO * len(rows), wrong_no
+
+
+def test_models_that_compute_something_else_have_a_caveat(shared: Path) -> None:
+    checked, different = 0, 0
+    for row in measurements(shared):
+        if row["core"] not in VECTORS or row["runs_ok"] == "0" or (row["model"], row["core"]) in UNEXPLAINED:
+            continue
+        graphs = subgraphs(graph(files(shared)[row["model"]]))
+        texts = caveats(graphs, build_of(row["core"], row["kernels"]))
+        is_different = row["outputs_vs_x86_reference"] == "different"
+        unconditional = [text for text in texts if not any(part in text for part in CONDITIONAL)]
+        assert bool(texts) >= is_different, row["model"]
+        assert is_different or not unconditional, (row["model"], unconditional)
+        checked, different = checked + 1, different + is_different
+    assert checked > 2_900
+    assert different == 39  # rows of the tables, without the one that is unexplained
+
+
+def test_the_verdict_is_that_of_the_interpreter_over_dtypes_ranks_and_scales() -> None:
+    cases = sweep()
+    models = [case.pack() for case in cases]
+    verdicts = runs(models)
+    assert len(cases) >= 1_000
+    assert min(sum(verdicts), len(verdicts) - sum(verdicts)) >= 400
+    wrong = {}
+    for case, model, does_run in zip(cases, models, verdicts, strict=True):
+        reason = unsupported_reason(subgraphs(tflite.load(model)), PYTHON_PACKAGE)
+        is_newer = case.name == "CAST" and case.outputs[0].kind == "BOOL"  # see NEWER_IN_PACKAGE
+        if (reason is None) != does_run and not (is_newer and does_run):
+            wrong[case.label] = reason
+    assert not wrong
+
+
+def test_a_file_with_missing_operands_options_or_scales_is_not_said_to_run() -> None:
+    """Some of them run, because division by a scale of 0 is not checked: their outputs are meaningless."""
+    cases = mutations()
+    models = [case.pack() for case in cases]
+    verdicts = runs(models)
+    assert len(cases) > 3_000
+    assert min(sum(verdicts), len(verdicts) - sum(verdicts)) >= 400
+    wrong_yes, wrong_no = [], {}
+    for case, model, does_run in zip(cases, models, verdicts, strict=True):
+        try:
+            reason = unsupported_reason(subgraphs(tflite.load(model)), PYTHON_PACKAGE)
+        except CorruptModel as error:
+            reason = str(error)
+        if reason is None and not does_run:
+            wrong_yes.append(case.label)
+        elif reason is not None and does_run:
+            wrong_no[case.label] = reason
+    assert not wrong_yes
+    assert len(wrong_no) <= MAX_WRONG_NO * len(cases), wrong_no
+
+
+def _reason(case: Case, build: Build = ARM_FIRMWARE) -> str | None:
+    return unsupported_reason([sizeup.load(case.pack())], build)
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (
+            Case(
+                "GATHER",
+                [Value((5, 9), "INT16"), Value((2,), "INT32", bytes(8))],
+                [Value((2, 9), "INT16")],
+            ),
+            "its GATHER kernel takes float32 and int8, not int16 (operator 'out0')",
+        ),
+        (
+            Case("LOGISTIC", [Value((2, 9), "INT8")], [Value((2, 9), "INT8", scale=1 / 256)]),
+            "its LOGISTIC kernel needs an output zero point of -128, not 0 (operator 'out0')",
+        ),
+        (
+            Case("TRANSPOSE", [Value((2, 9)), Value((2,), "INT32")], [Value((9, 2))]),
+            "its TRANSPOSE kernel needs constant axes (operator 'out0')",
+        ),
+        (
+            Case("NEG", [Value((2, 9), "INT8")], [Value((2, 9), "INT8")]),
+            "its NEG kernel takes float32, not int8 (operator 'out0')",
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Case) else "",
+)
+def test_the_reason_names_the_kernel_and_what_it_takes(case: Case, reason: str) -> None:
+    assert _reason(case) == reason
+
+
+def test_every_kernel_that_is_there_has_rules_or_accepts_everything() -> None:
+    """Kernels without a check of dtypes: control flow, variables, logic, decoding and custom operators."""
+    unchecked = {
+        *("ASSIGN_VARIABLE", "CALL_ONCE", "CIRCULAR_BUFFER", "LOGICAL_AND", "LOGICAL_OR", "READ_VARIABLE"),
+        *("TFLM_DECODE", "TFLite_Detection_PostProcess", "VAR_HANDLE"),
+        *(name for name in RESOLVED if name.startswith("Signal")),
+    }
+    assert {*RULES} | unchecked == RESOLVED
+    assert not {*RULES} & unchecked
