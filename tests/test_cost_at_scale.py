@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
 from sizeup.graph import Constant, Graph, GraphBuilder
+from timing import cpu_seconds
 
 FLOAT = dtype("float32")
 SMALL, LARGE = 1_000, 100_000
@@ -28,12 +26,6 @@ def chain(length: int) -> Graph:
         x = y
     builder.outputs.append(x)
     return builder.freeze()
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
 from comparison.edited import Layer, chain, check_complete, edited, priced
 from sizeup.comparison import Differences, ModelCosts, compare
+from timing import undisturbed
 
 KINDS = ("conv", "batch_norm", "relu", "tanh")
 
 
 def timed(a: ModelCosts, b: ModelCosts) -> tuple[float, Differences]:
     """Seconds of CPU that a comparison takes, and what it finds."""
-    start = time.process_time()
-    differs = compare(a, b)
-    return time.process_time() - start, differs
+    with undisturbed() as taken:
+        differs = compare(a, b)
+    return taken.seconds, differs
 
 
 def layers(count: int) -> list[Layer]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +15,7 @@ from formats.onnx.making import BOOL, graph, model, node, value, weight
 from formats.onnx.mixed import MACS_EACH, computed_shapes, mixed, one_branch
 from sizeup import analyze, cost
 from sizeup.formats.onnx import load
-
-
-def cpu_seconds(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
+from timing import cpu_seconds, undisturbed
 
 
 def ratio(
@@ -108,30 +102,17 @@ def test_package_is_imported_without_onnx() -> None:
     assert result.stdout.strip() == "False"
 
 
-# CPU seconds of `_additions` on an undisturbed core of the machine kind that the bar is stated for.
-UNDISTURBED = 0.078
 # Ten times the nodes may cost more each, as they no longer fit the caches; ten times as much is quadratic.
 LINEAR = 1.5
 
 
-def _additions() -> None:
-    total = 0
-    for number in range(2_000_000):
-        total += number
-
-
 def microseconds_each(path: Path, count: int, rounds: int) -> float:
-    """CPU time of the whole analysis for each node of a file on an undisturbed core, the least of several.
-
-    Virtual machines share their cores: the same loop takes up to 2.5 times as long while others are busy,
-    so each round is divided by what plain additions right before and after it show.
-    """
+    """CPU time of the whole analysis for each node of a file on an undisturbed core, the least of several."""
     figures = []
     for _ in range(rounds):
-        before = cpu_seconds(_additions)
-        seconds = cpu_seconds(lambda: analyze(path))
-        slowdown = max(1.0, (before + cpu_seconds(_additions)) / 2 / UNDISTURBED)
-        figures.append(seconds / slowdown / count * 1e6)
+        with undisturbed() as taken:
+            analyze(path)
+        figures.append(taken.seconds / count * 1e6)
     return min(figures)
 
 

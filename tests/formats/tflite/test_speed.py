@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,12 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from sizeup.cost import count
 from sizeup.formats import tflite
-
-
-def _cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+from timing import cpu_seconds
 
 
 @pytest.mark.alone
@@ -25,8 +18,6 @@ def test_reading_and_counting_takes_at_most_one_and_a_half_bare_reads(shared: Pa
     path = shared / "models" / f"{name}.tflite"
     ours, bare = [], []
     for _ in range(7):
-        ours.append(_cpu_seconds(lambda: count(tflite.load(path))))
-        bare.append(
-            _cpu_seconds(lambda: schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes())))
-        )
+        ours.append(cpu_seconds(lambda: count(tflite.load(path))))
+        bare.append(cpu_seconds(lambda: schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes()))))
     assert min(ours) <= 1.5 * min(bare)
