@@ -138,6 +138,6 @@ def test_an_unknown_flash_size_names_what_to_type_and_what_fits(run: Run, keywor
     ended = run("check", keywords, "-d", "esp32-s3")
     assert ended.code == 3
     lines = ended.out.splitlines()
-    assert lines[1] == "  fits         RAM (up to 34.6 KiB of 512 KiB)"
+    assert lines[1] == "  fits         RAM (up to 34.7 KiB of 512 KiB)"
     assert "give that of your board, e.g. --flash 8MB" in " ".join(ended.out.split())
     assert run("check", keywords, "-d", "esp32-s3", "--flash", "8MB").code == 0
