@@ -34,11 +34,15 @@ def undisturbed() -> Iterator[Taken]:
     So the time is divided by what plain additions right before and after the block show.
     """
     taken = Taken()
-    before, start = cpu_seconds(_additions), _now()
+    before, start = slowdown(), _now()
     yield taken
     seconds = _now() - start
-    slowdown = (before + cpu_seconds(_additions)) / 2 / _UNDISTURBED
-    taken.seconds = seconds / max(1.0, slowdown)
+    taken.seconds = seconds / ((before + slowdown()) / 2)
+
+
+def slowdown() -> float:
+    """How many times slower plain additions are at the moment than on an undisturbed core; at least 1."""
+    return max(1.0, cpu_seconds(_additions) / _UNDISTURBED)
 
 
 def _now() -> float:

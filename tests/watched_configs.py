@@ -1,8 +1,8 @@
 """A process that reads configurations under limits and under an audit hook, which cannot be removed again.
 
 Each line of its input is `{"text": ..., "warm_up": ...}`; each line of its output has the outcome, the
-finding, if it is one, and the CPU seconds. The memory limit applies from the first text that is not there to
-warm up, because imports on first use are not a file's doing.
+finding, if it is one, and the CPU seconds. Limits of memory and CPU seconds (the argument) apply from the
+first text that is not there to warm up, because imports on first use are not a file's doing.
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ def main() -> None:
             if not is_warm and not order["warm_up"]:
                 is_warm = True
                 _limit_memory()
+                os.environ["SIZEUP_HF_SECONDS"] = sys.argv[1]
             started = time.process_time()
             outcome, finding = judge(path, watch)
             seconds = time.process_time() - started

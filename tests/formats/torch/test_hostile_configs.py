@@ -23,6 +23,7 @@ from fuzzing.hf_configs import mutate, seeds
 from sizeup.errors import LoadError
 from sizeup.formats.torch import configuration
 from sizeup.formats.torch.zoo import offline
+from timing import slowdown
 
 TESTS = Path(__file__).parents[2]
 MUTANTS = 60
@@ -220,7 +221,8 @@ class Process:
     """A process that reads configurations and reports the outcome of each."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-W", "ignore", str(TESTS / "watched_configs.py")]
+        seconds = str(4 * slowdown())
+        command = [sys.executable, "-W", "ignore", str(TESTS / "watched_configs.py"), seconds]
         path = os.pathsep.join([str(TESTS), *sys.path])
         self._process = subprocess.Popen(
             command,
@@ -228,7 +230,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "PYTHONPATH": path, "SIZEUP_HF_SECONDS": "4"},
+            env={**os.environ, "PYTHONPATH": path},
         )
 
     def judge(self, content: Any, *, warm_up: bool = False) -> dict[str, Any]:

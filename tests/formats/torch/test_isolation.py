@@ -204,7 +204,7 @@ class Changing(nn.Module):
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 @given(
     _STRUCTURES,
@@ -255,7 +255,7 @@ class Registering(nn.Module):
         return y * 2
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 31))
 def test_what_is_kept_in_globals_and_classes_is_an_error_and_restored(seed: int) -> None:
     REGISTRY.clear()
