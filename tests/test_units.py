@@ -70,3 +70,9 @@ def test_shapes_read_as_people_write_them() -> None:
     assert units.shape((1, 3, 224, 224)) == "1x3x224x224"
     assert units.shape(()) == "scalar"
     assert units.shape(None) == "?"
+
+
+def test_one_thing_is_singular() -> None:
+    counts = [units.plural(number, "operator") for number in (0, 1, 2, 1_234)]
+    assert counts == ["0 operators", "1 operator", "2 operators", "1,234 operators"]
+    assert units.plural(2, "entry", "entries") == "2 entries"

@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT / "tests"))  # the readers of the tables and the spl
 from fitting import page  # noqa: E402 (it needs the path above)
 from fitting.fits import WORST, files  # noqa: E402
 from fitting.judges import judges  # noqa: E402
-from fitting.reach import coverage_of, licensed, slowdown_file, slowdowns_of  # noqa: E402
 from fitting.shipped import Shipped, calibration_file  # noqa: E402
+from fitting.slowdowns import coverage_of, licensed, slowdown_file, slowdowns_of  # noqa: E402
 from sizeup.targets import BUILT_IN, Catalog  # noqa: E402
 
 SHARED = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared"))
@@ -42,12 +42,12 @@ def write_fits(only: str) -> list[Shipped]:
     return left_out
 
 
-def write_reach() -> str:
-    """Writes the slowdowns by device kind, and returns a table of their coverage on held-out devices."""
-    ratios = licensed(SHARED / "truth", SHARED / "models")
-    (FOLDER / "reach.toml").write_text(slowdown_file(slowdowns_of(ratios)), "utf-8")
+def write_slowdowns() -> str:
+    """Writes the slowdowns, and returns a table of their coverage on held-out devices."""
+    samples = licensed(SHARED / "truth", SHARED / "models")
+    (FOLDER / "slowdowns.toml").write_text(slowdown_file(slowdowns_of(samples)), "utf-8")
     also = judges(SHARED / "truth")
-    return page.coverage({**coverage_of(ratios, ratios), **coverage_of(also, ratios)})
+    return page.coverage({**coverage_of(samples, samples), **coverage_of(also, samples)})
 
 
 def left_out_lines(calibrations: list[Shipped]) -> str:
@@ -66,7 +66,7 @@ def current_page(text: str) -> str:
     """The page with tables from the current files."""
     catalog = Catalog((BUILT_IN,))
     text = page.with_block(text, "fits", page.fits(catalog.calibrations()))
-    return page.with_block(text, "reach", page.reaches(catalog.slowdowns()))
+    return page.with_block(text, "slowdowns", page.slowdowns(catalog.slowdowns()))
 
 
 def main() -> None:
@@ -80,7 +80,7 @@ def main() -> None:
         left_out = write_fits(args.only)
         if not args.only:
             text = page.with_block(text, "left out", left_out_lines(left_out))
-            text = page.with_block(text, "coverage", write_reach())
+            text = page.with_block(text, "coverage", write_slowdowns())
     PAGE.write_text(current_page(text), "utf-8")
 
 

@@ -20,6 +20,7 @@ SizeupError
 ├── NotTrusted
 ├── RuleError
 ├── TargetError
+│   └── NoLatency
 ├── BudgetError
 ├── RevisionError
 └── Incomplete
@@ -171,6 +172,10 @@ class RuleError(SizeupError):
 
 class TargetError(SizeupError):
     """A device or runtime is unknown, or a file that describes one is invalid."""
+
+
+class NoLatency(TargetError):
+    """No operator of a model has a known latency on a target; the message has the reasons."""
 
 
 class BudgetError(SizeupError):

@@ -32,6 +32,11 @@ def count(value: float) -> str:
     return _scaled(value, 1000, _COUNT_SUFFIXES)
 
 
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """A number with its noun: '1 operator', '1,234 operators'."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
 def size(value: float) -> str:
     """A number of bytes, in powers of 1024: 524288 -> '512 KiB'."""
     return _scaled(value, 1024, _BYTE_SUFFIXES)

@@ -18,7 +18,7 @@ FLOAT = DTYPES["float32"]
 NOTE = "not applicable: the model does not fit"
 NOT_APPLICABLE = "not applicable: the target cannot run or hold the model"
 SHORT = "needs 1.00 GiB RAM, has 512 MiB"  # 16,384 x 16,384 weights of 4 B, and two vectors of 64 KiB
-TARGET = "rpi-zero-2w/ort"
+TARGET = "rpi-zero-2w/ncnn"
 
 
 def product(side: int) -> sizeup.Graph:
@@ -110,7 +110,7 @@ def test_the_command_line_states_it_first() -> None:
     text = " ".join(done.stdout.split())
     assert lines[1].startswith("  fit verdict  does not fit on Raspberry Pi Zero 2 W: needs ")
     assert "has 512 MiB" in text
-    assert f"on {TARGET}, all 4 cores; {NOT_APPLICABLE}" in text
+    assert f"on {TARGET}, 4 threads; {NOT_APPLICABLE}" in text
     done = run_command("check", "torchvision:vgg16", "-d", TARGET, "--latency", "3000s", "--no-remedies")
     assert done.returncode == 1
     lines = done.stdout.splitlines()

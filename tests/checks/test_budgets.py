@@ -137,6 +137,7 @@ _HOSTILE = {
     '[[budget]]\nmodels = "*"\nmacs = nan': "macs is nan",
     '[[budget]]\nmodels = "*"\nmacs = [1]': "not a count",
     '[[budget]]\nmodels = "*"\narena = "64 kbit"': "arena 64 kbit: not a size; use e.g. 320KiB",
+    '[[budget]]\nmodels = "*"\nflash = "4mb"': "flash 4mb: not a size; use 4MB or 4MiB",
     '[[budget]]\nmodels = "*"\nlatency = "20 ms"': "latency needs a target",
     '[[budget]]\nmodels = "*"\nlatency = "20"': "latency 20: give a unit, e.g. 20ms",
     '[[budget]]\nmodels = "*"\nenergy = "3"': "energy 3: give a unit, e.g. 3mJ",

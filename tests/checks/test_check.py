@@ -67,9 +67,9 @@ def test_a_latency_limit_within_the_interval_is_undetermined_without_expected(ke
 
 
 def test_energy_is_judged_by_its_range(keywords: Path) -> None:
-    result = sizeup.check(keywords, "rpi5", energy="1 J", remedies=False).limits[-1]
+    result = sizeup.check(keywords, "rpi5/litert", energy="1 J", remedies=False).limits[-1]
     assert (result.name, result.fits) == ("energy", True)
-    assert sizeup.check(keywords, "rpi5", energy="1 nJ", remedies=False).fits is False
+    assert sizeup.check(keywords, "rpi5/litert", energy="1 nJ", remedies=False).fits is False
 
 
 def test_a_target_whose_power_is_not_known_leaves_energy_open(keywords: Path) -> None:

@@ -222,14 +222,14 @@ def test_what_helps_against_budgets_can_be_typed(
 
 
 def test_a_change_that_leaves_unmet_limits_as_they_are_is_no_remedy(shared: Path) -> None:
-    """RAM has little headroom, but fits; only latency is undetermined."""
+    """RAM has little headroom, but fits; of the latency in float, only a lower bound is known."""
     check = sizeup.check(
         shared / "models" / "mlperf_kws_fp32.tflite", "stm32f746", ram="70 KiB", latency="60 ms"
     )
     assert {limit.name: limit.fits for limit in check.limits} == {"ram": True, "flash": True, "latency": None}
     assert check.remedies
     for remedy in check.remedies:
-        assert any(change.name == "latency" and change.after < change.before for change in remedy.changes)
+        assert any(change.name == "latency" and change.fits for change in remedy.changes)
     near = sizeup.check(shared / "models" / "mlperf_kws_fp32.tflite", "stm32f746", ram="70 KiB")
     assert all(limit.fits for limit in near.limits)
     assert any(

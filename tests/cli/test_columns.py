@@ -31,7 +31,7 @@ def test_live_bytes_and_limiter_are_shown_at_80_columns(run: Run, mobilenet: Pat
     lines = table(run("analyze", mobilenet, "--by", "op", "-d", "rpi5/ort").out)
     assert lines[0].split() == ["#", "operator", "name", "MACs", "live", "time", "bound", "by"]
     # 1x48x48x8 in, 1x48x48x16 out: 18,432 + 36,864 B, the peak; 10.6 FLOP/B against 36 of the device.
-    assert " ".join(lines[4].split()) == "2 conv model/activation_2 295 k 54.0 KiB 12.1 µs memory"
+    assert " ".join(lines[4].split()) == "2 conv model/activation_2 295 k 54.0 KiB 960 ns memory"
     # 51.8 FLOP/B: above.
     assert lines[12].split()[:3] == ["10", "conv", "model/activation_10"]
     assert lines[12].endswith("compute")

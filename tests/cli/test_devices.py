@@ -42,20 +42,22 @@ def test_all_devices_are_listed_by_kind(run: Run) -> None:
     assert code == 0
     headings = [line for line in out.splitlines() if line and not line.startswith(" ")]
     assert headings[:3] == ["microcontrollers", "single-board computers", "phones"]
-    assert row(out, "stm32f746") == ["432", "M", "-", "216", "M", "320", "KiB", "1.00", "MiB", "stm32f746"]
+    assert " ".join(row(out, "stm32f746")) == "432 M - 216 M 320 KiB 1.00 MiB cal stm32f746"
+    assert row(out, "snapdragon-8-elite-gen-5")[-2].endswith("?")  # not verified
     assert max(map(len, out.splitlines()[:-1])) <= 80
     assert "192 KiB (128 KiB)" in out
     assert "RAM: total (largest bank)" in out.splitlines()
 
 
-def test_a_kind_and_a_word_narrow_the_list(run: Run) -> None:
+def test_a_kind_and_a_word_narrow_the_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, out, _ = run("stm32", "--kind", "mcu")
     assert "stm32f746" in out
     assert "stm32mp157" not in out
     assert "rtx" not in out
+    monkeypatch.setenv("COLUMNS", "100")
     _, out, _ = run("--kind", "GPU")
     # 165.2 TFLOPS of fp16 are 82.6e12 MACs; 660.6 TOPS of int8 over 1008 GB/s are 655 FLOP/B.
-    expected = ["330", "T", "82.6", "T", "41.3", "T", "24.0", "GiB", "1.01", "TB/s", "655", "rtx-4090"]
+    expected = ["330", "T", "82.6", "T", "41.3", "T", "24.0", "GiB", "1.01", "TB/s", "655", "cal", "rtx-4090"]
     assert row(out, "rtx-4090") == expected
 
 
@@ -73,7 +75,9 @@ def test_one_device_is_printed_in_full_with_sources(run: Run) -> None:
         "runtimes tflm-cmsis-nn: TensorFlow Lite for Microcontrollers with CMSIS-NN (default)",
         "aliases",
         "source STM32F745/746 datasheet (DS10916), https://www.st.com/",
-        ", recorded on 2026-11-15, verified on 2026-11-15",
+        ", recorded on 2026-11-15 file",
+        "data verified on 2026-11-15",
+        "latency tflm-cmsis-nn: ",
         "file stm32.toml",
     ):
         assert part in joined
@@ -115,6 +119,27 @@ def test_a_kind_without_devices_of_that_word_is_an_error(run: Run) -> None:
     code, out, err = run("rpi5", "--kind", "gpu")
     assert (code, out) == (2, "")
     assert err == "sizeup: rpi5 is not a device of kind gpu\n"
+
+
+def test_the_standing_of_each_target_is_listed(run: Run) -> None:
+    data = json.loads(run("rpi5", "--json")[1])
+    standings = {standing["target"]: standing for standing in data["standings"]}
+    assert set(standings) == {f"rpi5/{name}" for name in data["devices"][0]["runtimes"]}
+    assert standings["rpi5/ncnn"]["best"] == "calibrated"
+    assert standings["rpi5/ncnn"]["by_precision"]["fp32"] == "calibrated"
+    assert standings["rpi5/ncnn"]["verified"] == data["devices"][0]["verified"]
+    printed = " ".join(run("rpi5")[1].split())
+    assert " ncnn: calibrated at fp32, int8; " in printed
+    assert "data not verified" in " ".join(run("apollo4")[1].split())
+
+
+def test_a_runtime_that_does_not_run_on_a_device_has_no_standing(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[[device]]\nname = "mine"\ntitle = "Mine"\nlike = "rpi5"\nruntimes = ["ort", "qnn"]\n')
+    code, out, _ = run(str(path), "--json")
+    assert code == 0
+    assert [standing["target"] for standing in json.loads(out)["standings"]] == ["mine/ort"]
+    assert run(str(path))[0] == 0
 
 
 def test_unknown_names_end_with_the_nearest(run: Run) -> None:

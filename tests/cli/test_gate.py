@@ -174,13 +174,13 @@ def test_flags_of_the_command_line_hold_for_every_budget(run: Run, registry: Pat
 
 def test_expected_on_the_command_line_decides_a_budget_of_the_latency(run: Run, registry: Path) -> None:
     save_product(registry / "large.onnx", 2000)
-    arguments = ("check", "large.onnx", "-d", "rpi5", "--latency", "1s", "--no-remedies", "--json")
+    arguments = ("check", "large.onnx", "-d", "rpi5/litert", "--latency", "1s", "--no-remedies", "--json")
     limits = json.loads(run(*arguments).out)["limits"]
     latency = next(each for each in limits if each["name"] == "latency")
     assert latency["need_low"] < latency["need"] < latency["need_high"]
     allowed = (latency["need"] + latency["need_high"]) / 2
     (registry / "budgets.toml").write_text(
-        f'[[budget]]\nmodels = "large.onnx"\ntarget = "rpi5"\nlatency = "{allowed * 1e6:.3f} us"\n',
+        f'[[budget]]\nmodels = "large.onnx"\ntarget = "rpi5/litert"\nlatency = "{allowed * 1e6:.3f} us"\n',
         "utf-8",
     )
     ended = run("check", "--budget", "budgets.toml")

@@ -59,7 +59,16 @@ def test_digits_from_the_command_to_the_table(digits: Digits, tmp_path: Path) ->
     )
     table, plain, page = tmp_path / "table.csv", tmp_path / "table.json", tmp_path / "table.md"
     done = run(
-        *("tradeoff", digits.model, "-d", "rpi5/ort", "--precisions", PRECISIONS, "--batch", "1,64"),
+        *(
+            "tradeoff",
+            digits.model,
+            "-d",
+            "i5-13600k/openvino",
+            "--precisions",
+            PRECISIONS,
+            "--batch",
+            "1,64",
+        ),
         *("--data", digits.data, "--budgets", budgets, "-o", table, "-o", plain, "-o", page),
         XDG_CACHE_HOME=str(tmp_path),
     )
@@ -85,10 +94,10 @@ def test_digits_from_the_command_to_the_table(digits: Digits, tmp_path: Path) ->
     assert rows["fp16", "1"]["accepted_by"] == "small, large"
     assert [rows[each, "1"]["accepted"] for each in ("fp32", "int8")] == ["False", "True"]
     content = json.loads(plain.read_text("utf-8"))
-    reason = "ort has no int4 kernels for 4 conv layers"
+    reason = "openvino has no int4 kernels for 4 conv layers"
     assert {(each["precision"], each["reason"]) for each in content["unsupported"]} == {("int4", reason)}
     assert reason in page.read_text("utf-8")
-    assert "unsupported  int4: ort has no int4 kernels" in done.stdout
+    assert "unsupported  int4: openvino has no int4 kernels" in done.stdout
 
 
 def test_a_tflite_file_with_generated_data(shared: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def _described(found: Catalog) -> Any:
     data: dict[str, Any] = {"devices": [device_to_dict(each) for each in found.devices()]}
     data["runtimes"] = [runtime_to_dict(each) for each in found.runtimes()]
     data["fits"] = [calibration_to_dict(each) for each in found.calibrations()]
-    data["reaches"] = [(each.factor, each.low, each.high) for each in found.slowdowns()]
+    data["slowdowns"] = [(each.compute, each.low, each.high) for each in found.slowdowns()]
     pairs = [f"{each.name}/{name}" for each in found.devices() for name in each.runtimes]
     data["pairs"] = [_on_target(name) for name in pairs[:4]]
     return data

@@ -301,11 +301,13 @@ power = 2.0
 pooled = { mac = 4.4e-09, byte = 1e-9, launch = 1e-6 }
 [fit.rates.classes]
 conv = { mac = 1e-9, byte = 1e-9, launch = 1e-6 }
-[[reach]]
-name = "microcontroller"
-times = 3.3
-low = 1.4
-high = 15.8
+[[slowdown]]
+name = "cortex-m7/tflm"
+compute = 3.3
+traffic = 1.0
+launch = 1e-6
+low = 0.4
+high = 1.8
 measurements = 23
 devices = 26
 source = "sheet"

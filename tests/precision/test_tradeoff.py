@@ -125,14 +125,14 @@ def test_batches_and_sizes_are_those_of_single_counts(tmp_path: Path) -> None:
         precisions=("fp32", "int8"),
         batches=(1, 2),
         sizes=(64, 96),
-        target="rpi5/ort",
+        target="rpi5/litert",
     )
     assert len(tradeoff.points) == 8
     last = tradeoff.points[-1]
     assert (last.batch, last.size, last.precision) == (2, 96, "int8")
     assert last.figures is not None
     alone = sizeup.estimate(
-        "torchvision:squeezenet1_1", "rpi5/ort", inputs=((2, 3, 96, 96),), precision={"*": "int8"}
+        "torchvision:squeezenet1_1", "rpi5/litert", inputs=((2, 3, 96, 96),), precision={"*": "int8"}
     )
     assert last.figures.seconds == pytest.approx(alone.seconds)
     tradeoff.save(tmp_path / "points.csv")

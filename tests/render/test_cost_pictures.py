@@ -117,7 +117,7 @@ def cases() -> list[tuple[Graph | str, str]]:
     return [
         (three_convolutions(), "rtx4090/torch-inductor"),
         (with_unknown(), "rpi4/litert"),
-        (hostile(), "rpi4/ort"),
+        (hostile(), "n100/openvino"),
         (many(400), "rtx4090/torch-eager"),
         ("torchvision:mobilenet_v2", "stm32f746/tflm"),
         ("torchvision:resnet18", "a100/torch-eager"),

@@ -94,7 +94,7 @@ def test_what_is_not_known_is_a_question_mark() -> None:
 
 
 def test_names_of_a_file_cannot_break_out_of_the_page() -> None:
-    report = sizeup.analyze(hostile(), target="rpi4/ort")
+    report = sizeup.analyze(hostile(), target="n100/openvino")
     html = report._repr_html_()
     assert "<script" not in html
     assert 'onload="' not in html
@@ -170,7 +170,7 @@ def test_a_browser_shows_all_words_apart_and_in_the_color_of_the_page(
     theme: tuple[str, str], tmp_path: Path
 ) -> None:
     reports = [
-        sizeup.analyze(each, target="rpi4/ort") for each in (three_convolutions(), hostile(), branches())
+        sizeup.analyze(each, target="n100/openvino") for each in (three_convolutions(), hostile(), branches())
     ]
     background, ink = theme
     page_of = "<hr>".join(report._repr_html_() for report in reports)

@@ -95,7 +95,7 @@ def test_slices_sum_to_the_estimate_and_each_is_as_long_as_its_operator_takes(
 
 
 def test_fused_operators_are_listed_in_the_slice_of_their_kernel(tmp_path: Path) -> None:
-    report = report_on(residual(), "rpi5/ort")
+    report = report_on(residual(), "n100/openvino")
     slices = [each for each in events(report, tmp_path) if each.get("cat") == "kernel"]
     texts = [int(text.split()[0]) for each in slices for text in each["args"].get("fused", ())]
     named = [each["args"]["operator"] for each in slices]
@@ -107,10 +107,10 @@ def test_fused_operators_are_listed_in_the_slice_of_their_kernel(tmp_path: Path)
 def test_an_operator_that_is_not_known_is_marked_and_not_left_out(tmp_path: Path) -> None:
     report = report_on(with_unknown(), "rpi4/litert")
     processor = events(report, tmp_path)
-    texts = " ".join(text for each in processor for text in each["args"].get("unknown", ()))
-    marks = [each for each in processor if each["ph"] == "i"]
+    texts = [text for each in processor for text in each["args"].get("unknown", ())]
+    marks = {each["args"]["operator"] for each in processor if each["ph"] == "i"}
     assert "1 mylib.fancy y: no cost rule for mylib.fancy" in texts
-    assert {each["args"]["operator"] for each in marks} | {1} == set(report.cost.reasons)
+    assert marks | {int(text.split()[0]) for text in texts} == set(report.cost.reasons)
     (key,) = {key for each in processor if each["ph"] == "C" for key in each["args"]}
     assert key == "bytes at least"
 
@@ -123,7 +123,7 @@ def test_a_trace_without_times_is_refused_and_nothing_is_written(tmp_path: Path)
     x = builder.input("x", (8,), FLOAT)
     builder.op("relu", [x], [builder.tensor("y", (8,), FLOAT)])
     timeless = sizeup.analyze(builder.freeze(), basis="coefficients")
-    with pytest.raises(SizeupError, match="the estimate is 0"):
+    with pytest.raises(SizeupError, match="no operator has a known latency"):
         timeless.save(path)
     assert not path.exists()
 

@@ -169,7 +169,7 @@ def test_operator_of_unknown_shape_shows_unknown_not_nothing() -> None:
 
 def test_loop_shows_its_body() -> None:
     explanation = sizeup.explain(looping(7), "again")
-    assert line(explanation, "body") == "body: 1 ops, 64 MACs per run, 7 x"
+    assert line(explanation, "body") == "body: 1 op, 64 MACs per run, 7 x"
     assert line(explanation, "MACs") == "448"
     assert (
         line(explanation, "read") == "left: 32 elements, 7 times, 896 B; right: 16 elements, 7 times, 448 B"

@@ -112,7 +112,7 @@ def test_poison_on_ray_becomes_rows_and_nothing_else_is_lost(cluster: Served, tm
     write_poison(tmp_path)
     (tmp_path / "sweep.toml").write_text(
         'models = ["nets/*", "truncated.tflite", "no.onnx"]\ngenerate = "poison:all"\n'
-        'targets = ["rpi5/ort"]\n[limits]\nseconds = 5\nmemory = "1 GiB"\n'
+        'targets = ["rpi5/ort"]\n[limits]\nseconds = 20\nmemory = "1 GiB"\n'
     )
     done = subprocess.run(
         [*SWEEP, "--address", cluster.address, "--strict"],

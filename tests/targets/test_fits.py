@@ -17,11 +17,11 @@ from fitting import page
 from fitting.fits import SOURCES, WORST
 from fitting.shipped import calibration_file, shipped_calibration
 from sizeup.latency import PredictionInterval, Rate, Rates, rates_from
-from sizeup.targets import BUILT_IN, DEVICE_CLASSES, Catalog, Slowdown, TargetCalibration
+from sizeup.targets import BUILT_IN, Catalog, Slowdown, TargetCalibration
 
 CATALOG = Catalog((BUILT_IN,))
 FITS = CATALOG.calibrations()
-REACHES = CATALOG.slowdowns()
+SLOWDOWNS = CATALOG.slowdowns()
 LICENSE = re.compile(r"MIT|BSD-3-Clause|Apache-2.0")
 UNLICENSED = re.compile(r"hwnas|stm32ai-modelzoo", re.IGNORECASE)
 
@@ -33,7 +33,7 @@ def names(each: TargetCalibration | Slowdown) -> str:
 def test_there_are_fits_of_every_sort() -> None:
     assert len(FITS) >= 60
     kinds = {CATALOG.device(each.name.split("/")[0]).device_class for each in FITS}
-    assert kinds >= {"microcontroller", "single-board computer", "phone", "cpu", "gpu"}
+    assert kinds >= {"microcontroller", "single-board computer", "phone", "cpu", "gpu", "computer"}
 
 
 @pytest.mark.parametrize("fit", FITS, ids=names)
@@ -52,7 +52,8 @@ def test_a_fit_says_what_it_rests_on(fit: TargetCalibration) -> None:
     assert not UNLICENSED.search(fit.source)
     assert date.fromisoformat(fit.recorded).year >= 2026
     assert fit.held_out
-    assert fit.measurements >= 3
+    # One or two networks are enough only if the error was evaluated on several chips.
+    assert fit.measurements >= (1 if fit.held_out == "networks on two chips" else 3)
 
 
 @pytest.mark.parametrize("fit", FITS, ids=names)
@@ -72,36 +73,39 @@ def test_a_fit_has_rates_and_a_range_that_an_estimate_can_take(fit: TargetCalibr
         assert peak or rates.of(name).mac > 0
 
 
-@pytest.mark.parametrize("reach", REACHES, ids=names)
-def test_what_a_kind_attains_is_measured_on_several_devices(reach: Slowdown) -> None:
-    kind, _, runtime = reach.name.partition("/")
-    assert kind in DEVICE_CLASSES
-    assert reach.measurements >= 8
-    if runtime:
-        assert CATALOG.runtime(runtime).name == runtime
-        assert kind in {each.name for each in REACHES}
-    else:
-        assert reach.devices >= 3
-    assert reach.high / reach.low < 100
-    assert LICENSE.search(reach.source)
-    assert not UNLICENSED.search(reach.source)
+@pytest.mark.parametrize("slowdown", SLOWDOWNS, ids=names)
+def test_a_slowdown_is_measured_on_several_devices_with_that_runtime(slowdown: Slowdown) -> None:
+    family, _, runtime = slowdown.name.partition("/")
+    assert CATALOG.runtime(runtime).name == runtime
+    targets = [
+        CATALOG.target(f"{device.name}/{runtime}")
+        for device in CATALOG.devices()
+        if runtime in device.runtimes
+    ]
+    assert sum(target.family == family for target in targets) >= slowdown.devices >= 2
+    assert slowdown.measurements >= 8
+    assert slowdown.compute >= 1
+    assert slowdown.high / slowdown.low <= 36
+    assert LICENSE.search(slowdown.source)
+    assert not UNLICENSED.search(slowdown.source)
 
 
-def test_a_runtime_on_a_kind_goes_before_the_kind() -> None:
-    slowdown = CATALOG.slowdown(CATALOG.target("rtx-4090/ncnn-vulkan"))
+def test_a_slowdown_applies_to_the_same_units_and_runtime_only() -> None:
+    slowdown = CATALOG.slowdown(CATALOG.target("rtx-4080/ncnn-vulkan"))
     assert slowdown is not None
-    assert slowdown.name == "gpu/ncnn-vulkan"
-    slowdown = CATALOG.slowdown(CATALOG.target("rtx-4090/tensorrt"))
-    assert slowdown is not None
-    assert slowdown.name == "gpu"
-    assert CATALOG.slowdown(CATALOG.target("tpu-v5e/xla")) is None
+    assert slowdown.name == "nvidia-tensor-cores/ncnn-vulkan"
+    # Neither another runtime on these units, nor other units with that runtime.
+    assert CATALOG.slowdown(CATALOG.target("rtx-4080/tensorrt")) is None
+    assert CATALOG.slowdown(CATALOG.target("rx-6900-xt/ncnn-vulkan")) is None
+    # The fastest cores of a phone decide.
+    assert CATALOG.target("snapdragon-845/ncnn").family == "arm-out-of-order"
 
 
 def test_the_page_shows_what_the_files_say() -> None:
     text = (ROOT / "docs" / "calibrations.md").read_text("utf-8")
     stale = "python tools/fit_targets.py --page writes it"
     assert page.block(text, "fits") == page.fits(FITS), stale
-    assert page.block(text, "reach") == page.reaches(REACHES), stale
+    assert page.block(text, "slowdowns") == page.slowdowns(SLOWDOWNS), stale
 
 
 def test_files_are_small() -> None:
@@ -109,7 +113,7 @@ def test_files_are_small() -> None:
 
 
 @pytest.mark.extras
-@pytest.mark.parametrize("file", ["tinyengine.toml", "mlperf_tiny.toml"])
+@pytest.mark.parametrize("file", ["tinyengine.toml", "mlperf_tiny.toml", "esp.toml"])
 def test_the_same_tables_give_the_same_file(shared: Path, file: str) -> None:
     source = next(each for each in SOURCES if each.file == file)
     calibrations = source.make(shared / "truth", shared / "models")

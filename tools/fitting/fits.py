@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from fitting import hailo, ncnn, search_spaces, tiny, vidur
+from fitting import hailo, named, ncnn, search_spaces, tiny, vidur
 from fitting.measured import Measured, no_faster, target_of
-from fitting.shipped import Shipped, shipped_calibration
+from fitting.shipped import Shipped, Source, github, shipped_calibration
 from latency.truth.splits import drawn, every, folds
 from sizeup.latency import (
     FitOptions,
@@ -29,15 +28,6 @@ from sizeup.latency.work import Codes, Floats
 _FOLDS = 5
 # A calibration with a larger MAPE on held-out networks is no better than a data sheet, and is not shipped.
 WORST = 0.5
-
-
-class Source(NamedTuple):
-    """A file of calibrations: its sources by key, its comment, and the function that computes it."""
-
-    file: str
-    sources: dict[str, str]
-    head: str
-    make: Callable[[Path, Path], list[Shipped]]
 
 
 def _precisions(samples: Measured) -> list[str]:
@@ -141,7 +131,7 @@ def _ncnn_fit(samples: Measured) -> Shipped:
     )
 
 
-_BY_MACS = (
+BY_MACS = (
     "only a rate per MAC, so other operators take 0 s; the interval comes from errors of MLPerf Tiny"
     " networks on all devices"
 )
@@ -149,47 +139,49 @@ _BY_MACS = (
 
 def of_boards(folder: Path, models: Path) -> list[Shipped]:
     """Seconds per MAC, because four networks determine no more; each network held out in turn."""
-    interval = _board_interval(folder, models)
-    calibrations = [_by_macs(each, "mlperf_tiny", _BY_MACS) for each in tiny.measured(folder, models)]
+    interval = board_interval(folder, models)
+    calibrations = [by_macs(each, "mlperf_tiny", BY_MACS) for each in tiny.measured(folder, models)]
     return [replace(calibration, interval=interval) for calibration in calibrations]
 
 
 def of_tiny_engine(folder: Path, models: Path) -> list[Shipped]:
     """Each network held out in turn; only MACs are known of the networks."""
-    interval = _board_interval(folder, models)
-    calibrations = [_by_macs(each, "tinyengine", _BY_MACS) for each in tiny.tiny_engine(folder)]
+    interval = board_interval(folder, models)
+    calibrations = [by_macs(each, "tinyengine", BY_MACS) for each in tiny.tiny_engine(folder)]
     return [replace(calibration, interval=interval) for calibration in calibrations]
 
 
-def _board_interval(folder: Path, models: Path) -> PredictionInterval:
+def board_interval(folder: Path, models: Path) -> PredictionInterval:
     """The interval over all devices, because one device has too few errors.
 
     The errors of a network are similar on all devices, so each network is a group.
     """
     samples = [*tiny.measured(folder, models)]
-    estimated = np.concatenate([_from_others(each) for each in samples])
+    estimated = np.concatenate([from_others(each) for each in samples])
     names = np.concatenate([each.group for each in samples])
     return prediction_interval(estimated, np.concatenate([each.seconds for each in samples]), every(names))
 
 
-def _per_mac(samples: Measured) -> Floats:
+def per_mac(samples: Measured) -> Floats:
+    """Seconds per MAC of each network."""
     return samples.seconds / samples.work.totals(samples.work.macs)
 
 
-def _from_others(samples: Measured) -> Floats:
+def from_others(samples: Measured) -> Floats:
     """Each network estimated by the median seconds per MAC of the others."""
-    per_mac = _per_mac(samples)
-    others = [np.median(np.delete(per_mac, index)) for index in range(len(per_mac))]
+    rates = per_mac(samples)
+    others = [np.median(np.delete(rates, index)) for index in range(len(rates))]
     return np.array(others) * samples.work.totals(samples.work.macs)
 
 
-def _by_macs(samples: Measured, source: str, note: str) -> Shipped:
-    rates = Rates(Rate(float(np.median(_per_mac(samples))), 0.0, 0.0))
+def by_macs(samples: Measured, source: str, note: str) -> Shipped:
+    """A calibration by the median seconds per MAC, each network held out in turn."""
+    rates = Rates(Rate(float(np.median(per_mac(samples))), 0.0, 0.0))
     return shipped_calibration(
         samples.target.name,
         ["int8"],
         rates,
-        _from_others(samples),
+        from_others(samples),
         samples.seconds,
         "networks",
         source,
@@ -280,10 +272,6 @@ def _with_linear_mac(rates: Rates) -> Rates:
     return replace(rates, pooled=replace(rates.pooled, mac=rates.of("linear").mac))
 
 
-def _github(repository: str, commit: str, license: str, title: str) -> str:
-    return f"{title}, https://github.com/{repository}, commit {commit[:7]}, {license}"
-
-
 # Of several PyTorch versions on one device, only the newest is used.
 _TIMM_LEFT_OUT = ("4090 eager, 2.4", "4090 inductor, 2.4", "PRO 6000 inductor, bf16")
 
@@ -322,7 +310,7 @@ SOURCES = (
     Source(
         "help.toml",
         {
-            "help": _github(
+            "help": github(
                 "HayeonLee/HELP", "45f70eb", "MIT", "HELP: measured latencies of NAS-Bench-201, FBNet and OFA"
             )
         },
@@ -331,7 +319,7 @@ SOURCES = (
     ),
     Source(
         "ncnn.toml",
-        {"ncnn": _github("Tencent/ncnn", "a4d2ea1", "BSD-3-Clause", "ncnn, benchmark/README.md")},
+        {"ncnn": github("Tencent/ncnn", "a4d2ea1", "BSD-3-Clause", "ncnn, benchmark/README.md")},
         "About 30 networks per device, of which only totals are known; user submissions.",
         of_ncnn,
     ),
@@ -348,26 +336,26 @@ SOURCES = (
     ),
     Source(
         "tinyengine.toml",
-        {"tinyengine": _github("mit-han-lab/tinyengine", "47bb283", "MIT", "TinyEngine, README.md")},
+        {"tinyengine": github("mit-han-lab/tinyengine", "47bb283", "MIT", "TinyEngine, README.md")},
         "Eight or nine networks with four engines on one device.",
         of_tiny_engine,
     ),
     Source(
         "hailo.toml",
-        {"hailo": _github("hailo-ai/hailo_model_zoo", "c83fc03", "MIT", "Hailo Model Zoo")},
+        {"hailo": github("hailo-ai/hailo_model_zoo", "c83fc03", "MIT", "Hailo Model Zoo")},
         "Frames per second of the networks of Hailo's model zoo.",
         of_hailo,
     ),
     Source(
         "neusight.toml",
-        {"neusight": _github("sitar-lab/NeuSight", "6945927", "MIT", "NeuSight, operators and networks")},
+        {"neusight": github("sitar-lab/NeuSight", "6945927", "MIT", "NeuSight, operators and networks")},
         "Graphics cards, from single operators and a few language models per card.",
         of_neusight,
     ),
     Source(
         "timm.toml",
         {
-            "timm": _github(
+            "timm": github(
                 "huggingface/pytorch-image-models", "aa4b585", "Apache-2.0", "timm, results/benchmark-*"
             )
         },
@@ -376,10 +364,11 @@ SOURCES = (
     ),
     Source(
         "vidur.toml",
-        {"vidur": _github("microsoft/vidur", "7d47513", "MIT", "Vidur, data/profiling")},
+        {"vidur": github("microsoft/vidur", "7d47513", "MIT", "Vidur, data/profiling")},
         "Single kernels of language models in half precision.",
         of_vidur,
     ),
+    *named.SOURCES,
 )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from boards import LIBRARIES, ROOT, build_of, files, graph, measurements
+from fitting.tiny import file_of_benchmark
 from sizeup.latency.instructions import Formula, firmware_name, sizes_of, variants
 from sizeup.memory.tflm.kernel_call import Call
 
@@ -49,7 +50,6 @@ _TERMS = {
 _WITH_VECTORS = ("vectors", "last_vectors", "quads", "copies")
 _PLAIN = ("calls", "results", "read", "rows", "inputs", "outputs", "macs", "taps")
 _MEASURED_CORES = ("4", "33")
-_NETWORKS = {"ad": "ad01", "ic": "resnet8", "kws": "kws", "vww": "vww96"}
 _SIMPLE = ("calls", "results", "macs", "taps")  # of variants with few operators
 _ASSUMED_ERROR = 0.7  # of those: a factor of two
 _HEAD = """\
@@ -226,12 +226,14 @@ def left_out_latencies(shared: Path) -> list[tuple[str, str, float, float]]:
     rows = []
     for core in _MEASURED_CORES:
         chosen = _measured(shared, core)
-        rates = {bench: cycles / networks[_file(bench)][1] for bench, (cycles, _) in chosen.items()}
+        rates = {
+            bench: cycles / networks[file_of_benchmark(bench)][1] for bench, (cycles, _) in chosen.items()
+        }
         for bench, (cycles, row) in chosen.items():
             others = [math.log(rate) for name, rate in rates.items() if name != bench]
-            estimated = networks[_file(bench)][0] * math.exp(sum(others) / len(others))
+            estimated = networks[file_of_benchmark(bench)][0] * math.exp(sum(others) / len(others))
             clock = float(row["clock_mhz"]) * 1e6
-            rows.append((row["device"], _file(bench), estimated / clock, cycles / clock))
+            rows.append((row["device"], file_of_benchmark(bench), estimated / clock, cycles / clock))
     return rows
 
 
@@ -301,7 +303,10 @@ def cores(shared: Path) -> list[str]:
     boards = _board_ratios(_cycles(shared))
     lines = []
     for core in _MEASURED_CORES:
-        chosen = [cycles / counts[_file(bench)] for bench, (cycles, _) in _measured(shared, core).items()]
+        chosen = [
+            cycles / counts[file_of_benchmark(bench)]
+            for bench, (cycles, _) in _measured(shared, core).items()
+        ]
         logs = np.log(chosen)
         left_out = np.abs(logs - (logs.sum() - logs) / (len(logs) - 1))
         spread = float(left_out.max())
@@ -329,10 +334,6 @@ def _measured(shared: Path, core: str) -> dict[str, tuple[float, dict[str, Any]]
         for row in _cycles(shared)
         if row["core"] == core and row["org"] == "Krai" and "CMSIS" in row["system"]
     }
-
-
-def _file(bench: str) -> str:
-    return f"mlperf_{_NETWORKS[bench]}_int8"
 
 
 def _board_ratios(rows: list[dict[str, Any]]) -> list[float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fitting.measured import Measured, target_of, whole_networks
-from fitting.reach import Ratios, ratios_of
+from fitting.slowdowns import Samples, samples_of
 from latency.truth.cells import work_of_cells
 from latency.truth.splits import sample
 from latency.truth.tables import read
@@ -17,12 +17,12 @@ _PI = {"pi5_litert": "litert-xnnpack", "pi5_onnx": "ort", "pi5_torchmobile": "to
 _ONE_OF = 4  # cores that ran, of all that the data sheet counts
 
 
-def judges(folder: Path) -> list[Ratios]:
-    """Ratios to the data sheet on a Raspberry Pi 5 (one core) and on STMicroelectronics devices."""
-    ratios = [ratios_of(item) for item in _model_zoo(folder)]
-    one_core = [ratios_of(item) for item in _pi(folder)]
-    ratios += [item._replace(times=item.times / _ONE_OF) for item in one_core if item is not None]
-    return [item for item in ratios if item is not None]
+def judges(folder: Path) -> list[Samples]:
+    """Networks on a Raspberry Pi 5 (one core) and on STMicroelectronics devices."""
+    samples = [samples_of(item) for item in _model_zoo(folder)]
+    one_core = [samples_of(item) for item in _pi(folder)]
+    samples += [item._replace(compute=item.compute * _ONE_OF) for item in one_core if item is not None]
+    return [item for item in samples if item is not None]
 
 
 def _pi(folder: Path) -> Iterator[Measured]:

@@ -1,4 +1,4 @@
-"""Tables with times of well-known networks, whose totals are in ncnn's table."""
+"""OpenVINO's table of times of well-known networks, whose totals are in ncnn's table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,8 @@ from latency.truth.tables import Table, read
 from sizeup.latency import Work
 from sizeup.targets import Target
 
-# Network names in these tables, and in ncnn's.
-_SAME = {
-    "mobilenet-v2": "mobilenet_v2",
-    "resnet-50": "resnet50",
-    "inception_v1_224_quant_edgetpu.tflite": "googlenet",
-    "mobilenet_v1_1.0_224_quant_edgetpu.tflite": "mobilenet",
-    "mobilenet_v2_1.0_224_quant_edgetpu.tflite": "mobilenet_v2",
-    "MobileNet v1 1.0X": "mobilenet",
-    "MobileNet v2 1.0X": "mobilenet_v2",
-}
+# Network names in this table, and in ncnn's.
+_SAME = {"mobilenet-v2": "mobilenet_v2", "resnet-50": "resnet50"}
 _WIDTHS = {"int8": 1.0, "fp16": 2.0, "fp32": 4.0}
 
 
@@ -38,28 +30,23 @@ def _work(folder: Path, rows: Table) -> Work:
     return whole_networks(names, columns["macs"], moved, weights, columns["n_ops"])
 
 
-def _runtime(name: str, device: str) -> str:
-    """The runtime of a table's rows for a device, as the table spells it."""
-    if name == "openvino_bench":
-        runtimes = {"iGPU-only": "openvino-gpu", "dGPU": "openvino-gpu", "NPU-only": "openvino-npu"}
-        return next((runtimes[suffix] for suffix in runtimes if device.endswith(suffix)), "openvino")
-    return "edgetpu" if name == "coral_ref" else "litert-xnnpack"
+def _runtime(device: str) -> str:
+    """The runtime of the rows for a device, as the table spells it."""
+    runtimes = {"iGPU-only": "openvino-gpu", "dGPU": "openvino-gpu", "NPU-only": "openvino-npu"}
+    return next((runtimes[suffix] for suffix in runtimes if device.endswith(suffix)), "openvino")
 
 
 def measured(folder: Path) -> Iterator[Measured]:
-    """The tables of OpenVINO, Coral and XNNPACK, for known networks and devices."""
-    for name in ("openvino_bench", "coral_ref", "small_tables"):
-        table = read(folder / f"{name}.csv")
-        is_usable = np.isin(table.words("model"), [*_SAME]) & (table.numbers("latency_ms") > 0)
-        if name == "small_tables":
-            is_usable &= table.words("runtime") == "XNNPACK threads=all big"
-        table = table.where(is_usable & np.isin(table.words("precision"), [*_WIDTHS]))
-        by_target: dict[str, tuple[Target, list[str]]] = {}
-        for device in np.unique(table.words("device")).tolist():
-            target = target_of(device, _runtime(name, device))
-            if target is not None:
-                by_target.setdefault(target.name, (target, []))[1].append(device)
-        for target, devices in by_target.values():
-            rows = table.where(np.isin(table.words("device"), devices))
-            seconds = rows.numbers("latency_ms") / 1e3
-            yield Measured(name, target, _work(folder, rows), seconds, rows.words("model"))
+    """The table of OpenVINO, for known networks and devices."""
+    table = read(folder / "openvino_bench.csv")
+    is_usable = np.isin(table.words("model"), [*_SAME]) & (table.numbers("latency_ms") > 0)
+    table = table.where(is_usable & np.isin(table.words("precision"), [*_WIDTHS]))
+    by_target: dict[str, tuple[Target, list[str]]] = {}
+    for device in np.unique(table.words("device")).tolist():
+        target = target_of(device, _runtime(device))
+        if target is not None:
+            by_target.setdefault(target.name, (target, []))[1].append(device)
+    for target, devices in by_target.values():
+        rows = table.where(np.isin(table.words("device"), devices))
+        seconds = rows.numbers("latency_ms") / 1e3
+        yield Measured("openvino_bench", target, _work(folder, rows), seconds, rows.words("model"))

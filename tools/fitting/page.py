@@ -1,4 +1,4 @@
-"""Tables of docs/calibrations.md: the calibrations shipped with sizeup, and slowdowns by device kind."""
+"""Tables of docs/calibrations.md: the calibrations shipped with sizeup, and slowdowns by family of units."""
 
 from __future__ import annotations
 
@@ -78,31 +78,27 @@ def _line(fit: TargetCalibration) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def reaches(slowdowns: Iterable[Slowdown]) -> str:
-    """One row per device kind, and one per runtime on it."""
+def slowdowns(tables: Iterable[Slowdown]) -> str:
+    """One row per family of units and runtime."""
     lines = [
-        "| device kind | slowdown | 90 % interval | networks | devices |\n",
-        "|---|--:|--:|--:|--:|\n",
+        "| family/runtime | arithmetic | traffic | per kernel | 90 % interval | networks | devices |\n",
+        "|---|--:|--:|--:|--:|--:|--:|\n",
     ]
-    for slowdown in sorted(slowdowns, key=lambda slowdown: slowdown.name):
-        kind, _, runtime = slowdown.name.partition("/")
-        name = f"{kind}, `{runtime}`" if runtime else f"**{kind}**, any runtime"
-        span = f"{_short(slowdown.low)} to {_short(slowdown.high)}"
+    for slowdown in sorted(tables, key=lambda slowdown: slowdown.name):
+        span = f"x {slowdown.low:.2g} to {slowdown.high:.2g}"
         counts = f"{slowdown.measurements:,} | {slowdown.devices}"
-        lines.append(f"| {name} | {_short(slowdown.factor)} | {span} | {counts} |\n")
+        parts = f"x {slowdown.compute:.2g} | x {slowdown.traffic:.2g}"
+        launch = f"{1e6 * slowdown.launch_seconds:.2g} µs"
+        lines.append(f"| `{slowdown.name}` | {parts} | {launch} | {span} | {counts} |\n")
     return "".join(lines)
-
-
-def _short(value: float) -> str:
-    return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
 
 
 def coverage(results: Mapping[tuple[str, str], tuple[float, int, float]]) -> str:
     """The coverage of the intervals on held-out devices, by table of measurements."""
     lines = [
-        "| measurements | slowdown of | devices | within the interval | MAPE |\n",
+        "| measurements | slowdown of | devices | within the interval | error factor |\n",
         "|---|---|--:|--:|--:|\n",
     ]
     for (table, name), (inside, devices, error) in results.items():
-        lines.append(f"| {table} | {name} | {devices} | {100 * inside:.0f} % | {100 * error:.0f} % |\n")
+        lines.append(f"| {table} | {name} | {devices} | {100 * inside:.0f} % | {error:.2f} |\n")
     return "".join(lines)

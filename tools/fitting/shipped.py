@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import kendalltau
@@ -38,6 +40,20 @@ class Shipped:
     def worst_error(self) -> float:
         """The MAPE that decides whether it is shipped."""
         return max(self.error, self.elsewhere)
+
+
+class Source(NamedTuple):
+    """A file of calibrations: its sources by key, its comment, and the function that computes it."""
+
+    file: str
+    sources: dict[str, str]
+    head: str
+    make: Callable[[Path, Path], list[Shipped]]
+
+
+def github(repository: str, commit: str, license: str, title: str) -> str:
+    """The source of a table in a repository."""
+    return f"{title}, https://github.com/{repository}, commit {commit[:7]}, {license}"
 
 
 def shipped_calibration(

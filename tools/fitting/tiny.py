@@ -25,7 +25,12 @@ _OTHER = re.compile(r"_\d+mhz$|internal|^xg24|U3C5", re.IGNORECASE)
 @cache
 def work_of_benchmark(models: Path, name: str) -> Work:
     """The kernels of one of MLPerf Tiny's model files, one per operator."""
-    return execution_of(count(models / f"mlperf_{_FILES[name]}_int8.tflite")).work
+    return execution_of(count(models / f"{file_of_benchmark(name)}.tflite")).work
+
+
+def file_of_benchmark(name: str) -> str:
+    """The name of the model file of a benchmark of MLPerf Tiny, without its extension."""
+    return f"mlperf_{_FILES[name]}_int8"
 
 
 def benchmark(folder: Path) -> Table:

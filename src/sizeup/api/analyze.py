@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -12,13 +12,14 @@ from sizeup import cost, dtypes
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.models import Source, check_report_options, count, counted, load, load_at_precision
 from sizeup.cost import Cost
-from sizeup.errors import Incomplete, SizeupError, TargetError
+from sizeup.errors import Incomplete, NoLatency, SizeupError, TargetError
 from sizeup.formats import FreeSpec, Inputs
 from sizeup.render.vocabulary import uncounted_entries
 from sizeup.results.explanation import Explanation
 from sizeup.results.explanation import explain as _explain
 from sizeup.results.report import Report, report_of
 from sizeup.symbolic import SymbolicGraph
+from sizeup.units import plural
 
 if TYPE_CHECKING:
     from sizeup.closed_forms.cost import SymbolicCost
@@ -51,9 +52,10 @@ def analyze(
 
     `precision` is the precision to assume: a name, a precision map such as {"features.*": "int8",
     "classifier": "fp32"}, or a JSON file with one. With a target such as "rpi5/ort" the report has the
-    latency of `estimate`, or the reason why there is none. With a `convention` (fvcore, thop, ptflops,
-    ptflops-aten, torchinfo, dnn-analyzer, tensorscope) the report also has the counts of that tool. With
-    `train`, a PyTorch module is recorded in training mode.
+    latency of `estimate`, or the reason why there is none; a `basis` that the target does not have raises
+    TargetError. With a `convention` (fvcore, thop, ptflops, ptflops-aten, torchinfo, dnn-analyzer,
+    tensorscope) the report also has the counts of that tool. With `train`, a PyTorch module is recorded in
+    training mode.
 
     `source` may be a report: its model is not loaded again, and its precision and target apply unless others
     are given.
@@ -70,6 +72,8 @@ def analyze(
         try:
             latency = _estimate(graph_cost, resolved, dtype, basis, coefficients)
         except TargetError as error:
+            if basis is not None and not isinstance(error, NoLatency):
+                raise
             latency = str(error)
     other_counts = None if other is None else other.counted(graph_cost)
     file, sha256 = _file(source)
@@ -255,18 +259,30 @@ def _free_estimate(
     def estimate_cost(point_cost: Cost) -> Estimate:
         return estimate(point_cost, target, precision=precision, basis=basis, coefficients=coefficients)
 
+    free_cost = count(source) if isinstance(source, SymbolicGraph) else source
     options = None
     if (
         target is not None
         and basis != "coefficients"
         and coefficients is None
         and not is_precision_map(precision)
+        and not _counts_instructions(free_cost, target, basis, estimate_cost)
     ):
         dtype = None if precision is None else dtypes.precision(precision)
         options = LatencyOptions(target, dtype, basis)
-    return SymbolicEstimate(
-        count(source) if isinstance(source, SymbolicGraph) else source, estimate_cost, options
-    )
+    return SymbolicEstimate(free_cost, estimate_cost, options)
+
+
+def _counts_instructions(
+    free_cost: SymbolicCost, target: Target, basis: Basis | None, estimate_cost: Callable[[Cost], Estimate]
+) -> bool:
+    """Whether the basis is `instructions`, which has no closed forms; raises TargetError if it must be."""
+    if basis != "instructions" and (basis is not None or not target.runtime.micro):
+        return False
+    try:
+        return estimate_cost(free_cost.cost_at(**free_cost.graph.example)).basis == "instructions"
+    except NoLatency:
+        return False
 
 
 def _closed_forms(
@@ -334,10 +350,9 @@ def _require_complete(report: Report) -> None:
         listed = "; ".join(
             f"{group.count:,} x {group.op_kind} ({group.reason})" for group in report.unknown_ops
         )
-        raise Incomplete(
-            f"{report.name}: {len(report.ops) - report.known_ops:,} of {len(report.ops):,} operators"
-            f" are not counted: {listed}"
-        )
+        count, total = len(report.ops) - report.known_ops, plural(len(report.ops), "operator")
+        verb = "is" if count == 1 else "are"
+        raise Incomplete(f"{report.name}: {count:,} of {total} {verb} not counted: {listed}")
     if report.graph.uncounted_signatures:
         raise Incomplete(f"{report.name}: {uncounted_entries(report.graph.uncounted_signatures)}")
 

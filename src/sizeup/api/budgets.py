@@ -94,7 +94,7 @@ def run_budgets(
         paths, errors = [str(model) for model in models], budgets.unmatched(models)
     else:
         paths, errors = budgets.models()
-    checks = [*check_each(paths, gate.judge, revision, progress)]
+    checks = [*check_each(paths, gate.checks_of, revision, progress)]
     checks += [replace(error_check(pattern, error), name=pattern) for pattern, error in errors.items()]
     if revision is not None and not models:
         checks += [removed_check(path, revision) for path in _removed_models(budgets, revision)]
@@ -134,7 +134,7 @@ class _Gate:
         """The command that writes the baselines."""
         return f"sizeup check --budget {shlex.quote(str(self.budgets.path))} --update-baselines"
 
-    def judge(self, model: str) -> Iterator[Check]:
+    def checks_of(self, model: str) -> Iterator[Check]:
         """One check per target, precision, sizes and memory limits; budgets that share them are combined."""
         by_case: dict[tuple[object, ...], list[Budget]] = {}
         for budget in self.budgets.budgets_for(model):

@@ -128,7 +128,7 @@ def check_models(
 
 def check_each(
     models: Sequence[str],
-    judge: Callable[[str], Iterable[Check]],
+    check_one: Callable[[str], Iterable[Check]],
     revision: Revision | None,
     progress: Progress | None,
 ) -> Iterator[Check]:
@@ -140,7 +140,7 @@ def check_each(
             if revision is not None and not Path(model).exists() and revision.has(model):
                 yield removed_check(model, revision)
             else:
-                yield from judge(model)
+                yield from check_one(model)
         except (SizeupError, OSError) as error:
             yield error_check(model, error)
 
@@ -379,12 +379,11 @@ class Model:
 
 
 def _parse_limits(limits: Mapping[str, Any]) -> dict[str, float]:
-    from sizeup.checks.limits import QUANTITIES
+    from sizeup.checks.limits import QUANTITIES, parse_limit
     from sizeup.checks.measures import MEASURES
-    from sizeup.targets import quantities
 
     amounts = {
-        name: quantities.parse_limit(value, QUANTITIES[MEASURES[name].unit], f"--{name}")
+        name: parse_limit(value, QUANTITIES[MEASURES[name].unit], f"--{name}")
         for name, value in limits.items()
     }
     return {name: amount for name, amount in amounts.items() if amount is not None}

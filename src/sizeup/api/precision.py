@@ -85,8 +85,9 @@ def choose(
     choice = solver.with_gains(options, options.losses(losses), budgets, choice, search)
     widest = figures_of(options, {})
     by_layer = options.by_layer(losses, choice.dtypes)
-    estimate = None if resolved is None else estimate_of(options, choice.dtypes)
-    return PrecisionAssignment(options, choice, budgets, widest, by_layer, basis, refined, estimate)
+    outcome = None if resolved is None else estimate_of(options, choice.dtypes)
+    estimate, reason = (None, outcome) if isinstance(outcome, str) else (outcome, "")
+    return PrecisionAssignment(options, choice, budgets, widest, by_layer, basis, refined, estimate, reason)
 
 
 def front(
@@ -213,11 +214,12 @@ def fits(
     tensors live while it runs), or `peak` (peak activation memory of the model if only this layer is
     changed). With a `target`, only precisions that its runtime has kernels for are listed.
     """
+    from sizeup.checks.limits import parse_limit
     from sizeup.mixed_precision.sizes import offered_dtypes, sizes
     from sizeup.results.precision import PrecisionFits
     from sizeup.targets import quantities
 
-    limit = as_int(quantities.parse_limit(threshold, quantities.SIZE, "--fits"))
+    limit = as_int(parse_limit(threshold, quantities.SIZE, "--fits"))
     resolved = target_of(target)
     candidates = tuple(dict.fromkeys(map(dtypes.precision, precisions)))
     if limit is None or not candidates:
@@ -235,14 +237,15 @@ def budgets_of(
     energy: float | str | None,
 ) -> Budgets:
     """Budgets from texts ("256 KiB", "20 ms", "3 mJ"), or from bytes, seconds and joules."""
+    from sizeup.checks.limits import parse_limit
     from sizeup.mixed_precision.figures import Budgets
     from sizeup.targets import quantities
 
     return Budgets(
-        as_int(quantities.parse_limit(weights, quantities.SIZE, "--weights")),
-        as_int(quantities.parse_limit(activations, quantities.SIZE, "--activations")),
-        quantities.parse_limit(latency, quantities.TIME, "--latency"),
-        quantities.parse_limit(energy, quantities.ENERGY, "--energy"),
+        as_int(parse_limit(weights, quantities.SIZE, "--weights")),
+        as_int(parse_limit(activations, quantities.SIZE, "--activations")),
+        parse_limit(latency, quantities.TIME, "--latency"),
+        parse_limit(energy, quantities.ENERGY, "--energy"),
     )
 
 

@@ -31,12 +31,13 @@ def query(
     tables with further columns per model. `top` limits the rows, in fits, misfits and fastest per target,
     precision and batch.
     """
+    from sizeup.checks.limits import parse_limit
     from sizeup.results.query import QueryResult
     from sizeup.sweeps.query import QuerySpec, columns_of
     from sizeup.sweeps.views import axes_of
     from sizeup.targets import quantities
 
-    seconds = quantities.parse_limit(under, quantities.TIME, "--under")
+    seconds = parse_limit(under, quantities.TIME, "--under")
     spec = QuerySpec(
         folder=os.fspath(folder),
         sql=sql,

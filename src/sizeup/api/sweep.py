@@ -64,9 +64,10 @@ def _with_overrides(
     limits: Limits, seconds: float | None, memory: int | str | None, tries: int | None
 ) -> Limits:
     """The limits of a spec, overridden by arguments that are not None."""
+    from sizeup.checks.limits import parse_limit
     from sizeup.targets import quantities
 
-    size = as_int(quantities.parse_limit(memory, quantities.SIZE, "--memory"))
+    size = as_int(parse_limit(memory, quantities.SIZE, "--memory"))
     return replace(
         limits,
         seconds=limits.seconds if seconds is None else seconds,

@@ -11,6 +11,7 @@ from sizeup import units
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
 from sizeup.dtypes import precision_name
+from sizeup.formats.names import is_unreadable
 from sizeup.targets import GpuProcess, Target
 
 # Kinds of devices without an operating system, whose weights stay in flash; others load them into RAM.
@@ -31,7 +32,8 @@ class MemoryFit:
     ram: MemoryNeed
     flash: MemoryNeed | None  # None if weights are loaded into RAM, so that flash does not limit
     unsupported_reason: str | None = None
-    caveats: tuple[str, ...] = ()  # where the runtime runs the model, but not as its reference kernels do
+    # That the runtime does not read the file, or does not run it as its reference kernels do.
+    caveats: tuple[str, ...] = ()
 
     @property
     def memories(self) -> tuple[MemoryNeed, ...]:
@@ -72,8 +74,12 @@ def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
 
 
 def _caveats(needs: Needs, target: Target) -> tuple[str, ...]:
-    arena = needs.arena(target) if target.runtime.micro in _EXACT else None
-    return () if arena is None else arena.caveats
+    runtime, format = target.runtime, needs.graph.format
+    arena = needs.arena(target) if runtime.micro in _EXACT else None
+    caveats = () if arena is None else arena.caveats
+    if not is_unreadable(format, runtime.formats):
+        return caveats
+    return (f"{runtime.name} does not read .{format} files: the verdict is for the same operators", *caveats)
 
 
 def _refusal(needs: Needs, target: Target) -> str | None:
@@ -139,7 +145,7 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
                 "interpreter",
                 _TAIL[0] * count,
                 _TAIL[1] * (count + 1),
-                f"assumed for {count:,} operators, as there is no .tflite file",
+                f"assumed for {units.plural(count, 'operator')}, as there is no .tflite file",
             ),
         ]
     most = needs.scratch_bytes(target)

@@ -70,7 +70,7 @@ def run_on_host(
         return HostRun("not run", reason) if run else None
     _LIBRARY.check_installed("running")
     kernels = "reference" if is_unsupported else target.runtime.micro
-    return _judge(infer_once(file), needs, kernels)
+    return _host_run_of(infer_once(file), needs, kernels)
 
 
 def _has_interpreter(target: Target | None) -> bool:
@@ -88,7 +88,7 @@ def _skip_reason(needs: Needs, target: Target | None, file: Path | None) -> str:
     return "the file has another precision" if needs.is_converted else ""
 
 
-def _judge(inference: Inference, needs: Needs, kernels: str) -> HostRun:
+def _host_run_of(inference: Inference, needs: Needs, kernels: str) -> HostRun:
     reason = inference.reason
     if inference.outcome == "ran":
         caveat = f"inference fails with inputs of 0, not of 1: {reason}" if reason else ""

@@ -196,7 +196,35 @@ LAYER_MEASURES: dict[str, Unit] = {
     "latency": "seconds",
 }
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_WITH_UNIT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _LONGEST = 40
+
+
+def parse_limit(value: float | str | None, quantity: quantities.Quantity, name: str) -> float | None:
+    """The value of a user's limit; an error names the spelling of a unit that is known by another one."""
+    try:
+        return quantities.parse_limit(value, quantity, name)
+    except SizeupError as error:
+        spellings = _spellings(value, quantity) if isinstance(value, str) else []
+        message, is_unknown, _ = str(error).partition("; use e.g. ")
+        if not spellings or not is_unknown:
+            raise
+        raise SizeupError(f"{message}; use {' or '.join(spellings)}") from None
+
+
+def _spellings(text: str, quantity: quantities.Quantity) -> list[str]:
+    """The amounts that may be meant: 4MB and 4MiB for `4mb`."""
+    match = _WITH_UNIT.fullmatch(text.strip())
+    if match is None or len(text) > _LONGEST:
+        return []
+    meant = match[2].lower()
+    by_scale = {
+        scale: f"{match[1]}{unit}"
+        for unit, scale in quantity.scales.items()
+        if meant in (unit.lower(), unit.lower().replace("i", ""), unit.lower().removesuffix("b"))
+        or f"{meant}b" == unit.lower().replace("i", "")
+    }
+    return [by_scale[scale] for scale in sorted(by_scale)]
 
 
 def parse_amount(value: Any, unit: Unit, location: str) -> float:
@@ -211,7 +239,7 @@ def parse_amount(value: Any, unit: Unit, location: str) -> float:
     if isinstance(value, str) and not value.strip():
         raise BudgetError(f"{location} is empty, not {quantity.description} such as {quantity.example!r}")
     try:
-        amount = quantities.parse_limit(value, quantity, location)
+        amount = parse_limit(value, quantity, location)
     except SizeupError as error:
         raise BudgetError(str(error)) from None
     assert amount is not None

@@ -21,6 +21,7 @@ from sizeup.mixed_precision.figures import BUDGET_LABELS, Budgets
 from sizeup.mixed_precision.losses import weight_rounding_losses
 from sizeup.mixed_precision.options import OptionTable, options_of
 from sizeup.mixed_precision.recipes import QUANTIZERS
+from sizeup.units import plural
 
 _OFFERED = ("fp32", "fp16", "int8")
 # TFLite Micro has kernels for 4-bit weights, but no activations below 8 bits.
@@ -98,7 +99,7 @@ class _Search:
     def tighten(self, subject: Subject) -> bool:
         """Reduce each budget by the excess over its limit; returns whether a budget was reduced."""
         tightened = False
-        for limit in self.case.judge(subject):
+        for limit in self.case.limits_of(subject):
             if limit.fits is True or limit.maximum is None:
                 continue
             upper = limit.need_high if limit.need_high is not None else limit.need
@@ -129,7 +130,7 @@ def _mixed_remedy(case: Case, offered: Sequence[DType]) -> Remedy | None:
             choice = find_assignment(options, options.losses(losses), search.budgets, _QUICK)
             subject = _mixed(case, choice)
             refused = None if subject.memory_fit is None else subject.memory_fit.unsupported_reason
-            if verdict(case.judge(subject), refused) is True:
+            if verdict(case.limits_of(subject), refused) is True:
                 return _remedy(case, options, choice, search.budgets, offered, subject)
             if not search.tighten(subject):
                 return None
@@ -176,7 +177,7 @@ def _remedy(
 ) -> Remedy | None:
     names = {layer.op: layer.name for layer in options.layers}
     counts = Counter(precision_name(dtype) for dtype in choice.dtypes.values())
-    mix = ", ".join(f"{number:,} layers at {name}" for name, number in counts.most_common())
+    mix = ", ".join(f"{plural(number, 'layer')} at {name}" for name, number in counts.most_common())
     lowest = precision_name(offered[-1])
     lowest_layers = [names[op] for op, dtype in choice.dtypes.items() if precision_name(dtype) == lowest]
     listed = ", ".join(lowest_layers[:_MOST_NAMED])

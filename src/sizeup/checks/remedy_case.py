@@ -60,7 +60,7 @@ def as_options(shapes: Sequence[str]) -> list[str]:
     return [f"--input {shlex.quote(shape)}" for shape in shapes]
 
 
-Judge = Callable[[Subject], tuple[Limit, ...]]
+LimitsOf = Callable[[Subject], tuple[Limit, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Case:
     subject: Subject
     limits: tuple[Limit, ...]
     origin: Origin
-    judge: Judge
+    limits_of: LimitsOf
 
     @property
     def tight_limits(self) -> tuple[Limit, ...]:
@@ -89,7 +89,7 @@ class Case:
         """A remedy with its effect; None if it improves none of the tight limits, or if it cannot run."""
         if changed.memory_fit is not None and changed.memory_fit.unsupported_reason:
             return None
-        after = self.judge(changed)
+        after = self.limits_of(changed)
         limits_after = {limit.name: limit for limit in after}
         changes = tuple(
             Change(old.name, old.unit, old.need, new.need, new.fits)
@@ -98,7 +98,13 @@ class Case:
             if old.need is not None and new.need is not None and old.format(new.need) != old.format(old.need)
         )
         tight = {limit.name for limit in self.tight_limits}
-        if not any(change.after < change.before and change.name in tight for change in changes):
+        # What was only bounded from below, such as a latency by the data sheet, may be known afterwards.
+        undecided = {limit.name for limit in self.limits if limit.fits is None}
+        if not any(
+            change.name in tight
+            and (change.after < change.before or (change.fits and change.name in undecided))
+            for change in changes
+        ):
             return None
         text = " ".join(part for part in command if part)
         return Remedy(description, text, changes, verdict(after), tuple(notes))

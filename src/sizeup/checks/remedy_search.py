@@ -96,7 +96,8 @@ def _at(case: Case, size: int) -> tuple[Shape, Subject]:
 def _fits(case: Case, subject: Subject) -> bool:
     return (
         verdict(
-            case.judge(subject), None if subject.memory_fit is None else subject.memory_fit.unsupported_reason
+            case.limits_of(subject),
+            None if subject.memory_fit is None else subject.memory_fit.unsupported_reason,
         )
         is True
     )
@@ -170,7 +171,7 @@ def _optimize_remedy(case: Case, file: Path, options: OptimizeOptions, flags: st
 def _description(optimization: Optimization) -> str:
     parts = []
     if optimization.moved_ops:
-        parts.append(f"reorder {optimization.moved_ops:,} of {optimization.ops:,} operators")
+        parts.append(f"reorder {optimization.moved_ops:,} of {units.plural(optimization.ops, 'operator')}")
     if optimization.overlaps:
         parts.append("store a memory plan in which outputs overlap dying inputs")
     elif optimization.has_new_plan:

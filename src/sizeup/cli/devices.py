@@ -67,18 +67,25 @@ def devices(
 def _print(matches: list[Device], in_full: bool, json: bool, markdown: bool) -> None:
     from sizeup import targets
     from sizeup.cli import terminal
+    from sizeup.latency import standings_of
     from sizeup.render.console import devices as report
     from sizeup.render.data import devices as device_data
 
+    standings = {device.name: standings_of(device) for device in matches}
     if json:
         fits = [fit for device in matches for fit in targets.calibrations(device)]
-        sys.stdout.writelines(device_data.json_lines(matches, targets.runtimes(matches), fits))
+        rows = [standing for listed in standings.values() for standing in listed]
+        sys.stdout.writelines(device_data.json_lines(matches, targets.runtimes(matches), rows, fits))
     elif markdown:
-        sys.stdout.writelines(report.markdown(matches, targets.runtimes(matches)))
+        sys.stdout.writelines(report.markdown(matches, targets.runtimes(matches), standings))
     elif in_full:
         device = matches[0]
         report.render_one(
-            device, targets.runtimes(matches), terminal.output(), fits=targets.calibrations(device)
+            device,
+            targets.runtimes(matches),
+            terminal.output(),
+            standings[device.name],
+            fits=targets.calibrations(device),
         )
     else:
-        report.render_list(matches, terminal.output())
+        report.render_list(matches, terminal.output(), standings)

@@ -12,6 +12,7 @@ import numpy as np
 from sizeup.closed_forms.cost import CostForms, Moved, SymbolicCost, bytes_of
 from sizeup.cost import Cost, count
 from sizeup.dtypes import DType
+from sizeup.errors import NoLatency
 from sizeup.graph import Graph, Tensor, without_gc
 from sizeup.latency.estimate import BASES, Estimate, check_types
 from sizeup.latency.execution import Execution, Quantities, execution_of
@@ -43,7 +44,7 @@ _MOST_FORMS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Latencies:
-    """Seconds at some points, as numbers or arrays; `low` and `high` are nan if there is no interval."""
+    """Seconds at some points, as numbers or arrays; nan if unknown, or without a prediction interval."""
 
     seconds: Any
     low: Any
@@ -137,14 +138,19 @@ class SymbolicEstimate:
         for chunk, work in forms.works(grid):
             times = latencies_of(work, self.options.target, self.options.basis, is_complete)
             bases = np.where(times.is_calibrated, BASES.index("calibrated"), BASES.index("roofline"))
-            yield chunk, (times.seconds, times.low, times.high), bases
+            seconds = np.where(times.seconds > 0, times.seconds, np.nan)  # unknown is not 0 seconds
+            yield chunk, (seconds, times.low, times.high), bases
 
     def _at_point(self, sizes: Mapping[str, int]) -> tuple[float | None, ...]:
         point = tuple(sizes[name] for name in self.cost.graph.names)
         if point not in self._known:
-            estimate = self.estimate_at(sizes)
-            basis = BASES.index(estimate.basis)
-            self._known[point] = (estimate.seconds, estimate.low, estimate.high, basis)
+            try:
+                estimate = self.estimate_at(sizes)
+            except NoLatency:
+                self._known[point] = (None, None, None, BASES.index("roofline"))
+            else:
+                basis = BASES.index(estimate.basis)
+                self._known[point] = (estimate.seconds, estimate.low, estimate.high, basis)
         return self._known[point]
 
     def estimate_at(self, sizes: Mapping[str, int]) -> Estimate:

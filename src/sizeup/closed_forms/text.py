@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sizeup.closed_forms.latency import KernelForm, KernelForms, LatencyOptions, SymbolicEstimate
+from sizeup.closed_forms.latency import KernelForm, KernelForms, SymbolicEstimate
 from sizeup.graph import name_of
 from sizeup.latency.estimate import Estimate
 from sizeup.latency.interval import PredictionInterval
 from sizeup.latency.model import Rates, rates_from
-from sizeup.latency.prediction import MIN_LAUNCH_SECONDS, Basis, is_covered, predict_roofline
-from sizeup.latency.roofline import dtype_of, nearest_peak
+from sizeup.latency.prediction import Basis, is_covered, predict_roofline
+from sizeup.latency.roofline import cache_of, far_share, fastest_rate
 from sizeup.symbolic import Expression, Guard, Ratio, form_text, substitute
 from sizeup.targets import Target, current_catalog
 
@@ -39,8 +39,8 @@ class LatencyForms:
     """Seconds of one inference as closed forms, lines of Python; the lines of the kernels come first.
 
     `totals` has `seconds` and, if known, the prediction interval (`low`, `high`). They are valid under the
-    guards of the cost and of `origins`, and if least_seconds <= seconds < most_seconds: launch-bound networks
-    have other closed forms.
+    guards of the cost and of `origins`, and where the data sheet allows them if `is_limited`: otherwise
+    another basis applies.
     """
 
     target: Target
@@ -48,8 +48,7 @@ class LatencyForms:
     origin: str
     example: Mapping[str, int]
     origins: Mapping[Guard, str]
-    least_seconds: float
-    most_seconds: float
+    is_limited: bool
     kernels: tuple[KernelFormula, ...]
     totals: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
@@ -73,49 +72,41 @@ def latency_forms(estimate: SymbolicEstimate) -> LatencyForms | None:
         prices = _ByFit(
             rates_from(single.calibration.rates), PredictionInterval(**single.calibration.interval), named
         )
+    elif (slowed := _slowed(single, options.target)) is not None:
+        prices = _ByFit(*slowed, named)
     else:
-        prices = _BySheet(options.target, single, named)
+        share = float(far_share(single.work, options.target)[0])
+        prices = _BySheet(options.target, share, named)
     kernels = tuple(_kernels(forms, single, prices, named))
     totals = [(named("seconds"), prices.total(kernels))]
     if single.low is not None:
         totals += prices.interval(kernels)
     if single.high is None:
         totals = [line for line in totals if line[0] != named("high")]
-    least, most, notes = _validity(single, sum(kernel.count for kernel in forms.kernels), options)
+    is_default = options.basis is None
+    calibration = current_catalog().calibration(options.target) if is_default else None
+    notes = single.notes
+    if single.calibration is None and calibration is not None and is_covered(single.work, calibration)[0]:
+        notes += ("the closed forms of the basis calibrated apply instead where the data sheet allows them",)
     return LatencyForms(
         options.target,
         single.basis,
         single.provenance,
         example,
         forms.origins,
-        least,
-        most,
+        is_default and single.calibration is not None,
         kernels,
         tuple(totals),
-        (*single.notes, *notes),
+        notes,
     )
 
 
-def _validity(single: Estimate, runs: float, options: LatencyOptions) -> tuple[float, float, Iterable[str]]:
-    """The range of seconds in which closed forms are valid, and notes on closed forms outside it.
-
-    If launches alone take longer, the data sheet replaces a calibration that was not requested, and the
-    measured slowdown is not applied to the data sheet.
-    """
-    target, notes = options.target, []
-    started = (target.overhead_seconds or 0.0) * runs
-    if single.calibration is not None:
-        return 0.0 if options.basis == "calibrated" else started, math.inf, ()
-    calibration = current_catalog().calibration(target) if options.basis is None else None
-    if calibration is not None and is_covered(single.work, calibration)[0]:
-        notes.append(
-            f"the closed forms of the basis calibrated apply instead if they give at least {started:.4g} s"
-        )
+def _slowed(single: Estimate, target: Target) -> tuple[Rates, PredictionInterval] | None:
+    """The data sheet's rates with the measured slowdown, and its interval; None for a lower bound."""
     sheet = predict_roofline(single.work, target)
-    if sheet.slowdown is not None and sheet.is_launch_bound[0]:
-        return 0.0, MIN_LAUNCH_SECONDS * runs / sheet.slowdown.factor, notes
-    is_known = target.overhead_seconds is not None or target.device.device_class == "microcontroller"
-    return 0.0 if is_known or single.low is None else MIN_LAUNCH_SECONDS * runs, math.inf, notes
+    if single.low is None or sheet.rates is None or sheet.slowdown is None:
+        return None
+    return sheet.rates, PredictionInterval(math.log(sheet.slowdown.low), math.log(sheet.slowdown.high))
 
 
 def _kernels(
@@ -161,34 +152,37 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _BySheet:
-    """Roofline: the longer of arithmetic and memory traffic, plus the launch."""
+    """The lower bound of a data sheet: the longer of arithmetic and memory traffic, plus the launch."""
 
     target: Target
-    single: Estimate
+    far_share: float  # of the weights
     named: _Names
 
     def kernel(self, form: KernelForm) -> tuple[Lines, str]:
         """Lines, and the seconds of one kernel computed from them."""
-        peak, bandwidth = nearest_peak(self.target, dtype_of(form.name)), self.target.device.bandwidth
-        parts = []
-        if peak is not None and _is_nonzero(form.quantities[0]):
-            parts.append(f"{self.named('macs')} / {_number(peak[1])}")
-        if bandwidth is not None and _is_nonzero(_moved(form)):
-            parts.append(f"{self.named('bytes')} / {_number(bandwidth)}")
+        rate, bandwidth = fastest_rate(self.target, form.name), self.target.device.bandwidth
+        macs, read, written, weights, *_ = form.quantities
+        lines, parts = Lines(), []
+        if rate is not None and _is_nonzero(macs):
+            lines.append((self.named("macs"), _quotient(macs)))
+            parts.append(f"{self.named('macs')} / {_number(rate)}")
+        moved = []
+        if _is_nonzero(read + written):
+            lines.append((self.named("activations"), _quotient(read + written)))
+            moved.append(f"max(0, {self.named('activations')} - {cache_of(self.target)})")
+        if _is_nonzero(weights) and self.far_share:
+            lines.append((self.named("weights"), _quotient(weights)))
+            moved.append(f"{_exactly(self.far_share)} * {self.named('weights')}")
+        if bandwidth is not None and moved:
+            parts.append(f"({_added(moved)}) / {_number(bandwidth)}")
         longer = f"max({', '.join(parts)})" if len(parts) > 1 else "".join(parts)
-        return _work(form, self.named), _added([longer, _nonzero(self.target.overhead_seconds)])
+        return lines, _added([longer, _nonzero(self.target.overhead_seconds)])
 
     def total(self, kernels: tuple[KernelFormula, ...]) -> str:
-        times = float(predict_roofline(self.single.work, self.target).slowdown_factor[0])
-        return _sum(kernels) if times == 1 else f"{_number(times)} * ({_sum(kernels)})"
+        return _sum(kernels)
 
     def interval(self, _: tuple[KernelFormula, ...]) -> Lines:
-        sides = (("low", self.single.low), ("high", self.single.high))
-        return [
-            (self.named(name), f"{_number(side / self.single.seconds)} * {self.named('seconds')}")
-            for name, side in sides
-            if side is not None
-        ]
+        return []
 
 
 @dataclass(frozen=True, slots=True)

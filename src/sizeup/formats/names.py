@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from sizeup.errors import LoadError
@@ -29,6 +30,11 @@ def check_regular(path: Path, name: str = "") -> None:
     """Raises LoadError for folders, pipes and devices; missing files pass."""
     if path.exists() and not path.is_file():
         raise LoadError(f"{name or path}: not a regular file")
+
+
+def is_unreadable(format: str, readable: Collection[str] | None) -> bool:
+    """Whether a runtime that reads these formats cannot read a model file; code can be exported to any."""
+    return format in ("tflite", "onnx") and readable is not None and format not in readable
 
 
 def no_training_mode(source: str) -> str:

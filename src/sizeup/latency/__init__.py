@@ -31,6 +31,7 @@ from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seco
 from sizeup.latency.prediction import Basis
 from sizeup.latency.regression import FitOptions, fit_rates
 from sizeup.latency.roofline import dtype_of, roofline_kernels
+from sizeup.latency.standing import standing_of, standings_of
 from sizeup.latency.work import CLASSES, Work, class_of, from_columns, stack, work_of
 
 __all__ = [
@@ -72,6 +73,8 @@ __all__ = [
     "roofline_kernels",
     "seconds",
     "stack",
+    "standing_of",
+    "standings_of",
     "table_from",
     "throughput",
     "throughput_of",

@@ -69,6 +69,20 @@ class InstructionsPrediction:
     unknown: tuple[str, ...]  # operators without a formula
 
 
+INSTRUCTION_PRECISIONS = tuple(_DTYPES)
+"""The precisions at which TFLite Micro runs networks."""
+
+
+def cycles_per_instruction(target: Target) -> CyclesPerInstruction | None:
+    """Cycles per instruction of a target's core with its kernel library; None if they were not measured."""
+    unit, library = target.units[0], target.runtime.micro
+    if not library or len(target.units) != 1 or unit.core is None or unit.clock_hz is None:
+        return None
+    if len(firmwares(target.architectures, library)) != 1:
+        return None
+    return cores().get((unit.core.name, library))
+
+
 def predict_instructions(
     cost: Cost, target: Target, precision: DType | None, executed: Execution
 ) -> InstructionsPrediction | None:
@@ -76,23 +90,19 @@ def predict_instructions(
 
     That is: the file is not run as it is, or the target's core has no measured cycles per instruction.
     """
-    unit, library = target.units[0], target.runtime.micro
-    if not library or cost.graph.format != "tflite" or len(target.units) != 1:
-        return None
-    rate = None if unit.core is None else cores().get((unit.core.name, library))
-    if rate is None or unit.clock_hz is None:
+    rate, clock = cycles_per_instruction(target), target.units[0].clock_hz
+    if cost.graph.format != "tflite" or rate is None or clock is None:
         return None
     graph = cost.graph if precision is None else _at_precision(cost.graph, precision)
-    builds = firmwares(target.architectures, library)
-    if graph is None or len(builds) != 1:
+    if graph is None:
         return None
-    counted = instructions_of(graph, builds[0])
+    counted = instructions_of(graph, firmwares(target.architectures, target.runtime.micro)[0])
     by_op = np.nan_to_num(np.array(counted.by_op, np.float64))
     total = float(by_op.sum())
     if not total:
         return None
     is_measured = float(by_op[_is_real(graph)].sum()) <= _MOST_FLOATS * total
-    by_op *= rate.cycles / unit.clock_hz
+    by_op *= rate.cycles / clock
     kernels = np.zeros(len(executed.main_op))
     _, first = np.unique(executed.main_op, return_index=True)
     kernels[first] = by_op[executed.main_op[first]]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sizeup import dtypes, units
 from sizeup.cost import Cost
 from sizeup.dtypes import DType, precision_name
-from sizeup.errors import SizeupError, TargetError
+from sizeup.errors import NoLatency, SizeupError, TargetError
+from sizeup.formats.names import is_unreadable
 from sizeup.latency import coefficients
 from sizeup.latency.cycles import InstructionsPrediction, predict_instructions
 from sizeup.latency.execution import Execution
@@ -26,11 +29,12 @@ from sizeup.latency.prediction import (
     predict_roofline,
 )
 from sizeup.latency.roofline import BOUNDS, Bound, dtype_of
-from sizeup.latency.work import Floats, Work
-from sizeup.targets import Slowdown, Target, TargetCalibration, current_catalog
+from sizeup.latency.standing import standing_of
+from sizeup.latency.work import Flags, Floats, Work
+from sizeup.targets import Slowdown, Standing, Target, TargetCalibration, current_catalog
 
 BASES: tuple[Basis, ...] = ("calibrated", "instructions", "roofline", "coefficients")
-_FILES = ("tflite", "onnx")
+_MOST_REASONS = 4  # in a message
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -53,6 +57,7 @@ class Estimate:
     notes: tuple[str, ...] = ()
     calibration: TargetCalibration | None = None
     is_applicable: bool = True  # False if the model does not fit the target's memory
+    standing: Standing | None = None  # of the target; None without one
 
     def __repr__(self) -> str:
         target = "" if self.target is None else f" on {self.target.name}"
@@ -93,14 +98,13 @@ class Estimate:
         bounds: list[Bound | None] = [None] * len(seconds)
         by_kernel = self.kernels.seconds * self.work.count
         parts = np.stack([self.kernels.compute, self.kernels.traffic, self.kernels.launch])
+        limits = np.where(parts.any(axis=0), parts.argmax(axis=0), -1)
         longest = np.zeros(len(seconds))
-        for op, part, time in zip(
-            self.executed.main_op.tolist(), parts.argmax(axis=0).tolist(), by_kernel, strict=True
-        ):
+        for op, part, time in zip(self.executed.main_op.tolist(), limits.tolist(), by_kernel, strict=True):
             seconds[op] += time  # layout copies of a matrix product have the product as main op
             if bounds[op] is None or time > longest[op]:
                 longest[op] = time
-                bounds[op] = BOUNDS[part] if time > 0 else "nothing"
+                bounds[op] = "nothing" if part < 0 else BOUNDS[part]
         return seconds, tuple(bounds)
 
 
@@ -117,7 +121,8 @@ def estimate(
 
     By default a calibration of the target takes precedence over its data sheet. `table` holds the
     coefficients of the basis `coefficients`. `executed` saves time if several targets have the same fusions.
-    Raises TargetError if the target has neither a calibration nor data-sheet rates.
+    Raises TargetError if the target has neither a calibration nor data-sheet rates, and NoLatency if no
+    operator has a known latency: unknown is not 0 seconds.
     """
     if basis not in (None, *BASES):
         raise SizeupError(f"unknown basis {basis!r}; known: {', '.join(BASES)}")
@@ -125,7 +130,7 @@ def estimate(
         return _by_coefficients(cost, target, precision, table or coefficients.DEFAULT)
     if target is None:
         raise TargetError("an estimate needs a target or a coefficient table")
-    return _Estimator(cost, target, precision, executed).by(basis)
+    return replace(_Estimator(cost, target, precision, executed).by(basis), standing=standing_of(target))
 
 
 def check_types(target: Target, precision: DType | None) -> None:
@@ -152,10 +157,8 @@ class _Estimator:
         self.executed = executed or kernels_of(cost, precision, target.runtime.fusions or ())
         self.work = self.executed.work
         check_types(target, precision)
-        unknown = len(cost.reasons)
-        self.is_complete = not unknown
-        if unknown:
-            self.notes.append(f"incomplete: the time of {unknown:,} unknown operators is missing")
+        self.is_complete = not cost.reasons
+        self.notes += _gaps(cost)
 
     def by(self, basis: Basis | None) -> Estimate:
         if basis == "instructions":
@@ -169,10 +172,11 @@ class _Estimator:
         calibration = None if basis == "roofline" else current_catalog().calibration(self.target)
         if calibration is not None and is_covered(self.work, calibration)[0]:
             fitted = predict_calibrated(self.work, self.target, calibration)
-            if basis == "calibrated" or not fitted.is_launch_bound[0]:
+            if basis == "calibrated" or not fitted.is_impossible[0]:
                 return self._calibrated(fitted)
             self.notes.append(
-                f"not calibrated for networks this small on {self.target.name}: kernel launches dominate"
+                f"not calibrated for this network: {units.duration(float(fitted.seconds[0]))} is less than"
+                f" the data sheet of {self.target.name} allows"
             )
         elif basis == "calibrated":
             raise not_calibrated_error(self.target, calibration)
@@ -216,8 +220,8 @@ class _Estimator:
         )
 
     def _check_format(self, format: str) -> None:
-        runtime = self.target.runtime  # models in code can be exported to any format
-        if format in _FILES and runtime.formats is not None and format not in runtime.formats:
+        runtime = self.target.runtime
+        if is_unreadable(format, runtime.formats):
             self.notes.append(
                 f"{runtime.name} does not read .{format} files: the latency is for the same operators"
             )
@@ -255,16 +259,15 @@ class _Estimator:
         self.notes += sheet.notes
         origin = f"{self.target.device.title} data sheet"
         if np.isnan(sheet.low[0]):
-            if sheet.is_launch_bound[0]:
-                runtime = self.target.runtime.name
-                self.notes.append(f"kernel launches dominate, and their time with {runtime} is unknown")
-            self.notes.append("lower bound: the slowdown against the data sheet was not measured")
-            return self._estimate("roofline", sheet, 0.0, sheet.kernels, origin)
-        if sheet.slowdown is not None:
-            origin += f" {_slowdown(sheet.slowdown)}"
-        least, times = sheet.kernels, sheet.slowdown_factor[0]
-        parts = (least.compute, least.traffic, least.launch, least.seconds)
-        return self._estimate("roofline", sheet, 0.0, Kernels(*(part * times for part in parts)), origin)
+            self.notes.append(f"lower bound: {self._lower_bound_reason(sheet)}")
+        elif sheet.slowdown is not None:
+            origin += f", {_slowdown(sheet.slowdown)}"
+        return self._estimate("roofline", sheet, 0.0, sheet.kernels, origin)
+
+    def _lower_bound_reason(self, sheet: RooflinePrediction) -> str:
+        if sheet.slowdown is None:
+            return "the slowdown against the data sheet was not measured"
+        return "the slowdown does not apply if a rate is unknown"
 
     def _estimate(
         self,
@@ -278,33 +281,71 @@ class _Estimator:
         seconds = float(prediction.seconds[0])
         bounds = (prediction.low, prediction.high)
         low, high = (None if np.isnan(bound[0]) else float(bound[0]) for bound in bounds)
-        if not seconds:
-            self.notes.append("no operator takes time on this basis")
-            low = high = None
         notes = tuple(dict.fromkeys(self.notes))
         high = high if self.is_complete else None
-        return Estimate(
-            self.target, basis, seconds, low, high, run, self.executed, kernels, origin, notes, calibration
+        return _with_a_latency(
+            Estimate(
+                self.target,
+                basis,
+                seconds,
+                low,
+                high,
+                run,
+                self.executed,
+                kernels,
+                origin,
+                notes,
+                calibration,
+            ),
+            self.cost,
         )
 
 
+def _is_counted(cost: Cost) -> Flags:
+    """Whether each op has a cost; false for those without a cost rule, whose traffic alone is known."""
+    return np.asarray(cost.known | (cost.macs > 0) | (cost.elementwise > 0), np.bool_)
+
+
+def _gaps(cost: Cost) -> Iterator[str]:
+    """Yields what makes a latency incomplete: ops without a cost, then ops of which a part is counted."""
+    is_counted = _is_counted(cost)
+    uncounted = sum(not is_counted[op] for op in cost.reasons)
+    if uncounted:
+        yield f"incomplete: the time of {units.plural(uncounted, 'unknown operator')} is missing"
+    partly = Counter((cost.graph.ops[op].kind, text) for op, text in cost.reasons.items() if is_counted[op])
+    yield from (f"incomplete: {count:,} x {op_kind}: {reason}" for (op_kind, reason), count in partly.items())
+
+
+def _with_a_latency(estimate: Estimate, cost: Cost) -> Estimate:
+    """The estimate; raises NoLatency if no op with a known cost takes time."""
+    if estimate.by_op()[0][_is_counted(cost)].any():
+        return estimate
+    location = "" if estimate.target is None else f" on {estimate.target.name}"
+    reasons = list(dict.fromkeys(cost.reasons.values()))[:_MOST_REASONS]
+    if estimate.calibration is not None and estimate.calibration.note:
+        reasons.append(estimate.calibration.note)
+    reasons += [note.partition(": ")[0] for note in estimate.notes if " is unknown: " in note]
+    if not reasons and estimate.basis == "coefficients":
+        reasons.append("coefficients count only convolutions and matrix products")
+    listed = "; ".join(reasons) or "they neither compute nor move data"
+    raise NoLatency(f"no operator has a known latency{location} (basis {estimate.basis}): {listed}")
+
+
 def _slowdown(slowdown: Slowdown) -> str:
-    """The measured slowdown against a data sheet: `x 3.72 (measured slowdown: 933 networks, ...)`."""
-    runtime = slowdown.name.partition("/")[2]
-    devices = f"{slowdown.devices} comparable device{'s' * (slowdown.devices != 1)}"
-    suffix = f" with {runtime}" if runtime else ""
+    """The measured slowdown against a data sheet, and what it was measured on."""
+    family, _, runtime = slowdown.name.partition("/")
     return (
-        f"x {slowdown.factor:.3g} (measured slowdown: {slowdown.measurements:,} networks, {devices}{suffix})"
+        f"slowdown measured with {runtime} on {slowdown.devices} {family} devices"
+        f" ({slowdown.measurements:,} networks): arithmetic x {slowdown.compute:.3g}, traffic x"
+        f" {slowdown.traffic:.3g}, {units.duration(slowdown.launch_seconds)} per kernel"
     )
 
 
 def _provenance(calibration: TargetCalibration, target: Target) -> str:
-    threads = (
-        f", {calibration.threads} thread{'s' * (calibration.threads != 1)}" if calibration.threads else ""
-    )
+    threads = f", {units.plural(calibration.threads, 'thread')}" if calibration.threads else ""
     version = f", {target.runtime.title} {calibration.version}" if calibration.version else ""
     return (
-        f"{calibration.measurements:,} measurements{version}{threads};"
+        f"{units.plural(calibration.measurements, 'measurement')}{version}{threads};"
         f" MAPE {100 * calibration.mape:.1f} %, {calibration.held_out} held out"
     )
 
@@ -325,8 +366,20 @@ def _by_coefficients(
     if missing:
         notes.append(f"no coefficient for {', '.join(missing)}: fp32 is assumed")
     origin = "milliseconds per 2,000,000 MACs by layer and precision"
-    return Estimate(
-        target, "coefficients", times.total / 1e3, None, None, 0.0, executed, kernels, origin, tuple(notes)
+    return _with_a_latency(
+        Estimate(
+            target,
+            "coefficients",
+            times.total / 1e3,
+            None,
+            None,
+            0.0,
+            executed,
+            kernels,
+            origin,
+            tuple(notes),
+        ),
+        cost,
     )
 
 

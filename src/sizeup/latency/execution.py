@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
@@ -126,6 +127,8 @@ class _Executed:
     def _class(self, name: str, main: int) -> str:
         """The class of a kernel with the dtype that it computes in."""
         op = self.graph.ops[main]
+        if any(body.graph.tensors for body in op.bodies):
+            return class_with_dtype(name, self._dtype_of_bodies(op))
         tensors = [identity for identity in (*op.inputs, *op.outputs) if identity != ABSENT]
         if not tensors:
             return name
@@ -139,6 +142,14 @@ class _Executed:
     def _dtype(self, identity: int) -> DType:
         tensor = self.graph.tensors[self.origins[identity]]
         return self.precision if self.precision is not None and tensor.follows_precision else tensor.dtype
+
+    def _dtype_of_bodies(self, op: Op) -> DType:
+        """The dtype of most activations in the bodies of control flow, without conditions and counters."""
+        tensors = [tensor for body in op.bodies for tensor in body.graph.tensors if tensor.data is None]
+        data = [tensor.dtype for tensor in tensors if tensor.follows_precision]
+        if data and self.precision is not None:
+            return self.precision
+        return Counter(data or [tensor.dtype for tensor in tensors]).most_common(1)[0][0]
 
     def _moved(self, accesses: Accesses) -> tuple[Codes, Codes, Quantities, Flags]:
         """Per access: its kernel, the tensor that moves, its bytes, and whether the op names that tensor."""

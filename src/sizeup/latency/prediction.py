@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,17 +10,15 @@ import numpy as np
 
 from sizeup.errors import TargetError
 from sizeup.latency.interval import PredictionInterval, unseen_share
-from sizeup.latency.model import Kernels, kernels, rates_from
-from sizeup.latency.roofline import dtype_of, roofline_kernels
+from sizeup.latency.model import Kernels, Rate, Rates, dtype_wildcard, kernels, rates_from
+from sizeup.latency.roofline import dtype_of, least_kernels, nearest_peak
 from sizeup.latency.work import Flags, Floats, Work
 from sizeup.targets import Slowdown, Target, TargetCalibration, current_catalog
 
 Basis = Literal["calibrated", "instructions", "roofline", "coefficients"]
 
 _TRACE = 0.01  # share of MACs allowed in dtypes that the calibration does not cover
-# Seconds: no runtime on an operating system launches a kernel faster. Shorter kernels are dominated by their
-# launch, which no factor on the data sheet's time predicts.
-MIN_LAUNCH_SECONDS = 1e-6
+_ROUNDING = 0.05  # of data sheets, and boost clocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +32,7 @@ class CalibratedPrediction:
     low: Floats
     high: Floats
     unseen_share: Floats  # of the time, in kernels that the calibration does not cover
-    is_launch_bound: Flags  # launches alone take longer, so the calibration does not apply
+    is_impossible: Flags  # faster than the data sheet allows, so the calibration does not apply
 
 
 def predict_calibrated(work: Work, target: Target, calibration: TargetCalibration) -> CalibratedPrediction:
@@ -43,8 +42,16 @@ def predict_calibrated(work: Work, target: Target, calibration: TargetCalibratio
     total = work.totals(times.seconds) + rates.run
     share = unseen_share(rates, work, times.seconds)
     low, high = PredictionInterval(**calibration.interval).bounds(total, share)
-    waits = total < (target.overhead_seconds or 0.0) * _runs(work)
-    return CalibratedPrediction(calibration, times, rates.run, total, low, high, share, waits)
+    is_impossible = total < _least_seconds(work, target) * (1 - _ROUNDING)
+    return CalibratedPrediction(calibration, times, rates.run, total, low, high, share, is_impossible)
+
+
+def _least_seconds(work: Work, target: Target) -> Floats:
+    """The seconds that a network takes at least by the data sheet; 0 without rates and bandwidth."""
+    try:
+        return work.totals(least_kernels(work, target)[0].seconds)
+    except TargetError:
+        return np.zeros(work.networks)
 
 
 def is_covered(work: Work, calibration: TargetCalibration) -> Flags:
@@ -59,54 +66,55 @@ def is_covered(work: Work, calibration: TargetCalibration) -> Flags:
     return work.totals(weights * is_foreign[work.class_index]) <= _TRACE * work.totals(weights)
 
 
-def _runs(work: Work) -> Floats:
-    """The number of kernels that each network launches."""
-    return work.totals(np.ones(len(work)))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RooflinePrediction:
-    """Latencies by a data sheet, times the measured slowdown of comparable devices.
+    """Latencies by a data sheet and the measured slowdown of units alike.
 
-    If the slowdown is unknown, `slowdown_factor` is 1 and the interval is nan: the latency is a lower bound.
-    `is_launch_bound` marks networks that are dominated by kernel launches of unknown duration.
+    If the slowdown or a rate is unknown, the interval is nan and the latency a lower bound. `rates` are those
+    of the data sheet with the slowdown applied, None without one.
     """
 
-    kernels: Kernels  # the lower bound of each
+    kernels: Kernels
     slowdown: Slowdown | None
-    slowdown_factor: Floats
+    rates: Rates | None
     seconds: Floats
     low: Floats
     high: Floats
-    is_launch_bound: Flags
     notes: tuple[str, ...]
 
 
 def predict_roofline(work: Work, target: Target) -> RooflinePrediction:
     """The latencies of networks by a target's data sheet."""
-    times_by_kernel, is_complete, notes = roofline_kernels(work, target)
-    fastest, slowdown = work.totals(times_by_kernel.seconds), current_catalog().slowdown(target)
-    if slowdown is None:
-        unknown = np.full(work.networks, np.nan)
-        ones, lost = np.ones(work.networks), np.zeros(work.networks, np.bool_)
-        return RooflinePrediction(times_by_kernel, None, ones, fastest, unknown, unknown, lost, tuple(notes))
-    # The slowdown does not apply to networks with unknown rates or launch times.
-    lost = is_complete & _is_launch_bound(work, target, fastest * slowdown.factor)
-    times, low, high = (
-        np.full(work.networks, factor) for factor in (slowdown.factor, slowdown.low, slowdown.high)
-    )
-    is_bound = lost | ~is_complete
-    times[is_bound], low[is_bound], high[is_bound] = 1.0, np.nan, np.nan
-    return RooflinePrediction(
-        times_by_kernel, slowdown, times, fastest * times, fastest * low, fastest * high, lost, tuple(notes)
-    )
+    bound, is_complete, notes = least_kernels(work, target)
+    slowdown = current_catalog().slowdown(target)
+    unknown = np.full(work.networks, np.nan)
+    rates = None if slowdown is None else slowed_rates(slowdown, target, work.names)
+    if slowdown is None or rates is None or not is_complete.any():
+        least = work.totals(bound.seconds)
+        return RooflinePrediction(bound, slowdown, None, least, unknown, unknown, tuple(notes))
+    times = kernels(rates, work)
+    by_kernel = is_complete[work.network]
+    parts = ("compute", "traffic", "launch", "seconds")
+    mixed = Kernels(*(np.where(by_kernel, getattr(times, part), getattr(bound, part)) for part in parts))
+    seconds = work.totals(mixed.seconds)
+    low, high = (np.where(is_complete, seconds * side, np.nan) for side in (slowdown.low, slowdown.high))
+    return RooflinePrediction(mixed, slowdown, rates, seconds, low, high, tuple(notes))
 
 
-def _is_launch_bound(work: Work, target: Target, total: Floats) -> Flags:
-    """Whether launches of unknown duration take longer than the kernels."""
-    if target.overhead_seconds is not None or target.device.device_class == "microcontroller":
-        return np.zeros(work.networks, np.bool_)
-    return total < MIN_LAUNCH_SECONDS * _runs(work)
+def slowed_rates(slowdown: Slowdown, target: Target, names: Iterable[str]) -> Rates | None:
+    """The rates of a data sheet with a measured slowdown applied, for these classes of kernels.
+
+    None if traffic takes time, and the bandwidth is unknown.
+    """
+    bandwidth = target.device.bandwidth
+    if bandwidth is None and slowdown.traffic:
+        return None
+    byte, launch = slowdown.traffic / (bandwidth or 1.0), slowdown.launch_seconds
+    rates = {}
+    for name in dict.fromkeys(map(dtype_wildcard, names)):
+        peak = nearest_peak(target, dtype_of(name))
+        rates[name] = Rate(0.0 if peak is None else slowdown.compute / peak[1], byte, launch)
+    return Rates(Rate(0.0, byte, launch), rates)
 
 
 def not_calibrated_error(target: Target, calibration: TargetCalibration | None) -> TargetError:
@@ -142,7 +150,7 @@ def latencies_of(work: Work, target: Target, basis: Basis | None, is_complete: b
         fitted = predict_calibrated(work, target, calibration)
         columns[:] = fitted.seconds, fitted.low, fitted.high
         if basis != "calibrated":
-            is_calibrated &= ~fitted.is_launch_bound
+            is_calibrated &= ~fitted.is_impossible
     rest = np.flatnonzero(~is_calibrated)
     if len(rest):
         sheet = predict_roofline(work if len(rest) == work.networks else work.select(rest), target)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from sizeup.errors import TargetError
 from sizeup.latency.model import Kernels
-from sizeup.latency.work import Flags, Work
+from sizeup.latency.work import Flags, Floats, Work
 from sizeup.targets import Target
 
 Bound = Literal["compute", "traffic", "launch", "nothing"]
@@ -57,6 +58,59 @@ def roofline_kernels(work: Work, target: Target) -> tuple[Kernels, Flags, list[s
     if not is_known.all():
         is_complete = work.totals(work.macs * ~is_known[work.class_index]) == 0
     return Kernels(compute, traffic, launch, np.maximum(compute, traffic) + launch), is_complete, notes
+
+
+# F(6 x 6, 3 x 3) of https://arxiv.org/abs/1509.09308: 324 multiplications become 64.
+_WINOGRAD = 324 / 64
+# Bytes that may stay on a chip whose caches are unknown; no chip has more.
+_LARGEST_CACHE = 1 << 30
+
+
+def least_kernels(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]]:
+    """As `roofline_kernels`, at best: no kernel is faster, whatever the runtime does.
+
+    Activations stay in the caches as far as they fit, and so do weights from one inference to the next.
+    Arithmetic runs at `fastest_rate`. The parts are those of the data sheet: the largest limits a kernel.
+    """
+    sheet, is_complete, notes = roofline_kernels(work, target)
+    rates = np.array([fastest_rate(target, name) or math.inf for name in work.names], np.float64)
+    compute, traffic = work.macs / rates[work.class_index], np.zeros(len(work))
+    if target.device.bandwidth is not None:
+        far = far_share(work, target)[work.network]
+        moved = np.maximum(0.0, work.read + work.written - cache_of(target)) + work.weights * far
+        traffic = moved / target.device.bandwidth
+    return replace(sheet, seconds=np.maximum(compute, traffic) + sheet.launch), is_complete, notes
+
+
+def fastest_rate(target: Target, name: str) -> float | None:
+    """The MACs per second of a class of kernels at best; None if unknown.
+
+    In the narrowest dtype that the runtime may use, and by the minimal filtering of Winograd for convolutions
+    on processors and graphics cards, which has up to five times fewer multiplications.
+    """
+    peak = nearest_peak(target, dtype_of(name))
+    if peak is None:
+        return None
+    narrow = target.runtime.fp32_as if peak[0] == "fp32" else ()
+    rate = max(peak[1], *(target.peak(dtype) or 0.0 for dtype in narrow), 0.0)
+    may_filter = (
+        target.units[0].unit_class in ("cpu", "gpu") and target.device.device_class != "microcontroller"
+    )
+    return rate * _WINOGRAD if may_filter and name.partition(".")[0] in ("conv", "*") else rate
+
+
+def far_share(work: Work, target: Target) -> Floats:
+    """The share of the weights of each network that does not fit into the caches."""
+    weights = work.totals(work.weights)
+    return np.maximum(0.0, 1 - cache_of(target) / np.maximum(weights, 1.0))
+
+
+def cache_of(target: Target) -> int:
+    """The bytes that may stay on the chip; 0 if all memory is on the chip."""
+    known = target.device.cache_bytes
+    if known is None:
+        return 0 if target.device.device_class in ("microcontroller", "npu") else _LARGEST_CACHE
+    return known
 
 
 def nearest_peak(target: Target, dtype: str) -> tuple[str, float] | None:

@@ -249,6 +249,14 @@ def _advice(options: OptionTable, name: str, least: float | None) -> str:
 _SUMS: Mapping[str, int | None] = {"weight_bytes": None, "seconds": 0, "joules": 1}
 
 
+def _missing_data(options: OptionTable) -> str:
+    if options.target is None:
+        return "a target (-d)"
+    if options.basis == "instructions":
+        return f"rates per precision; latency on {options.target.name} is estimated by instructions"
+    return f"data that {options.target.name} lacks"
+
+
 class _BudgetSearch:
     def __init__(
         self, options: OptionTable, loss: Floats, budgets: Budgets, search: Search, objective: str = "loss"
@@ -258,10 +266,7 @@ class _BudgetSearch:
         self.names = [name for name in _SUMS if getattr(budgets, name) is not None]
         for name in self.names:
             if _amounts(options, name) is None:
-                reason = (
-                    "a target (-d)" if options.target is None else f"data that {options.target.name} lacks"
-                )
-                raise SizeupError(f"a budget for {BUDGET_LABELS[name]} needs {reason}")
+                raise SizeupError(f"a budget for {BUDGET_LABELS[name]} needs {_missing_data(options)}")
         self.live = None
         if budgets.activation_bytes is not None:
             self.live = LiveBytes(options.graph, options.typing, options.offered)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from sizeup.cost import count
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
-from sizeup.latency import Basis, Estimate, energy, estimate
+from sizeup.latency import Estimate, energy
 from sizeup.memory import best_memory_plan
 from sizeup.mixed_precision.assign import assign
+from sizeup.mixed_precision.basis import latency_at
 from sizeup.mixed_precision.options import OptionTable
-from sizeup.targets import Target
 
 _PLAN_SECONDS = 2.0
 
@@ -62,24 +62,22 @@ class Figures:
 
 def figures_of(options: OptionTable, assignment: dict[int, DType]) -> Figures:
     """Returns the figures of the network at these dtypes: counted, planned and estimated."""
-    return figures_at(assign(options.graph, assignment), options.target, options.basis)
+    figures = figures_at(assign(options.graph, assignment))
+    latency = "" if options.target is None else estimate_of(options, assignment)
+    if isinstance(latency, str):
+        return figures
+    consumption = energy(latency)
+    joules = None if consumption is None else consumption.joules
+    return replace(figures, seconds=latency.seconds, joules=joules)
 
 
-def estimate_of(options: OptionTable, assignment: dict[int, DType]) -> Estimate:
-    """Returns the latency on the target at these dtypes, with its prediction interval."""
+def estimate_of(options: OptionTable, assignment: dict[int, DType]) -> Estimate | str:
+    """Returns the latency on the target at these dtypes, or why it is unknown."""
     assert options.target is not None
-    return estimate(count(assign(options.graph, assignment)), options.target, basis=options.basis)
+    return latency_at(assign(options.graph, assignment), options.graph, options.target, options.basis)
 
 
-def figures_at(graph: Graph, target: Target | None, basis: Basis | None = None) -> Figures:
-    """Returns the figures of a graph: counted, planned in its schedule, and estimated on a target."""
-    cost = count(graph)
+def figures_at(graph: Graph) -> Figures:
+    """Returns the figures of a graph without a target: counted, and planned in its schedule."""
     plan = best_memory_plan(graph, reorder=False, time_limit=_PLAN_SECONDS)
-    latency = None if target is None else estimate(cost, target, basis=basis)
-    consumption = None if latency is None else energy(latency)
-    return Figures(
-        cost.stored_bytes,
-        plan.packing.height,
-        None if latency is None else latency.seconds,
-        None if consumption is None else consumption.joules,
-    )
+    return Figures(count(graph).stored_bytes, plan.packing.height, None, None)

@@ -13,16 +13,17 @@ import numpy as np
 from sizeup import dtypes
 from sizeup.cost import count
 from sizeup.dtypes import DType, precision_name
-from sizeup.errors import SizeupError
+from sizeup.errors import NoLatency, SizeupError
 from sizeup.graph import ABSENT, Graph, Tensor
 from sizeup.latency import Basis, energy, energy_by_op, estimate
 from sizeup.memory import tensor_bytes
 from sizeup.mixed_precision.assign import CONVERSIONS, assign
+from sizeup.mixed_precision.basis import common_basis
 from sizeup.mixed_precision.conversions import DtypeGroups, conversion_tables, typing_of
 from sizeup.mixed_precision.layers import Layer, layers
 from sizeup.mixed_precision.sizes import offered_dtypes
 from sizeup.mixed_precision.trellis import Codes, Flags, Floats
-from sizeup.targets import Target, WeightOnly, current_catalog
+from sizeup.targets import Target, WeightOnly
 
 _SAMPLES = 16
 _TOLERANCE = 1e-9
@@ -150,7 +151,7 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
     allowed = _with_kernels(graph, model_layers, group_of, offered, target)
     supported = np.flatnonzero(allowed.any(axis=0))
     offered, allowed = [offered[index] for index in supported.tolist()], allowed[:, supported]
-    basis = common_basis(offered, target)
+    basis = common_basis(graph, offered, target)
     columns = [_costs_at(graph, model_layers, owner, groups, dtype, target, basis) for dtype in offered]
     group = np.repeat(np.arange(groups), len(offered))
     weights = np.stack([column[0] for column in columns], axis=1).ravel()
@@ -159,7 +160,8 @@ def options_of(graph: Graph, precisions: Sequence[DType], target: Target | None 
         min(column[3][index] for column in columns) for index in range(3)
     )
     typing = typing_of(graph, model_layers, group_of, owner)
-    conversions = () if target is None else conversion_tables(graph, typing, offered, target, basis)
+    is_timed = target is not None and seconds is not None
+    conversions = conversion_tables(graph, typing, offered, target, basis) if is_timed and target else ()
     return OptionTable(
         graph,
         model_layers,
@@ -200,17 +202,6 @@ def _with_kernels(
         names = ", ".join(map(precision_name, offered))
         raise SizeupError(f"{target} has no kernel for {layer.name} ({layer.kind}) at any of {names}")
     return allowed
-
-
-def common_basis(precisions: Sequence[DType], target: Target | None) -> Basis | None:
-    """Returns None (calibrated) if all dtypes were measured, else roofline: bases are not comparable."""
-    if target is None:
-        return None
-    calibration = current_catalog().calibration(target)
-    measured = calibration is not None and all(
-        precision_name(dtype) in calibration.precisions for dtype in precisions
-    )
-    return None if measured else "roofline"
 
 
 def _stored_bits(graph: Graph, layer: Layer) -> int:
@@ -292,13 +283,19 @@ def _costs_at(
     target: Target | None,
     basis: Basis | None,
 ) -> tuple[Floats, Floats | None, Floats | None, _Rest]:
-    """Returns weight bytes, seconds and joules per group with all layers at one dtype, and the rest."""
+    """Returns weight bytes, seconds and joules per group with all layers at one dtype, and the rest.
+
+    Seconds by instructions are not sums over groups, and are None.
+    """
     uniform = assign(graph, {layer.op: dtype for layer in model_layers})
     by_op = _groups_of_ops(uniform, owner)
     weights, rest = _weights(uniform, by_op, groups)
-    if target is None:
+    if target is None or basis == "instructions":
         return weights, None, None, (rest, 0.0, 0.0)
-    latency = estimate(count(uniform), target, basis=basis)
+    try:
+        latency = estimate(count(uniform), target, basis=basis)
+    except NoLatency:
+        return weights, None, None, (rest, 0.0, 0.0)
     consumption, joules_by_op = energy(latency), energy_by_op(latency)
     seconds, other_seconds = _sum_by_group(latency.by_op()[0], latency.seconds, by_op, groups)
     if consumption is None or joules_by_op is None:

@@ -17,6 +17,7 @@ from sizeup.files import read_problem, read_settings
 from sizeup.graph import Graph
 from sizeup.mixed_precision.assign import assign
 from sizeup.mixed_precision.layers import layers, match_layers
+from sizeup.units import plural
 
 # One precision for all layers, a precision map, or the path of a JSON file with one.
 # A precision is a name such as fp16, or a dtype of PyTorch or NumPy (see `dtypes.precision`).
@@ -60,7 +61,7 @@ def distribution(graph: Graph, assignment: Mapping[int, DType]) -> str:
     rest = len(layer_ops) - counts.total()
     parts = [f"{count:,} at {name}" for name, count in counts.most_common()]
     others = sum(1 for op in assignment if op not in layer_ops)
-    parts += [f"{others:,} other operators"] if others else []
+    parts += [plural(others, "other operator")] if others else []
     return ", ".join([*parts, f"{rest:,} unchanged"] if rest else parts)
 
 

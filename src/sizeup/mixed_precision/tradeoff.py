@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sizeup import dtypes
-from sizeup.cost import count
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import LoadError, SizeupError, TargetError
 from sizeup.graph import Graph, Shape
-from sizeup.latency import Basis, Estimate, energy, estimate
+from sizeup.latency import Basis, Estimate, energy
 from sizeup.mixed_precision.accuracy import Accuracy
+from sizeup.mixed_precision.basis import common_basis, latency_at
 from sizeup.mixed_precision.figures import Budgets, Figures, figures_at
-from sizeup.mixed_precision.options import common_basis, uniform, unsupported, weight_only
+from sizeup.mixed_precision.options import uniform, unsupported, weight_only
 from sizeup.targets import Target
 
 # Loads the graph for an input shape; None: as saved.
@@ -57,6 +57,7 @@ class Point:
     agreement: float | None = None
     verdicts: Mapping[str, bool | None] = field(default_factory=dict)  # by the budget's name
     unsupported: str = ""
+    no_latency_reason: str = ""  # why it has no latency on a target that runs it
 
     @property
     def accepted(self) -> bool | None:
@@ -155,7 +156,7 @@ def _at_precisions(
     target = grid.target
     reasons = {dtype: unsupported(graph, dtype, target) for dtype in grid.precisions}
     basis = common_basis(
-        [_computed_in(dtype, target) for dtype, reason in reasons.items() if not reason], target
+        graph, [_computed_in(dtype, target) for dtype, reason in reasons.items() if not reason], target
     )
     for precision, reason in reasons.items():
         point = Point(precision_name(precision), batch, size, unsupported=reason)
@@ -177,13 +178,15 @@ def _measured(
 ) -> Point:
     network = uniform(graph, precision, grid.target)
     try:
-        estimated = None if grid.target is None else estimate(count(network), grid.target, basis=basis)
+        estimated = None if grid.target is None else _estimated(network, graph, precision, grid.target, basis)
     except TargetError as error:
         return replace(point, unsupported=str(error))
+    if isinstance(estimated, str):
+        point, estimated = replace(point, no_latency_reason=estimated), None
     consumption = None if estimated is None else energy(estimated)
     latency = None if estimated is None else _latency(estimated)
     figures = replace(
-        figures_at(network, None),
+        figures_at(network),
         seconds=None if latency is None else latency.seconds,
         joules=None if consumption is None else consumption.joules,
     )
@@ -205,6 +208,15 @@ def _measured(
         agreement=share if is_agreement else None,
         verdicts=verdicts,
     )
+
+
+def _estimated(
+    network: Graph, graph: Graph, precision: DType, target: Target, basis: Basis | None
+) -> Estimate | str:
+    """Returns the latency at a precision; kernels of TFLite Micro are those that `analyze` assumes for it."""
+    if basis == "instructions":
+        return latency_at(graph, graph, target, basis, precision)
+    return latency_at(network, graph, target, basis)
 
 
 def _latency(estimated: Estimate) -> Latency:

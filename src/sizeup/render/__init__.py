@@ -111,8 +111,9 @@ _TEXTS = {
     "Report": "notebook:text",
     "Explanation": "console.report:explanation_text",
     "ClosedForms": "console.closed_forms:text_of",
-    "Comparison": "console.comparison:headline",
+    "Comparison": "console.comparison_output:text_of",
 }
+_HEADLINES = {"Comparison": "console.comparison:headline"}
 _PAGES = {
     "Report": "notebook:html",
     "Check": "notebook:check_html",
@@ -165,9 +166,15 @@ def plot(result: Any, path: str | os.PathLike[str], picture: str | None = None) 
 
 
 def text(result: Any) -> str:
-    """Returns a result in a few lines, for `repr`."""
+    """Returns a result as printed, for `str` or `repr`."""
     words: str = _of(_TEXTS, result, "text")(result)
     return words
+
+
+def headline(result: Any) -> str:
+    """Returns a result in one sentence."""
+    sentence: str = _of(_HEADLINES, result, "a headline")(result)
+    return sentence
 
 
 def page(result: Any) -> str:

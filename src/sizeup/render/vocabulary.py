@@ -11,12 +11,20 @@ from sizeup.units import printable
 if TYPE_CHECKING:
     from sizeup.results.parts import HostRun, MemoryFit
     from sizeup.results.report import Report
+    from sizeup.targets import Standing, Target
 
 UNKNOWN = "?"
 NOTHING = "-"
 NOT_APPLICABLE = "not applicable: the target cannot run or hold the model"
 _MOST_ENTRIES = 4
 _FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
+_STANDINGS = {
+    "calibrated": "calibrated",
+    "instructions": "instructions",
+    "slowdown": "slowdown",
+    "data sheet only": "data sheet only (lower bound)",
+    "unknown": "unknown",
+}
 _WITHIN = {
     True: "is within its limits",
     False: "is over its limits",
@@ -40,6 +48,25 @@ def fit_verdict(
     verdict = f"{_FITS[fits]} on {target}" if target else _WITHIN[fits]
     needs = "; ".join(f"needs {need} {resource}, has {available}" for resource, need, available in shortfalls)
     return f"{verdict}: {needs}" if needs else verdict
+
+
+def standing_text(standing: Standing) -> str:
+    """Returns the basis at each precision: `calibrated at int8; slowdown at fp32, int16`."""
+    groups = standing.precisions
+    return "; ".join(f"{_STANDINGS[name]} at {', '.join(dtypes)}" for name, dtypes in groups.items())
+
+
+def verified_text(verified: str) -> str:
+    """Returns whether the data of a device were compared with their source."""
+    return f"device data verified on {verified}" if verified else "device data not verified"
+
+
+def cores_text(target: Target) -> str:
+    """Returns the CPU cores that an inference uses: `, all 4 cores`; empty if there is one, or if unknown."""
+    used, count = target.cores, sum(unit.cores or 1 for unit in target.units)
+    if used is None or count == 1:
+        return ""
+    return f", all {count} cores" if used == count else f", {used} of {count} cores"
 
 
 def host_run_text(run: HostRun) -> str:
@@ -67,6 +94,13 @@ def shortfall(report: Report) -> str:
         return ""
     missing = shortfalls(report.memory_fit)
     return fit_verdict(False, report.target.device.title, missing) if missing else ""
+
+
+def unfit_reason(report: Report) -> str:
+    """Returns that the target of a report cannot run or hold its model, and why; empty if it can."""
+    if report.memory_fit is None or report.target is None or not report.memory_fit.unsupported_reason:
+        return shortfall(report)
+    return f"cannot run on {report.target.name}: {report.memory_fit.unsupported_reason}"
 
 
 def uncounted_entries(signatures: Sequence[str]) -> str:

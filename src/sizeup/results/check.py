@@ -54,7 +54,8 @@ class Check(Result):
     strict: bool = False  # whether uncounted ops make the verdict undetermined
     has_searched_remedies: bool = False  # whether remedies were searched for
     unsupported_reason: str | None = None  # why the runtime cannot run the model
-    caveats: tuple[str, ...] = ()  # where the runtime runs the model, but not as its reference kernels do
+    # That the runtime does not read the file, or does not run it as its reference kernels do.
+    caveats: tuple[str, ...] = ()
     host_run: HostRun | None = None  # one inference on this machine; None if there was none
     unknown_ops: int = 0  # ops that are not counted
     other_entries: tuple[str, ...] = ()  # signatures of the file that are not counted

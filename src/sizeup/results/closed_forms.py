@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,9 +9,11 @@ from typing import TYPE_CHECKING
 from sizeup import dtypes
 from sizeup.closed_forms.cost import CostForms, SymbolicCost
 from sizeup.dtypes import DType
+from sizeup.errors import NoLatency
 from sizeup.graph import Shape, name_of
 from sizeup.results.result import Result
 from sizeup.symbolic import Guard, Number, form_text, least_sizes, sizes_text, substitute, sum_of
+from sizeup.units import plural
 
 if TYPE_CHECKING:
     from sizeup.closed_forms.latency import SymbolicEstimate
@@ -63,31 +64,23 @@ def closed_forms(
 def _with_latency(result: ClosedForms, estimate: SymbolicEstimate) -> ClosedForms:
     from sizeup.closed_forms.text import is_same_at_one, latency_forms
 
-    latency = latency_forms(estimate)
+    try:
+        latency = latency_forms(estimate)
+    except NoLatency as error:
+        return replace(result, latency_validity=(("no latency", str(error)),))
     if latency is None:
-        reason = "kernel fusion has no closed form; each point is estimated separately"
+        part = "the basis instructions" if estimate.options is None else "kernel fusion"
+        reason = f"{part} has no closed form; each point is estimated separately"
         return replace(result, latency_validity=(("point by point", reason),))
     forms = estimate.cost.forms[0]
     holds = list(result.validity)
     if forms.specialization.reason is None:
         origins = {**forms.origins, **latency.origins}
         holds = list(_guards(result.names, origins, lambda name: is_same_at_one(estimate, name)))
-    holds += [("valid if", text) for text in _valid_seconds(latency)]
+    if latency.is_limited:
+        limit = f"the data sheet of {latency.target.name} allows it; otherwise another basis applies"
+        holds.append(("valid if", limit))
     return replace(result, latency=latency, latency_validity=tuple(holds))
-
-
-def _valid_seconds(latency: LatencyForms) -> Iterator[str]:
-    """Yields the latencies for which the closed forms are valid."""
-    if latency.least_seconds:
-        least = f"seconds >= {latency.least_seconds:.4g}; below that, kernel launches dominate"
-        yield least + (
-            " and another basis applies"
-            if latency.basis == "calibrated"
-            else " and only a lower bound is known"
-        )
-    if math.isfinite(latency.most_seconds):
-        most = f"seconds < {latency.most_seconds:.4g}"
-        yield f"{most}; kernel launches dominate, and only a lower bound is known"
 
 
 def _totals(forms: CostForms, precision: DType | None) -> Iterator[tuple[str, Number]]:
@@ -110,7 +103,7 @@ def _validity(cost: SymbolicCost, forms: CostForms) -> Iterator[tuple[str, str]]
     yield from _guards(names, forms.origins, lambda name: _is_same_at_one(cost, forms, name))
     if not forms.known.all():
         unknown = len(forms.known) - int(forms.known.sum())
-        yield "not counted", f"{unknown:,} of {len(forms.known):,} operators"
+        yield "not counted", f"{unknown:,} of {plural(len(forms.known), 'operator')}"
 
 
 def _guards(

@@ -121,6 +121,9 @@ class Comparison(Result):
     @property
     def headline(self) -> str:
         """The comparison in one sentence."""
+        return self._headline()
+
+    def __str__(self) -> str:
         return self._text()
 
     def __repr__(self) -> str:

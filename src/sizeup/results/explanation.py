@@ -209,7 +209,8 @@ def _bodies(op: Op) -> Iterator[tuple[str, str]]:
     for body in op.bodies:
         cost = count(body.graph)
         runs = "a data-dependent number of times" if body.runs is None else f"{body.runs:,} x"
-        yield "body", f"{body.name}: {len(body.graph.ops)} ops, {cost.total_macs:,} MACs per run, {runs}"
+        ops = units.plural(len(body.graph.ops), "op")
+        yield "body", f"{body.name}: {ops}, {cost.total_macs:,} MACs per run, {runs}"
 
 
 def _traffic(report: Report, index: int, op: Op) -> Iterator[tuple[str, str]]:

@@ -51,6 +51,7 @@ class PrecisionAssignment(Result):
     basis: str
     measured: MeasuredAssignment | None = None  # if losses were measured
     estimate: Estimate | None = None  # of the assignment on the target
+    no_latency_reason: str = ""  # why there is no estimate on the target
 
     @property
     def graph(self) -> Graph:
@@ -244,6 +245,8 @@ class Tradeoff(Result):
         caveats = [*self.notes, *(self.accuracy.caveats if self.accuracy else ())]
         if any(None in point.verdicts.values() for point in self.points):
             caveats.append("(?) after a budget: whether it accepts is undetermined")
+        missing = [point for point in self.points if point.no_latency_reason]
+        caveats += [f"no latency at {point.precision}: {point.no_latency_reason}" for point in missing]
         caveats += [caveat for latency in latencies for caveat in latency.caveats]
         for text in dict.fromkeys(caveats):
             yield "caveat", text

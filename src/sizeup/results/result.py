@@ -47,6 +47,10 @@ class Result:
         text: str = _renderers().text(self)
         return text
 
+    def _headline(self) -> str:
+        headline: str = _renderers().headline(self)
+        return headline
+
     def _page(self) -> str:
         page: str = _renderers().page(self)
         return page

@@ -266,10 +266,12 @@ def _whole(total: Estimate) -> dict[str, Any]:
 def _conversion(estimated: Estimate, target: Target) -> dict[str, Any]:
     """Returns the cost of a conversion by dtype: seconds per byte, per launch, per byte beyond the cache."""
     if estimated.calibration is None:
-        reach = current_catalog().slowdown(target)
-        slowdown = 1.0 if reach is None or estimated.low is None else reach.factor
+        slowdown = None if estimated.low is None else current_catalog().slowdown(target)
         bandwidth, launch = target.device.bandwidth, target.overhead_seconds or 0.0
-        return {"*": {"byte": slowdown / bandwidth if bandwidth else 0.0, "launch": slowdown * launch}}
+        if slowdown is not None:
+            launch = slowdown.launch_seconds
+        factor = 1.0 if slowdown is None else slowdown.traffic
+        return {"*": {"byte": factor / bandwidth if bandwidth else 0.0, "launch": launch}}
     rates = rates_from(estimated.calibration.rates)
     return {
         precision_name(dtype): {

@@ -17,8 +17,8 @@ class Footprint:
     """Memory and size of a file.
 
     `arena_bytes` is the predicted smallest arena that TFLite Micro accepts on the target, or on a 32-bit
-    processor with reference kernels. `used` is the arena that its 64-bit interpreter uses, measured or
-    predicted.
+    processor with reference kernels, and `head_bytes` its arena head. `used` is the arena that the 64-bit
+    interpreter with reference kernels uses, measured or predicted; None with a target.
     """
 
     peak_bytes: int  # peak activation memory in file order
@@ -26,6 +26,7 @@ class Footprint:
     gzip_bytes: int | None = None  # None: too large to compress
     used: Arena | None = None
     arena_bytes: int | None = None
+    head_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Optimization:
     moved_ops: int = 0
     ops: int = 0
     schedule_status: str | None = None  # optimal or feasible; None if no schedule was searched for
-    lower_bound_bytes: int | None = None  # of the peak over all schedules
+    lower_bound_bytes: int | None = None  # of the peak over all schedules; with a target, of its arena head
     has_new_plan: bool = False
     plan_status: str | None = None
     overlaps: int = 0  # tensors that share bytes with other live tensors in the plan
@@ -107,6 +108,11 @@ class Optimization:
         """Whether all overlaps are outputs over inputs of the same op that are not used afterwards."""
         return self.valid_kernels == REFERENCE_KERNELS
 
+    @property
+    def _is_bound_of_head(self) -> bool:
+        """Whether schedules were searched for with the scratch of a target's kernels."""
+        return self.target is not None and bool(self.target.runtime.micro)
+
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data; keys contain the unit."""
         return {
@@ -122,7 +128,8 @@ class Optimization:
                 "moved_ops": self.moved_ops,
                 "ops": self.ops,
                 "status": self.schedule_status,
-                "lower_bound_bytes": self.lower_bound_bytes,
+                "lower_bound_bytes": None if self._is_bound_of_head else self.lower_bound_bytes,
+                "head_lower_bound_bytes": self.lower_bound_bytes if self._is_bound_of_head else None,
             },
             "plan": {
                 "written": self.has_new_plan,
@@ -152,7 +159,7 @@ def _footprint(footprint: Footprint) -> dict[str, Any]:
     return {
         "peak_bytes": footprint.peak_bytes,
         "arena_bytes": footprint.arena_bytes,
-        "arena_head_bytes": None if used is None else used.head_bytes,
+        "arena_head_bytes": footprint.head_bytes,
         "arena_tail_bytes_64": None if used is None else used.tail_bytes,
         "arena_used_bytes_64": None if used is None else used.total_bytes,
         "file_bytes": footprint.file_bytes,

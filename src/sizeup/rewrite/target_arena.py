@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sizeup.errors import Incomplete, InvalidPlan, WriteError
 from sizeup.graph import Graph
 from sizeup.memory import tflm_arena, unsupported_reason
-from sizeup.memory.tflm import FIRMWARE, Build, arena, chip_of, firmwares
+from sizeup.memory.tflm import FIRMWARE, Build, MicroArena, arena, chip_of, firmwares
 from sizeup.targets import Target, word_bits_of
 
 _NOT_MODELED = ("", "ethos-u")  # kernel libraries without a known arena
@@ -61,12 +61,23 @@ class TargetArena:
         """The arena of a file per build, with the plan stored in it; None if it does not run correctly."""
         return tuple(self._file_size(graph, build) for build in self.builds)
 
+    def file_head(self, graph: Graph) -> int | None:
+        """The largest arena head of a file in any build; None if it does not run correctly in one."""
+        arenas = [_file_arena(graph, build) for build in self.builds]
+        heads = [arena.head_bytes for arena in arenas if arena is not None]
+        return max(heads) if heads and len(heads) == len(arenas) else None
+
     def _file_size(self, graph: Graph, build: Build) -> int | None:
-        shipped = tflm_arena(graph, build)
-        if shipped is None or shipped.unsupported_reason:
-            return None
-        is_valid = build.kernels == "reference" or not shipped.overlapping_tensors
-        return shipped.arena_bytes(self.word_bits) if is_valid else None
+        shipped = _file_arena(graph, build)
+        return None if shipped is None else shipped.arena_bytes(self.word_bits)
+
+
+def _file_arena(graph: Graph, build: Build) -> MicroArena | None:
+    """The arena of a file with the plan stored in it; None if it does not run correctly."""
+    shipped = tflm_arena(graph, build)
+    if shipped is None or shipped.unsupported_reason:
+        return None
+    return shipped if build.kernels == "reference" or not shipped.overlapping_tensors else None
 
 
 def arena_of(target: Target | None) -> TargetArena:

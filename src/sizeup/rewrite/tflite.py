@@ -76,14 +76,14 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
     state = _start(source, content, graph, options)
     target_arena = arena_of(options.target)
     sizes = target_arena.file_sizes(graph)
-    before = _footprint(state, sizes, options)
+    before = _footprint(state, target_arena, sizes, options)
     is_verifiable = state.verifier is not None or not options.verify
     if is_verifiable:
         _improve(state, options)
     state.notes += files.copy_external_files(companions)
     write_bytes(out, state.content, like=source)
     new_sizes = target_arena.file_sizes(state.graph)
-    after = _footprint(state, new_sizes, options)
+    after = _footprint(state, target_arena, new_sizes, options)
     overlaps, kernels = overlapping(state.graph)
     if is_verifiable:
         state.notes += _effect_notes(state, before, after, options, overlaps)
@@ -100,7 +100,7 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
         clustered_weights=state.clustered,
         cluster_values=options.cluster,
         packed_weights=state.packed,
-        arena_is_measured=state.run is not None and state.run.arena is not None,
+        arena_is_measured=options.target is None and state.run is not None and state.run.arena is not None,
         verification=state.verification,
         notes=tuple(state.notes),
         is_verifiable=is_verifiable,
@@ -109,17 +109,32 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
     )  # fmt: skip
 
 
-def _footprint(state: _RewriteState, sizes: tuple[int | None, ...], options: OptimizeOptions) -> Footprint:
-    """Memory and size of the current content; `sizes` are its arenas per build."""
+def _footprint(
+    state: _RewriteState, target_arena: TargetArena, sizes: tuple[int | None, ...], options: OptimizeOptions
+) -> Footprint:
+    """Memory and size of the current content; `sizes` are its arenas per build.
+
+    With a target all are those of its kernels: what the interpreter of this machine uses is another figure.
+    """
+    used = state.arena if options.target is None else None
     relevant = sizes[:1] if options.target is None else sizes  # without a target: the reference kernels
     known = [size for size in relevant if size is not None]
     return Footprint(
         peak_bytes(state.graph),
         len(state.content),
         files.gzip_bytes(state.content),
-        state.arena,
+        used,
         max(known) if known and len(known) == len(relevant) else None,
+        _head_bytes(state.graph, target_arena, used, options),
     )
+
+
+def _head_bytes(
+    graph: Graph, target_arena: TargetArena, used: Arena | None, options: OptimizeOptions
+) -> int | None:
+    if options.target is not None:
+        return target_arena.file_head(graph)
+    return None if used is None else used.head_bytes
 
 
 def _kernel_arenas(
@@ -136,13 +151,17 @@ def _effect_notes(
     state: _RewriteState, before: Footprint, after: Footprint, options: OptimizeOptions, overlaps: int
 ) -> Iterator[str]:
     """Notes on options without effect and on increased memory."""
-    if options.overlap and after.used is not None:
+    if options.overlap and after.head_bytes is not None:
         if not overlaps:
             yield "--overlap had no effect: no plan with overlaps reduces the arena"
         elif state.plan_status is None:
             yield "--overlap had no effect: the plan of the file has overlaps, and no other plan needs less"
-    if state.packed and before.used is not None and after.used is not None:
-        growth = after.used.total_bytes - before.used.total_bytes
+    old, new = (
+        footprint.arena_bytes if footprint.used is None else footprint.used.total_bytes
+        for footprint in (before, after)
+    )
+    if state.packed and old is not None and new is not None:
+        growth = new - old
         if growth > 0:
             yield f"the arena is {growth:,} B larger, because code-books are decoded into it at run time"
 
@@ -240,6 +259,7 @@ def _arrange(state: _RewriteState, options: OptimizeOptions) -> None:
         result = target_arrangements(state.content, state.graph, options, target)
     state.notes += result.notes
     state.best_schedule, state.has_better_schedule = result.best_schedule, result.has_better_schedule
+    has_plan = _has_plan(state.graph)
     for better in result.better:
         distinct = _verify_with_random_weights(state, better.content)
         if distinct != 0 and _accept(state, better.content):
@@ -247,7 +267,16 @@ def _arrange(state: _RewriteState, options: OptimizeOptions) -> None:
             state.schedule, state.plan_status = better.schedule, better.plan_status
             if state.verifier is None and better.arena is not None:
                 state.expected = better.arena
+            if has_plan and not _has_plan(state.graph):
+                state.notes.append(
+                    "the memory plan stored in the file was dropped: the planner of TFLite Micro needs less"
+                )
             return
+
+
+def _has_plan(graph: Graph) -> bool:
+    """Whether a file stores a memory plan that places a tensor."""
+    return any(offset != ONLINE for offset in graph.offsets or ())
 
 
 def _verify_with_random_weights(state: _RewriteState, content: bytes) -> int | None:

@@ -263,8 +263,6 @@ _LOWER_BOUND = "only a lower bound of the latency is known (low_ms)"
 
 
 def _latency_columns(prediction: Estimate) -> Row:
-    if not prediction.seconds:
-        return {"basis": prediction.basis, "latency_missing": "no op has a known latency on this basis"}
     if prediction.low is None and prediction.basis == "roofline":
         # A lower bound is not an estimate: it would win every comparison of latencies.
         return {"low_ms": prediction.ms, "basis": prediction.basis, "latency_missing": _LOWER_BOUND}

@@ -89,8 +89,8 @@ def point_set_of(points: Iterable[Point]) -> PointSet:
 
 def target_digest(target: Target) -> str:
     """A digest of a target's description and calibration, independent of file paths."""
-    fit, reach = current_catalog().calibration(target), current_catalog().slowdown(target)
-    parts = (target.device, target.runtime, *(each for each in (fit, reach) if each is not None))
+    sources = current_catalog().calibration(target), current_catalog().slowdown(target)
+    parts = (target.device, target.runtime, *(each for each in sources if each is not None))
     return _digest(*(repr(replace(part, file="")) for part in parts))
 
 

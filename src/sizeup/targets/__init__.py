@@ -31,11 +31,13 @@ from sizeup.targets.runtime import (
     WeightOnly,
     word_bits_of,
 )
+from sizeup.targets.standing import LATENCY_STANDINGS, LatencyStanding, Standing, best_of
 
 __all__ = [
     "BUILT_IN",
     "DEVICE_CLASSES",
     "IN_PLACE",
+    "LATENCY_STANDINGS",
     "RATES_SCHEMA",
     "RATE_TYPES",
     "VARIABLE",
@@ -45,14 +47,17 @@ __all__ = [
     "Device",
     "Energy",
     "GpuProcess",
+    "LatencyStanding",
     "Memory",
     "Power",
     "Runtime",
     "Slowdown",
+    "Standing",
     "Target",
     "TargetCalibration",
     "Unit",
     "WeightOnly",
+    "best_of",
     "calibrations",
     "clear_cache",
     "current_catalog",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
-from sizeup.targets import gpu_specs, read
+from sizeup.targets import gpu_specs, read, read_calibrations
 from sizeup.targets.device import Core, Device
 from sizeup.targets.gpu_specs import adding_command
 from sizeup.targets.names import lookup_key, lookup_keys, nearest, suggestion
@@ -28,7 +28,7 @@ else:
 VARIABLE = "SIZEUP_TARGETS"
 BUILT_IN = Path(__file__).parent / "data"
 FITS = BUILT_IN / "fits"  # a third of the data, read only when a calibration is needed
-_KINDS = ("core", "device", "runtime", "fit", "reach")
+_KINDS = ("core", "device", "runtime", "fit", "slowdown")
 _SECTIONS = ("sources", "common", *_KINDS)
 # Keys that all devices of a file may share.
 _COMMON_KEYS = ("kind", "maker", "runtimes", "source", "recorded", "note")
@@ -97,7 +97,10 @@ class Catalog:
 
     def calibrations(self) -> list[TargetCalibration]:
         """All calibrations, the user's first."""
-        return [self._cached("fit", name, read.calibration) for name in self._calibration_tables("fit")]
+        return [
+            self._cached("fit", name, read_calibrations.calibration)
+            for name in self._calibration_tables("fit")
+        ]
 
     def calibration(self, target: Target) -> TargetCalibration | None:
         """The calibration of a target, also for dtypes with the peak of a measured one; None without one."""
@@ -105,21 +108,23 @@ class Catalog:
         name = self._lookup("fit", target.name)
         if name is None:
             return None
-        return self._cached("fit", name, read.calibration).with_equal_precisions(target)
+        return self._cached("fit", name, read_calibrations.calibration).with_equal_precisions(target)
 
     def slowdowns(self) -> list[Slowdown]:
         """All measured slowdowns against data sheets, the user's first."""
-        return [self._cached("reach", name, read.slowdown) for name in self._calibration_tables("reach")]
+        return [
+            self._cached("slowdown", name, read_calibrations.slowdown)
+            for name in self._calibration_tables("slowdown")
+        ]
 
     def slowdown(self, target: Target) -> Slowdown | None:
-        """The slowdown of a target's kind of device against its data sheet; None if it was not measured.
+        """The slowdown of a target's units with its runtime against the data sheet.
 
-        One for the target's runtime takes precedence over one for all runtimes.
+        None if it was not measured on several devices of that family with that runtime.
         """
-        kind = target.device.device_class
-        names = (f"{kind}/{target.runtime.name}", kind)
-        match = next((name for name in names if name in self._calibration_tables("reach")), None)
-        return None if match is None else self._cached("reach", match, read.slowdown)
+        name = f"{target.family}/{target.runtime.name}"
+        is_known = name in self._calibration_tables("slowdown")
+        return self._cached("slowdown", name, read_calibrations.slowdown) if is_known else None
 
     def _calibration_tables(self, kind: str) -> dict[str, list[Table]]:
         """Tables of calibrations or slowdowns, read on first use."""

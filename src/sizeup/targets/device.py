@@ -39,7 +39,7 @@ RATE_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A processor core, and its peak MACs per cycle by dtype."""
+    """A processor core, and its peak MACs per cycle by dtype; the cores of a family execute code alike."""
 
     name: str
     title: str
@@ -47,6 +47,7 @@ class Core:
     macs_per_cycle: Mapping[str, float]
     source: str
     note: str = ""
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Unit:
     macs_per_second: Mapping[str, float] = field(default_factory=dict)
     basis: Mapping[str, str] = field(default_factory=dict)  # provenance of the rate, by dtype
     note: str = ""
+    family: str = ""  # of units that execute code alike; empty if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,11 @@ class Device:
         """Bytes per second of the fastest RAM; None if unknown."""
         known = [m.bytes_per_second for m in self.memories if m.role in ("ram", "external ram")]
         return max((rate for rate in known if rate is not None), default=None)
+
+    @property
+    def cache_bytes(self) -> int | None:
+        """The caches together; None if a size is unknown."""
+        return _total(self.memories, "cache")
 
     def flops_per_byte(self, dtype: str, kind: str | None = None) -> float | None:
         """FLOPs per byte (2 FLOPs per MAC) above which a kernel is compute-bound."""

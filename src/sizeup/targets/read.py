@@ -1,4 +1,4 @@
-"""Reads devices, runtimes, cores and calibrations from the tables of a file, and validates them."""
+"""Reads devices, runtimes and cores from the tables of a file, and validates them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,29 @@ from sizeup.targets.runtime import (
     FORMATS,
     IN_PLACE,
     MICRO,
-    RATES_SCHEMA,
     CodeSize,
     GpuProcess,
     Runtime,
-    Slowdown,
-    TargetCalibration,
     WeightOnly,
 )
 from sizeup.targets.table import Table
 
 CoreOf = Callable[[str], Core | None]
 
-_CORE_KEYS = ("name", "title", "architecture", "macs_per_cycle", "source", "recorded", "note")
-_UNIT_KEYS = ("kind", "name", "core", "cores", "clock", "boost", "macs_per_cycle", "peak", "source", "note")
+_CORE_KEYS = ("name", "title", "architecture", "family", "macs_per_cycle", "source", "recorded", "note")
+_UNIT_KEYS = (
+    "kind",
+    "name",
+    "core",
+    "family",
+    "cores",
+    "clock",
+    "boost",
+    "macs_per_cycle",
+    "peak",
+    "source",
+    "note",
+)
 _MEMORY_KEYS = ("name", "role", "size", "bandwidth", "bus", "source", "note")
 _POWER_KEYS = ("idle", "typical", "tdp", "source", "note")
 _ENERGY_KEYS = ("pj_per_mac", "pj_per_byte", "source", "note")
@@ -55,34 +64,18 @@ _DEVICE_KEYS = (
     "verified",
     "note",
 )
-_FIT_KEYS = (
-    "name",
-    "precisions",
-    "measurements",
-    "error",
-    "within",
-    "tau",
-    "held_out",
-    "rates",
-    "band",
-    "version",
-    "threads",
-    "source",
-    "recorded",
-    "note",
-)
-_REACH_KEYS = ("name", "times", "low", "high", "measurements", "devices", "source", "recorded")
-_MOST = 10**9  # measurements, and the largest ratio
 _RUNTIME_KEYS = (
     "name",
     "title",
     "aliases",
     "units",
     "dtypes",
+    "fp32_as",
     "fuses",
     "in_place",
     "reads",
     "overhead",
+    "cores",
     "micro",
     "code",
     "packs",
@@ -93,7 +86,8 @@ _RUNTIME_KEYS = (
     "recorded",
     "note",
 )
-_DTYPES = tuple(kind for kind in RATE_TYPES if kind != "fp16_acc16")
+DTYPES = tuple(kind for kind in RATE_TYPES if kind != "fp16_acc16")
+"""Dtypes of kernels."""
 _DERIVED = "derived: cores x clock x MACs per cycle"
 
 
@@ -107,6 +101,7 @@ def core(table: Table) -> Core:
         macs_per_cycle=_macs_per_cycle(table),
         source=table.source(),
         note=table.text("note", ""),
+        family=table.text("family", ""),
     )
 
 
@@ -142,7 +137,7 @@ def runtime(table: Table) -> Runtime:
     from sizeup.fusion import FUSIONS  # late: looking up names does not need the operators
 
     table.check_keys(_RUNTIME_KEYS)
-    units, dtypes = table.choices("units", UNIT_KINDS), table.choices("dtypes", _DTYPES)
+    units, dtypes = table.choices("units", UNIT_KINDS), table.choices("dtypes", DTYPES)
     if not units or not dtypes:
         raise table.error(f"{'dtypes' if units else 'units'} is missing; it is a list of texts")
     return Runtime(
@@ -156,6 +151,8 @@ def runtime(table: Table) -> Runtime:
         in_place=table.choices("in_place", IN_PLACE),
         formats=table.choices("reads", FORMATS),
         overhead_seconds=table.quantity("overhead", quantities.TIME),
+        cores=table.integer("cores", 1, 10**6),
+        fp32_as=table.choices("fp32_as", DTYPES) or (),
         micro=table.choice("micro", MICRO) if "micro" in table.values else "",
         code=_code(table),
         packs_weights=table.flag("packs"),
@@ -206,97 +203,6 @@ def _weight_only(table: Table, dtypes: Sequence[str]) -> WeightOnly:
     return WeightOnly(table.choice("dtype", dtypes), computes_in, op_kinds, table.source())
 
 
-def calibration(table: Table) -> TargetCalibration:
-    """A calibration from its table."""
-    table.check_keys(_FIT_KEYS)
-    rates, interval = table.table("rates"), table.table("band")
-    if rates is None or interval is None:
-        raise table.error("[fit.rates] or [fit.band] is missing")
-    _check_rates(rates)
-    _check_interval(interval)
-    return TargetCalibration(
-        name=table.text("name"),
-        precisions=table.choices("precisions", _DTYPES) or (),
-        measurements=table.integer("measurements", 1, _MOST) or 0,
-        mape=table.number("error", 0, _MOST),
-        held_out=table.text("held_out"),
-        rates=rates.values,
-        interval={name: interval.number(name, -_MOST, _MOST) for name in interval.values},
-        source=table.source(),
-        recorded=table.text("recorded", ""),
-        within_10_percent=None if "within" not in table.values else table.number("within", 0, 1),
-        kendall_tau=None if "tau" not in table.values else table.number("tau", -1, 1),
-        version=table.text("version", ""),
-        threads=table.integer("threads", 1, 10**6),
-        note=table.text("note", ""),
-        file=table.file,
-    )
-
-
-_RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
-_RATES_PARTS = {"saturation": ("length", "columns", "rows", "tile", "wave"), "cache": ("bytes", "far")}
-_RATE_KEYS = ("mac", "byte", "launch")
-_WIDEST = 20.0  # an interval of a factor of e^20 is useless
-
-
-def _check_rates(rates: Table) -> None:
-    rates.check_keys(_RATES_KEYS)
-    schema = rates.integer("schema", 1, _MOST)
-    if schema not in (None, RATES_SCHEMA):
-        raise rates.error(
-            f"schema is {schema:,}; this version of sizeup reads schema {RATES_SCHEMA}: update sizeup, or"
-            " calibrate again with sizeup calibrate"
-        )
-    pooled, classes = rates.table("pooled"), rates.table("classes")
-    if pooled is None:
-        raise rates.error("pooled is missing; it is a table of mac, byte and launch, in seconds")
-    for rate in (pooled, *(() if classes is None else map(classes.table, classes.values))):
-        assert rate is not None
-        rate.check_keys(_RATE_KEYS)
-        for name in _RATE_KEYS:
-            rate.number(name, 0, _MOST)
-    if "run" in rates.values:
-        rates.number("run", 0, _MOST)
-    if "power" in rates.values:
-        rates.number("power", 1, 1e3)
-    for part, keys in _RATES_PARTS.items():
-        if (table := rates.table(part)) is not None:
-            table.check_keys(keys)
-            for name in table.values:
-                table.number(name, 0, 1e15)
-
-
-def _check_interval(interval: Table) -> None:
-    interval.check_keys(("low", "high", "unseen", "drift"))
-    low, high = (interval.number(name, -_WIDEST, _WIDEST) for name in ("low", "high"))
-    if low > high:
-        raise interval.error("low is above high")
-    for name in {"unseen", "drift"} & set(interval.values):
-        interval.number(name, 0, _WIDEST)
-
-
-def slowdown(table: Table) -> Slowdown:
-    """A slowdown against data sheets from its table."""
-    table.check_keys(_REACH_KEYS)
-    low, times, high = (table.number(name, 0, _MOST) for name in ("low", "times", "high"))
-    if not 0 < low <= times <= high:
-        raise table.error("low, times and high must be positive and in ascending order")
-    name = table.text("name")
-    if name.split("/")[0] not in DEVICE_CLASSES:
-        raise table.error(f"name is {name!r}, not a device kind or kind/runtime")
-    return Slowdown(
-        name=name,
-        factor=times,
-        low=low,
-        high=high,
-        measurements=table.integer("measurements", 1, _MOST) or 0,
-        devices=table.integer("devices", 1, _MOST) or 0,
-        source=table.source(),
-        recorded=table.text("recorded", ""),
-        file=table.file,
-    )
-
-
 def _unit(table: Table, source: str, core_of: CoreOf) -> Unit:
     table.check_keys(_UNIT_KEYS)
     core = _core_of_unit(table, core_of)
@@ -319,6 +225,7 @@ def _unit(table: Table, source: str, core_of: CoreOf) -> Unit:
         macs_per_second={**rates, **stated},
         basis={**basis, **dict.fromkeys(stated, source)},
         note=table.text("note", ""),
+        family=table.text("family", core.family if core else ""),
     )
 
 
@@ -366,14 +273,13 @@ def _memory(table: Table, source: str) -> Memory:
         raise table.error("bandwidth and bus are alternatives; keep one")
     source = table.source(source)
     stated, bus = table.quantity("bandwidth", quantities.BANDWIDTH), table.bus("bus")
-    basis = source if stated is not None else ""
     return Memory(
         name=table.text("name"),
         role=table.choice("role", ROLES),
         source=source,
         bytes=None if size is None else int(size),
         bytes_per_second=stated if bus is None else bus,
-        basis=basis if bus is None else f"derived: {table.text('bus')}",
+        basis=f"derived: {table.text('bus')}" if bus else source if stated else "",
         note=table.text("note", ""),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from sizeup.targets.device import Device, Unit
+from sizeup.units import FLOPS_PER_MAC
 
 # Ops that may overwrite an input that is not live afterwards.
 InPlace = Literal["view", "elementwise", "softmax", "depthwise"]
@@ -62,6 +63,8 @@ class Runtime:
     in_place: tuple[str, ...] | None = None
     formats: tuple[str, ...] | None = None  # model formats; None: unknown
     overhead_seconds: float | None = None  # per kernel
+    cores: int | None = None  # most CPU cores that one inference uses; None: all
+    fp32_as: tuple[str, ...] = ()  # dtypes in which it may compute fp32 by default
     micro: str = ""  # the kernel library, for TFLite Micro
     code: CodeSize | None = None  # None: unknown, or irrelevant
     packs_weights: bool = False  # may hold a second copy of the weights, packed for its kernels
@@ -106,6 +109,11 @@ class Target:
         return tuple("" if unit.core is None else unit.core.architecture for unit in self.units)
 
     @property
+    def family(self) -> str:
+        """The family of its fastest cores, or of its GPU or NPU; empty if unknown."""
+        return max(self.units, key=_rate_of_one_core).family
+
+    @property
     def is_cpu(self) -> bool:
         """Whether the runtime uses the device's CPU."""
         return self.units[0].unit_class == "cpu"
@@ -129,16 +137,42 @@ class Target:
         """Launch overhead per kernel; None if unknown."""
         return self.runtime.overhead_seconds
 
+    @property
+    def cores(self) -> int | None:
+        """The CPU cores that one inference uses; None if unknown or if it does not run on the CPU."""
+        counts = [unit.cores or 1 for unit in self.units if self.is_cpu]
+        if not counts or (len(counts) > 1 and not all(unit.cores for unit in self.units)):
+            return None
+        return sum(counts) if self.runtime.cores is None else min(sum(counts), self.runtime.cores)
+
     def peak(self, dtype: str) -> float | None:
-        """Peak MACs per second of those units in a dtype; None if unknown."""
-        return self.device.peak(dtype, self.units[0].unit_class)
+        """Peak MACs per second in a dtype of the cores that the runtime uses, the fastest first.
+
+        None if unknown.
+        """
+        limit = self.runtime.cores if self.is_cpu else None
+        if limit is None:
+            return self.device.peak(dtype, self.units[0].unit_class)
+        rates = [
+            rate / (unit.cores or 1)
+            for unit in self.units
+            if (rate := unit.macs_per_second.get(dtype)) is not None
+            for _ in range(min(unit.cores or 1, limit))
+        ]
+        return sum(sorted(rates, reverse=True)[:limit]) if rates else None
 
     def flops_per_byte(self, dtype: str) -> float | None:
         """FLOPs per byte (2 FLOPs per MAC) above which a kernel is compute-bound."""
-        return self.device.flops_per_byte(dtype, self.units[0].unit_class)
+        peak, bandwidth = self.peak(dtype), self.device.bandwidth
+        return None if peak is None or bandwidth is None else FLOPS_PER_MAC * peak / bandwidth
 
     def __str__(self) -> str:
         return self.name
+
+
+def _rate_of_one_core(unit: Unit) -> float:
+    rates = unit.macs_per_second
+    return rates.get("fp32", max(rates.values(), default=0.0)) / (unit.cores or 1)
 
 
 RATES_SCHEMA = 1
@@ -186,10 +220,17 @@ class TargetCalibration:
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """The slowdown of a kind of device against its data sheet: the median and a 90 % interval."""
+    """The slowdown of a family of units with a runtime against the data sheet, with a 90 % interval.
 
-    name: str  # the device kind, or kind/runtime
-    factor: float
+    A kernel takes `compute` times its arithmetic at the peak rate, plus `traffic` times its bytes at the full
+    bandwidth, plus `launch_seconds`. `low` and `high` are multiples of the sum over all kernels, from devices
+    that were held out.
+    """
+
+    name: str  # family/runtime
+    compute: float
+    traffic: float
+    launch_seconds: float
     low: float
     high: float
     measurements: int

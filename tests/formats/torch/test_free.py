@@ -230,10 +230,10 @@ assert torch.tensor([torch.tensor(-1)]).tolist() == [-1]
 def test_times_at_points_are_those_of_fresh_loads() -> None:
     module = Pieces().eval()
     free = sizeup.load(module, inputs=((1, 3, 64, 80),), free=PICTURE)
-    times = sizeup.estimate(free, "rpi5/ort").at(batch=[1, 4], height=65, width=[[70], [33]])
+    times = sizeup.estimate(free, "rpi5/litert").at(batch=[1, 4], height=65, width=[[70], [33]])
     for row, width in enumerate((70, 33)):
         for column, batch in enumerate((1, 4)):
-            fresh = sizeup.estimate(module, "rpi5/ort", inputs=((batch, 3, 65, width),))
+            fresh = sizeup.estimate(module, "rpi5/litert", inputs=((batch, 3, 65, width),))
             assert times.seconds[row, column] == pytest.approx(fresh.seconds, rel=1e-12)
             assert times.low[row, column] == pytest.approx(fresh.low, rel=1e-12)
 

@@ -148,16 +148,16 @@ def test_recorded_modules_agree_where_views_and_branches_meet(resnet: Graph, pag
 
 
 def test_a_runtime_that_merges_operators_is_priced_nearly_exactly(resnet: Graph, page: Page) -> None:
-    assert_same(page, resnet, "rpi5/ort", 2, slack=0.06)
+    assert_same(page, resnet, "ryzen-9-7950x/openvino", 2, slack=0.06)
 
 
 def test_one_layer_is_priced_nearly_exactly_even_then(resnet: Graph, page: Page) -> None:
-    data = data_of(sizeup.analyze(resnet, target="rpi5/ort"))
+    data = data_of(sizeup.analyze(resnet, target="ryzen-9-7950x/openvino"))
     what_if = data["what_if"]
     assert what_if["latency"]["merges"]
     for op in what_if["layers"][::18]:
         chosen = {op: what_if["offered"][-1]}
-        shown, report = in_page(page, data, chosen), apart(resnet, what_if, chosen, "rpi5/ort")
+        shown, report = in_page(page, data, chosen), apart(resnet, what_if, chosen, "ryzen-9-7950x/openvino")
         assert report.latency is not None
         assert shown["latency"]["seconds"] == pytest.approx(report.latency.seconds, rel=0.03)
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from sizeup.render.console.layout import print_labeled, print_rows
 from sizeup.render.vocabulary import NOT_APPLICABLE, fit_verdict, host_run_text, named, uncounted_entries
 from sizeup.results.check import Check, Growth, Status, by_path, status
-from sizeup.units import printable, quantity, shorten
+from sizeup.units import plural, printable, quantity, shorten
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Limit, MemoryPart, Remedy
@@ -59,7 +59,7 @@ def summary(checks: Sequence[Check]) -> str:
     over, errors = by_status["does not fit"], by_status["error"]
     present = len(checks) - len(by_status["removed"])
     fitting = len(by_status["fits"])
-    parts = [f"{fitting:,} of {present:,} models fit{'s' * (fitting == 1)}"]
+    parts = [f"{fitting:,} of {plural(present, 'model')} fit{'s' * (fitting == 1)}"]
     if over:
         parts.append(f"{len(over):,} do{'es' * (len(over) == 1)} not ({_first(over)})")
     if errors:

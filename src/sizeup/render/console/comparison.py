@@ -9,9 +9,9 @@ from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.render.console.latency import latency_text
 from sizeup.render.console.report import peak_size, title
-from sizeup.render.vocabulary import NOTHING, UNKNOWN
+from sizeup.render.vocabulary import NOT_APPLICABLE, NOTHING, UNKNOWN, unfit_reason
 from sizeup.results.rows import op_label
-from sizeup.units import shorten
+from sizeup.units import plural, shorten
 
 if TYPE_CHECKING:
     from sizeup.results.comparison import Comparison, Total
@@ -74,8 +74,8 @@ def titles(comparison: Comparison) -> tuple[str, str]:
 def headline(comparison: Comparison) -> str:
     """Returns one sentence: how B differs from A in size, memory and latency."""
     if is_equal(comparison):
-        count = len(comparison.rows)
-        return f"B does not differ from A: {count:,} operator{'s' * (count != 1)}, all the same."
+        operators = plural(len(comparison.rows), "operator")
+        return f"B does not differ from A: {operators}, all the same.{_unfit(comparison)}"
     totals = {entry.name: entry for entry in comparison.totals}
     differing, same = [], []
     for name, (less, more, word) in _PHRASES.items():
@@ -90,7 +90,14 @@ def headline(comparison: Comparison) -> str:
             differing.append((less if total.difference < 0 else more).format(_share(total)))
     parts = [f"the same {_listed(same)}", *differing] if same else differing
     sentence = f"B has {_listed(parts)}" if parts else "The costs of A and B are not fully known"
-    return f"{sentence}{_speed(comparison)}.{_bounds(totals['peak_bytes'])}{_incomplete(comparison)}"
+    caveats = f"{_bounds(totals['peak_bytes'])}{_incomplete(comparison)}{_unfit(comparison)}"
+    return f"{sentence}{_speed(comparison)}.{caveats}"
+
+
+def _unfit(comparison: Comparison) -> str:
+    """Returns which of the models its target cannot run or hold, and why."""
+    texts = (("A", unfit_reason(comparison.a)), ("B", unfit_reason(comparison.b)))
+    return "".join(f" {side} {text}." for side, text in texts if text)
 
 
 def _bounds(total: Total) -> str:
@@ -154,7 +161,7 @@ def _incomplete(comparison: Comparison) -> str:
     missing = [len(report.cost.reasons) for report in (comparison.a, comparison.b)]
     if not any(missing):
         return ""
-    return f" Not counted: {missing[0]:,} operators of A and {missing[1]:,} of B."
+    return f" Not counted: {plural(missing[0], 'operator')} of A and {missing[1]:,} of B."
 
 
 def amount(name: str, value: float | None) -> str:
@@ -234,7 +241,8 @@ def latency(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield label, f"unknown: {report.no_latency_reason}"
         else:
             location = "" if report.latency.target is None else f" on {report.latency.target.name}"
-            yield label, f"{latency_text(report.latency)}{location}, {report.latency.basis}"
+            suffix = "" if report.latency.is_applicable else f"; {NOT_APPLICABLE}"
+            yield label, f"{latency_text(report.latency)}{location}, {report.latency.basis}{suffix}"
     if comparison.verdict is not None:
         yield "verdict", _speed_verdict(comparison)
 

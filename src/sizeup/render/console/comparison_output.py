@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
@@ -15,7 +16,8 @@ from sizeup.render.console.layout import print_labeled, print_rows
 from sizeup.render.markdown import cell, prose
 from sizeup.render.vocabulary import NOTHING
 from sizeup.results.comparison import STATUSES
-from sizeup.units import printable
+from sizeup.results.rows import NO_TARGET
+from sizeup.units import plural, printable
 
 if TYPE_CHECKING:
     from sizeup.results.comparison import Comparison, Pattern, Row, Status, Total
@@ -35,6 +37,8 @@ def render(
     console.print()
     _print_totals(comparison, console)
     if words.is_equal(comparison):
+        for label, text in _unknown_latencies(comparison):
+            print_labeled(console, label, text)
         return
     console.print()
     for label, text in _findings(comparison):
@@ -67,11 +71,19 @@ def _findings(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield "MACs", macs
     yield "peak of A", words.peak(comparison.a)
     yield "peak of B", words.peak(comparison.b)
-    if comparison.a.latency is not None or comparison.b.latency is not None:
+    if any(
+        report.no_latency_reason != NO_TARGET or report.latency for report in (comparison.a, comparison.b)
+    ):
         yield from words.latency(comparison)
     for note in dict.fromkeys((*comparison.a.notes, *comparison.b.notes)):
         in_a, in_b = note in comparison.a.notes, note in comparison.b.notes
         yield "note" if in_a and in_b else "note on A" if in_a else "note on B", note
+
+
+def _unknown_latencies(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yields why latencies are unknown, which equal models do not differ in."""
+    if comparison.a.latency is None and comparison.a.no_latency_reason != NO_TARGET:
+        yield from words.latency(comparison)
 
 
 def _changes(comparison: Comparison, most: int | None) -> Iterator[tuple[Status, list[str]]]:
@@ -86,8 +98,7 @@ def _changes(comparison: Comparison, most: int | None) -> Iterator[tuple[Status,
         if lines:
             yield status, lines
     if comparison.counts["same"]:
-        count = comparison.counts["same"]
-        yield "same", [f"{count:,} operator{'s' * (count != 1)}"]
+        yield "same", [plural(comparison.counts["same"], "operator")]
 
 
 def _pattern(pattern: Pattern) -> str:
@@ -118,7 +129,7 @@ def _print_rows(comparison: Comparison, console: Console, top: int | None, every
         more = f"  {len(rows) - len(listed):,} more: --top N or --all shows them, -o FILE.csv writes them"
         console.print(Text(more, style="dim"), soft_wrap=True)
     if unlisted > 0:
-        changed = f"{unlisted:,} more changed operator{'s' * (unlisted != 1)}"
+        changed = plural(unlisted, "more changed operator")
         rest = f"  {changed} without a difference in {'time' if timed else 'MACs'}: --all shows them"
         console.print(Text(rest, style="dim"), soft_wrap=True)
 
@@ -146,6 +157,13 @@ def _op_range(ops: tuple[int, ...]) -> str:
     if not ops:
         return NOTHING
     return f"{ops[0]}+{len(ops) - 1}" if len(ops) > 1 else str(ops[0])
+
+
+def text_of(comparison: Comparison) -> str:
+    """Returns the comparison as plain text of 80 columns."""
+    buffer = io.StringIO()
+    render(comparison, Console(file=buffer, width=80, color_system=None))
+    return buffer.getvalue().removesuffix("\n")
 
 
 def markdown(comparison: Comparison) -> Iterator[str]:

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.targets import DEVICE_CLASSES, Device, Memory, Runtime, TargetCalibration, Unit
+from sizeup.render.vocabulary import standing_text, verified_text
+from sizeup.targets import (
+    DEVICE_CLASSES,
+    Device,
+    LatencyStanding,
+    Memory,
+    Runtime,
+    Standing,
+    TargetCalibration,
+    Unit,
+    best_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_WIDE = 100  # cells of a terminal that has room for all columns and for whole names
 _SHOWN = ("int8", "fp16", "fp32")
+_SHORT: dict[LatencyStanding, str] = {
+    "calibrated": "cal",
+    "instructions": "inst",
+    "slowdown": "slow",
+    "data sheet only": "data",
+    "unknown": "-",
+}
+_Columns = dict[str, Callable[[Device], str]]
 _HEADINGS = {name: f"{name}s" for name in DEVICE_CLASSES} | {"gpu": "GPUs", "npu": "NPUs", "cpu": "CPUs"}
 _PREFACE = """\
 # Devices
@@ -24,28 +44,42 @@ This page is generated: `sizeup devices --markdown > docs/devices.md`.
 """
 
 
-def render_list(devices: Sequence[Device], console: Console) -> None:
-    """Print a table per device class, without columns that are empty for all its devices."""
+def render_list(
+    devices: Sequence[Device], console: Console, standings: Mapping[str, Sequence[Standing]]
+) -> None:
+    """Print a table per device class, without columns that are empty for all its devices.
+
+    `standings` are those of each device, by its name.
+    """
     from rich.text import Text
 
     from sizeup.render.console.layout import print_rows
 
+    is_wide = console.width >= _WIDE
+    columns: _Columns = {"FLOP/B": _flops_per_byte} if is_wide else {}
+    columns["basis"] = lambda device: _basis(device, standings[device.name])
     for device_class, group in _by_class(devices):
-        titles, rows = _table(group)
+        titles, rows = _table(group, columns)
         console.print(Text(_HEADINGS[device_class], style="bold"))
         print_rows(console, [*titles[1:], titles[0]], [[*row[1:], row[0]] for row in rows])
     for text in (
-        "peak MACs per second; FLOP/B: ops:byte ratio, 2 FLOPs per MAC",
+        f"peak MACs per second{'; FLOP/B: ops:byte ratio, 2 FLOPs per MAC' if is_wide else ''}",
         "RAM: total (largest bank)",
+        "basis of latency, the best of all runtimes: cal: calibrated, inst: instructions,",
+        "slow: slowdown, data: data sheet only (lower bound); ?: device data not verified",
         "sizeup devices NAME shows one device in full",
     ):
         console.print(Text(text, style="dim"))
 
 
 def render_one(
-    device: Device, runtimes: Sequence[Runtime], console: Console, fits: Sequence[TargetCalibration] = ()
+    device: Device,
+    runtimes: Sequence[Runtime],
+    console: Console,
+    standings: Sequence[Standing],
+    fits: Sequence[TargetCalibration] = (),
 ) -> None:
-    """Print all values of a device with their sources, and the calibrations of targets on it."""
+    """Print all values of a device with their sources, and the standings and calibrations of its targets."""
     from rich.text import Text
 
     from sizeup.render.console.layout import print_labeled
@@ -54,16 +88,23 @@ def render_one(
         Text(f"{device.name}: {device.title} ({device.device_class}, {device.vendor})", style="bold")
     )
     previous = ""
-    for label, text, style in _facts(device, runtimes, fits):
+    for label, text, style in _facts(device, runtimes, standings, fits):
         print_labeled(console, "" if label == previous else label, text, style, width=19)
         previous = label
 
 
-def markdown(devices: Sequence[Device], runtimes: Sequence[Runtime]) -> Iterator[str]:
+def markdown(
+    devices: Sequence[Device], runtimes: Sequence[Runtime], standings: Mapping[str, Sequence[Standing]]
+) -> Iterator[str]:
     """Yields a page of the documentation: one section per device class, then the runtimes."""
     yield _PREFACE
     for device_class, group in _by_class(devices):
-        titles, rows = _table(group)
+        columns: _Columns = {
+            "FLOP/B": _flops_per_byte,
+            "latency": lambda device: _best_standing(standings[device.name]),
+            "verified": lambda device: device.verified,
+        }
+        titles, rows = _table(group, columns)
         yield f"\n## {_HEADINGS[device_class]}\n\n"
         yield f"| {' | '.join(['device', 'title', *titles[1:]])} |\n|{'---|' * (len(titles) + 1)}\n"
         for device, row in zip(group, rows, strict=True):
@@ -87,15 +128,15 @@ def _by_class(devices: Sequence[Device]) -> Iterator[tuple[str, list[Device]]]:
             yield device_class, group
 
 
-def _table(group: Sequence[Device]) -> tuple[list[str], list[list[str]]]:
+def _table(group: Sequence[Device], further_columns: _Columns) -> tuple[list[str], list[list[str]]]:
     """Returns titles and cells, without columns that are empty for all devices."""
-    columns: dict[str, Callable[[Device], str]] = {
+    columns: _Columns = {
         "device": lambda device: device.name,
         **{dtype: _rate_column(dtype) for dtype in _SHOWN},
         "RAM": _ram,
         "flash": lambda device: _size(device.flash_bytes),
         "bandwidth": lambda device: _per_second(device.bandwidth, "B/s"),
-        "FLOP/B": _flops_per_byte,
+        **further_columns,
     }
     cells = {title: [text(device) for device in group] for title, text in columns.items()}
     titles = [title for title, column in cells.items() if any(column)]
@@ -122,6 +163,20 @@ def _ram(device: Device) -> str:
     return f"{_size(total)} ({_size(largest)})"
 
 
+def _basis(device: Device, standings: Sequence[Standing]) -> str:
+    """Returns the best standing in short, with a question mark if the device was not verified."""
+    return f"{_SHORT[best_of(standings)[0]]}{'' if device.verified else '?'}"
+
+
+def _best_standing(standings: Sequence[Standing]) -> str:
+    """Returns the best standing and a runtime with it: `calibrated (ncnn +1)`."""
+    best, runtimes = best_of(standings)
+    if any(standing.is_default and standing.best == best for standing in standings):
+        return best
+    more = f" +{len(runtimes) - 1}" if len(runtimes) > 1 else ""
+    return f"{best} ({runtimes[0]}{more})" if runtimes else best
+
+
 def _flops_per_byte(device: Device) -> str:
     """Returns the highest ops:byte ratio of all dtypes."""
     known = [ratio for dtype in _SHOWN if (ratio := device.flops_per_byte(dtype)) is not None]
@@ -129,7 +184,10 @@ def _flops_per_byte(device: Device) -> str:
 
 
 def _facts(
-    device: Device, runtimes: Sequence[Runtime], calibrations: Sequence[TargetCalibration]
+    device: Device,
+    runtimes: Sequence[Runtime],
+    standings: Sequence[Standing],
+    calibrations: Sequence[TargetCalibration],
 ) -> Iterator[tuple[str, str, str]]:
     """Yields label, text and style of every line."""
     for unit in device.units:
@@ -148,14 +206,16 @@ def _facts(
     yield from _power(device)
     for index, runtime in enumerate(runtimes):
         yield "runtimes", f"{runtime.name}: {runtime.title}{' (default)' * (index == 0)}", ""
+    for standing in standings:
+        yield "latency", f"{standing.runtime}: {standing_text(standing)}", ""
     yield from _calibrations(calibrations)
     if device.aliases:
         yield "aliases", ", ".join(device.aliases), ""
     if device.note:
         yield "note", device.note, ""
     dated = f", recorded on {device.recorded}" if device.recorded else ""
-    checked = f", verified on {device.verified}" if device.verified else ""
-    yield "source", f"{device.source}{dated}{checked}", "dim"
+    yield "data", verified_text(device.verified).removeprefix("device data "), ""
+    yield "source", f"{device.source}{dated}", "dim"
     yield "file", device.file, "dim"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.render.vocabulary import NOT_APPLICABLE
+from sizeup.render.vocabulary import NOT_APPLICABLE, cores_text, standing_text, verified_text
 from sizeup.results.rows import BOUND_LABELS
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ def latency_lines(details: LatencyDetails) -> Iterator[tuple[str, str]]:
     suffix = "" if estimate.is_applicable else f"; {NOT_APPLICABLE}"
     yield "latency", f"{latency_text(estimate)}{location}{_threads(estimate)}{suffix}"
     yield "basis", f"{estimate.basis}: {estimate.provenance}"
+    if estimate.standing is not None:
+        standing = estimate.standing
+        yield "standing", f"{standing_text(standing)}; {verified_text(standing.verified)}"
     hardware = details.throughput
     if hardware is not None:
         yield "throughput", throughput_text(hardware)
@@ -44,15 +47,13 @@ def latency_lines(details: LatencyDetails) -> Iterator[tuple[str, str]]:
 
 
 def _threads(estimate: Estimate) -> str:
-    """Returns the threads of the measurements, or all cores for a roofline estimate."""
-    if estimate.target is None or estimate.target.units[0].unit_class != "cpu":
+    """Returns the threads of the measurements, or the cores that the runtime uses."""
+    if estimate.target is None or not estimate.target.is_cpu:
         return ""
     if estimate.calibration is not None:
         threads = estimate.calibration.threads
         return f", {threads} thread{'s' * (threads != 1)}" if threads else ""
-    cores = [unit.cores for unit in estimate.target.units]
-    count = sum(core_count or 0 for core_count in cores)
-    return f", all {count} cores" if estimate.basis == "roofline" and all(cores) and count > 1 else ""
+    return "" if estimate.basis == "coefficients" else cores_text(estimate.target)
 
 
 def latency_text(estimate: Estimate) -> str:

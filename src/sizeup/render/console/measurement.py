@@ -14,6 +14,7 @@ from sizeup import units
 from sizeup.render.console.columns import shortened
 from sizeup.render.console.latency import throughput_text
 from sizeup.render.console.layout import LEAST_ROOM, print_labeled, print_rows
+from sizeup.render.vocabulary import cores_text
 from sizeup.results.rollup import TOP_LEVEL
 from sizeup.units import printable
 
@@ -42,7 +43,7 @@ def _lines(measurement: Measurement) -> Iterator[tuple[str, str]]:
     timing = measurement.timing
     least, median = units.duration(timing.minimum), units.duration(timing.median)
     warm = len(timing.warm_up_seconds)
-    runs = f"{len(timing.seconds):,} runs after {warm} warm-up runs"
+    runs = f"{units.plural(len(timing.seconds), 'run')} after {units.plural(warm, 'warm-up run')}"
     yield "latency", f"{least} minimum, {median} median of {runs}"
     threads = f"{timing.threads} thread{'s' if timing.threads > 1 else ''}"
     yield "runtime", f"{timing.title} {timing.version}, {threads}, on this computer"
@@ -177,14 +178,7 @@ def _compute(utilization: Utilization) -> str:
     if peak is None:
         return f"{_rate(rate, 'FLOP')}, the peak at {at} is unknown"
     share = f"{_percent(utilization.compute_share)} of {_rate(peak, 'FLOP')}"
-    return f"{_rate(rate, 'FLOP')}, {share} at {at}{_cores(utilization)}"
-
-
-def _cores(utilization: Utilization) -> str:
-    cores = [unit.cores for unit in utilization.target.units]
-    is_cpu = utilization.target.units[0].unit_class == "cpu" and all(cores)
-    count = sum(core_count or 0 for core_count in cores)
-    return f", all {count} cores" if is_cpu and count > 1 else ""
+    return f"{_rate(rate, 'FLOP')}, {share} at {at}{cores_text(utilization.target)}"
 
 
 def _memory(utilization: Utilization) -> str:
@@ -239,12 +233,15 @@ def _calibration_lines(calibration: Calibration) -> Iterator[tuple[str, str]]:
     interval_text = f"90 % interval {low:+.0f} to {high:+.0f} %"
     yield "error", f"MAPE {100 * fitted.mape:.1f} %, {fitted.held_out.rstrip(',')} held out; {interval_text}"
     if len(fitted.held_out_predictions) < calibration.recommended_measurements:
-        count = f"{len(fitted.held_out_predictions)} networks"
+        count = units.plural(len(fitted.held_out_predictions), "network")
         yield (
             "caveat",
             f"validated on {count}; the interval is reliable from {calibration.recommended_measurements} on",
         )
     if calibration.failures:
-        yield "failed", f"{len(calibration.failures)} networks: {printable(calibration.failures[0])}"
+        yield (
+            "failed",
+            f"{units.plural(len(calibration.failures), 'network')}: {printable(calibration.failures[0])}",
+        )
     yield "saved in", printable(str(calibration.path))
     yield "next", printable(f"sizeup analyze MODEL -d {calibration.target}")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled
-from sizeup.units import printable
+from sizeup.units import plural, printable
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Footprint, KernelArena, Optimization, Verification
@@ -114,10 +114,10 @@ def _findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
         yield "overlap", _overlap(result), "yellow"
     if result.clustered_weights:
         have = "has" if result.clustered_weights == 1 else "have"
-        weights = _number(result.clustered_weights, "weight tensor")
+        weights = plural(result.clustered_weights, "weight tensor")
         yield "cluster", f"{weights} {have} at most {result.cluster_values} distinct values", ""
     if result.packed_weights:
-        weights = _number(result.packed_weights, "weight tensor")
+        weights = plural(result.packed_weights, "weight tensor")
         books = "a code-book" if result.packed_weights == 1 else "code-books"
         yield "pack", f"{weights} stored as {books}; only TFLite Micro runs the file", ""
     if result.verification is not None:
@@ -126,13 +126,9 @@ def _findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
         yield "verified" if verification.deviation is None else "outputs", _verification(verification), style
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def _overlap(result: Optimization) -> str:
     if not result.has_only_input_overlaps:
-        text = f"{_number(result.overlaps, 'tensor')} with other live tensors"
+        text = f"{plural(result.overlaps, 'tensor')} with other live tensors"
     elif result.overlaps == 1:
         text = "1 output with its dying input"
     else:
@@ -146,11 +142,11 @@ def _schedule(result: Optimization) -> str:
     if not result.moved_ops:
         return "original; proven optimal" if is_best else "original; no better schedule was found"
     proof = "proven optimal" if is_best else "best found within the time limit"
-    return f"{result.moved_ops:,} of {_number(result.ops, 'operator')} moved; {proof}"
+    return f"{result.moved_ops:,} of {plural(result.ops, 'operator')} moved; {proof}"
 
 
 def _verification(verification: Verification) -> str:
-    inputs = _number(verification.samples, "random input")
+    inputs = plural(verification.samples, "random input")
     runs = f"{inputs} in {verification.runtime} with {_distinct(verification.distinct_outputs)}"
     if verification.deviation is None:
         text = f"outputs equal on {runs}"

@@ -42,7 +42,7 @@ def render(plan: Plan, console: Console, *, top: int | None = None) -> None:
 def _print_usage(console: Console, plan: Plan) -> None:
     """Print live memory by step; if the plan has another schedule, both on one scale."""
     file_usage, planned = plan.memory_plan.file_order_usage, plan.memory_plan.usage
-    legend = f"over {len(plan.schedule):,} operators"
+    legend = f"over {units.plural(len(plan.schedule), 'operator')}"
     if not plan.moved_ops:
         print_sparkline(console, "live memory", file_usage.live_bytes, legend, LABELS)
         return
@@ -86,7 +86,7 @@ def _schedule(plan: Plan) -> str:
         proof = f"best found within the time limit; lower bound {ordering.lower_bound_bytes:,} B"
     if not plan.moved_ops:
         return f"original; {proof}"
-    return f"{plan.moved_ops:,} of {len(plan.schedule):,} operators moved; {proof}"
+    return f"{plan.moved_ops:,} of {units.plural(len(plan.schedule), 'operator')} moved; {proof}"
 
 
 def _arena(plan: Plan) -> str:

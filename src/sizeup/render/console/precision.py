@@ -69,6 +69,13 @@ def _proof(assignment: PrecisionAssignment) -> str:
     return f"best found; optimality gap at most {100 * assignment.assignment.gap:.2g} %"
 
 
+def _unknown(assignment: PrecisionAssignment) -> Iterator[tuple[str, str]]:
+    """Yields why there is no latency, and which precisions the target does not run."""
+    if assignment.no_latency_reason:
+        yield "latency", f"unknown: {assignment.no_latency_reason}"
+    yield from (("unsupported", reason) for reason in assignment.options.unsupported)
+
+
 def _lines(assignment: PrecisionAssignment) -> Iterator[tuple[str, str]]:
     counts = Counter(precision_name(dtype) for dtype in assignment.assignment.dtypes.values())
     mix = ", ".join(f"{count:,} layer{'s' * (count != 1)} at {name}" for name, count in counts.most_common())
@@ -92,8 +99,7 @@ def _lines(assignment: PrecisionAssignment) -> Iterator[tuple[str, str]]:
         if name == "seconds" and assignment.estimate is not None:
             yield "", f"{latency_text(assignment.estimate)}, {assignment.estimate.basis}"
             yield from (("caveat", note) for note in assignment.estimate.notes)
-    for reason in assignment.options.unsupported:
-        yield "unsupported", reason
+    yield from _unknown(assignment)
     for name in assignment.assignment.binding:
         gain = (assignment.assignment.gains or {}).get(name, 0.0)
         effect = (
@@ -271,7 +277,7 @@ def highlight_words(tradeoff: Tradeoff) -> Iterator[tuple[str, str, str]]:
         accepted = sum(name.accepted is True for name in tradeoff.points)
         undetermined = sum(name.accepted is None for name in tradeoff.points)
         detail = f"{undetermined:,} undetermined" if undetermined else "by all budgets"
-        yield "accepted", f"{accepted:,} of {len(tradeoff.points):,} points", detail
+        yield "accepted", f"{accepted:,} of {units.plural(len(tradeoff.points), 'point')}", detail
     titles = titles_of(tradeoff)
     for label, point in tradeoff.highlights.items():
         words = dict(zip(titles, words_of(tradeoff, point), strict=True))
@@ -319,7 +325,7 @@ def render_tradeoff(tradeoff: Tradeoff, console: Console) -> None:
     titles, *others = ([*row[1:], row[0]] for row in rows)
     print_rows(console, titles, others)
     if len(points) > _MOST_ROWS:
-        more = f"  {len(points) - _MOST_ROWS:,} more rows: -o FILE.csv writes all"
+        more = f"  {units.plural(len(points) - _MOST_ROWS, 'more row')}: -o FILE.csv writes all"
         console.print(Text(more, style="dim"), soft_wrap=True)
     if len(points) > len(tradeoff.rows):
         console.print()

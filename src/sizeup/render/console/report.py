@@ -260,7 +260,7 @@ def render(
     for label, text in headline(report):
         print_labeled(console, label, text, _STYLES.get(label, ""))
         if label == "memory" and not report.memory.usage.unavailable_reason:
-            legend = f"over {len(report.graph.ops):,} operators"
+            legend = f"over {units.plural(len(report.graph.ops), 'operator')}"
             print_sparkline(console, "live memory", report.memory.usage.live_bytes, legend, LABELS)
     _print_receipt(report, console)
     for note in report.notes:
@@ -325,9 +325,8 @@ def _convention_lines(counted: ConventionCounts) -> list[tuple[str, str]]:
         differences.append(f"{len(parts) - _MOST_OP_KINDS} more op kinds")
     lines.append(("", f"minus MACs: {', '.join(differences)}" if differences else "equal for every op kind"))
     if counted.not_reproduced:
-        lines.append(
-            ("", f"excludes {counted.not_reproduced:,} operators whose count by that tool is not reproduced")
-        )
+        excluded = units.plural(counted.not_reproduced, "operator")
+        lines.append(("", f"excludes {excluded} whose count by that tool is not reproduced"))
     return lines
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.render import envelope
-from sizeup.units import duration
+from sizeup.units import duration, plural
 
 if TYPE_CHECKING:
     from sizeup.results.parts import Sweep
@@ -19,25 +19,23 @@ if TYPE_CHECKING:
 def text(sweep: Sweep) -> str:
     """Returns a few lines: what was evaluated, what was written, and which errors occurred."""
     engine = "in local processes" if sweep.engine == "local" else "on Ray"
-    summary = f"{_several(sweep.models, 'model')} at {_several(sweep.points, 'point')} each, {engine}"
+    summary = f"{plural(sweep.models, 'model')} at {plural(sweep.points, 'point')} each, {engine}"
     lines = [f"{summary}, in {duration(sweep.seconds)}"]
     if sweep.existing:
-        lines.append(f"{_several(sweep.existing, 'model')} already had all rows")
+        lines.append(f"{plural(sweep.existing, 'model')} already had all rows")
     store = _short(sweep.store)
-    lines.append(f"{_several(sweep.rows, 'row')} written to {store}, {sweep.errors:,} of them errors")
+    lines.append(f"{plural(sweep.rows, 'row')} written to {store}, {sweep.errors:,} of them errors")
     for error_type, rows in sweep.error_types.items():
         example = sweep.error_examples.get(error_type)
         lines.append(
-            f"  {error_type}: {_several(rows, 'row')}" + (f", for example {example}" if example else "")
+            f"  {error_type}: {plural(rows, 'row')}" + (f", for example {example}" if example else "")
         )
     if sweep.errors:
         lines.append("--retry-errors evaluates them again")
     if sweep.caveats:
-        lines.append(f"{_several(sweep.caveats, 'row')} with a symbolic batch set to 1 (column caveat)")
+        lines.append(f"{plural(sweep.caveats, 'row')} with a symbolic batch set to 1 (column caveat)")
     lines += _pruned(sweep)
-    among = (
-        f" (of {_several(sweep.models - sweep.existing, 'model')} evaluated now)" if sweep.existing else ""
-    )
+    among = f" (of {plural(sweep.models - sweep.existing, 'model')} evaluated now)" if sweep.existing else ""
     lines += [f"bind: no model has a dimension {name!r}{among}" for name in sweep.unknown_bind]
     lines.append(f"$ sizeup query {shlex.quote(store)}")
     return "\n".join(lines)
@@ -48,16 +46,16 @@ def _pruned(sweep: Sweep) -> Iterator[str]:
     if sweep.pruned is None:
         return
     pruned = sweep.pruned
-    files = _several(pruned.files, "file")
-    yield f"{_several(pruned.rows, 'row')} removed that this spec does not plan, and {files}"
-    yield from (f"  {model}: {_several(rows, 'row')}" for model, rows in pruned.examples.items())
+    files = plural(pruned.files, "file")
+    yield f"{plural(pruned.rows, 'row')} removed that this spec does not plan, and {files}"
+    yield from (f"  {model}: {plural(rows, 'row')}" for model, rows in pruned.examples.items())
     if pruned.models > len(pruned.examples):
-        yield f"  and {_several(pruned.models - len(pruned.examples), 'other model')}"
+        yield f"  and {plural(pruned.models - len(pruned.examples), 'other model')}"
 
 
 def corrupt_shards_text(sweep: Sweep) -> str:
     """Returns the warning on shards that could not be read."""
-    others = f" and {_several(sweep.corrupt_shards - 1, 'other file')}" if sweep.corrupt_shards > 1 else ""
+    others = f" and {plural(sweep.corrupt_shards - 1, 'other file')}" if sweep.corrupt_shards > 1 else ""
     verb = "were" if sweep.corrupt_shards > 1 else "was"
     return f"{_short(sweep.corrupt_shard)}{others} could not be read and {verb} replaced"
 
@@ -89,7 +87,3 @@ def _short(address: str) -> str:
     """Returns a path relative to the current folder if it is inside it."""
     path = Path(address)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else address
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -11,6 +11,7 @@ from sizeup.dtypes import precision_name
 from sizeup.render import envelope
 from sizeup.render.data.frames import frame_of
 from sizeup.render.data.report import latency_to_dict
+from sizeup.render.vocabulary import unfit_reason
 from sizeup.results.comparison import Figures, Row
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def _model(report: Report) -> dict[str, Any]:
         "uncounted_ops": len(report.cost.reasons),
         "peak_op": usage.peak_op,
         "peak_tensors": [{"name": tensor.name, "bytes": tensor.bytes} for tensor in usage.peak_tensors],
+        "fits": None if report.memory_fit is None else report.memory_fit.fits,
+        "unfit_reason": unfit_reason(report) or None,
         "latency": unknown if report.latency_details is None else latency_to_dict(report.latency_details),
     }
 

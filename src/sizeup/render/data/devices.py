@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sizeup.render import envelope
-from sizeup.targets import Device, Energy, Memory, Power, Runtime, TargetCalibration, Unit
+from sizeup.targets import Device, Energy, Memory, Power, Runtime, Standing, TargetCalibration, Unit
 
 
 def to_dict(device: Device) -> dict[str, Any]:
@@ -37,6 +37,16 @@ def to_dict(device: Device) -> dict[str, Any]:
     }
 
 
+def standing_to_dict(standing: Standing) -> dict[str, Any]:
+    """Returns the standing of a target as plain data."""
+    return {
+        "target": standing.target,
+        "best": standing.best,
+        "by_precision": dict(standing.by_precision),
+        "verified": standing.verified or None,
+    }
+
+
 def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
     """Returns a runtime as plain data."""
     return {
@@ -49,6 +59,7 @@ def runtime_to_dict(runtime: Runtime) -> dict[str, Any]:
         "in_place": None if runtime.in_place is None else list(runtime.in_place),
         "formats": None if runtime.formats is None else list(runtime.formats),
         "overhead_seconds": runtime.overhead_seconds,
+        "cores": runtime.cores,
         "micro_kernels": runtime.micro or None,
         "code": None if runtime.code is None else asdict(runtime.code),
         "packs_weights": runtime.packs_weights,
@@ -82,12 +93,16 @@ def calibration_to_dict(calibration: TargetCalibration) -> dict[str, Any]:
 
 
 def json_lines(
-    devices: Sequence[Device], runtimes: Sequence[Runtime], calibrations: Sequence[TargetCalibration] = ()
+    devices: Sequence[Device],
+    runtimes: Sequence[Runtime],
+    standings: Sequence[Standing],
+    calibrations: Sequence[TargetCalibration] = (),
 ) -> Iterator[str]:
-    """Yields devices, their runtimes and calibrations as JSON text, one per line."""
+    """Yields devices, their runtimes, standings and calibrations as JSON text, one per line."""
     lists = {
         "devices": [to_dict(device) for device in devices],
         "runtimes": [runtime_to_dict(runtime) for runtime in runtimes],
+        "standings": [standing_to_dict(standing) for standing in standings],
         "calibrations": [calibration_to_dict(calibration) for calibration in calibrations],
     }
     yield "{\n"

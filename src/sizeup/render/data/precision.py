@@ -34,6 +34,7 @@ def assignment(assigned: PrecisionAssignment) -> dict[str, Any]:
         "budgets": {name: getattr(assigned.budgets, name) for name in BUDGETS},
         "figures": {name: getattr(assigned.assignment.figures, name) for name in BUDGETS},
         "latency": None if assigned.estimate is None else _latency(assigned.estimate),
+        "no_latency_reason": assigned.no_latency_reason or None,
         "unsupported": list(assigned.options.unsupported),
         "original": {name: getattr(assigned.original, name) for name in BUDGETS},
         "binding": list(assigned.assignment.binding),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
 from sizeup.render import envelope
+from sizeup.render.data.devices import standing_to_dict
 from sizeup.render.vocabulary import shortfall
 from sizeup.results.rows import OpRow, Port
 
@@ -190,6 +191,7 @@ def latency_to_dict(details: LatencyDetails) -> dict[str, Any]:
         "level": estimate.level,
         "basis": estimate.basis,
         "provenance": estimate.provenance,
+        "standing": None if estimate.standing is None else standing_to_dict(estimate.standing),
         "overhead_ms": 1e3 * estimate.overhead_seconds,
         "kernels": int(estimate.work.count.sum()),
         "notes": list(estimate.notes),

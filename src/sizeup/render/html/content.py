@@ -13,7 +13,7 @@ from sizeup.dtypes import precision_name
 from sizeup.render.console import latency as timing
 from sizeup.render.console import report as text
 from sizeup.render.html.sections import section
-from sizeup.render.vocabulary import NOT_APPLICABLE, fit_verdict, shortfalls
+from sizeup.render.vocabulary import NOT_APPLICABLE, fit_verdict, shortfalls, verified_text
 from sizeup.units import printable
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ def _latency(report: Report) -> Iterator[str]:
         )
         bar = f'<dd class="bar" aria-hidden="true"><span style="left:{at:.1f}%"></span></dd>'
         detail = f"{timing.interval_text(estimate.low, estimate.high, estimate.level)}; {detail}"
+    if estimate.standing is not None and not estimate.standing.verified:
+        detail += f"; {verified_text('')}"
     yield _card("Latency", value, f"{caveat}{detail}", bar)
     spent = None if report.latency_details is None else report.latency_details.energy
     if spent is not None:

@@ -136,13 +136,14 @@ def _cards(board: Leaderboard, points: int) -> Iterator[str]:
     precisions = {group["precision"] for group in board.groups}
     fit = sum(group["fit"] for group in board.groups)
     errors = sum(group["errors"] for group in board.groups)
-    yield _card(
-        "Models", f"{board.models:,}", f"on {len(targets):,} targets at {len(precisions):,} precisions"
-    )
+    where = f"on {units.plural(len(targets), 'target')} at {units.plural(len(precisions), 'precision')}"
+    yield _card("Models", f"{board.models:,}", where)
     yield _card("Points", units.count(points), _shown(board, points))
-    yield _card("Fit", units.share(fit, points), f"{fit:,} points are known to fit their device")
+    yield _card("Fit", units.share(fit, points), f"{units.plural(fit, 'point')} known to fit")
     yield _card(
-        "Failed", f"{board.failed:,}", f"models, {errors:,} points" if errors else "all models were evaluated"
+        "Failed",
+        f"{board.failed:,}",
+        f"models, {units.plural(errors, 'point')}" if errors else "all models were evaluated",
     )
 
 

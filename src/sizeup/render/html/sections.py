@@ -57,14 +57,15 @@ def _time(report: Report, data: dict[str, Any]) -> _Part:
         for point in slowest
     )
     alternative = (
-        f"Roofline of {roofline['device']}: {len(roofline['op']):,} operators with MACs."
+        f"Roofline of {roofline['device']}: {units.plural(len(roofline['op']), 'operator')} with MACs."
         f" The slowest are {names}."
         f" Operators are bound: {limits}. All numbers are in the table of operators."
     )
     others = ""
     if roofline["others"]:
         share = units.share(roofline["others_seconds"], roofline["seconds"])
-        others = f" {roofline['others']:,} operators without MACs take {share} of the time and are not drawn."
+        count = units.plural(roofline["others"], "operator")
+        others = f" Not drawn: {count} without MACs, {share} of the time."
     caption = (
         f"Times are estimates from {_basis(roofline['basis'])} on {roofline['target']}.{others}"
         " A click shows the operator in the table."
@@ -92,9 +93,10 @@ def _memory(report: Report, data: dict[str, Any]) -> _Part:
     largest = ", ".join(
         f"{tensor.name} {units.size(tensor.bytes)}" for tensor in usage.peak_tensors[:_MOST_NAMED]
     )
+    buffers = units.plural(len(memory["size"]), "buffer")
     alternative = (
         f"Memory by operator: the peak is {units.size(usage.peak_bytes)} in operator {usage.peak_op}, where"
-        f" the largest tensors are {largest}. Below it the memory plan of {len(memory['size']):,} buffers."
+        f" the largest tensors are {largest}. Below it the memory plan of {buffers}."
     )
     keys = (
         "Orange: model input; green: model output; gray: kernel workspace."

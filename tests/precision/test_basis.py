@@ -1,0 +1,82 @@
+"""Latencies at several precisions are on the basis that `analyze` has for the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sizeup
+from cli.running import run_command
+
+pytestmark = pytest.mark.extras
+
+
+def _model(shared: Path) -> Path:
+    return shared / "models" / "mlperf_kws_int8.tflite"
+
+
+def test_tradeoff_at_the_stored_precision_has_the_latency_of_the_report(shared: Path) -> None:
+    report = sizeup.analyze(_model(shared), target="nrf52840")
+    assert report.latency is not None
+    assert report.latency.basis == "instructions"
+    points = {
+        point.precision: point
+        for point in sizeup.precision.tradeoff(
+            _model(shared), target="nrf52840", precisions=["fp32", "int8", "int4"]
+        ).points
+    }
+    stored = points["int8"].latency
+    assert stored is not None
+    assert (stored.seconds, stored.low, stored.high) == (
+        report.latency.seconds,
+        report.latency.low,
+        report.latency.high,
+    )
+    real = sizeup.analyze(_model(shared), target="nrf52840", precision="fp32").latency
+    assert real is not None
+    assert points["fp32"].latency is not None
+    assert points["fp32"].latency.seconds == real.seconds
+    # No core was counted with convolutions of 4-bit weights: not the data sheet's latency instead.
+    assert points["int4"].latency is None
+    assert points["int4"].figures is not None
+    assert "instructions of CONV_2D at int4 are not known" in points["int4"].no_latency_reason
+
+
+def test_tradeoff_prints_why_a_precision_has_no_latency(shared: Path) -> None:
+    ended = run_command("tradeoff", _model(shared), "-d", "nrf52840", "--precisions", "int8,int4")
+    text = " ".join(ended.stdout.split())
+    assert "no latency at int4: the instructions of CONV_2D at int4 are not known" in text
+    assert "193 ms" in text
+
+
+def test_precision_at_the_stored_precision_has_the_latency_of_the_report(shared: Path) -> None:
+    latency = sizeup.estimate(_model(shared), "nrf52840")
+    ended = run_command("precision", _model(shared), "-d", "nrf52840", "--precisions", "int8", "--json")
+    content = json.loads(ended.stdout)
+    assert content["latency"]["ms"] == latency.ms
+    assert content["figures"]["seconds"] == latency.seconds
+
+
+def test_precision_without_a_formula_has_no_latency_and_says_why(shared: Path) -> None:
+    command = (
+        "precision",
+        _model(shared),
+        "-d",
+        "nrf52840",
+        "--precisions",
+        "int8,int4",
+        "--weights",
+        "20KiB",
+    )
+    content = json.loads(run_command(*command, "--json").stdout)
+    assert content["latency"] is None
+    assert content["figures"]["seconds"] is None
+    assert "are not known on nrf52840" in content["no_latency_reason"]
+    assert "latency unknown: the instructions of" in " ".join(run_command(*command).stdout.split())
+    limited = run_command(*command, "--latency", "100ms")
+    assert limited.returncode == 2
+    assert "latency on nrf52840/tflm-cmsis-nn is estimated by instructions" in " ".join(
+        limited.stderr.split()
+    )

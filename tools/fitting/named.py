@@ -1,0 +1,144 @@
+"""Calibrations on well-known networks, whose kernels sizeup has recorded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fitting import aihub, esp
+from fitting.measured import CATALOG, Measured, no_faster
+from fitting.shipped import Shipped, Source, github, shipped_calibration
+from latency.truth.splits import folds
+from sizeup.latency import (
+    FitOptions,
+    PredictionInterval,
+    Rate,
+    Rates,
+    Work,
+    dtype_of,
+    fit_rates,
+    seconds,
+)
+from sizeup.latency.work import Floats
+
+# Arithmetic and traffic overlap; few networks per dtype, so its rates are shrunk more than by default.
+_FORM = FitOptions(by_class=True, power=4, shrink=0.3)
+# Instructions per MAC of reference kernels, from 6.8 to 27.7 over networks on emulated Cortex-M cores.
+_SPREAD = math.log(27.7 / 6.8)
+
+
+def of_aihub(folder: Path, models: Path) -> list[Shipped]:
+    """Architecture families held out, in all precisions."""
+    calibrations = [aihub_fit(samples) for samples in aihub.measured(folder)]
+    for calibration in tuple(calibrations):
+        device, _, runtime = calibration.target.partition("/")
+        if device in aihub.CHIPS:
+            note = f"{calibration.note}; measured on a {CATALOG.device(device).title}"
+            calibrations.append(replace(calibration, target=f"{aihub.CHIPS[device]}/{runtime}", note=note))
+    return calibrations
+
+
+def _rates_by_dtype(work: Work, measured: Floats) -> Rates:
+    """Rates of each dtype, shrunk towards those of the dtype with the most networks."""
+    first = np.unique(work.network, return_index=True)[1]
+    dtype = work.class_index[first]
+    most = np.flatnonzero(dtype == np.argmax(np.bincount(dtype)))
+    prior = fit_rates(work.select(most), measured[most], FitOptions(by_class=False))
+    return fit_rates(work, measured, _FORM, prior)
+
+
+def aihub_fit(samples: Measured) -> Shipped:
+    """The calibration of one target."""
+    estimated, fold = np.zeros(len(samples.seconds)), folds(samples.group)
+    for label in np.unique(fold):
+        rest, left_out = np.flatnonzero(fold != label), np.flatnonzero(fold == label)
+        rates = _rates_by_dtype(samples.work.select(rest), samples.seconds[rest])
+        estimated[left_out] = seconds(rates, samples.work.select(left_out))
+    rates = no_faster(_rates_by_dtype(samples.work, samples.seconds), samples.target)
+    precisions = sorted({dtype_of(name) for name in samples.work.names})
+    notes = ["image and text networks at batch 1"]
+    if "fp16" in precisions:
+        precisions.append("fp32")
+        notes.append("fp32 is computed in fp16")
+    if "int16" in precisions:
+        notes.append("int16 was measured with int8 weights")
+    return shipped_calibration(
+        samples.target.name,
+        precisions,
+        aihub.with_fp32(rates),
+        estimated,
+        samples.seconds,
+        "architecture families",
+        "aihub",
+        version=samples.version,
+        note="; ".join(notes),
+    )
+
+
+def of_esp(folder: Path, models: Path) -> list[Shipped]:
+    """Seconds per MAC; each network held out in turn, in TFLite Micro on the chips with two networks."""
+    from fitting.fits import BY_MACS, board_interval, by_macs  # late: it reads SOURCES below
+
+    interval = board_interval(folder, models)
+    calibrations = [by_macs(samples, "esp_dl", BY_MACS) for samples in esp.esp_dl(folder)]
+    calibrations += _micro([*esp.micro(models)])
+    notes = {"esp32-p4": f"{BY_MACS}; measured at 360 MHz"}
+    return [
+        replace(each, interval=_wider(interval, each), note=notes.get(each.target.split("/")[0], each.note))
+        for each in calibrations
+    ]
+
+
+def _micro(chips: list[Measured]) -> list[Shipped]:
+    """The calibrations of TFLite Micro: the errors are those of all chips with the same runtime."""
+    from fitting.fits import BY_MACS, from_others, per_mac
+
+    calibrations = []
+    for samples in chips:
+        pairs = [
+            each for each in chips if each.target.runtime == samples.target.runtime and len(each.seconds) > 1
+        ]
+        own = shipped_calibration(
+            samples.target.name,
+            ["int8"],
+            Rates(Rate(float(np.median(per_mac(samples))), 0.0, 0.0)),
+            np.concatenate([from_others(each) for each in pairs]),
+            np.concatenate([each.seconds for each in pairs]),
+            "networks on two chips",
+            "esp_nn",
+            note=BY_MACS,
+        )
+        calibrations.append(replace(own, measurements=len(samples.seconds)))
+    return calibrations
+
+
+def _wider(interval: PredictionInterval, calibration: Shipped) -> PredictionInterval:
+    """The interval of MLPerf Tiny, or the held-out errors of the calibration if these are larger.
+
+    The networks are convolutional; with reference kernels, others take down to a quarter per MAC.
+    """
+    own = calibration.interval
+    low = min(interval.low, own.low, -_SPREAD if calibration.target.endswith("/tflm") else 0.0)
+    return replace(interval, low=low, high=max(interval.high, own.high))
+
+
+SOURCES = (
+    Source(
+        "aihub.toml",
+        {"aihub": github("qualcomm/ai-hub-models", "b61a009", "BSD-3-Clause", "Qualcomm AI Hub, perf.yaml")},
+        "About 40 networks per device, recorded by sizeup.",
+        of_aihub,
+    ),
+    Source(
+        "esp.toml",
+        {
+            "esp_nn": github("espressif/esp-nn", "d45b843", "Apache-2.0", "ESP-NN, README.md"),
+            "esp_dl": github("espressif/esp-dl", "12c0616", "MIT", "ESP-DL, models/*/README.md"),
+        },
+        "One to six networks per chip, of which only MACs are known.",
+        of_esp,
+    ),
+)

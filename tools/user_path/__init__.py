@@ -1,0 +1,1 @@
+"""Latency estimates of the public API on real models, next to public measurements."""
