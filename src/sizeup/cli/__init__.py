@@ -15,6 +15,7 @@ from sizeup.cli import (
     check,
     compare,
     completion,
+    demo,
     devices,
     explain,
     measure,
@@ -37,6 +38,7 @@ _CRASHED = 70
 _INTRODUCTION = """\
 sizeup reports what a neural network costs before you deploy it. Examples:
 
+  sizeup demo                                    a tour on a sample model
   sizeup check model.tflite -d stm32f746         does it fit? what would help
   sizeup analyze model.onnx                      cost per operator
   sizeup analyze torchvision:resnet50 --by tree  PyTorch code, cost per module
@@ -76,6 +78,7 @@ app.command("optimize", cls=Command, epilog=optimize.EXAMPLE)(optimize.optimize)
 app.command("sweep", cls=Command, epilog=sweep.EXAMPLE)(sweep.sweep)
 app.command("query", cls=Command, epilog=query.EXAMPLE)(query.query)
 app.command("ops", cls=Command, epilog=ops.EXAMPLE)(ops.ops)
+app.command("demo", cls=Command, epilog=demo.EXAMPLE)(demo.demo)
 app.command("devices", cls=Command, epilog=devices.EXAMPLE)(devices.devices)
 
 

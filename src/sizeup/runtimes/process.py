@@ -207,7 +207,7 @@ def save_samples(path: Path, samples: Sequence[Sample]) -> None:
         for position, array in enumerate(sample)
     }
     with _translated_write_errors(path):
-        np.savez(path, allow_pickle=False, **arrays)
+        np.savez(path, **arrays)
 
 
 def load_samples(path: Path) -> list[list[Array]]:

@@ -34,7 +34,7 @@ def _end(result: Optimization) -> str:
         return ""
     if not result.is_verifiable:
         return ", a copy of the original: no change could be verified"
-    return ", a copy of the original: no smaller version was found"
+    return ", a copy of the original: no change that was tried makes it smaller"
 
 
 def _sizes(result: Optimization) -> Table:

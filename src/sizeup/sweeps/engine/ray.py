@@ -99,7 +99,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise MissingLibrary("a sweep on Ray", "ray", "sweep") from error
+        raise MissingLibrary("a sweep on Ray", "ray", "ray") from error
     return ray
 
 
