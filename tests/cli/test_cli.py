@@ -20,6 +20,7 @@ VERBS = (
     "calibrate",
     "check",
     "compare",
+    "demo",
     "devices",
     "explain",
     "measure",
