@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ PAGE = ROOT / "docs" / "vendor-runtimes.md"
 _KIB = 1024
 _DEVICES = {"STM32H747I-DISCO": "stm32h747", "B-U585I-IOT02A": "stm32u585", "STM32N6570-DK": "stm32n657"}
 _MAX_BYTES = 64 << 20
+_PLACES = ("in the largest bank", "in all banks", "more than on the chip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,8 @@ def _family(report: dict[str, str]) -> str:
 
 def summary(all_rows: list[Row]) -> str:
     """The table of the page: one row per kind of target and family."""
-    columns = ("target", "family", "networks", "low / reported", "high / reported", "within bounds")
-    columns += ("error of the liveness peak", "flash within bounds")
+    columns = ["target", "family", "networks", "low / reported", "high / reported", "within bounds"]
+    columns += ["error of the liveness peak", "flash within bounds"]
     lines = [f"| {' | '.join(columns)} |", f"|---|---|{'--:|' * 6}"]
     for npu in (False, True):
         group = [row for row in all_rows if (row.device == "stm32n657") is npu]
@@ -136,7 +138,22 @@ def summary(all_rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(target: str, family: str, members: list[Row]) -> str:
+def verdicts(all_rows: list[Row]) -> str:
+    """The fit verdicts for RAM on chips without external RAM, by where the reported RAM fits."""
+    lines = ["| reported RAM | networks | YES | UNDETERMINED | NO |", f"|---|{'--:|' * 4}"]
+    groups: dict[str, Counter[bool | None]] = {name: Counter() for name in _PLACES}
+    for row in all_rows:
+        device = target(row.device).device
+        banks = (device.largest_ram_bytes or 0, device.ram_bytes or 0)
+        place = sum(row.reported_bytes > size for size in banks)
+        groups[_PLACES[place]][row.fits] += 1
+    for name, counts in groups.items():
+        cells = [str(counts.total()), *(str(counts[fits]) for fits in (True, None, False))]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _line(chip: str, family: str, members: list[Row]) -> str:
     lows = [row.low_bytes / row.reported_bytes for row in members]
     highs = [row.high_bytes / row.reported_bytes for row in members if row.high_bytes is not None]
     error = statistics.mean(abs(row.live_bytes / row.reported_bytes - 1) for row in members)
@@ -144,7 +161,7 @@ def _line(target: str, family: str, members: list[Row]) -> str:
         low <= value and (high is None or value <= high) for low, high, value in (r.flash for r in members)
     ]
     cells = (
-        target,
+        chip,
         family,
         str(len(members)),
         _spread(lows),
@@ -167,7 +184,8 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", help="print the table instead of updating the page")
     options = parser.parse_args()
     shared = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared"))
-    text = summary(list(rows(shared / "truth" / "stm32_modelzoo.csv", options.zoo)))
+    all_rows = list(rows(shared / "truth" / "stm32_modelzoo.csv", options.zoo))
+    text = f"{summary(all_rows)}\n{verdicts(all_rows)}"
     if options.print:
         sys.stdout.write(text)
         return 0
