@@ -39,6 +39,7 @@ PAGES = (
     "docs/precision.md",
     "docs/querying.md",
     "docs/targets.md",
+    "docs/vendor-runtimes.md",
 )
 WIDTH = 88
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from sizeup import units
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
+from sizeup.checks.npu_support import ai8x_memories, npu_support
+from sizeup.checks.unpublished_planners import ONE_BANK, activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
 from sizeup.formats.names import is_unreadable
 from sizeup.targets import GpuProcess, Target
@@ -34,11 +36,12 @@ class MemoryFit:
     unsupported_reason: str | None = None
     # That the runtime does not read the file, or does not run it as its reference kernels do.
     caveats: tuple[str, ...] = ()
+    weight_memory: MemoryNeed | None = None  # of an NPU that has one for weights alone
 
     @property
     def memories(self) -> tuple[MemoryNeed, ...]:
         """The memories that limit the model."""
-        return (self.ram,) if self.flash is None else (self.ram, self.flash)
+        return tuple(space for space in (self.ram, self.flash, self.weight_memory) if space is not None)
 
     @property
     def fits(self) -> bool | None:
@@ -54,15 +57,34 @@ def fit_memory(
 ) -> MemoryFit:
     """Compare the needs of a graph with a target; `ram` and `flash` override the target's sizes in bytes."""
     is_bare = target.device.device_class in _BARE or bool(target.runtime.micro)
-    if is_bare:
+    weight_memory = None
+    if target.runtime.name == "ai8x":
+        memory, weight_memory = ai8x_memories(needs, target)
+    elif is_bare:
         memory = _micro_ram(needs, target, ram)
+        memory = memory if ram is not None else over_all_banks(memory, target)
     elif target.gpu_process is not None:
         memory = _gpu_memory(needs, target, target.gpu_process, ram)
     else:
         memory = _system_ram(needs, target, ram)
     memory = _without_size(memory, needs)
     flash_need = _flash(needs, target, flash) if is_bare else None
-    return MemoryFit(memory, flash_need, _refusal(needs, target), _caveats(needs, target))
+    support = npu_support(needs, target)
+    if support.undetermined_reason:
+        memory = _undetermined(memory, support.undetermined_reason)
+    return MemoryFit(
+        memory,
+        flash_need,
+        _refusal(needs, target) or support.refusal,
+        (*_caveats(needs, target), *support.caveats),
+        weight_memory,
+    )
+
+
+def _undetermined(memory: MemoryNeed, reason: str) -> MemoryNeed:
+    """The need with a part of unknown size."""
+    part = MemoryPart("host", 0, None, reason)
+    return replace(memory, parts=(*memory.parts, part), unknown=(*memory.unknown, reason))
 
 
 def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
@@ -115,7 +137,7 @@ def _micro_ram(needs: Needs, target: Target, available: int | None) -> MemoryNee
         assumptions.append("all RAM is available: set --ram to what stack and application leave")
         if sum(memory.role == "ram" for memory in device.memories) > 1:
             source = f"the largest bank of {device.title}"
-            assumptions.append("the arena must be in one bank: the largest bank counts, not the sum")
+            assumptions.append(ONE_BANK)
     return MemoryNeed("ram", limit, tuple(parts), 0, source, tuple(unknown), tuple(assumptions))
 
 
@@ -125,8 +147,7 @@ def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
     if usage.unknown_sizes:
         return [MemoryPart("tensors", usage.peak_bytes, None, "without tensors whose size depends on data")]
     if not kernels:
-        basis = f"peak of the original schedule, which {target.runtime.name} is assumed to reach"
-        return [MemoryPart("tensors", usage.peak_bytes, usage.peak_bytes, basis)]
+        return activation_parts(needs, target)
     arena, bounds = needs.arena(target), needs.arena_bounds(target)
     if bounds is not None:
         basis = f"needed by TFLite Micro's AllocateTensors with {kernels} kernels"
@@ -260,12 +281,13 @@ def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
         unknown.append(
             f"the flash size of {device.title} is not known; give that of your board, e.g. --flash 8MB"
         )
-    parts = [_stored(needs)]
+    parts = [_stored(needs) if target.runtime.micro else stored_weights(needs, target)]
     if code is None:
         unknown.append(f"the code size of {target.runtime.name} is not known")
         parts.append(MemoryPart("code", 0, None, "not known"))
     else:
-        parts.append(MemoryPart("code", code.least_bytes, code.most_bytes, f"of {target.runtime.name}"))
+        most = code.most_bytes + code.per_op_bytes * len(needs.graph.ops)
+        parts.append(MemoryPart("code", code.least_bytes, most, f"of {target.runtime.name}"))
     assumptions = ("the application's own code is not counted",) if available is None else ()
     source = device.title if available is None else "--flash"
     return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), assumptions)

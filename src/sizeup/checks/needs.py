@@ -9,7 +9,16 @@ from functools import cached_property
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
-from sizeup.memory import DeviceMemory, Usage, device_memory, tflm_arena, unsupported_reason, usage
+from sizeup.memory import (
+    ActivationBounds,
+    DeviceMemory,
+    Usage,
+    activation_bounds,
+    device_memory,
+    tflm_arena,
+    unsupported_reason,
+    usage,
+)
 from sizeup.memory.tflm import (
     FIRMWARE,
     Build,
@@ -50,6 +59,11 @@ class Needs:
     def usage(self) -> Usage:
         """Activation memory per operator, in the original schedule."""
         return usage(self.graph, precision=self.precision)
+
+    @cached_property
+    def activation_bounds(self) -> ActivationBounds:
+        """Bounds of activation memory for runtimes whose memory planner is not published."""
+        return activation_bounds(self.graph, self.precision)
 
     @cached_property
     def usage_as_run(self) -> Usage:

@@ -2,6 +2,7 @@
 
 from sizeup.memory.check import check_offsets, check_schedule
 from sizeup.memory.cuda_usage import DeviceMemory, device_memory
+from sizeup.memory.in_place_bounds import ActivationBounds, activation_bounds
 from sizeup.memory.liveness import Buffers, buffer_liveness, initial_tensors, tensor_bytes
 from sizeup.memory.memory_plan import MemoryPlan, best_memory_plan
 from sizeup.memory.overview import Overview, overview, tflm_arena, unsupported_reason
@@ -10,6 +11,7 @@ from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of
 from sizeup.memory.usage import LiveBreakdown, LiveTensor, LiveTensors, Usage, live_breakdown, usage
 
 __all__ = [
+    "ActivationBounds",
     "Buffers",
     "DeviceMemory",
     "LiveBreakdown",
@@ -21,6 +23,7 @@ __all__ = [
     "Schedule",
     "ScheduleProblem",
     "Usage",
+    "activation_bounds",
     "best_memory_plan",
     "best_schedule",
     "buffer_liveness",

@@ -13,7 +13,9 @@ DeviceKind = Literal[
 ]
 # A coprocessor is a further core that applications use for other tasks, such as the radio.
 UnitKind = Literal["cpu", "gpu", "npu", "coprocessor"]
-Role = Literal["ram", "instruction ram", "external ram", "flash", "external flash", "cache"]
+Role = Literal[
+    "ram", "instruction ram", "external ram", "npu ram", "npu weights", "flash", "external flash", "cache"
+]
 
 DEVICE_CLASSES: tuple[str, ...] = get_args(DeviceKind)
 UNIT_KINDS: tuple[str, ...] = get_args(UnitKind)
@@ -152,6 +154,16 @@ class Device:
     def flash_bytes(self) -> int | None:
         """On-chip flash; None if it has none."""
         return _total(self.memories, "flash")
+
+    @property
+    def npu_ram_bytes(self) -> int | None:
+        """RAM that only its NPU uses, for activations; None if it has none or the size is unknown."""
+        return _total(self.memories, "npu ram")
+
+    @property
+    def npu_weight_bytes(self) -> int | None:
+        """Memory of its NPU for weights alone; None if it has none or the size is unknown."""
+        return _total(self.memories, "npu weights")
 
     @property
     def bandwidth(self) -> float | None:

@@ -79,6 +79,7 @@ _RUNTIME_KEYS = (
     "micro",
     "code",
     "packs",
+    "memory_pools",
     "weight_only",
     "gpu_process",
     "version",
@@ -156,6 +157,7 @@ def runtime(table: Table) -> Runtime:
         micro=table.choice("micro", MICRO) if "micro" in table.values else "",
         code=_code(table),
         packs_weights=table.flag("packs"),
+        has_memory_pools=table.flag("memory_pools"),
         weight_only=tuple(_weight_only(inner, dtypes) for inner in table.tables("weight_only")),
         gpu_process=_gpu_process(table),
         version=table.text("version", ""),
@@ -184,11 +186,11 @@ def _code(table: Table) -> CodeSize | None:
     inner = table.table("code")
     if inner is None:
         return None
-    inner.check_keys(("least", "most", "source"))
-    least, most = (inner.quantity(name, quantities.SIZE) for name in ("least", "most"))
+    inner.check_keys(("least", "most", "per_op", "source"))
+    least, most, per_op = (inner.quantity(name, quantities.SIZE) for name in ("least", "most", "per_op"))
     if least is None or most is None or least > most:
         raise inner.error("least and most are sizes of code, with least <= most")
-    return CodeSize(int(least), int(most), inner.source())
+    return CodeSize(int(least), int(most), inner.source(), int(per_op or 0))
 
 
 def _weight_only(table: Table, dtypes: Sequence[str]) -> WeightOnly:

@@ -25,6 +25,7 @@ class CodeSize:
     least_bytes: int
     most_bytes: int
     source: str
+    per_op_bytes: int = 0  # at most, for code that a compiler generates per op
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Runtime:
     micro: str = ""  # the kernel library, for TFLite Micro
     code: CodeSize | None = None  # None: unknown, or irrelevant
     packs_weights: bool = False  # may hold a second copy of the weights, packed for its kernels
+    has_memory_pools: bool = False  # spreads activations over several RAM banks
     weight_only: tuple[WeightOnly, ...] = ()
     gpu_process: GpuProcess | None = None  # None: it has another allocator than PyTorch's for CUDA
     version: str = ""
