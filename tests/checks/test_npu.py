@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ def test_an_unquantized_model_is_not_an_npu_model(models: Path) -> None:
 
 
 def test_without_vela_nothing_is_known(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vela, "is_installed", lambda: False)
+    monkeypatch.setattr(vela, "installed_version", lambda: None)
     file = models / "mlperf_kws_int8.tflite"
     check = sizeup.check(file, "alif-e7", latency="1 s")
     assert check.fits is None
@@ -211,7 +212,7 @@ def test_a_file_that_crashes_vela_is_refused_by_the_worker(models: Path, tmp_pat
     [({"seconds": 0.01}, "took longer than 0.01 s"), ({"memory_bytes": 24 << 20}, "24.0 MiB")],
 )
 def test_a_compilation_beyond_its_limits_is_undetermined(
-    limit: dict[str, float], reason: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit: dict[str, Any], reason: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(npu_checks, "compile_for_npu", functools.partial(compile_for_npu, **limit))

@@ -77,7 +77,7 @@ def fit_npu(
     elif is_converted:
         reason = "Vela compiles a file at its own dtypes: quantize it, and give the quantized .tflite file"
     elif file is None:
-        reason = "Vela compiles the file as it is: give the .tflite file, without other shapes"
+        reason = "Vela compiles a .tflite file as it is: use check or analyze on the file"
     else:
         return _compiled(file, target, options)
     return NpuFit(options.accelerator, reason=reason)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import tempfile
@@ -131,9 +130,12 @@ class Compilation:
         }
 
 
-def is_installed() -> bool:
-    """Whether Vela can be imported; it is not imported by this."""
-    return importlib.util.find_spec("ethosu") is not None
+def installed_version() -> str | None:
+    """The version of Vela; None if it is not installed. It is not imported by this."""
+    try:
+        return importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def options_for(target: Target) -> VelaOptions | None:
@@ -158,9 +160,9 @@ def compile_for_npu(
 
     Raises MissingLibrary if Vela is not installed, and RunFailed if it does not compile the file.
     """
-    if not is_installed():
+    version = installed_version()
+    if version is None:
         raise MissingLibrary("compiling for Ethos-U", _PACKAGE, _EXTRA)
-    version = importlib.metadata.version(_PACKAGE)
     setting = json.dumps([_LAYOUT, version, asdict(options)]).encode()
     digest = hashlib.sha256(setting + b"\n" + Path(path).read_bytes()).hexdigest()
     stored = _read(digest)

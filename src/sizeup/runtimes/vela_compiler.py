@@ -18,6 +18,8 @@ from typing import Any
 from ethosu import regor
 from ethosu.vela import architecture_features, vela
 
+from sizeup.workers.worker import limit_output
+
 _MODEL = "model"
 _MAX_OUTPUT_BYTES = 1 << 28  # of a file that Vela writes
 _KIB = 1024
@@ -35,7 +37,7 @@ def compile_file(model: str, options: dict[str, Any], folder: str, channel: Any)
 
     `options` are the fields of `VelaOptions`, `folder` is an empty folder for the files of Vela.
     """
-    _limit_output()
+    limit_output(_MAX_OUTPUT_BYTES)
     network, home = Path(folder, f"{_MODEL}.tflite"), Path(folder)
     network.write_bytes(Path(model).read_bytes())
     arguments = [
@@ -149,11 +151,3 @@ def _printed(path: Path) -> Iterator[Any]:
         library.fflush(None)
         os.dup2(before, 1)
         os.close(before)
-
-
-def _limit_output() -> None:
-    """Bound what a compilation can write to the disk."""
-    with contextlib.suppress(ModuleNotFoundError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_OUTPUT_BYTES, _MAX_OUTPUT_BYTES))
