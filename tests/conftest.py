@@ -24,7 +24,7 @@ def shared() -> Path:
 PACKAGES = frozenset(
     (
         "ai_edge_litert", "duckdb", "flatbuffers", "ml_dtypes", "onnx", "onnxruntime",
-        "pandas", "pyarrow", "ray", "tflite_micro", "torch",
+        "ethosu", "pandas", "pyarrow", "ray", "tflite_micro", "torch",
     )
 )  # fmt: skip
 

@@ -31,6 +31,7 @@ PAGES = (
     "docs/checking.md",
     "docs/cli.md",
     "docs/comparing.md",
+    "docs/ethos-u.md",
     "docs/free-dimensions.md",
     "docs/json.md",
     "docs/latency.md",

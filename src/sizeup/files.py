@@ -117,6 +117,12 @@ def read_problem(error: Exception) -> str:
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
+def cache_folder(name: str) -> Path:
+    """The folder of one kind of cached results, which may not exist yet."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "sizeup" / name
+
+
 def write_bytes(path: PathLike, content: bytes, *, like: Path | None = None) -> None:
     """Replace the content of a file."""
     with atomic_path(path, like=like) as out:

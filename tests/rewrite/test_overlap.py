@@ -122,6 +122,8 @@ def test_no_file_gets_worse(shared: Path, tmp_path: Path, name: str) -> None:
     assert result.verification is None if name in NOT_RUNNABLE else result.verification is not None
     assert result.verification is None or result.verification.deviation is None
     if name in NOT_RUNNABLE or name in ONLY_LITERT:
+        assert result.before.peak_bytes is not None
+        assert result.after.peak_bytes is not None
         assert result.after.peak_bytes <= result.before.peak_bytes
         return
     before, after = (each.head + each.tail for each in measure([source, out]))

@@ -22,8 +22,10 @@ from sizeup.symbolic import SymbolicGraph
 from sizeup.units import plural
 
 if TYPE_CHECKING:
+    from sizeup.checks.npu import NpuFit
     from sizeup.closed_forms.cost import SymbolicCost
     from sizeup.closed_forms.latency import SymbolicEstimate
+    from sizeup.graph import Graph
     from sizeup.latency import Basis, Estimate
     from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.results.closed_forms import ClosedForms
@@ -67,10 +69,12 @@ def analyze(
     resolved = _target_of(target, source)
     graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision, train=train)
     graph_cost = counted(source, graph)
+    original = None if loaded is graph else cost.count(loaded)
+    npu = _npu_fit(source, graph, graph_cost, dtype, original, resolved)
     latency: Estimate | str | None = None
     if resolved is not None or basis is not None or coefficients is not None:
         try:
-            latency = _estimate(graph_cost, resolved, dtype, basis, coefficients)
+            latency = _estimate(graph_cost, resolved, dtype, basis, coefficients, npu)
         except TargetError as error:
             if basis is not None and not isinstance(error, NoLatency):
                 raise
@@ -86,7 +90,8 @@ def analyze(
         convention=other_counts,
         source=file,
         target=resolved,
-        original_cost=None if loaded is graph else cost.count(loaded),
+        original_cost=original,
+        npu=npu,
     )
     if strict:
         _require_complete(report)
@@ -154,7 +159,9 @@ def estimate(
         return _estimate(cost.count(graph), resolved, dtype, basis, coefficients)
     graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision, train=train)
     graph_cost = counted(source, graph)
-    estimate = _estimate(graph_cost, resolved, dtype, basis, coefficients)
+    original = None if loaded is graph else cost.count(loaded)
+    npu = _npu_fit(source, graph, graph_cost, dtype, original, resolved)
+    estimate = _estimate(graph_cost, resolved, dtype, basis, coefficients, npu)
     if resolved is None:
         return estimate
     from sizeup.checks import Needs, fit_memory
@@ -162,8 +169,8 @@ def estimate(
 
     file, _ = _file(source)
     size = file.stat().st_size if file is not None and file.is_file() else None
-    original = None if loaded is graph else cost.count(loaded)
-    return with_applicability(estimate, fit_memory(Needs(graph, graph_cost, dtype, size, original), resolved))
+    needs = Needs(graph, graph_cost, dtype, size, original)
+    return with_applicability(estimate, fit_memory(needs, resolved, npu=npu))
 
 
 @overload
@@ -334,15 +341,49 @@ def _estimate(
     dtype: dtypes.DType | None,
     basis: Basis | None,
     coefficients: Coefficients,
+    npu: NpuFit | None = None,
 ) -> Estimate:
     from sizeup import latency
 
+    if npu is not None and target is not None and basis in (None, "vela") and coefficients is None:
+        from sizeup.checks.npu import npu_estimate
+
+        return npu_estimate(graph_cost, target, npu)
     table = None
     if isinstance(coefficients, str | os.PathLike):
         table = latency.read_table(Path(coefficients))
     elif coefficients is not None:
         table = latency.table_from(coefficients)
     return latency.estimate(graph_cost, target, dtype, basis=basis, table=table)
+
+
+def _npu_fit(
+    source: Source,
+    graph: Graph,
+    graph_cost: Cost,
+    dtype: dtypes.DType | None,
+    original: Cost | None,
+    target: Target | None,
+) -> NpuFit | None:
+    """The model compiled for the Ethos-U of a target; None if the target has none."""
+    if target is None or target.runtime.micro != "ethos-u":
+        return None
+    from sizeup.checks import Needs
+
+    file = unchanged_file(source)
+    size = None if file is None else file.stat().st_size
+    return Needs(graph, graph_cost, dtype, size, original, file).npu(target)
+
+
+def unchanged_file(source: Source) -> Path | None:
+    """The file of a model; None if there is none, or another one than a report was made from."""
+    if not isinstance(source, Report):
+        return _file(source)[0]
+    from sizeup.results.file_nodes import digest
+
+    path = source.source
+    is_same = path is not None and path.is_file() and digest(path) == source.sha256
+    return path if is_same else None
 
 
 def _require_complete(report: Report) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sizeup import cost
-from sizeup.api.analyze import check_precision, target_of
+from sizeup.api.analyze import check_precision, target_of, unchanged_file
 from sizeup.api.check_options import (
     command_options,
     input_options,
@@ -283,6 +283,7 @@ def build_check(
         unsupported_reason=unsupported_reason,
         caveats=caveats,
         host_run=host_run,
+        npu=None if fit is None else fit.npu,
         unknown_ops=len(subject.cost.reasons),
         other_entries=subject.graph.uncounted_signatures,
         peak_tensors=subject.peak_tensors,
@@ -347,7 +348,7 @@ class Model:
         graph, dtype, loaded = load_at_precision(self.source, *settings)
         size = None if self.file is None else self.file.stat().st_size
         before = None if graph is loaded else cost.count(loaded)
-        return Needs(graph, counted(self.source, graph), dtype, size, before)
+        return Needs(graph, counted(self.source, graph), dtype, size, before, unchanged_file(self.source))
 
     def origin(self, limits: str) -> Origin:
         """The origin, from which remedies build changed models and commands; `limits` are options."""

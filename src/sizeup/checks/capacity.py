@@ -5,11 +5,13 @@ Nothing is searched for: `Needs` computes its values once, and checking many tar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sizeup import units
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
+from sizeup.checks.npu import NpuFit, is_npu_target
 from sizeup.checks.npu_support import ai8x_memories, npu_support
 from sizeup.checks.unpublished_planners import ONE_BANK, activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
@@ -37,6 +39,7 @@ class MemoryFit:
     # That the runtime does not read the file, or does not run it as its reference kernels do.
     caveats: tuple[str, ...] = ()
     weight_memory: MemoryNeed | None = None  # of an NPU that has one for weights alone
+    npu: NpuFit | None = None  # on an Ethos-U: the compiled model, or why there is none
 
     @property
     def memories(self) -> tuple[MemoryNeed, ...]:
@@ -53,9 +56,19 @@ class MemoryFit:
 
 
 def fit_memory(
-    needs: Needs, target: Target, *, ram: int | None = None, flash: int | None = None
+    needs: Needs,
+    target: Target,
+    *,
+    ram: int | None = None,
+    flash: int | None = None,
+    npu: NpuFit | None = None,
 ) -> MemoryFit:
-    """Compare the needs of a graph with a target; `ram` and `flash` override the target's sizes in bytes."""
+    """Compare the needs of a graph with a target; `ram` and `flash` override the target's sizes in bytes.
+
+    For an Ethos-U, the model is compiled by Vela, unless `npu` is the outcome of that.
+    """
+    if is_npu_target(target):
+        return _npu_fit(npu or needs.npu(target), target, ram, flash)
     is_bare = target.device.device_class in _BARE or bool(target.runtime.micro)
     weight_memory = None
     if target.runtime.name == "ai8x":
@@ -68,7 +81,7 @@ def fit_memory(
     else:
         memory = _system_ram(needs, target, ram)
     memory = _without_size(memory, needs)
-    flash_need = _flash(needs, target, flash) if is_bare else None
+    flash_need = _flash(target, flash, [_stored(needs, target)]) if is_bare else None
     support = npu_support(needs, target)
     if support.undetermined_reason:
         memory = _undetermined(memory, support.undetermined_reason)
@@ -85,6 +98,51 @@ def _undetermined(memory: MemoryNeed, reason: str) -> MemoryNeed:
     """The need with a part of unknown size."""
     part = MemoryPart("host", 0, None, reason)
     return replace(memory, parts=(*memory.parts, part), unknown=(*memory.unknown, reason))
+
+
+def _npu_fit(npu: NpuFit, target: Target, ram: int | None, flash: int | None) -> MemoryFit:
+    """The fit on an Ethos-U: memory as Vela reports it, with what TFLite Micro needs to run the file."""
+    ram_need = _bank(target, ram, _npu_ram_parts(npu))
+    size = npu.file_bytes
+    stored = [] if size is None else [MemoryPart("model", size, size, "size of the file compiled by Vela")]
+    flash_need = _flash(target, flash, stored)
+    if not npu.is_known or size is None:
+        reasons = (npu.reason,)
+        flash_need = replace(flash_need, parts=(), unknown=reasons)
+        ram_need = ram_need if npu.is_known else replace(ram_need, unknown=reasons, assumptions=())
+    dram = _dram_note(npu)
+    if dram:
+        ram_need = replace(ram_need, assumptions=(*ram_need.assumptions, dram))
+    return MemoryFit(ram_need, flash_need, npu.unsupported_reason, npu=npu)
+
+
+def _npu_ram_parts(npu: NpuFit) -> list[MemoryPart]:
+    """The SRAM that Vela reports, and what TFLite Micro's arena needs in addition; none if not compiled."""
+    compilation, arena = npu.compilation, npu.arena
+    if not npu.is_known:
+        return []
+    basis = "needed by TFLite Micro for the compiled file"
+    if compilation is None:
+        low, high = (0, None) if arena is None else arena
+        return [MemoryPart("arena", low, high, npu.arena_unknown_reason or basis)]
+    sram = compilation.memory_bytes["sram"]
+    parts = [MemoryPart("SRAM", sram, sram, "as reported by Vela")]
+    if compilation.has_dedicated_sram:
+        return parts
+    if arena is None:
+        parts.append(MemoryPart("interpreter", 0, None, npu.arena_unknown_reason))
+    else:
+        low, high = (max(size - sram, 0) for size in arena)
+        parts.append(MemoryPart("interpreter", low, high, f"further arena {basis}"))
+    return parts
+
+
+def _dram_note(npu: NpuFit) -> str:
+    """What the DRAM of a system with dedicated SRAM holds; empty if there is none."""
+    if npu.compilation is None or not npu.compilation.has_dedicated_sram:
+        return ""
+    size = units.size(npu.compilation.memory_bytes["dram"])
+    return f"the SRAM is only for the NPU; weights and arena are in DRAM, which is not checked: {size} (Vela)"
 
 
 def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
@@ -108,8 +166,7 @@ def _refusal(needs: Needs, target: Target) -> str | None:
     runtime = target.runtime
     if needs.precision is not None and precision_name(needs.precision) not in runtime.dtypes:
         return f"{runtime.name} has no kernels for {precision_name(needs.precision)}"
-    # Output of Vela is one custom operator, which only the Ethos-U runtime has.
-    if not runtime.micro or runtime.micro == "ethos-u":
+    if not runtime.micro:
         return None
     reason = needs.unsupported_reason(target)
     if reason is not None:
@@ -125,10 +182,16 @@ def _refusal(needs: Needs, target: Target) -> str | None:
 
 
 def _micro_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
-    device = target.device
+    reason = needs.usage.unavailable_reason
+    return _bank(target, available, _arena_parts(needs, target), [reason] if reason else [])
+
+
+def _bank(
+    target: Target, available: int | None, parts: Sequence[MemoryPart], reasons: Sequence[str] = ()
+) -> MemoryNeed:
+    """The need of the largest bank of a target's RAM."""
+    device, unknown = target.device, list(reasons)
     limit = device.largest_ram_bytes if available is None else available
-    parts = _arena_parts(needs, target)
-    unknown = [needs.usage.unavailable_reason] if needs.usage.unavailable_reason else []
     if limit is None:
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
     source, assumptions = "--ram", []
@@ -273,7 +336,7 @@ def _gpu_memory(needs: Needs, target: Target, process: GpuProcess, available: in
     return MemoryNeed("ram", limit, parts, reserve, source, tuple(unknown), assumptions)
 
 
-def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
+def _flash(target: Target, available: int | None, stored: Sequence[MemoryPart]) -> MemoryNeed:
     device, code = target.device, target.runtime.code
     limit = device.flash_bytes if available is None else available
     unknown: list[str] = []
@@ -281,7 +344,7 @@ def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
         unknown.append(
             f"the flash size of {device.title} is not known; give that of your board, e.g. --flash 8MB"
         )
-    parts = [_stored(needs) if target.runtime.micro else stored_weights(needs, target)]
+    parts = [*stored]
     if code is None:
         unknown.append(f"the code size of {target.runtime.name} is not known")
         parts.append(MemoryPart("code", 0, None, "not known"))
@@ -293,8 +356,10 @@ def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
     return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), assumptions)
 
 
-def _stored(needs: Needs) -> MemoryPart:
+def _stored(needs: Needs, target: Target) -> MemoryPart:
     """The model size: that of the file, or bounds for a file with these weights."""
+    if not target.runtime.micro:
+        return stored_weights(needs, target)
     least, most = needs.stored_bytes
     if least == most:
         return MemoryPart("model", least, most, "size of the file")

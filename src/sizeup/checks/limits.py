@@ -96,7 +96,7 @@ def limit_of(space: MemoryNeed, largest: tuple[Contribution, ...] = ()) -> Limit
         space.name,
         "bytes",
         space.limit_bytes,
-        space.low_bytes,
+        space.low_bytes if space.parts else None,
         space.high_bytes,
         None,
         space.source,
@@ -138,7 +138,7 @@ class MemoryPart:
 class MemoryNeed:
     """A memory of a device, and the parts of it that a model and its runtime need.
 
-    If the limit or the need is not known, `unknown` has the reasons.
+    If the limit or the need is not known, `unknown` has the reasons. Without parts, no bound is known.
     """
 
     name: str  # 'ram' or 'flash'
@@ -156,14 +156,14 @@ class MemoryNeed:
 
     @property
     def low_bytes(self) -> int:
-        """Lower bound of the need."""
+        """Lower bound of the need; 0 if nothing about it is known."""
         return sum(part.low_bytes for part in self.parts)
 
     @property
     def high_bytes(self) -> int | None:
         """Upper bound of the need; None if it is not known."""
         known = [part.high_bytes for part in self.parts if part.high_bytes is not None]
-        return sum(known) if len(known) == len(self.parts) else None
+        return sum(known) if self.parts and len(known) == len(self.parts) else None
 
     @property
     def need_bytes(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from sizeup.checks.capacity import MemoryFit, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
 from sizeup.checks.needs import Needs
+from sizeup.checks.npu import NpuFit, is_npu_target, npu_estimate
 from sizeup.cost import Column, Cost
 from sizeup.dtypes import DType
 from sizeup.errors import TargetError
@@ -108,6 +109,8 @@ def _peak(subject: Subject) -> Amount:
 def _arena(subject: Subject) -> Amount:
     """TFLite Micro's arena for .tflite files; for others, the memory plan that its planner would make."""
     needs = subject.needs
+    if subject.target is not None and is_npu_target(subject.target):
+        return _npu_arena(needs.npu(subject.target))
     if needs.usage.unknown_sizes:
         return _peak(subject)
     arena, bounds = needs.arena(subject.target), needs.arena_bounds(subject.target)
@@ -116,6 +119,13 @@ def _arena(subject: Subject) -> Amount:
     if arena is not None:
         return Amount(arena.head_bytes, None, None, arena.tail_unknown_reason, subject.peak_tensors)
     return Amount(needs.usage.peak_bytes, needs.greedy_plan_bytes, largest=subject.peak_tensors)
+
+
+def _npu_arena(npu: NpuFit) -> Amount:
+    """TFLite Micro's arena for the file that Vela compiled."""
+    if npu.arena is None:
+        return Amount(None, None, None, npu.arena_unknown_reason or npu.reason)
+    return Amount(*npu.arena)
 
 
 def _ram(subject: Subject) -> Amount:
@@ -133,6 +143,8 @@ def _flash(subject: Subject) -> Amount:
 
 
 def _of_space(space: MemoryNeed, largest: tuple[Contribution, ...]) -> Amount:
+    if not space.parts:
+        return Amount(None, None, None, "; ".join(space.unknown))
     most = space.high_bytes
     unbounded = [part.basis for part in space.parts if part.high_bytes is None]
     return Amount(space.low_bytes, most, None, "; ".join(unbounded), largest)
@@ -144,6 +156,8 @@ def _latency(subject: Subject) -> Amount:
         return Amount(None, None, None, estimate)
     column = subject.op_seconds
     largest = () if column is None else subject.largest(column)
+    if estimate.basis == "vela":
+        return Amount(None, None, estimate.seconds, "Vela's estimate has no prediction interval", largest)
     if estimate.low is None:
         return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
     reason = "" if estimate.high is not None else "the latency of unknown operators is missing"
@@ -213,6 +227,8 @@ class Subject:
         if self.target is None:
             return "latency needs a target: add -d TARGET"
         try:
+            if is_npu_target(self.target):
+                return npu_estimate(self.cost, self.target, self.needs.npu(self.target))
             return latency.estimate(self.cost, self.target, self.precision)
         except TargetError as error:
             return str(error)

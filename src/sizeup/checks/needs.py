@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
+from sizeup.checks.npu import NpuFit, fit_npu
 from sizeup.cost import Cost
 from sizeup.dtypes import DType
 from sizeup.graph import Graph
@@ -54,6 +56,7 @@ class Needs:
     precision: DType | None = None
     file_bytes: int | None = None
     original_cost: Cost | None = None
+    file: Path | None = None  # the file, if the graph has its shapes
 
     @cached_property
     def usage(self) -> Usage:
@@ -216,6 +219,18 @@ class Needs:
         if plain is not None and planned is not None:
             grown = (planned.arena_bytes(32) or 0) - (plain.arena_bytes(32) or 0)
         return max(largest_scratch_bytes(graphs, chip), grown)
+
+    def npu(self, target: Target) -> NpuFit:
+        """The model compiled for the Ethos-U of a target."""
+        if target.name not in self._npus:
+            self._npus[target.name] = fit_npu(
+                self.graph, target, self.file, self.file_bytes, is_converted=self.is_converted
+            )
+        return self._npus[target.name]
+
+    @cached_property
+    def _npus(self) -> dict[str, NpuFit]:
+        return {}
 
     @cached_property
     def _scratch(self) -> dict[str, int | None]:

@@ -59,6 +59,7 @@ class BasisName(str, Enum):
 
     calibrated = "calibrated"
     instructions = "instructions"
+    vela = "vela"
     roofline = "roofline"
     coefficients = "coefficients"
 
@@ -67,8 +68,8 @@ Basis = Annotated[
     BasisName | None,
     typer.Option(
         metavar="BASIS",
-        help="Latency model: calibrated, instructions, roofline or coefficients, e.g. roofline (default:"
-        " the first that is available).",
+        help="Latency model: calibrated, instructions, vela, roofline or coefficients, e.g. roofline"
+        " (default: the first that is available).",
     ),
 ]
 Inputs = Annotated[

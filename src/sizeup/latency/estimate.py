@@ -23,6 +23,7 @@ from sizeup.latency.prediction import (
     Basis,
     CalibratedPrediction,
     RooflinePrediction,
+    check_own_estimate,
     is_covered,
     not_calibrated_error,
     predict_calibrated,
@@ -33,7 +34,7 @@ from sizeup.latency.standing import standing_of
 from sizeup.latency.work import Flags, Floats, Work
 from sizeup.targets import Slowdown, Standing, Target, TargetCalibration, current_catalog
 
-BASES: tuple[Basis, ...] = ("calibrated", "instructions", "roofline", "coefficients")
+BASES: tuple[Basis, ...] = ("calibrated", "instructions", "vela", "roofline", "coefficients")
 _MOST_REASONS = 4  # in a message
 
 
@@ -126,10 +127,15 @@ def estimate(
     """
     if basis not in (None, *BASES):
         raise SizeupError(f"unknown basis {basis!r}; known: {', '.join(BASES)}")
+    if basis == "coefficients" and table is None and target is not None:
+        check_own_estimate(target)
     if basis == "coefficients" or (basis is None and table is not None):
         return _by_coefficients(cost, target, precision, table or coefficients.DEFAULT)
     if target is None:
         raise TargetError("an estimate needs a target or a coefficient table")
+    check_own_estimate(target)
+    if basis == "vela":
+        raise TargetError(f"{target.name}: only targets with an Ethos-U have the basis vela")
     return replace(_Estimator(cost, target, precision, executed).by(basis), standing=standing_of(target))
 
 

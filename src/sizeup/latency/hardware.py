@@ -57,8 +57,15 @@ def throughput(
 
 
 def throughput_of(estimate: Estimate) -> Throughput | None:
-    """The throughput that an estimate implies; None for a lower bound or 0 seconds."""
-    if not estimate.seconds or (estimate.low is None and estimate.basis == "roofline"):
+    """The throughput that an estimate implies; None for a lower bound or 0 seconds.
+
+    None also for an Ethos-U: the bytes that it moves are not those of the operators.
+    """
+    if (
+        not estimate.seconds
+        or estimate.basis == "vela"
+        or (estimate.low is None and estimate.basis == "roofline")
+    ):
         return None
     launches = float(estimate.work.totals(estimate.kernels.launch)[0])
     known = estimate.calibration is not None or (
@@ -175,7 +182,7 @@ def flops_per_byte(estimate: Estimate) -> dict[str, float]:
     """FLOPs per byte in the target's data sheet, for each precision of the network's MACs."""
     target = estimate.target
     bandwidth = None if target is None else target.device.bandwidth
-    if target is None or bandwidth is None:
+    if target is None or bandwidth is None or estimate.basis == "vela":
         return {}
     peaks = (nearest_peak(target, name) for name in _precisions(estimate))
     return {peak[0]: FLOPS_PER_MAC * peak[1] / bandwidth for peak in peaks if peak is not None}

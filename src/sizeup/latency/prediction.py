@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from sizeup.errors import TargetError
+from sizeup.errors import NoLatency, TargetError
 from sizeup.latency.interval import PredictionInterval, unseen_share
 from sizeup.latency.model import Kernels, Rate, Rates, dtype_wildcard, kernels, rates_from
 from sizeup.latency.roofline import dtype_of, least_kernels, nearest_peak
 from sizeup.latency.work import Flags, Floats, Work
 from sizeup.targets import Slowdown, Target, TargetCalibration, current_catalog
 
-Basis = Literal["calibrated", "instructions", "roofline", "coefficients"]
+Basis = Literal["calibrated", "instructions", "vela", "roofline", "coefficients"]
 
 _TRACE = 0.01  # share of MACs allowed in dtypes that the calibration does not cover
 _ROUNDING = 0.05  # of data sheets, and boost clocks
@@ -33,6 +33,15 @@ class CalibratedPrediction:
     high: Floats
     unseen_share: Floats  # of the time, in kernels that the calibration does not cover
     is_impossible: Flags  # faster than the data sheet allows, so the calibration does not apply
+
+
+def check_own_estimate(target: Target) -> None:
+    """Raise NoLatency for an Ethos-U, whose latency only its compiler estimates."""
+    if target.runtime.micro == "ethos-u":
+        raise NoLatency(
+            f"{target.name}: the latency on an Ethos-U is that which Vela estimates for a .tflite file, in"
+            " analyze, check and compare"
+        )
 
 
 def predict_calibrated(work: Work, target: Target, calibration: TargetCalibration) -> CalibratedPrediction:
@@ -84,7 +93,8 @@ class RooflinePrediction:
 
 
 def predict_roofline(work: Work, target: Target) -> RooflinePrediction:
-    """The latencies of networks by a target's data sheet."""
+    """The latencies of networks by a target's data sheet; raises NoLatency for an Ethos-U."""
+    check_own_estimate(target)
     bound, is_complete, notes = least_kernels(work, target)
     slowdown = current_catalog().slowdown(target)
     unknown = np.full(work.networks, np.nan)

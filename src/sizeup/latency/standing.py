@@ -21,6 +21,8 @@ def standing_of(target: Target) -> Standing:
     has_slowdown = catalog.slowdown(target) is not None
 
     def standing_at(dtype: str) -> LatencyStanding:
+        if runtime.micro == "ethos-u":
+            return "vela"
         if calibration is not None and dtype in calibration.covered_precisions:
             return "calibrated"
         if is_counted and dtype in INSTRUCTION_PRECISIONS:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from sizeup.files import write_errors
+from sizeup.files import cache_folder, write_errors
 
 # A folder; None: the default folder, False: no cache.
 Cache: TypeAlias = str | os.PathLike[str] | Literal[False] | None
@@ -16,8 +16,7 @@ Cache: TypeAlias = str | os.PathLike[str] | Literal[False] | None
 
 def default_folder() -> Path:
     """Returns the default cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "sizeup" / "sensitivity"
+    return cache_folder("sensitivity")
 
 
 class ResultCache:

@@ -21,6 +21,7 @@ _FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
 _STANDINGS = {
     "calibrated": "calibrated",
     "instructions": "instructions",
+    "vela": "vela",
     "slowdown": "slowdown",
     "data sheet only": "data sheet only (lower bound)",
     "unknown": "unknown",

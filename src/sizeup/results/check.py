@@ -16,6 +16,7 @@ from sizeup.results.result import Result
 if TYPE_CHECKING:
     from sizeup.checks import Remedy
     from sizeup.checks.host_run import HostRun
+    from sizeup.checks.npu import NpuFit
 
 __all__ = [
     "MEASURE_UNITS",
@@ -57,6 +58,7 @@ class Check(Result):
     # That the runtime does not read the file, or does not run it as its reference kernels do.
     caveats: tuple[str, ...] = ()
     host_run: HostRun | None = None  # one inference on this machine; None if there was none
+    npu: NpuFit | None = None  # for an Ethos-U: what Vela reports, or why it reports nothing
     unknown_ops: int = 0  # ops that are not counted
     other_entries: tuple[str, ...] = ()  # signatures of the file that are not counted
     peak_tensors: tuple[Contribution, ...] = ()  # live at the peak, the largest first

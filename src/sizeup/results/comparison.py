@@ -25,7 +25,10 @@ __all__ = [
 ]
 
 Verdict = Literal["faster", "slower", "perhaps faster", "perhaps slower", "no difference", "undetermined"]
-_OPTIONAL = ("arena_head_bytes", "arena_bytes", "latency_seconds")
+_OPTIONAL = (
+    *("arena_head_bytes", "arena_bytes", "latency_seconds"),
+    *("npu_sram_bytes", "npu_file_bytes", "npu_cycles"),
+)
 _MAX_OP_KINDS = 5
 _SIZES = ("input", "output", "weights", "out_channels")
 _SHOWN_ELSEWHERE = ("kind", "activation", "macs", "params")  # shown with the op kinds and counts already
@@ -108,6 +111,8 @@ class Comparison(Result):
         a, b = self.a.latency, self.b.latency
         if a is None or b is None:
             return None
+        if a.basis == b.basis == "vela":
+            return _vela_verdict(a.seconds, b.seconds)
         if a.low is None or a.high is None or b.low is None or b.high is None:
             return "undetermined"
         if a.low > b.high or b.low > a.high:
@@ -131,6 +136,13 @@ class Comparison(Result):
 
     def _repr_html_(self) -> str:
         return self._page()
+
+
+def _vela_verdict(before: float, after: float) -> Verdict:
+    """The verdict on two estimates of Vela, which have no intervals."""
+    if abs(after - before) < _EQUAL_SHARE * before:
+        return "no difference"
+    return "perhaps faster" if after < before else "perhaps slower"
 
 
 def comparison_of(a: Report, b: Report) -> Comparison:
@@ -177,6 +189,18 @@ def _amounts(report: Report) -> dict[str, float | None]:
         "arena_bytes": report.memory.arena_bytes,
         "operators": len(report.graph.ops),
         "latency_seconds": None if report.latency is None else report.latency.seconds,
+        **_npu_amounts(report),
+    }
+
+
+def _npu_amounts(report: Report) -> dict[str, float | None]:
+    """The figures of Vela on an Ethos-U."""
+    npu = report.npu
+    compilation = npu.compilation if npu is not None and npu.is_known else None
+    return {
+        "npu_sram_bytes": None if compilation is None else compilation.memory_bytes["sram"],
+        "npu_file_bytes": None if npu is None or not npu.is_known else npu.file_bytes,
+        "npu_cycles": None if compilation is None else compilation.total_cycles,
     }
 
 

@@ -8,6 +8,7 @@ from sizeup.checks import Change, Contribution, Limit, MemoryFit, MemoryNeed, Me
 from sizeup.checks.baselines import Update
 from sizeup.checks.host_run import HostRun
 from sizeup.checks.limits import Growth
+from sizeup.checks.npu import NpuFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
@@ -22,6 +23,7 @@ from sizeup.mixed_precision.refine import MeasuredAssignment
 from sizeup.mixed_precision.sizes import LayerSizes
 from sizeup.mixed_precision.tradeoff import Point, Row
 from sizeup.rewrite import Footprint, KernelArena, Optimization, Verification
+from sizeup.runtimes import Compilation
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
 from sizeup.sweeps import Sweep
 from sizeup.sweeps.leaderboard import Leaderboard
@@ -36,6 +38,7 @@ __all__ = [
     "Change",
     "Column",
     "ComparedRow",
+    "Compilation",
     "Contribution",
     "ConventionCounts",
     "DeviceMemory",
@@ -59,6 +62,7 @@ __all__ = [
     "MemoryPart",
     "MicroArena",
     "ModuleTime",
+    "NpuFit",
     "Optimization",
     "Point",
     "Preview",

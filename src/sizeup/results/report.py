@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,6 +22,7 @@ _MAX_BYTES = 1 << 60
 
 if TYPE_CHECKING:
     from sizeup.checks import MemoryFit
+    from sizeup.checks.npu import NpuFit
     from sizeup.conventions import ConventionCounts
     from sizeup.latency import (
         EnergyEstimate,
@@ -124,6 +125,7 @@ class Report(Result):
     source: Path | None = None  # the model file, if there is one
     target: Target | None = None  # with or without a latency estimate
     original_cost: Cost | None = None  # of the model as loaded, if a precision map was applied
+    npu: NpuFit | None = None  # for an Ethos-U: what Vela reports, or why it reports nothing
     traffic: Bytes = field(init=False, repr=False)
     memory: Overview = field(init=False, repr=False)
     """Activation memory of an inference, excluding weights, and its lower bound."""
@@ -133,9 +135,6 @@ class Report(Result):
     """Throughput, energy and bounds of the estimate; None without one."""
 
     def __post_init__(self) -> None:
-        from sizeup.memory import overview  # counting alone does not load the planner
-        from sizeup.targets import word_bits_of
-
         memory_fit, latency = self._fit_verdict(), self.latency
         if memory_fit is not None and latency is not None:
             from sizeup.checks.applicability import with_applicability
@@ -143,20 +142,29 @@ class Report(Result):
             latency = with_applicability(latency, memory_fit)
         derived = {
             "traffic": self.cost.bytes_at(self.precision),
-            "memory": overview(
-                self.graph,
-                self.precision,
-                word_bits_of(self.target),
-                firmware=self._firmware,
-                on_gpu=self.target is not None and not self.target.is_cpu,
-                blas_workspace_bytes=self._blas_workspace_bytes,
-            ),
+            "memory": self._memory(),
             "memory_fit": memory_fit,
             "latency": latency,
             "latency_details": None if latency is None else details_of(latency),
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
+
+    def _memory(self) -> Overview:
+        from sizeup.memory import overview  # counting alone does not load the planner
+        from sizeup.targets import word_bits_of
+
+        memory = overview(
+            self.graph,
+            self.precision,
+            word_bits_of(self.target),
+            firmware=self._firmware,
+            on_gpu=self.target is not None and not self.target.is_cpu,
+            blas_workspace_bytes=self._blas_workspace_bytes,
+        )
+        # TFLite Micro runs the file that Vela compiled, not this one.
+        is_npu = self.npu is not None
+        return replace(memory, arena=None, unsupported_reason=None) if is_npu else memory
 
     @property
     def _firmware(self) -> Build:
@@ -179,7 +187,8 @@ class Report(Result):
 
         is_file = self.source is not None and self.source.is_file()
         size = self.source.stat().st_size if is_file and self.source is not None else None
-        return fit_memory(Needs(self.graph, self.cost, self.precision, size, self.original_cost), self.target)
+        needs = Needs(self.graph, self.cost, self.precision, size, self.original_cost)
+        return fit_memory(needs, self.target, npu=self.npu)
 
     @property
     def graph(self) -> Graph:
@@ -273,10 +282,10 @@ class Report(Result):
 
     @cached_property
     def roofline(self) -> Roofline | None:
-        """Throughput of ops under the roofs of the target; None without an estimate on a target."""
+        """Throughput of ops under the roofs of the target; None without an estimate, or on an Ethos-U."""
         from sizeup.results.roofline import roofline_of
 
-        return None if self.latency is None else roofline_of(self.latency)
+        return None if self.latency is None or self.npu is not None else roofline_of(self.latency)
 
     @cached_property
     def what_if(self) -> dict[str, Any] | None:
@@ -351,6 +360,7 @@ def report_of(
     source: Path | None = None,
     target: Target | None = None,
     original_cost: Cost | None = None,
+    npu: NpuFit | None = None,
 ) -> Report:
     """Returns the report on a counted graph, with bytes at the given precision.
 
@@ -360,7 +370,7 @@ def report_of(
     if cost.graph is not graph:
         raise ValueError("the cost was counted on another graph")
     estimate, reason = (None, latency) if isinstance(latency, str) else (latency, NO_TARGET)
-    return Report(cost, precision, sha256, estimate, reason, convention, source, target, original_cost)
+    return Report(cost, precision, sha256, estimate, reason, convention, source, target, original_cost, npu)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,6 +42,10 @@ def optimize(
     suffix = source.suffix.lower()
     if options.target is not None:
         _check_target(options.target, suffix.removeprefix("."), overlap=options.overlap)
+        if options.target.runtime.micro == "ethos-u":
+            from sizeup.rewrite import npu
+
+            return npu.optimize(source, out, options, options.target)
     if suffix == ".tflite":
         from sizeup.rewrite import tflite
 

@@ -35,13 +35,14 @@ def optimize(
     if target is not None and target.runtime.formats is not None and options.reorder:
         options = replace(options, reorder=False)
         notes.append(f"the schedule was not changed: {target.runtime.name} uses its own")
-    before = Footprint(peak_bytes(graph), source.stat().st_size, files.gzip_bytes_of(source))
+    file_peak = peak_bytes(graph)
+    before = Footprint(file_peak, source.stat().st_size, files.gzip_bytes_of(source))
     best_schedule, schedule = None, None
     if options.reorder and (verifier is not None or not options.verify):
         best_schedule = find_schedule(
             graph, aliases=True, time_limit=options.time_limit, progress=options.progress
         )
-        schedule = best_schedule.ops if best_schedule.peak_bytes < before.peak_bytes else None
+        schedule = best_schedule.ops if best_schedule.peak_bytes < file_peak else None
     notes += files.copy_external_files(companions)
     with atomic_path(out, like=source) as temporary:
         write(source, temporary, graph, None)

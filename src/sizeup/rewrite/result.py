@@ -8,7 +8,7 @@ from typing import Any
 
 from sizeup.memory.schedule import Progress
 from sizeup.memory.tflm.overlap import LABEL as REFERENCE_KERNELS
-from sizeup.runtimes import Arena
+from sizeup.runtimes import Arena, Compilation
 from sizeup.targets import Target
 
 
@@ -21,7 +21,7 @@ class Footprint:
     interpreter with reference kernels uses, measured or predicted; None with a target.
     """
 
-    peak_bytes: int  # peak activation memory in file order
+    peak_bytes: int | None  # peak activation memory in file order; None if an NPU runs the file
     file_bytes: int
     gzip_bytes: int | None = None  # None: too large to compress
     used: Arena | None = None
@@ -96,6 +96,7 @@ class Optimization:
     is_verifiable: bool = True  # False: no runtime runs the original, so nothing was changed
     target: Target | None = None
     arenas: tuple[KernelArena, ...] = ()  # on the target, or with reference kernels and with CMSIS-NN
+    compilation: Compilation | None = None  # for an Ethos-U, by Vela
 
     @property
     def largest_growth(self) -> KernelArena | None:
@@ -140,6 +141,7 @@ class Optimization:
             "cluster": {"weights": self.clustered_weights, "values": self.cluster_values},
             "pack": {"weights": self.packed_weights},
             "arena_is_measured": self.arena_is_measured,
+            **({} if self.compilation is None else {"vela": self.compilation.to_dict()}),
             "verification": _verification(self.verification),
             "notes": list(self.notes),
         }

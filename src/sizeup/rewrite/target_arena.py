@@ -92,8 +92,8 @@ def check_runs(graph: Graph, target: Target) -> None:
         return
     if kernels in _NOT_MODELED:
         raise WriteError(
-            f"{target.name}: the arena with {kernels} kernels is not known; optimize without -d, or choose"
-            " the memory of the accelerator when its compiler is run"
+            f"{target.name}: Vela plans the memory of an Ethos-U; sizeup optimize -d {target.device.name}"
+            " writes the compiled file"
         )
     build = builds_of(target)[-1]
     shipped = tflm_arena(graph, build)

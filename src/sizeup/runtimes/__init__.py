@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         time_model,
         time_series,
     )
+    from sizeup.runtimes.vela import Compilation, CpuOperator, NpuOperator, VelaOptions, compile_for_npu
 
 __all__ = [
     "ROUNDS",
@@ -27,8 +28,11 @@ __all__ = [
     "TIMED_RUNTIMES",
     "TURN",
     "Arena",
+    "Compilation",
+    "CpuOperator",
     "Inference",
     "Kernel",
+    "NpuOperator",
     "Profile",
     "Run",
     "RunSpec",
@@ -36,7 +40,9 @@ __all__ = [
     "TimingOptions",
     "TurnProgress",
     "TurnTimes",
+    "VelaOptions",
     "check_sample_memory",
+    "compile_for_npu",
     "infer_once",
     "random_samples",
     "read_profile",
@@ -56,6 +62,7 @@ _MODULES = {
         *("ROUNDS", "TIMED_RUNTIMES", "TURN", "Kernel", "Timing", "TimingOptions"),
         *("TurnProgress", "TurnTimes", "time_model", "time_series"),
     ),
+    "vela": ("Compilation", "CpuOperator", "NpuOperator", "VelaOptions", "compile_for_npu"),
 }
 
 

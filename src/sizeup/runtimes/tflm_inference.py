@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tflite_micro import runtime
+
+from sizeup.workers.worker import limit_output
 
 _MAX_OUTPUT_BYTES = 1 << 24  # of the file that receives what the interpreter prints
 
@@ -17,7 +18,7 @@ def infer(model: str, value: int, arena_bytes: int, channel: Any) -> str:
 
     Reports "invoke" when the tensors are allocated.
     """
-    _limit_output()
+    limit_output(_MAX_OUTPUT_BYTES)
     content = Path(model).read_bytes()
     try:
         interpreter = runtime.Interpreter.from_bytes(content, arena_size=arena_bytes)
@@ -32,11 +33,3 @@ def infer(model: str, value: int, arena_bytes: int, channel: Any) -> str:
     except RuntimeError as error:
         return str(error)
     return ""
-
-
-def _limit_output() -> None:
-    """Bound what an operator in a loop can write to the disk."""
-    with contextlib.suppress(ModuleNotFoundError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_OUTPUT_BYTES, _MAX_OUTPUT_BYTES))

@@ -168,9 +168,9 @@ def _device_columns(needs: Needs, target: Target) -> Row:
 def _fit_columns(verdict: MemoryFit) -> Row:
     ram, flash = verdict.ram, verdict.flash
     return {
-        "ram_need_bytes": ram.need_bytes,
+        "ram_need_bytes": ram.need_bytes if ram.parts else None,
         "ram_bytes": ram.limit_bytes,
-        "flash_need_bytes": None if flash is None else flash.need_bytes,
+        "flash_need_bytes": None if flash is None or not flash.parts else flash.need_bytes,
         "flash_bytes": None if flash is None else flash.limit_bytes,
         "fits": verdict.fits,
         "fits_reason": None if verdict.fits else _fit_reason(verdict),
@@ -253,7 +253,8 @@ def _memory_columns(needs: Needs) -> Row:
 
 def _arena_bytes(needs: Needs, target: Target) -> int | None:
     """The smallest arena that TFLite Micro accepts for the file, at the target's word size."""
-    if needs.graph.format != "tflite" or needs.precision is not None:
+    is_npu = target.runtime.micro == "ethos-u"  # of the compiled file, which a sweep does not make
+    if needs.graph.format != "tflite" or needs.precision is not None or is_npu:
         return None
     bounds = needs.arena_bounds(target)
     return None if bounds is None else bounds[1]

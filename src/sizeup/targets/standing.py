@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-LatencyStanding = Literal["calibrated", "instructions", "slowdown", "data sheet only", "unknown"]
+LatencyStanding = Literal["calibrated", "instructions", "vela", "slowdown", "data sheet only", "unknown"]
 LATENCY_STANDINGS: tuple[LatencyStanding, ...] = get_args(LatencyStanding)
 """From the closest prediction to none:
 
 - calibrated: rates fitted to measurements of this device with this runtime
 - instructions: counted instructions of TFLite Micro times measured cycles per instruction of this core
+- vela: cycles that Arm's compiler Vela estimates for the compiled network
 - slowdown: roofline of the data sheet times a slowdown measured on comparable units
 - data sheet only: roofline of the data sheet, which is a lower bound
 - unknown: no estimate, because neither rates nor the bandwidth are known

@@ -73,6 +73,14 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def limit_output(most_bytes: int) -> None:
+    """Limit the size of files that this process writes, also that of what it prints."""
+    with contextlib.suppress(ModuleNotFoundError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+
 def _limit_resources(memory_bytes: int) -> None:
     """Limit the memory of this process, unless 0, and disable core dumps."""
     try:

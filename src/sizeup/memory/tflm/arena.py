@@ -12,12 +12,11 @@ from sizeup.memory.liveness import Buffers
 from sizeup.memory.overlap_packing import overlapping_buffers
 from sizeup.memory.tflm.caveats import caveats
 from sizeup.memory.tflm.head import ONLINE, HeadBuffers, head_buffers, place_greedily
-from sizeup.memory.tflm.kernels import KERNELS
 from sizeup.memory.tflm.layout import FIRMWARE, PYTHON_PACKAGE, Build
 from sizeup.memory.tflm.overlap import label
 from sizeup.memory.tflm.subgraphs import is_declared, subgraphs, variable_bytes
 from sizeup.memory.tflm.support import unsupported_reason
-from sizeup.memory.tflm.tail import needed_bytes, tail_bytes
+from sizeup.memory.tflm.tail import kernel_of, needed_bytes, tail_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +89,15 @@ def arena(
     buffers, placed = head_plan.buffers, _placed(head_plan, offline)
     is_online = [(owner.subgraph, owner.tensor) not in offline for owner in head_plan.owners]
     _check(buffers, placed, [not overlap or online for online in is_online])
-    unknown = _unknown_kernels(graphs)
+    unknown = _unknown_kernels(graphs, firmware)
     shared = overlapping_buffers(buffers, placed) if offline else set()
     head = _end(head_plan, placed)
     tail_64 = tail_32 = arena_64 = arena_32 = None
     if not unknown:
-        tail_64, tail_32 = (tail_bytes(graphs, build, offline) for build in (PYTHON_PACKAGE, firmware))
+        tail_32 = tail_bytes(graphs, firmware, offline)
         arena_32 = needed_bytes(graphs, firmware, head, len(placed), offline)
+    if not unknown and not _unknown_kernels(graphs, PYTHON_PACKAGE):
+        tail_64 = tail_bytes(graphs, PYTHON_PACKAGE, offline)
         arena_64 = _arena_of_package(graph, graphs, offline, head_plan, placed)
     return MicroArena(
         head_bytes=head,
@@ -201,8 +202,10 @@ def _check(buffers: Buffers, offsets: Sequence[int], is_checked: Sequence[bool])
     check_offsets(Buffers(*columns, tensors, (), buffers.steps), [offsets[number] for number in numbers])
 
 
-def _unknown_kernels(graphs: Sequence[Graph]) -> str:
-    names = {op.source or op.kind for graph in graphs for op in graph.ops if op.source not in KERNELS}
+def _unknown_kernels(graphs: Sequence[Graph], build: Build) -> str:
+    names = {
+        op.source or op.kind for graph in graphs for op in graph.ops if kernel_of(op.source, build) is None
+    }
     return f"persistent memory of these kernels is not known: {', '.join(sorted(names))}" if names else ""
 
 

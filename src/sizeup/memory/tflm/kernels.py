@@ -227,11 +227,27 @@ def _decode(call: Call) -> KernelRequests:
     return KernelRequests(tuple(persistent))
 
 
+def _ethos_u(call: Call) -> KernelRequests:
+    """A 64-bit address and a size per input and output."""
+    tensors = len(call.op.inputs) + len(call.op.outputs)
+    return KernelRequests(scratch=(8 * tensors, call.build.pointer_bytes * tensors))
+
+
+def _command_stream(call: Call) -> Sequence[int]:
+    """Prepare loads the first input only."""
+    return (0,)
+
+
 EVAL_TENSOR = "2pe"
 _REDUCER = Kernel("b", "11i", _reduce, again=(0, 1, -1))
 _POOL = Kernel("e4ie4i", "8i")
 _COMPARISON = Kernel("", "8i")
 _PLAIN = Kernel()
+
+ETHOS_U = "ethos-u"
+"""The operator that Vela puts in place of those that it compiles."""
+# tensorflow/lite/micro/kernels/ethos_u/ethosu.cc, which only firmware for an Ethos-U has.
+ETHOS_U_KERNEL = Kernel("", "3i", _ethos_u, tensors=_command_stream)
 
 KERNELS: dict[str, Kernel] = {
     "CONV_2D": Kernel("e2ie2ie", "9i2p3i|2i", _per_channel(0), again=(0, 1, -1)),

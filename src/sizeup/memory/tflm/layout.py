@@ -30,6 +30,7 @@ class Build:
     kernels: KernelLibrary = "reference"
     vectors: Vectors = ""  # vector instructions of an Arm core, which choose the functions of CMSIS-NN
     chip: Chip = ""  # whose vector instructions choose the functions of ESP-NN; empty for other chips
+    has_ethos_u: bool = False  # with the kernel that runs networks compiled by Vela on an Ethos-U
 
 
 # The `tflite-micro` package on PyPI.

@@ -9,7 +9,7 @@ from sizeup.graph import Graph, Op, Tensor, name_of
 from sizeup.memory.tflm.arithmetic_rules import ARITHMETIC, dequantize
 from sizeup.memory.tflm.kernel_call import Call, elements_of
 from sizeup.memory.tflm.kernel_rules import BOOL, Rules, dtype
-from sizeup.memory.tflm.kernels import KERNELS
+from sizeup.memory.tflm.kernels import ETHOS_U, KERNELS
 from sizeup.memory.tflm.layout import FIRMWARE, Build
 from sizeup.memory.tflm.layout_rules import LAYOUT
 from sizeup.memory.tflm.operand_rules import OPERANDS
@@ -91,6 +91,7 @@ def unsupported_reason(
     products are compared with what their kernels take.
     """
     missing = {op.source or op.kind for graph in graphs for op in graph.ops} - RESOLVED
+    missing -= {ETHOS_U} if build.has_ethos_u else set()
     if missing:
         return f"it has no kernel for {', '.join(sorted(missing))}"
     if is_file and (reason := _recorded_shape(graphs)):

@@ -19,7 +19,7 @@ from sizeup.graph import ABSENT, Graph, Op, Tensor
 from sizeup.memory.tflm.cmsis_nn import CMSIS_NN
 from sizeup.memory.tflm.esp_nn import ESP_NN
 from sizeup.memory.tflm.kernel_call import Call, Kernel, KernelRequests
-from sizeup.memory.tflm.kernels import EVAL_TENSOR, KERNELS
+from sizeup.memory.tflm.kernels import ETHOS_U, ETHOS_U_KERNEL, EVAL_TENSOR, KERNELS
 from sizeup.memory.tflm.layout import ALIGNMENT, Build, Extent, extent, round_up
 from sizeup.memory.tflm.subgraphs import exact_bytes, variable_bytes
 
@@ -48,7 +48,15 @@ _LIBRARIES = {"reference": KERNELS, "cmsis-nn": CMSIS_NN, "esp-nn": ESP_NN}
 
 def kernel_of(source: str, build: Build) -> Kernel | None:
     """The kernel of an operator in the library of a build; None if it is not known."""
+    if build.has_ethos_u and source == ETHOS_U:
+        return ETHOS_U_KERNEL
     return _LIBRARIES[build.kernels].get(source)
+
+
+def _known_kernel(source: str, build: Build) -> Kernel:
+    kernel = kernel_of(source, build)
+    assert kernel is not None
+    return kernel
 
 
 def kernel_requests(graph: Graph, op: Op, build: Build) -> KernelRequests:
@@ -125,7 +133,7 @@ def _model(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
         yield _array(_NODE, len(graph.ops), build)
     for graph in graphs:
         for op in graph.ops:
-            yield extent(_LIBRARIES[build.kernels][op.source].options, build)
+            yield extent(_known_kernel(op.source, build).options, build)
 
 
 def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterator[Extent]:
@@ -133,7 +141,7 @@ def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterat
     assigned: set[object] = set()
     for graph in graphs:
         for op in graph.ops:
-            yield _requested(extent(_LIBRARIES[build.kernels][op.source].data, build).size)
+            yield _requested(extent(_known_kernel(op.source, build).data, build).size)
             if not prepared:
                 continue
             requests = kernel_requests(graph, op, build)
@@ -246,7 +254,7 @@ def _prepare_peak(graphs: Sequence[Graph], build: Build) -> int:
 
 
 def _temporary_tensors(graph: Graph, op: Op, end: int, build: Build, *, has_persistent: bool) -> int:
-    kernel = _LIBRARIES[build.kernels][op.source]
+    kernel = _known_kernel(op.source, build)
     loaded = [*op.inputs, *op.outputs] if kernel.tensors is None else []
     positions = kernel.again if kernel.tensors is None else kernel.tensors(Call(op, graph.tensors, build))
     for position in positions:  # slices, since a damaged file may lack tensors

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled, print_rows
+from sizeup.render.console.npu import npu_lines
 from sizeup.render.vocabulary import NOT_APPLICABLE, fit_verdict, host_run_text, named, uncounted_entries
 from sizeup.results.check import Check, Growth, Status, by_path, status
 from sizeup.units import plural, printable, quantity, shorten
@@ -243,8 +244,12 @@ def _excess(limit: Limit, low: float, high: float) -> str:
 def undetermined(limit: Limit) -> str:
     """Returns why the verdict on a limit is undetermined."""
     least, most = limit.need_low, limit.need_high
+    setting = "expected = true" if limit.source else "--expected"  # only budgets have a name
     if limit.unknown:
-        return f"{title(limit)}: {'; '.join(limit.unknown)}"
+        text = f"{title(limit)}: {'; '.join(limit.unknown)}"
+        if limit.expected is None or least is not None:
+            return text
+        return f"{text}; {setting} compares the expected {limit.format(limit.expected)}"
     if least is None or most is None or limit.maximum is None:
         reasons = [part.basis for part in limit.parts if part.high_bytes is None]
         return f"{title(limit)}: {'; '.join(reasons) or 'need unknown'}"
@@ -255,7 +260,6 @@ def undetermined(limit: Limit) -> str:
     text = f"{title(limit)}: needs {span}, which includes the limit of {limit.format(limit.maximum)}"
     if limit.expected is None:
         return text
-    setting = "expected = true" if limit.source else "--expected"  # only budgets have a name
     return f"{text}; {setting} compares the expected {limit.format(limit.expected)} instead"
 
 
@@ -278,6 +282,8 @@ def _need(limit: Limit) -> str:
     need = limit.need
     if need is None or not math.isfinite(need):
         return "?"
+    if limit.need_low is None:
+        return limit.format(need)
     if limit.need_high is None:
         return f"at least {limit.format(need)}"
     is_sure = limit.expected is not None or limit.need_low == limit.need_high
@@ -294,7 +300,7 @@ def _headroom(limit: Limit) -> str:
 
 
 def details(check: Check) -> Iterator[Finding]:
-    """Yields the parts of each need, the live tensors at the peak, and the assumptions."""
+    """Yields the parts of each need, the report of Vela, the tensors at the peak, and the assumptions."""
     for limit in check.limits:
         if len(limit.parts) > 1:
             yield Finding(title(limit), " + ".join(map(_part, limit.parts)))
@@ -303,7 +309,9 @@ def details(check: Check) -> Iterator[Finding]:
             span = f"90 % interval {limit.format(least)} to {limit.format(most)}"
             suffix = "" if limit.is_applicable else f"; {NOT_APPLICABLE}"
             yield Finding(title(limit), f"{limit.format(expected)} ({span}){suffix}")
-    tensors = check.peak_tensors
+    if check.npu is not None and (check.npu.is_known or check.npu.compilation is not None):
+        yield from (Finding(label, text) for label, text in npu_lines(check.npu))
+    tensors = check.peak_tensors if check.npu is None else ()
     if tensors and any(item.name in _MEMORIES for item in check.limits):
         names = [f"{shorten(item.name)} {quantity('bytes', item.amount)}" for item in tensors[:_MOST_NAMED]]
         rest = len(tensors) - _MOST_NAMED

@@ -29,6 +29,9 @@ LABELS = {
     "arena_bytes": "arena",
     "operators": "operators",
     "latency_seconds": "latency",
+    "npu_sram_bytes": "SRAM (Vela)",
+    "npu_file_bytes": "compiled file",
+    "npu_cycles": "NPU cycles",
 }
 # Phrases of the headline: fewer, more, equal.
 _PHRASES = {
@@ -41,6 +44,7 @@ _MOST_TENSORS = 3
 _BASES = {
     "calibrated": "a calibration",
     "instructions": "instructions",
+    "vela": "Vela",
     "roofline": "a data sheet",
     "coefficients": "coefficients",
 }
@@ -135,7 +139,7 @@ def _speed(comparison: Comparison) -> str:
         return f"; whether it is faster is undetermined{_bases(comparison)}"
     if comparison.verdict in ("perhaps faster", "perhaps slower"):
         change = _time(one.seconds, other.seconds)
-        return f", and has an estimated {change}, but the prediction intervals overlap"
+        return f", and has an estimated {change}, but {_interval_caveat(comparison)}"
     slow, fast = sorted((one.seconds, other.seconds), reverse=True)
     if slow >= _TIMES * fast:
         return f", and is {slow / fast:.1f} times {'faster' if fast == other.seconds else 'slower'}"
@@ -147,6 +151,11 @@ def _time(before: float, after: float) -> str:
     if after >= _TIMES * before:
         return f"{after / before:.2f} times the latency"
     return f"{100 * abs(after - before) / before:.1f} % {'less' if after < before else 'more'} latency"
+
+
+def _interval_caveat(comparison: Comparison) -> str:
+    is_by_vela = comparison.a.latency is not None and comparison.a.latency.basis == "vela"
+    return "Vela gives no prediction intervals" if is_by_vela else "the prediction intervals overlap"
 
 
 def _bases(comparison: Comparison) -> str:
@@ -252,7 +261,7 @@ def _speed_verdict(comparison: Comparison) -> str:
     assert one is not None
     assert other is not None
     change = _time(one.seconds, other.seconds)
-    overlap = f"{change} estimated, but the prediction intervals overlap"
+    overlap = f"{change} estimated, but {_interval_caveat(comparison)}"
     if one.target == other.target:
         overlap += "; estimates on one target share most of their error"
     texts = {

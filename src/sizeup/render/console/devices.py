@@ -27,6 +27,7 @@ _SHOWN = ("int8", "fp16", "fp32")
 _SHORT: dict[LatencyStanding, str] = {
     "calibrated": "cal",
     "instructions": "inst",
+    "vela": "vela",
     "slowdown": "slow",
     "data sheet only": "data",
     "unknown": "-",
@@ -66,7 +67,8 @@ def render_list(
         f"peak MACs per second{'; FLOP/B: ops:byte ratio, 2 FLOPs per MAC' if is_wide else ''}",
         "RAM: total (largest bank)",
         "basis of latency, the best of all runtimes: cal: calibrated, inst: instructions,",
-        "slow: slowdown, data: data sheet only (lower bound); ?: device data not verified",
+        "vela: Arm's compiler, slow: slowdown, data: data sheet only (lower bound);",
+        "?: device data not verified",
         "sizeup devices NAME shows one device in full",
     ):
         console.print(Text(text, style="dim"))

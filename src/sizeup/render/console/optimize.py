@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled
+from sizeup.render.console.npu import compilation_lines
 from sizeup.units import plural, printable
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def _arena_findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
 
 def _findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
     yield from _arena_findings(result)
+    if result.compilation is not None:
+        yield from ((label, text, "") for label, text in compilation_lines(result.compilation))
     if result.schedule_status is not None:
         yield "schedule", _schedule(result), ""
     if result.has_new_plan:

@@ -14,6 +14,7 @@ from sizeup.dtypes import DType, precision_name
 from sizeup.render.console import latency
 from sizeup.render.console.columns import table_text
 from sizeup.render.console.layout import LABELS, print_labeled, print_sparkline
+from sizeup.render.console.npu import npu_lines
 from sizeup.render.vocabulary import named, shortfall
 from sizeup.results.rows import NO_TARGET, Port, op_label
 from sizeup.results.table import By, Table, build_table
@@ -68,6 +69,8 @@ def headline(report: Report) -> list[tuple[str, str]]:
         ),
     ]
     lines += _memory(report)
+    if report.npu is not None:
+        lines += npu_lines(report.npu)
     if report.latency_details is not None:
         lines += latency.latency_lines(report.latency_details)
     elif report.no_latency_reason != NO_TARGET:

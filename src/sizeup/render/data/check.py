@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sizeup.render import envelope
+from sizeup.render.data.npu import npu_to_dict
 from sizeup.results.check import counts
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def to_dict(check: Check) -> dict[str, Any]:
         "unsupported_reason": check.unsupported_reason,
         "caveats": list(check.caveats),
         "host_run": None if check.host_run is None else _host_run(check.host_run),
+        **({} if check.npu is None else {"npu": npu_to_dict(check.npu)}),
         "unknown_ops": check.unknown_ops,
         "other_entries": list(check.other_entries),
         "limits": [_limit(item) for item in check.limits],

@@ -10,6 +10,7 @@ from sizeup import csv_cells, units
 from sizeup.dtypes import precision_name
 from sizeup.render import envelope
 from sizeup.render.data.devices import standing_to_dict
+from sizeup.render.data.npu import npu_to_dict
 from sizeup.render.vocabulary import shortfall
 from sizeup.results.rows import OpRow, Port
 
@@ -96,6 +97,7 @@ def _head(report: Report) -> dict[str, Any]:
         },
         "memory": _memory(report),
         "latency": _latency(report),
+        **({} if report.npu is None else {"npu": npu_to_dict(report.npu)}),
         "notes": [*filter(None, [shortfall(report)]), *report.notes],
         **({} if report.convention is None else {"convention": convention_to_dict(report.convention)}),
     }

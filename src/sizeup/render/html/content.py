@@ -12,6 +12,7 @@ from sizeup import units
 from sizeup.dtypes import precision_name
 from sizeup.render.console import latency as timing
 from sizeup.render.console import report as text
+from sizeup.render.console.npu import npu_lines
 from sizeup.render.html.sections import section
 from sizeup.render.vocabulary import NOT_APPLICABLE, fit_verdict, shortfalls, verified_text
 from sizeup.units import printable
@@ -34,6 +35,7 @@ _CONTENTS = {
     "operators": "Operators",
     "receipt": "Coverage and provenance",
 }
+_NPU_TITLE = "NPU"
 
 
 def body(report: Report, data: dict[str, Any]) -> str:
@@ -43,11 +45,11 @@ def body(report: Report, data: dict[str, Any]) -> str:
 <button type="button" class="theme" id="theme">Dark colors</button></div>
 <h1>{_escaped(report.name)}</h1>
 {verdict_html(verdict(report))}
-<nav aria-label="Contents"><ul class="contents">{"".join(_contents())}</ul></nav>
+<nav aria-label="Contents"><ul class="contents">{"".join(_contents(report))}</ul></nav>
 </header>
 <main id="main">
 <section aria-label="Headline numbers"><dl class="numbers">{"".join(_numbers(report))}</dl></section>
-{section("time", report, data)}
+{_npu(report)}{section("time", report, data)}
 {section("memory", report, data)}
 {section("modules", report, data)}
 {section("what-if", report, data)}
@@ -61,8 +63,9 @@ def _escaped(words: str) -> str:
     return escape(units.printable(words))
 
 
-def _contents() -> Iterator[str]:
-    yield from (f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in _CONTENTS.items())
+def _contents(report: Report) -> Iterator[str]:
+    contents = _CONTENTS if report.npu is None else {"npu": _NPU_TITLE, **_CONTENTS}
+    yield from (f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in contents.items())
 
 
 def _kicker(report: Report) -> str:
@@ -159,6 +162,19 @@ def _latency(report: Report) -> Iterator[str]:
                 f"{units.joules(spent.joules)} at the expected latency, ",
             )
         yield _card("Energy", value, f"{caveat}{interval}from the {spent.basis}")
+
+
+def _npu(report: Report) -> str:
+    """Returns the section on what Vela reports; empty without an Ethos-U."""
+    if report.npu is None:
+        return ""
+    npu = report.npu
+    rows = "".join(f"<dt>{escape(label)}</dt><dd>{_escaped(words)}</dd>" for label, words in npu_lines(npu))
+    words = "All figures of the NPU are those that Arm's compiler Vela reports for the compiled file."
+    return (
+        f'<section id="npu" aria-labelledby="npu-title"><h2 id="npu-title">{_NPU_TITLE}</h2>'
+        f'<p>{escape(words)}</p><dl class="facts">{rows}</dl></section>\n'
+    )
 
 
 def _receipt(report: Report) -> str:
@@ -281,7 +297,7 @@ def _space(space: MemoryNeed) -> str:
 
 def _gauge(space: MemoryNeed) -> str:
     """Returns a bar: the certain need, and lighter the possible need, relative to the limit."""
-    if not space.limit_bytes:
+    if not space.limit_bytes or not space.parts:
         return ""
     least, most = (min(100 * size / space.limit_bytes, 100) for size in (space.low_bytes, space.need_bytes))
     return (
@@ -306,6 +322,8 @@ def _parts(space: MemoryNeed) -> Iterator[str]:
 def needed(space: MemoryNeed) -> str:
     """Returns the need of one memory: `54 KiB of 320 KiB (17 %)`."""
     least, most, limit = space.low_bytes, space.high_bytes, space.limit_bytes
+    if not space.parts:
+        return "need unknown"
     amount = units.size(least) if least == most else f"at least {units.size(least)}"
     if most is not None and least != most:
         amount = f"{units.size(least)} to {units.size(most)}"

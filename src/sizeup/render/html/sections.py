@@ -37,6 +37,8 @@ def _figure(identity: str, alternative: str, caption: str) -> str:
 
 def _time(report: Report, data: dict[str, Any]) -> _Part:
     title, roofline = "Roofline", data["roofline"]
+    if roofline is None and report.npu is not None:
+        return title, "Not available: Vela reports no bytes by operator.", ""
     if roofline is None:
         return title, f"Not available: {report.no_latency_reason}. Add -d TARGET for a roofline.", ""
     if not roofline["op"]:
@@ -77,6 +79,7 @@ def _basis(basis: str) -> str:
     return {
         "calibrated": "a calibration",
         "instructions": "the instructions of its kernels",
+        "vela": "Vela's cycles",
         "roofline": "the data sheet",
     }.get(basis, "a table of coefficients")
 
