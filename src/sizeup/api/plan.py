@@ -108,8 +108,8 @@ def optimize(
     plan that TFLite Micro uses; `cluster` is the maximum number of distinct values per weight tensor, and
     `pack` stores such weights as lookup tables that TFLite Micro decodes. `overlap` lets outputs overlap
     dying inputs, which is valid only for TFLite Micro's reference kernels, not for CMSIS-NN or other
-    optimized ones. `split` executes segments of a .tflite file in strips if that needs a smaller arena; strips
-    may add `max_extra_macs` of the file's MACs. Each search ends after `time_limit` seconds.
+    optimized ones. `split` executes segments of a .tflite file in strips if that needs a smaller arena; they
+    may add the share `max_extra_macs` of the file's MACs. Each search ends after `time_limit` seconds.
 
     With a `target`, schedule and memory plan are chosen for its kernels: the arena that `check` reports for
     the target becomes smaller, or nothing is changed. Without one, they are chosen for the reference kernels,

@@ -85,8 +85,10 @@ def _target_arena(
 ) -> int | None:
     """The largest arena of the builds of a target; None if one of them needs more than before."""
     sizes = [target_arena.sizes(graph)]
-    for plan in plans(graph, options, target_arena, is_reordered=False):
-        sizes.append(target_arena.sizes(graph, plan.offsets, overlap=plan.overlaps > 0))
+    sizes += [
+        target_arena.sizes(graph, plan.offsets, overlap=plan.overlaps > 0)
+        for plan in plans(graph, options, target_arena, is_reordered=False)
+    ]
     known = [
         max(entry)
         for entry in sizes

@@ -10,9 +10,8 @@ from sizeup.errors import Incomplete
 from sizeup.formats.tflite.restructure import restructured
 from sizeup.graph import Graph, name_of
 from sizeup.memory.tflm import Build
-from sizeup.rewrite.split.assembly import assemble
 from sizeup.rewrite.split.closed_forms import Prices
-from sizeup.rewrite.split.search import Candidate, SplitSearch, programs, search
+from sizeup.rewrite.split.search import Candidate, SplitSearch, search
 from sizeup.rewrite.split.segments import AXES, strip_rules
 
 
@@ -72,7 +71,7 @@ def split_model(
 
 
 def _model(content: bytes, graph: Graph, result: SplitSearch, best: Candidate) -> SplitModel:
-    restructuring = assemble(graph, programs(graph, best.splits))
+    restructuring = best.restructuring(graph)
     segments = tuple(
         StripSegment(
             split.segment.first,
@@ -95,7 +94,7 @@ def _model(content: bytes, graph: Graph, result: SplitSearch, best: Candidate) -
 
 
 def _reason(graph: Graph, prices: Prices, limit_bytes: int) -> str:
-    """Why no segment in strips needs less: the operator that sets the peak cannot be split, or too much is added."""
+    """Why no segment in strips needs less, e.g. because the operator that sets the peak cannot be split."""
     peak = max(range(len(prices.live)), key=lambda index: prices.live[index], default=None)
     if peak is None:
         return "it has no operators"

@@ -13,7 +13,7 @@ from sizeup.cost import count
 from sizeup.graph import ABSENT, Graph
 from sizeup.memory.liveness import Buffers
 from sizeup.memory.overlap_packing import covered_bytes
-from sizeup.memory.tflm import Build, arena, head_buffers
+from sizeup.memory.tflm import Build, head_buffers
 from sizeup.memory.tflm.layout import ALIGNMENT, round_up
 from sizeup.memory.tflm.overlap import OVERLAPPING, overlaps
 from sizeup.memory.tflm.tail import kernel_requests, operator_bytes, tail_bytes, tensor_bytes
@@ -31,6 +31,7 @@ class Price(NamedTuple):
     head_bytes: int
     tail_bytes: int
     macs: int
+    shared_bytes: int  # of the tail: constants that other segments in strips may have as well
 
 
 @dataclass(slots=True)
@@ -67,15 +68,15 @@ class Prices:
         removed = sum(self.operators[segment.first : segment.last + 1])
         tensors = len(program.tensors) - (segment.last - segment.first) - self._paddings(segment)
         tail = sum(size for size, _ in operators) - removed + tensors * tensor_bytes(self.build)
-        return Price(head, tail, macs)
+        return Price(head, tail, macs, len(program.constants) * tensor_bytes(self.build))
 
     def _paddings(self, segment: Segment) -> int:
-        """The constant paddings of a segment's operators, which are no longer used if no others read them."""
+        """The constant paddings of a segment's operators: no longer used, if no others read them."""
         ops = self.graph.ops[segment.first : segment.last + 1]
         return len({op.inputs[1] for op in ops if op.source == "PAD"})
 
     def least_head(self, segment: Segment) -> int:
-        """A lower bound of the head of a segment in any number of strips: when it starts, and when it ends."""
+        """A lower bound of the head of a segment in any number of strips: at its start and at its end."""
         read = entries(self.graph, segment)
         carried = self._carried(segment, read)
         inputs = sum(self._size(identity) for identity in read)
@@ -125,15 +126,22 @@ class Prices:
             return program.tensors[identity - program.base].values is None
         return identity != ABSENT and self.buffers.buffer_of_tensor[identity] >= 0
 
-    def strip_head(self, segment: Segment, rows: Rows) -> float:
-        """The arena head while one strip runs, after the strips before it; infinite if it cannot."""
+    def strip_head(self, segment: Segment, rows: Rows, *, slices_first: bool) -> float:
+        """The arena head while one strip runs, after the strips before it; infinite if it cannot.
+
+        With `slices_first`, the slices of later strips are live instead of what they are taken from; the rows
+        that several of them have in common are neglected.
+        """
         made = strip_program(self.graph, segment, rows)
         if made is None:
             return math.inf
         scratch = [self._operator(made, step)[1] for step in made.steps]
         output = self.graph.ops[segment.last].outputs[0]
         before = self._size(output) * rows.start // segment.rows
-        return before + self._head(made, scratch, is_last=rows.stop == segment.rows)
+        if slices_first:
+            ending = [each for each in entries(self.graph, segment) if self._last(each) <= segment.last]
+            before += sum(map(self._size, ending)) * (segment.rows - rows.stop) // segment.rows
+        return before + self._head(made, scratch, is_last=slices_first or rows.stop == segment.rows)
 
     def _head(self, program: Program, scratch: list[int], *, is_last: bool = True) -> int:
         segment = program.segment

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sizeup.graph import ABSENT, Graph, Shape
@@ -42,6 +43,13 @@ class Program:
     tensors: list[StripTensor] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     constants: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    def with_slices_first(self) -> Program:
+        """The program that slices the inputs of the segment before its first strip, where they end."""
+        first = [step.source == "SLICE" and step.inputs[0] < self.base for step in self.steps]
+        steps = [step for is_first in (True, False) for step, now in zip(self.steps, first, strict=True)
+                 if now == is_first]  # fmt: skip
+        return replace(self, steps=steps)
 
     def tensor(self, name: str, shape: Shape, like: int) -> int:
         """Add a tensor; returns its id."""
@@ -94,7 +102,7 @@ def _concatenate(program: Program, parts: Sequence[int]) -> None:
     if groups > 1:
         edges = [len(parts) * number // groups for number in range(groups + 1)]
         joined = []
-        for number, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+        for number, (start, stop) in enumerate(itertools.pairwise(edges)):
             group = tuple(parts[start:stop])
             rows = sum(program.shape(part)[axis] for part in group)
             shape = _with_rows(program.shape(output), axis, rows)
@@ -198,7 +206,5 @@ def rows_needed(graph: Graph, segment: Segment, rows: Rows) -> list[tuple[Rows, 
         for position in rule.sliced:
             identity = op.inputs[position]
             other = required.get(identity, need.rows)
-            required[identity] = Rows(
-                min(other.start, need.rows.start), max(other.stop, need.rows.stop)
-            )
+            required[identity] = Rows(min(other.start, need.rows.start), max(other.stop, need.rows.stop))
     return needs[::-1]

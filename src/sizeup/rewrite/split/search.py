@@ -8,12 +8,14 @@ is below the best arena.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from sizeup.formats.tflite.restructure import Restructuring
 from sizeup.graph import Graph
 from sizeup.rewrite.split.assembly import assemble, restructured_graph
 from sizeup.rewrite.split.closed_forms import Price, Prices
@@ -25,6 +27,7 @@ MAX_STRIPS = 40
 _COARSE = (2, 3, 4, 6, 8, 12, 16, 24)
 _COARSE_PLANNED = 3
 _SHIFTED = 12  # candidates whose strips are tried with different heights
+_MAX_SHIFTED = 6  # inner edges that are moved one by one
 _STEP = 64  # bytes
 _SLACK = 32  # bytes of alignment in the tail that the closed form does not know
 
@@ -35,6 +38,13 @@ class Split(NamedTuple):
     segment: Segment
     strips: tuple[Rows, ...]  # of the output of the segment
     price: Price
+    slices_first: bool = False  # all inputs are sliced before the first strip
+
+    def program(self, graph: Graph) -> Program:
+        """The program of this split."""
+        made = program(graph, self.segment, self.strips)
+        assert made is not None  # it has a price
+        return made.with_slices_first() if self.slices_first else made
 
 
 class Candidate(NamedTuple):
@@ -50,7 +60,11 @@ class Candidate(NamedTuple):
 
     def graph(self, graph: Graph) -> Graph:
         """The graph with these splits."""
-        return restructured_graph(graph, assemble(graph, programs(graph, self.splits)))
+        return restructured_graph(graph, self.restructuring(graph))
+
+    def restructuring(self, graph: Graph) -> Restructuring:
+        """The tensors and operators of the graph with these splits."""
+        return assemble(graph, [split.program(graph) for split in self.splits])
 
 
 class SplitSearch(NamedTuple):
@@ -60,12 +74,6 @@ class SplitSearch(NamedTuple):
     arena_bytes: int | None
     bound_bytes: int | None  # of all candidates; None if there are none
     is_proven: bool
-
-
-def programs(graph: Graph, splits: Sequence[Split]) -> list[Program]:
-    """The programs of splits."""
-    made = [program(graph, split.segment, split.strips) for split in splits]
-    return [each for each in made if each is not None]
 
 
 def find_segments(graph: Graph) -> list[Segment]:
@@ -101,7 +109,9 @@ def head_floor(prices: Prices, possible: Sequence[Segment]) -> int:
     is_covered = [False] * len(prices.live)
     for segment in possible:
         is_covered[segment.first : segment.last + 1] = [True] * (segment.last + 1 - segment.first)
-    return max((live for live, covered in zip(prices.live, is_covered, strict=True) if not covered), default=0)
+    return max(
+        (live for live, covered in zip(prices.live, is_covered, strict=True) if not covered), default=0
+    )
 
 
 def _splits(
@@ -134,7 +144,11 @@ def _split(
     """The split with its price; None if it adds too many MACs, or if a strip needs nothing but padding."""
     macs = prices.extra_macs(segment, strips)
     made = program(graph, segment, strips) if macs is not None and macs <= max_macs else None
-    return None if made is None or macs is None else Split(segment, strips, prices.price(made, macs))
+    if made is None or macs is None:
+        return None
+    price, other = (prices.price(each, macs) for each in (made, made.with_slices_first()))
+    is_less = other.head_bytes < price.head_bytes
+    return Split(segment, strips, other if is_less else price, is_less)
 
 
 class _Label(NamedTuple):
@@ -162,11 +176,14 @@ def candidates(prices: Prices, splits: Sequence[Split], limit_bytes: int, max_ma
             break
         label = _shortest(prices, by_start, head, max_macs)
         if label is not None and label.splits:
-            candidate = Candidate(label.head + prices.tail + label.tail, label.splits)
+            shared = sum(split.price.shared_bytes for split in label.splits[1:])
+            candidate = Candidate(label.head + prices.tail + label.tail - shared, label.splits)
             ranked[candidate.splits] = candidate
             least = min(least, candidate.bound_bytes + _SLACK)
     for split in splits:
-        outside = max((*prices.live[: split.segment.first], *prices.live[split.segment.last + 1 :]), default=0)
+        outside = max(
+            (*prices.live[: split.segment.first], *prices.live[split.segment.last + 1 :]), default=0
+        )
         bound = max(outside, split.price.head_bytes) + prices.tail + split.price.tail_bytes
         ranked[split,] = Candidate(bound, (split,))
     below = [candidate for candidate in ranked.values() if candidate.bound_bytes < limit_bytes + _SLACK]
@@ -258,17 +275,34 @@ def _with_shifted_edges(
     """The candidates, and those with strips of different height in the segments of the best ones."""
     promising = dict.fromkeys(split for candidate in ranked[:_SHIFTED] for split in candidate.splits)
     shifted = []
-    for segment, count in dict.fromkeys((split.segment, len(split.strips)) for split in promising):
+    keys = dict.fromkeys((split.segment, len(split.strips), split.slices_first) for split in promising)
+    for segment, count, slices_first in keys:
+        variants = dict.fromkeys(_shifted(segment.equal_strips(count)))
         for number in (count - 1, count):
-            strips = balanced_strips(prices, segment, number) if number > 1 else None
-            split = None if strips is None else _split(graph, prices, segment, strips, max_macs)
-            if split is not None:
-                shifted.append(split)
+            strips = balanced_strips(prices, segment, number, slices_first) if number > 1 else None
+            variants |= {} if strips is None else dict.fromkeys((strips, *_shifted(strips)))
+        splits_of = [_split(graph, prices, segment, strips, max_macs) for strips in variants]
+        shifted += [split for split in splits_of if split is not None]
     by_head = sorted({*splits, *shifted}, key=lambda split: (split.price.tail_bytes, split.price.head_bytes))
     return candidates(prices, by_head, limit_bytes, max_macs)
 
 
-def balanced_strips(prices: Prices, segment: Segment, count: int) -> tuple[Rows, ...] | None:
+def _shifted(strips: tuple[Rows, ...]) -> Iterator[tuple[Rows, ...]]:
+    """The strips with all inner edges, or one of them, moved by a row."""
+    edges = [rows.start for rows in strips[1:]]
+    whole = [True] * len(edges)
+    single = [[other == edge for other in edges] for edge in edges] if len(edges) < _MAX_SHIFTED else []
+    for moved in (whole, *single):
+        for step in (-1, 1):
+            inner = [edge + step * is_moved for edge, is_moved in zip(edges, moved, strict=True)]
+            outer = [0, *inner, strips[-1].stop]
+            if all(start < stop for start, stop in itertools.pairwise(outer)):
+                yield tuple(map(Rows, outer, outer[1:]))
+
+
+def balanced_strips(
+    prices: Prices, segment: Segment, count: int, slices_first: bool
+) -> tuple[Rows, ...] | None:
     """At most `count` strips, of different height, with the lowest head; None if there are none.
 
     The first and the last strip need less around them, and later ones run beside the results of earlier ones.
@@ -277,7 +311,7 @@ def balanced_strips(prices: Prices, segment: Segment, count: int) -> tuple[Rows,
 
     def head(rows: Rows) -> float:
         if rows not in heads:
-            heads[rows] = prices.strip_head(segment, rows)
+            heads[rows] = prices.strip_head(segment, rows, slices_first=slices_first)
         return heads[rows]
 
     def strips(limit: float) -> tuple[Rows, ...] | None:

@@ -25,7 +25,7 @@ class Segment:
     def equal_strips(self, strips: int) -> tuple[Rows, ...]:
         """The rows of each strip of the output; their numbers differ by at most one."""
         edges = [self.rows * number // strips for number in range(strips + 1)]
-        return tuple(Rows(*edge) for edge in zip(edges, edges[1:], strict=False))
+        return tuple(map(Rows, edges, edges[1:]))
 
 
 def strip_rules(graph: Graph, axis: int) -> list[StripRule | str]:
