@@ -16,7 +16,7 @@ import numpy as np
 from sizeup.errors import CorruptModel, WriteError
 from sizeup.formats.tflite.codebooks import file_bytes
 from sizeup.formats.tflite.schema import BROKEN, PLAN, damage, schema
-from sizeup.formats.tflite.write import has_external_data
+from sizeup.formats.tflite.write import has_archive, has_external_data
 from sizeup.graph import Shape
 
 _VALID = 1  # padding of convolutions and pools in the schema
@@ -62,7 +62,7 @@ class Restructuring:
 
 def restructured(content: bytes, restructuring: Restructuring) -> bytes:
     """The file with those tensors and operators in its main graph; a stored memory plan is removed."""
-    if has_external_data(content):
+    if has_external_data(content) or has_archive(content):
         raise WriteError("a file with data outside its FlatBuffer tables cannot be restructured")
     try:
         model = schema().ModelT.InitFromPackedBuf(content, 0)
@@ -70,6 +70,8 @@ def restructured(content: bytes, restructuring: Restructuring) -> bytes:
         raise CorruptModel(damage(error)) from error
     graph = model.subgraphs[0]
     _add_tensors(model, graph.tensors, restructuring.tensors)
+    for tensor in graph.tensors:
+        tensor.shapeSignature = None  # new constants contain sizes, so none of them is free anymore
     graph.operators = [
         graph.operators[op] if isinstance(op, int) else _operator(model, graph.operators, op)
         for op in restructuring.ops
@@ -83,7 +85,7 @@ def _add_tensors(model: Any, tensors: list[Any], added: Sequence[NewTensor]) -> 
     buffers: dict[tuple[int, ...], int] = {}
     for new in sorted(added, key=lambda tensor: tensor.identity):
         table = schema().TensorT() if new.like < 0 else copy.copy(old[new.like])
-        table.name, table.shape, table.shapeSignature = new.name.encode(), list(new.shape), None
+        table.name, table.shape = new.name.encode(), list(new.shape)
         table.buffer = 0
         if new.values is not None:
             table.type = schema().TensorType.INT32

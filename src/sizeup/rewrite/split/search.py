@@ -28,6 +28,7 @@ _COARSE = (2, 3, 4, 6, 8, 12, 16, 24)
 _COARSE_PLANNED = 3
 _SHIFTED = 12  # candidates whose strips are tried with different heights
 _MAX_SHIFTED = 6  # inner edges that are moved one by one
+_BOUND_SHARE = 4  # of the time limit, to bound candidates before any is planned
 _STEP = 64  # bytes
 _SLACK = 32  # bytes of alignment in the tail that the closed form does not know
 
@@ -88,20 +89,27 @@ def find_segments(graph: Graph) -> list[Segment]:
 
 
 def find_splits(
-    graph: Graph, prices: Prices, limit_bytes: int, max_macs: int, counts: Sequence[int]
-) -> list[Split]:
-    """The splits of single segments with which an arena below the limit is possible.
+    graph: Graph,
+    prices: Prices,
+    limit_bytes: int,
+    max_macs: int,
+    counts: Sequence[int],
+    deadline: float = math.inf,
+) -> tuple[list[Split], bool]:
+    """The splits of single segments that may have an arena below the limit, and whether all were tried.
 
     More strips are tried, in the order of `counts`, until they add too many MACs or too much to the tail.
     """
     spare = limit_bytes - prices.tail + _SLACK
     possible = [segment for segment in find_segments(graph) if prices.least_head(segment) < spare]
     floor = head_floor(prices, possible)
-    splits = []
+    splits: list[Split] = []
     for segment in possible:
+        if time.process_time() > deadline:
+            return splits, False
         if max(prices.live[segment.first : segment.last + 1]) > floor:
             splits += _splits(graph, prices, segment, spare, floor, max_macs, counts)
-    return splits
+    return splits, True
 
 
 def head_floor(prices: Prices, possible: Sequence[Segment]) -> int:
@@ -240,22 +248,25 @@ def search(
 ) -> SplitSearch:
     """The candidate with the smallest exact arena below the limit, as `arena_of` returns it.
 
-    A few numbers of strips come first: their best arena is the limit for all others.
+    A few numbers of strips come first: their best arena is the limit for all others. `time_limit` is in
+    seconds of processor time, so that the result does not depend on the load of the machine.
     """
     best, least, bound, is_proven = None, limit_bytes, None, True
     for counts in (_COARSE, range(2, MAX_STRIPS + 1)):
-        splits = find_splits(graph, prices, least, max_macs, counts)
+        deadline = time.process_time() + _BOUND_SHARE * time_limit
+        splits, is_complete = find_splits(graph, prices, least, max_macs, counts, deadline)
+        is_proven &= is_complete or counts is _COARSE
         ranked = candidates(prices, splits, least, max_macs)
         if counts is not _COARSE:
             ranked = _with_shifted_edges(graph, prices, ranked, splits, least, max_macs)
             bound = ranked[0].bound_bytes if ranked else None
         else:
             ranked = ranked[:_COARSE_PLANNED]
-        deadline = time.monotonic() + time_limit
+        deadline = time.process_time() + time_limit
         for candidate in ranked:
             if candidate.bound_bytes - _SLACK >= least:
                 break
-            if best is not None and time.monotonic() > deadline:
+            if best is not None and time.process_time() > deadline:
                 is_proven = False
                 break
             size = arena_of(candidate.graph(graph))

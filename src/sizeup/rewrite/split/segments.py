@@ -10,6 +10,7 @@ from sizeup.graph import ABSENT, Graph
 from sizeup.rewrite.split.row_rules import Rows, StripRule, is_computed, strip_rule
 
 AXES = (1, 2)  # height and width
+_MAX_OPS = 100  # of a segment; longer ones add too many MACs
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def segments(graph: Graph, axis: int, rules: Sequence[StripRule | str]) -> Itera
     last_use = _last_uses(graph)
     for first in range(len(graph.ops)):
         latest: float = first
-        for last in range(first, len(graph.ops)):
+        for last in range(first, min(first + _MAX_OPS, len(graph.ops))):
             rule = rules[last]
             if isinstance(rule, str):
                 break
