@@ -85,7 +85,7 @@ def _add_tensors(model: Any, tensors: list[Any], added: Sequence[NewTensor]) -> 
     buffers: dict[tuple[int, ...], int] = {}
     for new in sorted(added, key=lambda tensor: tensor.identity):
         table = schema().TensorT() if new.like < 0 else copy.copy(old[new.like])
-        table.name, table.shape = new.name.encode(), list(new.shape)
+        table.name, table.shape = new.name.encode("utf-8", "replace"), list(new.shape)
         table.buffer = 0
         if new.values is not None:
             table.type = schema().TensorType.INT32

@@ -77,7 +77,7 @@ class Prices:
 
     def least_head(self, segment: Segment) -> int:
         """A lower bound of the head of a segment in any number of strips: at its start and at its end."""
-        read = entries(self.graph, segment)
+        read = self._entries(segment)
         carried = self._carried(segment, read)
         inputs = sum(self._size(identity) for identity in read)
         kept = sum(self._size(identity) for identity in read if self._last(identity) > segment.last)
@@ -139,13 +139,13 @@ class Prices:
         output = self.graph.ops[segment.last].outputs[0]
         before = self._size(output) * rows.start // segment.rows
         if slices_first:
-            ending = [each for each in entries(self.graph, segment) if self._last(each) <= segment.last]
+            ending = [each for each in self._entries(segment) if self._last(each) <= segment.last]
             before += sum(map(self._size, ending)) * (segment.rows - rows.stop) // segment.rows
         return before + self._head(made, scratch, is_last=slices_first or rows.stop == segment.rows)
 
     def _head(self, program: Program, scratch: list[int], *, is_last: bool = True) -> int:
         segment = program.segment
-        read = entries(self.graph, segment)
+        read = self._entries(segment)
         sizes = {identity: self._bytes(program, identity) for identity in read}
         last_use: dict[int, int] = {}
         for number, step in enumerate(program.steps):
@@ -169,6 +169,10 @@ class Prices:
             most = max(most, live + scratch[number] - shared)
             live -= ending
         return most
+
+    def _entries(self, segment: Segment) -> set[int]:
+        """The tensors in the head that a segment reads and does not produce."""
+        return {each for each in entries(self.graph, segment) if self.buffers.buffer_of_tensor[each] >= 0}
 
     def _last(self, identity: int) -> int:
         """The last operator that uses a tensor."""

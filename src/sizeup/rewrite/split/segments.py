@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sizeup.graph import ABSENT, Graph
-from sizeup.rewrite.split.row_rules import Rows, StripRule, is_computed, strip_rule
+from sizeup.rewrite.split.row_rules import Rows, StripRule, strip_rule
 
 AXES = (1, 2)  # height and width
 _MAX_OPS = 100  # of a segment; longer ones add too many MACs
@@ -66,8 +66,7 @@ def _last_uses(graph: Graph) -> dict[int, float]:
 
 
 def entries(graph: Graph, segment: Segment) -> set[int]:
-    """The computed tensors that a segment reads and does not produce."""
+    """The tensors that a segment reads and does not produce."""
     ops = graph.ops[segment.first : segment.last + 1]
-    produced = {op.outputs[0] for op in ops}
-    read = {identity for op in ops for identity in op.inputs if identity != ABSENT} - produced
-    return {identity for identity in read if is_computed(graph.tensors[identity])}
+    read = {identity for op in ops for identity in op.inputs if identity != ABSENT}
+    return read - {op.outputs[0] for op in ops}
