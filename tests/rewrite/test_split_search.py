@@ -73,7 +73,7 @@ def test_no_single_segment_in_equal_strips_is_better_than_the_search(content: by
 
 
 def test_a_limit_of_macs_is_kept() -> None:
-    graph = tflite.load(strip_networks.mobilenet_v1(48))
+    graph = tflite.load(strip_networks.mobilenet_v1())
     prices = Prices(graph, PYTHON_PACKAGE, False)
     free = search(graph, prices, exact_bytes, exact_bytes(graph), NO_LIMIT, 20.0)
     assert free.best is not None
@@ -126,6 +126,21 @@ def test_a_target_needs_less_with_its_kernels(tmp_path: Path) -> None:
     assert result.strips.new_operators == ("CONCATENATION", "PAD", "SLICE")
     checked = sizeup.check(out, "stm32f746/tflm-cmsis-nn")
     assert any(limit.name == "ram" for limit in checked.limits)
+
+
+def test_a_check_offers_strips_if_nothing_else_fits(tmp_path: Path) -> None:
+    source = tmp_path / "in.tflite"
+    source.write_bytes(strip_networks.mobilenet_v2(48))
+    planned = sizeup.optimize(source, tmp_path / "out.tflite", target="stm32f746/tflm-cmsis-nn")
+    assert planned.after.arena_bytes is not None
+    checked = sizeup.check(
+        source, "stm32f746/tflm-cmsis-nn", ram=int(0.9 * planned.after.arena_bytes), run=False
+    )
+    remedy = checked.remedies[0]
+    assert remedy.fits
+    assert "--split" in remedy.command
+    assert any("MACs" in note for note in remedy.notes)
+    assert "firmware must register CONCATENATION, PAD, SLICE" in remedy.notes
 
 
 def test_nothing_is_written_if_nothing_is_better(tmp_path: Path) -> None:

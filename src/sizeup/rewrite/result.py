@@ -77,7 +77,7 @@ class LatencyChange:
     before_seconds: float
     after_seconds: float
     basis: str
-    standing: str  # of the target, as text; empty if none is known
+    standing: str  # of the target at the precision of most MACs; empty if not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sizeup.cost import count
+from sizeup.dtypes import precision_name
 from sizeup.errors import Incomplete, TargetError, WriteError
 from sizeup.formats import tflite
 from sizeup.graph import Graph
@@ -139,9 +140,12 @@ def strip_execution(
 
 
 def _latency(original: Graph, graph: Graph, target: Target) -> LatencyChange | None:
+    cost = count(original)
     try:
-        before, after = (estimate(count(each), target) for each in (original, graph))
+        before, after = (estimate(each, target) for each in (cost, count(graph)))
     except TargetError:
         return None
-    standing = "" if after.standing is None else after.standing.best
+    largest = original.ops[int(cost.macs.argmax())]
+    dtype = precision_name(original.tensors[largest.inputs[0]].dtype)
+    standing = "" if after.standing is None else after.standing.by_precision.get(dtype, "")
     return LatencyChange(before.seconds, after.seconds, after.basis, standing)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled
+from sizeup.render.vocabulary import STANDINGS
 from sizeup.units import plural, printable
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def _strips(strips: StripExecution) -> Iterator[tuple[str, str, str]]:
     if latency is not None:
         change = _change_of(latency.before_seconds, latency.after_seconds)
         times = f"{1e3 * latency.before_seconds:.4g} ms before, {1e3 * latency.after_seconds:.4g} ms after"
-        yield "latency", f"{times} ({change}), predicted: {latency.standing or latency.basis}", ""
+        standing = STANDINGS.get(latency.standing, latency.basis)
+        yield "latency", f"{times} ({change}), predicted: {standing}", ""
     if strips.new_operators:
         names = ", ".join(strips.new_operators)
         yield "firmware", f"its op resolver must register {names}, which the original does not use", "yellow"
