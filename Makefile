@@ -1,4 +1,4 @@
-.PHONY: check quick fast bare long zoo boards format readme golden
+.PHONY: check quick fast bare long zoo boards splits format readme golden
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -25,6 +25,9 @@ zoo:  ## MACs of all models of tools/zoo.toml by torch's own counter, with the r
 
 boards:  ## arenas and verdicts for TFLite Micro compared with emulated boards, with the results in docs/boards.md
 	python tools/boards.py
+
+splits:  ## arenas of model files with and without strips, with the results in docs/splits.md
+	python tools/splits.py
 
 format:  ## let ruff rewrite what it can
 	ruff check --fix .

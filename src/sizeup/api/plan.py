@@ -99,6 +99,8 @@ def optimize(
     bind: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     target: str | Target | None = None,
+    split: bool = False,
+    max_extra_macs: float = 0.05,
 ) -> Optimization:
     """Write a .tflite or .onnx file that needs less memory, verified in a real runtime.
 
@@ -106,7 +108,8 @@ def optimize(
     plan that TFLite Micro uses; `cluster` is the maximum number of distinct values per weight tensor, and
     `pack` stores such weights as lookup tables that TFLite Micro decodes. `overlap` lets outputs overlap
     dying inputs, which is valid only for TFLite Micro's reference kernels, not for CMSIS-NN or other
-    optimized ones. Each search ends after `time_limit` seconds.
+    optimized ones. `split` executes segments of a .tflite file in strips if that needs a smaller arena; they
+    may add the share `max_extra_macs` of the file's MACs. Each search ends after `time_limit` seconds.
 
     With a `target`, schedule and memory plan are chosen for its kernels: the arena that `check` reports for
     the target becomes smaller, or nothing is changed. Without one, they are chosen for the reference kernels,
@@ -115,6 +118,16 @@ def optimize(
     from sizeup import rewrite
 
     options = rewrite.OptimizeOptions(
-        reorder, plan, cluster, pack, verify, time_limit, progress, overlap, target_of(target)
+        reorder,
+        plan,
+        cluster,
+        pack,
+        verify,
+        time_limit,
+        progress,
+        overlap,
+        split,
+        max_extra_macs,
+        target_of(target),
     )
     return rewrite.optimize(Path(source), Path(out), options, bind)

@@ -130,15 +130,26 @@ def rewrite_remedies(case: Case, time_limit: float) -> Iterator[Remedy]:
 
 
 def _memory_remedies(case: Case, options: OptimizeOptions, file: Path, is_tflite: bool) -> Iterator[Remedy]:
-    """The best schedule, for .tflite with a memory plan; overlapping buffers only if that does not fit."""
+    """The best schedule, for .tflite with a memory plan; overlaps, then strips, only if that does not fit."""
     planned = _optimize_remedy(case, file, options if is_tflite else replace(options, plan=False), "")
     if planned is not None:
         yield planned
-    if not is_tflite or not _has_reference_kernels(case.subject) or (planned and planned.fits):
+    if not is_tflite or (planned and planned.fits):
         return
-    overlapped = _optimize_remedy(case, file, replace(options, overlap=True), "--overlap")
-    if overlapped is not None and (planned is None or overlapped.changes != planned.changes):
-        yield overlapped
+    last, has_overlaps = planned, _has_reference_kernels(case.subject)
+    for flags, changes in (
+        ("--overlap", replace(options, overlap=True)),
+        ("--split", replace(options, split=True)),
+        ("--split --overlap", replace(options, split=True, overlap=True)),
+    ):
+        if (changes.overlap and not has_overlaps) or (changes.split and not _has_micro(case.subject)):
+            continue
+        remedy = _optimize_remedy(case, file, changes, flags)
+        if remedy is not None and (last is None or remedy.changes != last.changes):
+            yield remedy
+            last = remedy
+            if remedy.fits:
+                return
 
 
 def _runtime(file: Path) -> Library:
@@ -148,6 +159,10 @@ def _runtime(file: Path) -> Library:
 
 def _has_reference_kernels(subject: Subject) -> bool:
     return subject.target is None or subject.target.runtime.micro == "reference"
+
+
+def _has_micro(subject: Subject) -> bool:
+    return subject.target is None or bool(subject.target.runtime.micro)
 
 
 def _optimize_remedy(case: Case, file: Path, options: OptimizeOptions, flags: str) -> Remedy | None:
@@ -172,6 +187,9 @@ def _description(optimization: Optimization) -> str:
     parts = []
     if optimization.moved_ops:
         parts.append(f"reorder {optimization.moved_ops:,} of {units.plural(optimization.ops, 'operator')}")
+    if optimization.strips is not None:
+        count = sum(segment.last_op - segment.first_op + 1 for segment in optimization.strips.segments)
+        parts.append(f"execute {units.plural(count, 'operator')} in strips")
     if optimization.overlaps:
         parts.append("store a memory plan in which outputs overlap dying inputs")
     elif optimization.has_new_plan:
@@ -193,6 +211,11 @@ def _notes(optimization: Optimization, runtime: Library) -> list[str]:
     notes = [] if optimization.verification is not None else ["not verified here; the command verifies it"]
     if notes and not runtime.is_installed:
         notes = [f"{notes[0]} and needs {runtime.package}: pip install 'sizeup[{runtime.extra}]'"]
+    strips = optimization.strips
+    if strips is not None:
+        notes.append(f"adds {100 * strips.extra_macs_share:.1f} % MACs")
+        if strips.new_operators:
+            notes.append(f"firmware must register {', '.join(strips.new_operators)}")
     if optimization.overlaps:
         notes.append("valid only for TFLite Micro's reference kernels")
     if optimization.clustered_weights:

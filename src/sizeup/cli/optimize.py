@@ -63,6 +63,17 @@ def optimize(
             " TFLite Micro reference kernels only (not CMSIS-NN, Ethos-U or other optimized kernels).",
         ),
     ] = False,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split",
+            help="Execute the segments that set the peak in strips, if that needs a smaller arena (.tflite).",
+        ),
+    ] = False,
+    max_extra_macs: Annotated[
+        str,
+        typer.Option(metavar="SHARE", help="Limit of the MACs that --split may add, e.g. 5%."),
+    ] = "5%",
     verify: Annotated[
         bool, typer.Option(help="Run the original and the result in a real runtime and compare the outputs.")
     ] = True,
@@ -74,10 +85,12 @@ def optimize(
 ) -> None:
     """Write a model file that needs less memory, and verify its outputs in a real runtime."""
     from sizeup.api import plan as api
+    from sizeup.checks.limits import parse_share
     from sizeup.cli import terminal
     from sizeup.render.console import optimize as rewriting
 
     sizes = bindings(bind)
+    extra_macs = parse_share(max_extra_macs, "--max-extra-macs")
     with terminal.searching(f"rewriting {terminal.name_of(model)}", time_limit) as progress:
         result = api.optimize(
             model,
@@ -92,6 +105,8 @@ def optimize(
             bind=sizes,
             progress=progress,
             target=device,
+            split=split,
+            max_extra_macs=extra_macs,
         )
     if json:
         print(json_text.dumps(result.to_dict(), indent=2))

@@ -77,6 +77,11 @@ def overlap_lower_bound(buffers: Buffers, overlaps: Sequence[Overlap]) -> int:
     """A lower bound of all packings: the maximum over steps of the bytes covered."""
     if not buffers.steps or not len(buffers):
         return 0
+    return int(covered_bytes(buffers, overlaps).max())
+
+
+def covered_bytes(buffers: Buffers, overlaps: Sequence[Overlap]) -> Column:
+    """Per step, a lower bound of the bytes that its live buffers cover."""
     live = buffers.live_bytes().copy()
     sources: dict[int, list[Overlap]] = {}
     for overlap in overlaps:
@@ -90,7 +95,7 @@ def overlap_lower_bound(buffers: Buffers, overlaps: Sequence[Overlap]) -> int:
         )
         # Inputs do not overlap each other, so the saving is at most the output or all inputs.
         live[buffers.first[result]] -= min(shared, output, sum(inputs))
-    return int(live.max())
+    return live
 
 
 def overlapped_outputs(buffers: Buffers, offsets: Sequence[int], overlaps: Sequence[Overlap]) -> set[int]:

@@ -18,7 +18,7 @@ NOTHING = "-"
 NOT_APPLICABLE = "not applicable: the target cannot run or hold the model"
 _MOST_ENTRIES = 4
 _FITS = {True: "fits", False: "does not fit", None: "may or may not fit"}
-_STANDINGS = {
+STANDINGS = {
     "calibrated": "calibrated",
     "instructions": "instructions",
     "vela": "vela",
@@ -54,7 +54,7 @@ def fit_verdict(
 def standing_text(standing: Standing) -> str:
     """Returns the basis at each precision: `calibrated at int8; slowdown at fp32, int16`."""
     groups = standing.precisions
-    return "; ".join(f"{_STANDINGS[name]} at {', '.join(dtypes)}" for name, dtypes in groups.items())
+    return "; ".join(f"{STANDINGS[name]} at {', '.join(dtypes)}" for name, dtypes in groups.items())
 
 
 def verified_text(verified: str) -> str:

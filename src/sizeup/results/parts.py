@@ -22,7 +22,7 @@ from sizeup.mixed_precision.figures import Figures
 from sizeup.mixed_precision.refine import MeasuredAssignment
 from sizeup.mixed_precision.sizes import LayerSizes
 from sizeup.mixed_precision.tradeoff import Point, Row
-from sizeup.rewrite import Footprint, KernelArena, Optimization, Verification
+from sizeup.rewrite import Footprint, KernelArena, Optimization, StripExecution, StripSegment, Verification
 from sizeup.runtimes import Compilation
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
 from sizeup.sweeps import Sweep
@@ -69,6 +69,8 @@ __all__ = [
     "QuerySpec",
     "Remedy",
     "Row",
+    "StripExecution",
+    "StripSegment",
     "Sweep",
     "Throughput",
     "Update",

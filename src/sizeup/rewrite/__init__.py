@@ -1,4 +1,4 @@
-"""Rewrites model files to need less memory: schedule, memory plan, weight clustering."""
+"""Rewrites model files to need less memory: schedule, memory plan, strips, weight clustering."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from sizeup.rewrite.result import (
     Deviation,
     Footprint,
     KernelArena,
+    LatencyChange,
     Optimization,
     OptimizeOptions,
+    StripExecution,
     Verification,
 )
+from sizeup.rewrite.split import StripSegment
 from sizeup.targets import Target
 
 __all__ = [
     "Deviation",
     "Footprint",
     "KernelArena",
+    "LatencyChange",
     "Optimization",
     "OptimizeOptions",
     "Progress",
+    "StripExecution",
+    "StripSegment",
     "Verification",
     "optimize",
 ]
@@ -40,6 +46,10 @@ def optimize(
     if options.overlap and not options.plan:
         raise WriteError("--overlap needs --plan: overlaps are part of the memory plan in the file")
     suffix = source.suffix.lower()
+    if options.split and suffix != ".tflite":
+        raise WriteError("--split supports .tflite files only")
+    if options.max_extra_macs < 0:
+        raise WriteError(f"--max-extra-macs {options.max_extra_macs:g}: must not be negative")
     if options.target is not None:
         _check_target(options.target, suffix.removeprefix("."), overlap=options.overlap)
         if options.target.runtime.micro == "ethos-u":

@@ -22,6 +22,7 @@ from sizeup.memory.tflm.as_run import without_derived_constants
 from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 from sizeup.memory.tflm.overlap import overlaps
 from sizeup.rewrite.result import OptimizeOptions
+from sizeup.rewrite.split import SplitModel
 from sizeup.rewrite.verify import Verifier
 from sizeup.runtimes import Arena
 
@@ -35,6 +36,8 @@ class Arrangement(NamedTuple):
     arena: Arena | None
     peak_bytes: int
     overlaps: int = 0  # outputs that share bytes with an input that is not used afterwards
+    total_bytes: int | None = None  # of the arena, measured or predicted, on the target if there is one
+    split: SplitModel | None = None  # segments that run in strips
 
 
 class Arrangements(NamedTuple):
@@ -90,11 +93,17 @@ def _tflm_arrangements(
     ranked = []
     for candidate in others:
         written = rewrite(content, schedule=candidate.schedule, offline_offsets=candidate.offsets)
-        arena = candidate.expected if verifier is None else _measure(verifier, written, notes)
+        arena = candidate.expected if verifier is None else measured_arena(verifier, written, notes)
         peak = peak_bytes(with_schedule(graph, candidate.schedule))
         if arena is not None and (arena.total_bytes, peak) < least:
             new = Arrangement(
-                written, candidate.schedule, candidate.plan_status, arena, peak, candidate.overlaps
+                written,
+                candidate.schedule,
+                candidate.plan_status,
+                arena,
+                peak,
+                candidate.overlaps,
+                arena.total_bytes,
             )
             ranked.append(((arena.total_bytes, peak), candidate.changes, new))
     ranked.sort(key=lambda entry: entry[:2])
@@ -105,7 +114,8 @@ def _tflm_arrangements(
     return Arrangements(better, search_result.best_schedule, search_result.has_better_schedule, notes)
 
 
-def _measure(verifier: Verifier, content: bytes, notes: list[str]) -> Arena | None:
+def measured_arena(verifier: Verifier, content: bytes, notes: list[str]) -> Arena | None:
+    """The arena of a file in the interpreter; None, with a note, if it does not load."""
     try:
         return verifier.load(content).arena
     except RunFailed as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sizeup.memory.schedule import Progress
 from sizeup.memory.tflm.overlap import LABEL as REFERENCE_KERNELS
+from sizeup.rewrite.split import StripSegment
 from sizeup.runtimes import Arena, Compilation
 from sizeup.targets import Target
 
@@ -70,6 +71,35 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyChange:
+    """The predicted latency on the target before and after, and where the prediction comes from."""
+
+    before_seconds: float
+    after_seconds: float
+    basis: str
+    standing: str  # of the target at the precision of most MACs; empty if not known
+
+
+@dataclass(frozen=True, slots=True)
+class StripExecution:
+    """Segments that run in strips, and what that costs."""
+
+    segments: tuple[StripSegment, ...]
+    macs: int  # of the original
+    extra_macs: int
+    added_ops: int
+    new_operators: tuple[str, ...]  # which the original does not have, so firmware must register them
+    status: str  # optimal over the splits searched, or feasible
+    bound_bytes: int | None  # lower bound of the arena over the splits searched
+    latency: LatencyChange | None = None  # None without a target, or if it is not known
+
+    @property
+    def extra_macs_share(self) -> float:
+        """The added MACs relative to those of the original."""
+        return self.extra_macs / self.macs if self.macs else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Optimization:
     """A rewritten model. If nothing was gained, the file is the original and `changed` is false."""
 
@@ -95,6 +125,7 @@ class Optimization:
     notes: tuple[str, ...] = ()
     is_verifiable: bool = True  # False: no runtime runs the original, so nothing was changed
     target: Target | None = None
+    strips: StripExecution | None = None
     arenas: tuple[KernelArena, ...] = ()  # on the target, or with reference kernels and with CMSIS-NN
     compilation: Compilation | None = None  # for an Ethos-U, by Vela
 
@@ -138,6 +169,7 @@ class Optimization:
                 "overlaps": self.overlaps,
                 "kernels": self.valid_kernels,
             },
+            "split": _strips(self.strips),
             "cluster": {"weights": self.clustered_weights, "values": self.cluster_values},
             "pack": {"weights": self.packed_weights},
             "arena_is_measured": self.arena_is_measured,
@@ -145,6 +177,35 @@ class Optimization:
             "verification": _verification(self.verification),
             "notes": list(self.notes),
         }
+
+
+def _strips(strips: StripExecution | None) -> dict[str, Any] | None:
+    if strips is None:
+        return None
+    latency = strips.latency
+    return {
+        "segments": [
+            {
+                "first_op": segment.first_op,
+                "last_op": segment.last_op,
+                "first_name": segment.first_name,
+                "last_name": segment.last_name,
+                "axis": segment.axis,
+                "strip_rows": list(segment.strip_rows),
+            }
+            for segment in strips.segments
+        ],
+        "macs": strips.macs,
+        "extra_macs": strips.extra_macs,
+        "added_ops": strips.added_ops,
+        "new_operators": list(strips.new_operators),
+        "status": strips.status,
+        "lower_bound_bytes": strips.bound_bytes,
+        "latency_before_s": None if latency is None else latency.before_seconds,
+        "latency_after_s": None if latency is None else latency.after_seconds,
+        "latency_basis": None if latency is None else latency.basis,
+        "latency_standing": None if latency is None else latency.standing,
+    }
 
 
 def _kernel_arena(arena: KernelArena) -> dict[str, Any]:
@@ -197,4 +258,6 @@ class OptimizeOptions:
     time_limit: float = 10.0
     progress: Progress | None = None
     overlap: bool = False  # outputs over inputs not used afterwards; reference kernels of TFLite Micro only
+    split: bool = False  # execute segments in strips
+    max_extra_macs: float = 0.05  # that strips may add, relative to the MACs of the file
     target: Target | None = None  # whose arena is to be smaller; None: that of the reference kernels

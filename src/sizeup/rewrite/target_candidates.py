@@ -25,7 +25,7 @@ from sizeup.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
-class _StoredPlan:
+class StoredPlan:
     """The offsets to store in a file; None: the file has no plan and gets none."""
 
     offsets: tuple[int, ...] | None
@@ -58,7 +58,7 @@ def target_arrangements(
     is_proven = best_schedule is None or best_schedule.status == "optimal"
     for schedule in schedules:
         ordered = with_schedule(graph, schedule)
-        for plan in _plans(ordered, options, target_arena, is_reordered=schedule is not None):
+        for plan in plans(ordered, options, target_arena, is_reordered=schedule is not None):
             sizes = target_arena.sizes(ordered, plan.offsets, overlap=plan.overlaps > 0)
             if sizes is None:
                 continue
@@ -69,7 +69,7 @@ def target_arrangements(
                 peak = peak_bytes(ordered)
                 changes = (schedule is not None) + (plan.status is not None) + 3 * (plan.overlaps > 0)
                 written = rewrite(content, schedule=schedule, offline_offsets=plan.offsets)
-                new = Arrangement(written, schedule, plan.status, None, peak, plan.overlaps)
+                new = Arrangement(written, schedule, plan.status, None, peak, plan.overlaps, max(sizes))
                 ranked.append(((max(sizes), sum(sizes), peak, changes), new))
     ranked.sort(key=lambda entry: entry[0])
     if not ranked:
@@ -83,12 +83,12 @@ def _unchanged(target: Target, current: int, tried: list[int], is_proven: bool) 
     return f"{finding} on {target.name}: the arena is {current:,} B with {target.runtime.micro} kernels{best}"
 
 
-def _plans(
+def plans(
     graph: Graph, options: OptimizeOptions, target_arena: TargetArena, *, is_reordered: bool
-) -> Iterator[_StoredPlan]:
+) -> Iterator[StoredPlan]:
     """The plans to try in the schedule of a graph: none, and one packed for each build."""
     if is_reordered or (options.plan and graph.offsets):
-        yield _StoredPlan((ONLINE,) * len(graph.tensors) if graph.offsets else None)
+        yield StoredPlan((ONLINE,) * len(graph.tensors) if graph.offsets else None)
     if not options.plan:
         return
     for build in target_arena.builds:
@@ -96,11 +96,11 @@ def _plans(
         if graph.offsets or head > _live_bytes(graph, build):
             offsets, packing = plan_of(graph, options, build)
             least = min(head, packing.height)
-            yield _StoredPlan(offsets, packing.status, packing.note)
+            yield StoredPlan(offsets, packing.status, packing.note)
         overlapped = overlap_plan_of(graph, options, least, build) if options.overlap else None
         if overlapped is not None:
             offsets, packing, count = overlapped
-            yield _StoredPlan(offsets, packing.status, packing.note, count)
+            yield StoredPlan(offsets, packing.status, packing.note, count)
 
 
 def _find_schedule(graph: Graph, options: OptimizeOptions, build: Build) -> tuple[Schedule | None, bool]:

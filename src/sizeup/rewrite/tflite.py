@@ -21,6 +21,8 @@ from sizeup.memory.schedule_problem import Schedule
 from sizeup.ops import cost_rule_of
 from sizeup.rewrite.candidates import arrangements, overlapping, predicted
 from sizeup.rewrite.result import Footprint, KernelArena, Optimization, OptimizeOptions, Verification
+from sizeup.rewrite.split import SplitModel
+from sizeup.rewrite.split_arrangements import split_arrangements, strip_execution
 from sizeup.rewrite.target_arena import TargetArena, arena_of, check_runs
 from sizeup.rewrite.target_candidates import target_arrangements
 from sizeup.rewrite.verify import NOT_VERIFIABLE, NOT_VERIFIED, Verifier, find_verifier, is_equal
@@ -43,6 +45,7 @@ class _RewriteState:
     best_schedule: Schedule | None = None
     has_better_schedule: bool = False  # whether a schedule has a lower peak than file order
     plan_status: str | None = None
+    split: SplitModel | None = None
     expected: Arena | None = None  # predicted, if nothing is measured
     random_weight_outputs: int | None = None  # distinct outputs with random weights, if that was run
 
@@ -105,6 +108,7 @@ def optimize(source: Path, out: Path, options: OptimizeOptions) -> Optimization:
         notes=tuple(state.notes),
         is_verifiable=is_verifiable,
         target=options.target,
+        strips=strip_execution(graph, state.graph, state.split, options.target),
         arenas=_kernel_arenas(target_arena, sizes, new_sizes),
     )  # fmt: skip
 
@@ -190,7 +194,7 @@ def _improve(state: _RewriteState, options: OptimizeOptions) -> None:
         _cluster(state, options.cluster)
     if options.pack:
         _pack(state)
-    if options.reorder or options.plan:
+    if options.reorder or options.plan or options.split:
         _arrange(state, options)
 
 
@@ -257,21 +261,37 @@ def _arrange(state: _RewriteState, options: OptimizeOptions) -> None:
         is_planned = options.plan and (is_plan_run or not target.runtime.micro)
         options = replace(options, plan=is_planned)
         result = target_arrangements(state.content, state.graph, options, target)
-    state.notes += result.notes
+    better, notes = result.better, result.notes
+    if options.split:
+        limit = better[0].total_bytes if better else _current_bytes(state, options)
+        splits = split_arrangements(state.content, state.graph, options, state.verifier, limit)
+        better = [*splits.better, *better]
+        notes = splits.notes if splits.better else [*notes, *splits.notes]
+    state.notes += notes
     state.best_schedule, state.has_better_schedule = result.best_schedule, result.has_better_schedule
     has_plan = _has_plan(state.graph)
-    for better in result.better:
-        distinct = _verify_with_random_weights(state, better.content)
-        if distinct != 0 and _accept(state, better.content):
+    for arrangement in better:
+        distinct = _verify_with_random_weights(state, arrangement.content)
+        if distinct != 0 and _accept(state, arrangement.content):
             state.random_weight_outputs = distinct
-            state.schedule, state.plan_status = better.schedule, better.plan_status
-            if state.verifier is None and better.arena is not None:
-                state.expected = better.arena
+            state.schedule, state.plan_status = arrangement.schedule, arrangement.plan_status
+            state.split = arrangement.split
+            if state.verifier is None and arrangement.arena is not None:
+                state.expected = arrangement.arena
             if has_plan and not _has_plan(state.graph):
                 state.notes.append(
                     "the memory plan stored in the file was dropped: the planner of TFLite Micro needs less"
                 )
             return
+
+
+def _current_bytes(state: _RewriteState, options: OptimizeOptions) -> int | None:
+    """The arena of the current file, on the target if there is one; None if it is not known."""
+    if options.target is None:
+        return None if state.arena is None else state.arena.total_bytes
+    sizes = arena_of(options.target).file_sizes(state.graph)
+    known = [size for size in sizes if size is not None]
+    return max(known) if known and len(known) == len(sizes) else None
 
 
 def _has_plan(graph: Graph) -> bool:

@@ -268,6 +268,15 @@ def has_external_data(content: bytes) -> bool:
     )
 
 
+def has_archive(content: bytes) -> bool:
+    """Whether a zip archive with metadata follows the tables."""
+    end = content.rfind(_END, max(0, len(content) - _END_SIZE - _MAX_COMMENT))
+    if not 0 <= end <= len(content) - _END_SIZE:
+        return False
+    comment: int = struct.unpack_from("<H", content, end + _END_SIZE - 2)[0]
+    return end + _END_SIZE + comment == len(content)
+
+
 def tensor_buffers(content: bytes) -> list[tuple[int, memoryview]]:
     """Per tensor of the main graph: the index of its buffer (0: empty) and the buffer's content."""
     model, view = root(content), memoryview(content)

@@ -274,3 +274,6 @@ _KERNELS: dict[str, InputOverlaps] = {
     **dict.fromkeys(("PAD", "PADV2"), _pad),
     "RESHAPE": _block_copy,
 }
+
+OVERLAPPING = frozenset(_KERNELS)
+"""The operators whose output may overlap an input."""

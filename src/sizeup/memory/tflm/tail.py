@@ -154,6 +154,21 @@ def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterat
     yield _array("p", handles, build)
 
 
+def operator_bytes(graph: Graph, op: Op, build: Build) -> int:
+    """The bytes of an operator in the tail, without alignment between its structures."""
+    kernel = _LIBRARIES[build.kernels][op.source]
+    requests = kernel_requests(graph, op, build)
+    own = extent(_NODE, build).size + extent(kernel.options, build).size
+    handles = extent("p", build).size * len(requests.scratch)
+    data = (extent(kernel.data, build).size, *requests.persistent)
+    return own + handles + sum(round_up(size, ALIGNMENT) for size in data)
+
+
+def tensor_bytes(build: Build) -> int:
+    """The bytes of the description of a tensor in the tail."""
+    return extent(EVAL_TENSOR, build).size
+
+
 def _variables(graphs: Sequence[Graph], offline: Collection[tuple[int, int]]) -> Iterator[Extent]:
     for number, graph in enumerate(graphs):
         for identity, size in variable_bytes(graph).items():

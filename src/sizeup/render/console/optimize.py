@@ -11,10 +11,11 @@ from rich.text import Text
 
 from sizeup.render.console.layout import print_labeled
 from sizeup.render.console.npu import compilation_lines
+from sizeup.render.vocabulary import STANDINGS
 from sizeup.units import plural, printable
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Footprint, KernelArena, Optimization, Verification
+    from sizeup.results.parts import Footprint, KernelArena, Optimization, StripExecution, Verification
 
 _VECTORS = {"dsp": ", DSP", "mve": ", Helium"}
 
@@ -84,7 +85,11 @@ def _growth(arena: KernelArena) -> str:
 
 
 def _change(before: int, after: int) -> str:
-    return "" if before == after or not before else f"{100 * (after - before) / before:+.1f} %"
+    return "" if before == after or not before else _change_of(before, after)
+
+
+def _change_of(before: float, after: float) -> str:
+    return f"{100 * (after - before) / before:+.1f} %"
 
 
 def _arena_findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
@@ -115,6 +120,8 @@ def _findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
         yield "memory plan", f"stored in the file, {result.plan_status}; used by {firmware}", ""
     if result.overlaps:
         yield "overlap", _overlap(result), "yellow"
+    if result.strips is not None:
+        yield from _strips(result.strips)
     if result.clustered_weights:
         have = "has" if result.clustered_weights == 1 else "have"
         weights = plural(result.clustered_weights, "weight tensor")
@@ -127,6 +134,29 @@ def _findings(result: Optimization) -> Iterator[tuple[str, str, str]]:
         verification = result.verification
         style = "yellow" if verification.is_weak or verification.deviation is not None else "green"
         yield "verified" if verification.deviation is None else "outputs", _verification(verification), style
+
+
+def _strips(strips: StripExecution) -> Iterator[tuple[str, str, str]]:
+    """Yields the segments in strips, what they cost, and the operators that firmware must register."""
+    for segment in strips.segments:
+        rows = "rows" if segment.axis == 1 else "columns"
+        sizes = sorted(set(segment.strip_rows))
+        heights = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        ops = f"operators {segment.first_op} to {segment.last_op}"
+        count = plural(len(segment.strip_rows), "strip")
+        yield "split", f"{ops} run in {count} of {heights} {rows}", ""
+    proof = "smallest of all splits searched" if strips.status == "optimal" else "best found in time"
+    cost = f"+{100 * strips.extra_macs_share:.1f} % MACs, {strips.added_ops:,} more operators"
+    yield "split cost", f"{cost}; {proof}", ""
+    latency = strips.latency
+    if latency is not None:
+        change = _change_of(latency.before_seconds, latency.after_seconds)
+        times = f"{1e3 * latency.before_seconds:.4g} ms before, {1e3 * latency.after_seconds:.4g} ms after"
+        standing = STANDINGS.get(latency.standing, latency.basis)
+        yield "latency", f"{times} ({change}), predicted: {standing}", ""
+    if strips.new_operators:
+        names = ", ".join(strips.new_operators)
+        yield "firmware", f"its op resolver must register {names}, which the original does not use", "yellow"
 
 
 def _overlap(result: Optimization) -> str:

@@ -1,0 +1,104 @@
+"""Executes segments of a model in strips, so that it needs a smaller arena."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sizeup.cost import count
+from sizeup.errors import Incomplete
+from sizeup.formats.tflite.restructure import restructured
+from sizeup.graph import Graph, name_of
+from sizeup.memory.tflm import Build
+from sizeup.rewrite.split.closed_forms import Prices
+from sizeup.rewrite.split.search import Candidate, SplitSearch, search
+from sizeup.rewrite.split.segments import AXES, strip_rules
+
+
+@dataclass(frozen=True, slots=True)
+class StripSegment:
+    """Consecutive operators of the original file that run in strips of rows (or columns)."""
+
+    first_op: int
+    last_op: int
+    first_name: str
+    last_name: str
+    axis: int  # 1: rows, 2: columns
+    strip_rows: tuple[int, ...]  # of the last operator's output, per strip
+
+
+@dataclass(frozen=True, slots=True)
+class SplitModel:
+    """A file whose segments run in strips, and what that costs."""
+
+    content: bytes
+    segments: tuple[StripSegment, ...]
+    extra_macs: int
+    added_ops: int
+    status: str  # optimal over the splits searched, or feasible
+    bound_bytes: int | None  # lower bound of the arena over the splits searched
+
+
+ArenaOf = Callable[[Graph], "int | None"]
+
+
+def split_model(
+    content: bytes,
+    graph: Graph,
+    build: Build,
+    arena_of: ArenaOf,
+    limit_bytes: int,
+    *,
+    overlap: bool,
+    max_extra_macs: float,
+    time_limit: float,
+) -> SplitModel | str:
+    """The file with the smallest arena below the limit, or the reason why there is none.
+
+    `arena_of` returns the exact arena of a graph, or None if it does not run.
+    """
+    if any(op.bodies for op in graph.ops) or graph.other_graphs:
+        return "a file with several graphs is not executed in strips"
+    try:
+        prices = Prices(graph, build, overlap)
+    except Incomplete as error:
+        return str(error)
+    max_macs = int(max_extra_macs * sum(prices.macs))
+    result = search(graph, prices, arena_of, limit_bytes, max_macs, time_limit)
+    if result.best is None:
+        return _reason(graph, prices, limit_bytes)
+    return _model(content, graph, result, result.best)
+
+
+def _model(content: bytes, graph: Graph, result: SplitSearch, best: Candidate) -> SplitModel:
+    restructuring = best.restructuring(graph)
+    segments = tuple(
+        StripSegment(
+            split.segment.first,
+            split.segment.last,
+            name_of(graph, graph.ops[split.segment.first]),
+            name_of(graph, graph.ops[split.segment.last]),
+            split.segment.axis,
+            tuple(rows.count for rows in split.strips),
+        )
+        for split in sorted(best.splits, key=lambda split: split.segment.first)
+    )
+    return SplitModel(
+        restructured(content, restructuring),
+        segments,
+        count(best.graph(graph)).total_macs - count(graph).total_macs,
+        len(restructuring.ops) - len(graph.ops),
+        "optimal" if result.is_proven else "feasible",
+        result.bound_bytes,
+    )
+
+
+def _reason(graph: Graph, prices: Prices, limit_bytes: int) -> str:
+    """Why no segment in strips needs less, e.g. because the operator that sets the peak cannot be split."""
+    peak = max(range(len(prices.live)), key=lambda index: prices.live[index], default=None)
+    if peak is None:
+        return "it has no operators"
+    reasons = [strip_rules(graph, axis)[peak] for axis in AXES]
+    if all(isinstance(reason, str) for reason in reasons):
+        return f"the operator that sets the peak cannot be split: {reasons[0]}"
+    return f"no split needs less than {limit_bytes:,} B"
