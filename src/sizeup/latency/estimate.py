@@ -19,6 +19,7 @@ from sizeup.latency.execution import Execution
 from sizeup.latency.execution import execution_of as kernels_of
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.model import Kernels, rates_from
+from sizeup.latency.pipelined import PipelinedThroughput, pipelined_throughput
 from sizeup.latency.prediction import (
     Basis,
     CalibratedPrediction,
@@ -58,6 +59,7 @@ class Estimate:
     calibration: TargetCalibration | None = None
     is_applicable: bool = True  # False if the model does not fit the target's memory
     standing: Standing | None = None  # of the target; None without one
+    pipelined: PipelinedThroughput | None = None  # None if the target was not measured as a pipeline
 
     def __repr__(self) -> str:
         target = "" if self.target is None else f" on {self.target.name}"
@@ -130,7 +132,9 @@ def estimate(
         return _by_coefficients(cost, target, precision, table or coefficients.DEFAULT)
     if target is None:
         raise TargetError("an estimate needs a target or a coefficient table")
-    return replace(_Estimator(cost, target, precision, executed).by(basis), standing=standing_of(target))
+    latency = _Estimator(cost, target, precision, executed).by(basis)
+    pipelined = pipelined_throughput(latency.work, target)
+    return replace(latency, standing=standing_of(target), pipelined=pipelined)
 
 
 def check_types(target: Target, precision: DType | None) -> None:

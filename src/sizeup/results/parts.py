@@ -11,7 +11,14 @@ from sizeup.checks.limits import Growth
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
-from sizeup.latency import EnergyEstimate, Estimate, LimiterShare, Throughput, Utilization
+from sizeup.latency import (
+    EnergyEstimate,
+    Estimate,
+    LimiterShare,
+    PipelinedThroughput,
+    Throughput,
+    Utilization,
+)
 from sizeup.latency.roofline import Bound
 from sizeup.memory import DeviceMemory, LiveBreakdown, Usage
 from sizeup.memory.liveness import Column
@@ -60,6 +67,7 @@ __all__ = [
     "MicroArena",
     "ModuleTime",
     "Optimization",
+    "PipelinedThroughput",
     "Point",
     "Preview",
     "QuerySpec",
