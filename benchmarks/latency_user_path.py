@@ -58,7 +58,7 @@ def kept_answers(pairs: list[Pair], file: Path | None) -> Iterator[Answer]:
     kept = {label(answer): answer for answer in (Answer(**json.loads(line)) for line in lines)}
     yield from (kept[label(pair)] for pair in pairs if label(pair) in kept)
     missing = [pair for pair in pairs if label(pair) not in kept]
-    for answer in answers(missing, SHARED / "models"):
+    for answer in answers(missing, SHARED / "truth", SHARED / "models"):
         if file is not None:
             with file.open("a", encoding="utf-8") as output:
                 output.write(json.dumps(answer._asdict()) + "\n")

@@ -31,15 +31,15 @@ PAGE = ROOT / "docs" / "calibrations.md"
 
 
 def write_fits(only: str) -> list[Shipped]:
-    """Writes the files, and returns the calibrations whose error is too large to ship."""
-    left_out = []
+    """Writes the files, and returns all calibrations, also those whose error is too large to ship."""
+    every = []
     FOLDER.mkdir(exist_ok=True)
     for source, calibrations in files(SHARED / "truth", SHARED / "models", only):
         shipped = [calibration for calibration in calibrations if calibration.worst_error <= WORST]
-        left_out += [calibration for calibration in calibrations if calibration.worst_error > WORST]
+        every += calibrations
         (FOLDER / source.file).write_text(calibration_file(shipped, source.sources, source.head), "utf-8")
         print(f"{source.file}: {len(shipped)} calibrations")
-    return left_out
+    return every
 
 
 def write_slowdowns() -> str:
@@ -50,16 +50,19 @@ def write_slowdowns() -> str:
     return page.coverage({**coverage_of(samples, samples), **coverage_of(also, samples)})
 
 
-def left_out_lines(calibrations: list[Shipped]) -> str:
-    """The table of calibrations that are not shipped."""
-    lines = ["| target | measurements | held out | MAPE |\n", "|---|--:|---|--:|\n"]
-    for calibration in sorted(calibrations, key=lambda fit: fit.target):
+def left_out_lines(calibrations: list[Shipped], text: str) -> str:
+    """The table of calibrations that are not shipped; those of other sources as on the page."""
+    made = {f"| `{calibration.target}` |" for calibration in calibrations}
+    rows = [line for line in text.splitlines(keepends=True)[2:] if not line.startswith(tuple(made))]
+    for calibration in calibrations:
+        if calibration.worst_error <= WORST:
+            continue
         held_out = calibration.held_out.rstrip(",")
         error = f"{100 * calibration.error:.1f} %"
         if calibration.elsewhere > calibration.error:
             error += f" (similar targets, search spaces held out: {100 * calibration.elsewhere:.0f} %)"
-        lines.append(f"| `{calibration.target}` | {calibration.measurements:,} | {held_out} | {error} |\n")
-    return "".join(lines)
+        rows.append(f"| `{calibration.target}` | {calibration.measurements:,} | {held_out} | {error} |\n")
+    return "".join(["| target | measurements | held out | MAPE |\n", "|---|--:|---|--:|\n", *sorted(rows)])
 
 
 def current_page(text: str) -> str:
@@ -77,9 +80,9 @@ def main() -> None:
     args = parser.parse_args()
     text = PAGE.read_text("utf-8")
     if not args.page:
-        left_out = write_fits(args.only)
+        calibrations = write_fits(args.only)
+        text = page.with_block(text, "left out", left_out_lines(calibrations, page.block(text, "left out")))
         if not args.only:
-            text = page.with_block(text, "left out", left_out_lines(left_out))
             text = page.with_block(text, "coverage", write_slowdowns())
     PAGE.write_text(current_page(text), "utf-8")
 

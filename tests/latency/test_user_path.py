@@ -6,14 +6,16 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sizeup
 
 pytest.importorskip("scipy", reason="the fitting tools need scipy")
 
+from fitting import tiny
 from user_path import device_tables, image_tables, page, scores
-from user_path.evaluate import Answer, answers, label
+from user_path.evaluate import Answer, answers, as_new, label
 from user_path.networks import agrees, recorded
 from user_path.pairs import Network, held_out_sources
 
@@ -152,12 +154,24 @@ def test_pairs_name_real_targets_and_the_held_out_sources(truth: Path) -> None:
 
 def test_answers_are_the_estimates_of_the_public_api(truth: Path, shared: Path) -> None:
     pairs = [pair for pair in device_tables.mlperf_tiny(truth) if pair.target.name.startswith("stm32l4r5")]
-    sample = list(answers(pairs, shared / "models"))
+    sample = list(answers(pairs, truth, shared / "models"))
     assert sorted(map(label, sample)) == sorted(map(label, pairs))
     assert {"calibrated", "instructions"} <= {answer.basis for answer in sample}
     answer = sample[0]
     estimate = sizeup.estimate(shared / "models" / answer.network, answer.target)
     assert (answer.basis, answer.seconds, answer.low) == (estimate.basis, estimate.seconds, estimate.low)
+    # A calibration by MACs without the network: the median rate of the other networks on the device.
+    new = [each for each in map(as_new, sample) if each is not None]
+    assert {each.basis for each in new} == {"calibrated"}
+    assert all(each.low is not None and each.low < each.seconds for each in new)
+    newest = next(
+        each for each in tiny.measured(truth, shared / "models") if each.target.name == "stm32l4r5/microtvm"
+    )
+    rates = newest.seconds / newest.work.totals(newest.work.macs)
+    mine = newest.group.tolist().index("kws")
+    expected = np.median(np.delete(rates, mine)) * newest.work.totals(newest.work.macs)[mine]
+    kws = next(each for each in new if "kws" in each.network and each.target == "stm32l4r5/microtvm")
+    assert kws.seconds == pytest.approx(expected)
 
 
 def test_a_cell_has_the_costs_of_the_table(truth: Path, shared: Path) -> None:

@@ -498,6 +498,21 @@ def test_a_budget_may_be_used_up_entirely() -> None:
     assert assignment.loss == 2.0
 
 
+@pytest.mark.parametrize("name", ["rpi4/litert", "ryzen-9-7950x/openvino"])
+def test_the_exact_latency_of_any_assignment_is_a_budget_that_it_meets(name: str) -> None:
+    """Sums over layers round differently from the estimate of the network."""
+    options = options_of(linear(64, 64, 64, 64), [precision("fp32"), precision("int8")], target(name))
+    loss = np.tile([0.0, 1.0], 3)
+    for picks in itertools.product(range(2), repeat=3):
+        rows = np.arange(3) * 2 + np.array(picks)
+        exact = figures_of(options, options.assignment_of(rows)).seconds
+        assert exact is not None
+        assignment = find_assignment(options, loss, Budgets(seconds=exact))
+        assert assignment.loss <= sum(picks)
+        assert assignment.figures.seconds is not None
+        assert assignment.figures.seconds <= exact * (1 + 1e-12)
+
+
 def test_what_loses_without_end_is_not_chosen() -> None:
     options = options_of(linear(8, 8, 8), THREE)
     table = {f"layer{n}": {"int8": 1.0, "int4": float("inf")} for n in range(2)}

@@ -79,6 +79,21 @@ def test_table_devices_and_estimate_use_one_unit() -> None:
         assert (row.bound_by == "traffic") == (row.intensity < ratio)
 
 
+def test_limiters_of_a_lower_bound_are_those_of_its_times() -> None:
+    """All tensors stay in the caches, so arithmetic takes all of the time: memory limits nothing."""
+    report = sizeup.analyze(three_convolutions(), target="rpi5/ort")
+    estimate = report.latency
+    assert estimate is not None
+    assert estimate.low is None  # a lower bound
+    assert [row.bound_by for row in report.ops] == ["compute"] * 3
+    limits = time_by_limiter(estimate)
+    assert limits is not None
+    assert (limits["compute"].ops, limits["traffic"].ops) == (3, 0)
+    assert limits["compute"].seconds == pytest.approx(estimate.seconds)
+    # Below the data sheet by at most the 324 / 64 multiplications that Winograd saves in fp16, twice as fast.
+    assert sum(MACS) / PEAK / 2 / (324 / 64) <= estimate.seconds <= sum(MACS) / PEAK
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -40,7 +40,7 @@ def test_there_are_fits_of_every_sort() -> None:
 def test_a_fit_says_what_it_rests_on(fit: TargetCalibration) -> None:
     target = CATALOG.target(fit.name)
     assert target.name == fit.name, "it would never be found"
-    found = CATALOG.calibration(target)
+    found = CATALOG.calibration(target, fit.quantity)
     assert found is not None
     assert replace(found, rates=fit.rates, equal_precisions=()) == fit
     classes = found.rates.get("classes", {})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from fitting import hailo, named, ncnn, search_spaces, tiny, vidur
+from fitting.intervals import HeldOut, Pool, held_out, pools_by_runtime
 from fitting.measured import Measured, no_faster, target_of
 from fitting.shipped import Shipped, Source, github, shipped_calibration
 from latency.truth.splits import drawn, every, folds
@@ -108,27 +110,38 @@ def _with_similar(
 
 
 def of_ncnn(folder: Path, models: Path) -> list[Shipped]:
-    """A fifth of the networks held out in turn, in all precisions."""
-    return [_ncnn_fit(each) for each in ncnn.measured(folder)]
+    """Architecture families held out, in all precisions."""
+    return [_ncnn_fit(each, pool) for pool in ncnn_pools(folder).values() for each in pool.targets]
 
 
-def _ncnn_fit(samples: Measured) -> Shipped:
-    form = FitOptions(by_class=len(samples.work.names) > 1)
-    estimated = held_out_estimates(samples.work, samples.seconds, every(samples.group) % _FOLDS, form)
+@cache
+def ncnn_pools(folder: Path) -> dict[str, Pool]:
+    """The targets of each runtime, architecture families held out."""
+    samples = map(ncnn.by_family, ncnn.measured(folder))
+    return pools_by_runtime(held_out(each, partial(fit_rates, form=_ncnn_form(each))) for each in samples)
+
+
+def _ncnn_form(samples: Measured) -> FitOptions:
+    return FitOptions(by_class=len(samples.work.names) > 1)
+
+
+def _ncnn_fit(each: HeldOut, pool: Pool) -> Shipped:
+    samples = each.samples
     note = "ncnn computes float networks in fp16 if the processor supports it"
     if samples.target.runtime.name == "ncnn-vulkan":
         note = "ncnn computes float networks in fp16 if the card supports it"
-    return shipped_calibration(
+    calibration = shipped_calibration(
         samples.target.name,
         _precisions(samples),
-        no_faster(fit_rates(samples.work, samples.seconds, form), samples.target),
-        estimated,
+        no_faster(fit_rates(samples.work, samples.seconds, _ncnn_form(samples)), samples.target),
+        each.estimated,
         samples.seconds,
-        "networks",
+        "architecture families",
         "ncnn",
         threads=samples.threads,
         note=note,
     )
+    return replace(calibration, interval=pool.interval(each))
 
 
 BY_MACS = (
@@ -151,15 +164,19 @@ def of_tiny_engine(folder: Path, models: Path) -> list[Shipped]:
     return [replace(calibration, interval=interval) for calibration in calibrations]
 
 
-def board_interval(folder: Path, models: Path) -> PredictionInterval:
-    """The interval over all devices, because one device has too few errors.
+def board_interval(folder: Path, models: Path, network: str | None = None) -> PredictionInterval:
+    """The interval over all devices, because one device has too few errors; without a network if given.
 
-    The errors of a network are similar on all devices, so each network is a group.
+    Results of other versions of the runtime belong to the errors, because a user may run any of them.
     """
-    samples = [*tiny.measured(folder, models)]
-    estimated = np.concatenate([from_others(each) for each in samples])
-    names = np.concatenate([each.group for each in samples])
-    return prediction_interval(estimated, np.concatenate([each.seconds for each in samples]), every(names))
+    others = {
+        (samples.target.name, name): estimate
+        for samples in tiny.measured(folder, models)
+        for name, estimate in zip(samples.group.tolist(), from_others(samples).tolist(), strict=True)
+    }
+    rows = [each for each in tiny.results(folder) if each.network != network]
+    estimated = [others[each.target.name, each.network] for each in rows]
+    return prediction_interval(np.array(estimated), np.array([each.seconds for each in rows]))
 
 
 def per_mac(samples: Measured) -> Floats:
@@ -197,21 +214,18 @@ def of_hailo(folder: Path, models: Path) -> list[Shipped]:
     for samples in hailo.measured(folder):
         estimated = held_out_estimates(samples.work, samples.seconds, folds(samples.group), form)
         rates = no_faster(fit_rates(samples.work, samples.seconds, form), samples.target)
-        note = (
-            "1 / frames per second: the chip processes several frames at once, so a single one takes longer"
+        note = "frames per second of a pipeline, which are no latency"
+        calibration = shipped_calibration(
+            samples.target.name,
+            ["int8"],
+            rates,
+            estimated,
+            samples.seconds,
+            "architecture families",
+            "hailo",
+            note=note,
         )
-        calibrations.append(
-            shipped_calibration(
-                samples.target.name,
-                ["int8"],
-                rates,
-                estimated,
-                samples.seconds,
-                "architecture families",
-                "hailo",
-                note=note,
-            )
-        )
+        calibrations.append(replace(calibration, quantity="throughput"))
     return calibrations
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from fitting import aihub, esp
+from fitting.intervals import HeldOut, Pool, held_out, pools_by_runtime
 from fitting.measured import CATALOG, Measured, no_faster
 from fitting.shipped import Shipped, Source, github, shipped_calibration
-from latency.truth.splits import folds
 from sizeup.latency import (
     FitOptions,
     PredictionInterval,
@@ -20,7 +21,6 @@ from sizeup.latency import (
     Work,
     dtype_of,
     fit_rates,
-    seconds,
 )
 from sizeup.latency.work import Floats
 
@@ -32,7 +32,7 @@ _SPREAD = math.log(27.7 / 6.8)
 
 def of_aihub(folder: Path, models: Path) -> list[Shipped]:
     """Architecture families held out, in all precisions."""
-    calibrations = [aihub_fit(samples) for samples in aihub.measured(folder)]
+    calibrations = [aihub_fit(each, pool) for pool in aihub_pools(folder).values() for each in pool.targets]
     for calibration in tuple(calibrations):
         device, _, runtime = calibration.target.partition("/")
         if device in aihub.CHIPS:
@@ -41,7 +41,13 @@ def of_aihub(folder: Path, models: Path) -> list[Shipped]:
     return calibrations
 
 
-def _rates_by_dtype(work: Work, measured: Floats) -> Rates:
+@cache
+def aihub_pools(folder: Path) -> dict[str, Pool]:
+    """The targets of each runtime, architecture families held out."""
+    return pools_by_runtime(held_out(samples, rates_by_dtype) for samples in aihub.measured(folder))
+
+
+def rates_by_dtype(work: Work, measured: Floats) -> Rates:
     """Rates of each dtype, shrunk towards those of the dtype with the most networks."""
     first = np.unique(work.network, return_index=True)[1]
     dtype = work.class_index[first]
@@ -50,14 +56,10 @@ def _rates_by_dtype(work: Work, measured: Floats) -> Rates:
     return fit_rates(work, measured, _FORM, prior)
 
 
-def aihub_fit(samples: Measured) -> Shipped:
+def aihub_fit(each: HeldOut, pool: Pool) -> Shipped:
     """The calibration of one target."""
-    estimated, fold = np.zeros(len(samples.seconds)), folds(samples.group)
-    for label in np.unique(fold):
-        rest, left_out = np.flatnonzero(fold != label), np.flatnonzero(fold == label)
-        rates = _rates_by_dtype(samples.work.select(rest), samples.seconds[rest])
-        estimated[left_out] = seconds(rates, samples.work.select(left_out))
-    rates = no_faster(_rates_by_dtype(samples.work, samples.seconds), samples.target)
+    samples = each.samples
+    rates = no_faster(rates_by_dtype(samples.work, samples.seconds), samples.target)
     precisions = sorted({dtype_of(name) for name in samples.work.names})
     notes = ["image and text networks at batch 1"]
     if "fp16" in precisions:
@@ -65,17 +67,18 @@ def aihub_fit(samples: Measured) -> Shipped:
         notes.append("fp32 is computed in fp16")
     if "int16" in precisions:
         notes.append("int16 was measured with int8 weights")
-    return shipped_calibration(
+    calibration = shipped_calibration(
         samples.target.name,
         precisions,
         aihub.with_fp32(rates),
-        estimated,
+        each.estimated,
         samples.seconds,
         "architecture families",
         "aihub",
         version=samples.version,
         note="; ".join(notes),
     )
+    return replace(calibration, interval=pool.interval(each))
 
 
 def of_esp(folder: Path, models: Path) -> list[Shipped]:

@@ -14,6 +14,24 @@ from sizeup.latency import Work
 from sizeup.targets import Target
 
 RUNTIMES = {"ncnn-cpu": "ncnn", "ncnn-vulkan": "ncnn-vulkan"}
+_FAMILIES = {
+    "mobilenet": "mobilenet mobilenet_v2 mobilenet_v3 mnasnet proxylessnasnet efficientnet_b0"
+    " efficientnetv2_b0 mobilenet_ssd mobilenet_yolo mobilenetv2_yolov3 yolo-fastest-1.1",
+    "resnet": "resnet18 resnet50",
+    "shufflenet": "shufflenet shufflenet_v2 nanodet_m yolo-fastestv2 FastestDet",
+    "squeezenet": "squeezenet squeezenet_ssd",
+}
+_FAMILY_OF = {network: family for family, names in _FAMILIES.items() for network in names.split()}
+
+
+def family(network: str) -> str:
+    """The family of a network by its blocks, or of its backbone; other networks are families of one."""
+    return _FAMILY_OF.get(network, network)
+
+
+def by_family(samples: Measured) -> Measured:
+    """With the families of networks as groups."""
+    return samples._replace(group=np.array([family(name) for name in samples.group.tolist()]))
 
 
 def measured(folder: Path) -> Iterator[Measured]:

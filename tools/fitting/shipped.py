@@ -34,6 +34,7 @@ class Shipped:
     version: str = ""
     threads: int | None = None
     note: str = ""
+    quantity: str = "latency"
     elsewhere: float = 0.0  # MAPE of similar targets, if this one has too few groups to hold out
 
     @property
@@ -116,6 +117,7 @@ def _table(fit: Shipped) -> list[str]:
         f"held_out = {_quoted(fit.held_out)}",
         f"source = {_quoted(fit.source)}",
     ]
+    lines += [f"quantity = {_quoted(fit.quantity)}"] if fit.quantity != "latency" else []
     lines += [f"version = {_quoted(fit.version)}"] if fit.version else []
     lines += [f"threads = {fit.threads}"] if fit.threads else []
     lines += [f"note = {_quoted(fit.note)}"] if fit.note else []

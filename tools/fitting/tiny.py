@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,22 +45,38 @@ def benchmark(folder: Path) -> Table:
     return table.where(is_usable)
 
 
-def measured(folder: Path, models: Path) -> Iterator[Measured]:
-    """The newest result of each network on each target of the catalog."""
+class Result(NamedTuple):
+    """A result of MLPerf Tiny on a target of the catalog."""
+
+    target: Target
+    network: str
+    round: str
+    seconds: float
+    version: str
+
+
+def results(folder: Path) -> Iterator[Result]:
+    """All results on targets of the catalog, of all rounds and versions."""
     table = benchmark(folder)
-    rows: dict[str, dict[str, tuple[str, float, str]]] = {}
-    targets: dict[str, Target] = {}
     words = [table.words(each).tolist() for each in ("device", "runtime", "system", "org", "round", "bench")]
-    for index, (device, runtime, system, organization, round_, bench) in enumerate(zip(*words, strict=True)):
+    seconds = (table.numbers("latency_ms") / 1e3).tolist()
+    for device, runtime, system, organization, round_, bench, latency in zip(*words, seconds, strict=True):
         engine = _ENGINES.get(engine_of(f"{runtime} {system} {organization}"))
         target = None if engine is None else target_of(device, engine) or target_of(board_of(device), engine)
-        if target is None:
-            continue
+        if target is not None:
+            version = next(iter(re.findall(r"v?(\d+\.\d+)", runtime)), "")
+            yield Result(target, bench, round_, latency, version)
+
+
+def measured(folder: Path, models: Path) -> Iterator[Measured]:
+    """The newest result of each network on each target of the catalog."""
+    rows: dict[str, dict[str, tuple[str, float, str]]] = {}
+    targets: dict[str, Target] = {}
+    for target, bench, round_, seconds, version in results(folder):
         targets[target.name] = target
         by_bench = rows.setdefault(target.name, {})
-        version = next(iter(re.findall(r"v?(\d+\.\d+)", runtime)), "")
         if bench not in by_bench or by_bench[bench][0] <= round_:
-            by_bench[bench] = (round_, float(table.numbers("latency_ms")[index]) / 1e3, version)
+            by_bench[bench] = (round_, seconds, version)
     for name, by_network in sorted(rows.items()):
         networks = sorted(by_network)
         yield Measured(

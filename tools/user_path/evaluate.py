@@ -10,6 +10,7 @@ import sizeup
 from sizeup import units
 from user_path.networks import agrees, recorded
 from user_path.pairs import Pair, Quantity
+from user_path.refits import Refits
 
 AS_STORED = "as stored"
 
@@ -35,6 +36,10 @@ class Answer(NamedTuple):
     low: float | None
     high: float | None
     is_applicable: bool = True
+    # Those of a calibration without the family of the network; None if it is not calibrated, or not refitted.
+    new_seconds: float | None = None
+    new_low: float | None = None
+    new_high: float | None = None
 
     @property
     def has_interval(self) -> bool:
@@ -52,6 +57,13 @@ class Answer(NamedTuple):
         return self.seconds / self.measured
 
 
+def as_new(answer: Answer) -> Answer | None:
+    """The answer of a calibration that has not seen the family of the network; None if there is none."""
+    if answer.new_seconds is None:
+        return None
+    return answer._replace(seconds=answer.new_seconds, low=answer.new_low, high=answer.new_high)
+
+
 def label(item: Pair | Answer) -> tuple[str | float, ...]:
     """The identity of a measurement, the same for a pair and its answer."""
     if isinstance(item, Answer):
@@ -64,22 +76,32 @@ def _shape(pair: Pair) -> str:
     return "" if pair.network.shape is None else units.shape(pair.network.shape)
 
 
-def answers(pairs: Iterable[Pair], models: Path) -> Iterator[Answer]:
+def answers(pairs: Iterable[Pair], truth: Path, models: Path) -> Iterator[Answer]:
     """The answer for each pair whose network has the costs of the table.
 
     Each network is recorded once; those with the most pairs come first.
     """
+    refits = Refits(truth, models)
     groups: dict[tuple[str, tuple[int, ...] | None], list[Pair]] = {}
     for pair in pairs:
         groups.setdefault((pair.network.reference, pair.network.shape), []).append(pair)
     for (reference, shape), group in sorted(groups.items(), key=lambda item: -len(item[1])):
         result = recorded(reference, shape, models)
-        yield from (answer(pair, result) for pair in group if agrees(pair.network, result))
+        yield from (answer(pair, result, refits) for pair in group if agrees(pair.network, result))
 
 
-def answer(pair: Pair, result: sizeup.Report) -> Answer:
+def _pipelined(estimate: sizeup.Estimate) -> tuple[str, float, float | None, float | None]:
+    """Basis, and the seconds between two results of a pipeline."""
+    rate = estimate.pipelined
+    if rate is None:
+        return "none", float("nan"), None, None
+    return "calibrated", 1 / rate.inferences_per_second, 1 / rate.high, 1 / rate.low
+
+
+def answer(pair: Pair, result: sizeup.Report, refits: Refits) -> Answer:
     """The estimate of `sizeup.estimate` for a recorded network."""
     basis, seconds, low, high, is_applicable = "none", float("nan"), None, None, True
+    new: tuple[float, float, float] | tuple[None, None, None] = (None, None, None)
     try:
         estimate = sizeup.estimate(result, pair.target.name, precision=pair.precision)
     except sizeup.SizeupError:
@@ -87,6 +109,9 @@ def answer(pair: Pair, result: sizeup.Report) -> Answer:
     else:
         basis, seconds, is_applicable = estimate.basis, estimate.seconds, estimate.is_applicable
         low, high = estimate.low, estimate.high
+        new = refits.estimate(pair, estimate) or new
+        if pair.quantity == "throughput":
+            basis, seconds, low, high = _pipelined(estimate)
     return Answer(
         pair.source,
         pair.network.reference,
@@ -102,4 +127,5 @@ def answer(pair: Pair, result: sizeup.Report) -> Answer:
         low,
         high,
         is_applicable,
+        *new,
     )

@@ -56,7 +56,7 @@ def spread(models: list[str], count: int) -> list[str]:
 
 
 # Networks of ncnn's table with an equal one elsewhere; the costs are compared for each.
-_NCNN = {
+NCNN = {
     "efficientnet_b0": "torchvision:efficientnet_b0",
     "mnasnet": "torchvision:mnasnet1_0",
     "mobilenet": "timm:mobilenetv1_100",
@@ -78,8 +78,8 @@ def ncnn_bench(folder: Path) -> Iterator[Pair]:
             for index, (model, seconds) in enumerate(
                 zip(samples.group.tolist(), samples.seconds, strict=True)
             ):
-                if model in _NCNN:
-                    network = Network(_NCNN[model], _IMAGE, *cost_of[model])
+                if model in NCNN:
+                    network = Network(NCNN[model], _IMAGE, *cost_of[model])
                     yield Pair("ncnn_bench", network, _precision(samples, index), samples.target, seconds)
 
 
@@ -113,7 +113,7 @@ def openvino(folder: Path) -> Iterator[Pair]:
                 yield Pair(samples.table, network, _precision(samples, index), samples.target, seconds)
 
 
-_AIHUB = {
+AIHUB = {
     "convnext_base": "torchvision:convnext_base",
     "convnext_tiny": "torchvision:convnext_tiny",
     "densenet121": "torchvision:densenet121",
@@ -147,7 +147,7 @@ _CHIPS = {"Samsung Galaxy S24": "snapdragon-8-gen-3", "Samsung Galaxy S25": "sna
 def aihub(folder: Path) -> Iterator[Pair]:
     """Qualcomm's devices: classifiers at 224 x 224 on the NPU, or on the processor without a delegate."""
     table = read(folder / "aihub.parquet")
-    kept = np.isin(table.words("model"), [*_AIHUB]) & (table.words("component") == "")
+    kept = np.isin(table.words("model"), [*AIHUB]) & (table.words("component") == "")
     kept &= np.isin(table.words("precision"), [*_AIHUB_PRECISIONS]) & (
         table.words("input_shape") == "224x224"
     )
@@ -163,7 +163,7 @@ def aihub(folder: Path) -> Iterator[Pair]:
         else:
             continue
         is_stated = params == params and model != _UNUSED_WEIGHTS
-        network = Network(_AIHUB[model], _IMAGE, params=params if is_stated else None)
+        network = Network(AIHUB[model], _IMAGE, params=params if is_stated else None)
         yield from pair("aihub", network, dtype, _CHIPS.get(device, device), name, latency / 1e3)
 
 

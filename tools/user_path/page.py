@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from user_path.evaluate import Answer
+from user_path.evaluate import Answer, as_new
 from user_path.scores import AT_LEAST, NO_ESTIMATE, Score, basis_of, by, error_factor, score
 
 _BASES = ("calibrated", "instructions", "roofline")
@@ -21,6 +21,7 @@ def tables(answers: Sequence[Answer]) -> str:
     others = [answer for answer in answers if answer.quantity != "latency"]
     parts = (
         ("Answers with an interval", by_basis(judged)),
+        ("Calibrations without the network's family", new_networks(judged)),
         ("Lower bounds", lower_bounds(judged)),
         ("Held-out sources", held_out(judged)),
         (f"Worst {_WORST} groups", worst(judged)),
@@ -60,6 +61,16 @@ def by_basis(answers: Sequence[Answer]) -> str:
             lines.append(f"| {basis} | all | {_cells(score(group))} |\n")
     bounded = [answer for answer in answers if basis_of(answer) in _BASES]
     lines.append(f"| all | all | {_cells(score(bounded))} |\n")
+    return "".join(lines)
+
+
+def new_networks(answers: Sequence[Answer]) -> str:
+    """Answers of calibrations that were fitted again without the family of the network, by device class."""
+    lines = [f"| device class | {_SCORE_HEADER}", f"|---|{_SCORE_RULE}"]
+    new = [answer for answer in map(as_new, answers) if answer is not None]
+    classes = by(new, lambda answer: answer.device_class)
+    for name, group in (*sorted(classes.items()), ("all", new)):
+        lines.append(f"| {name} | {_cells(score(group))} |\n")
     return "".join(lines)
 
 

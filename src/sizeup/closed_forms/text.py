@@ -241,15 +241,24 @@ class _ByFit:
         """The prediction interval, wider if the calibration does not cover some of the kernels."""
         unseen = tuple(kernel for kernel in kernels if not self.rates.covers(kernel.kind))
         total, low, high = (self.named(name) for name in ("seconds", "low", "high"))
-        if not unseen or not self.log_interval.unseen:
-            sides = ((low, self.log_interval.low), (high, self.log_interval.high))
-            return [(name, f"{_number(_E**side)} * {total}") for name, side in sides]
-        share, wider = self.named("unseen"), _number(self.log_interval.unseen)
+        interval = self.log_interval
+        slopes = self._slope("min", interval.low_slope), self._slope("max", interval.high_slope)
+        if not unseen or not interval.unseen:
+            sides = zip((low, high), (interval.low, interval.high), slopes, strict=True)
+            return [(name, f"{_number(_E**side)} * {total}{slope}") for name, side, slope in sides]
+        share, wider = self.named("unseen"), _number(interval.unseen)
         return [
             (share, f"({_sum(unseen)}) / ({_sum(kernels)})"),
-            (low, f"{total} * {_E}**({_number(self.log_interval.low)} - {wider} * {share})"),
-            (high, f"{total} * {_E}**({_number(self.log_interval.high)} + {wider} * {share})"),
+            (low, f"{total} * {_E}**({_number(interval.low)} - {wider} * {share}){slopes[0]}"),
+            (high, f"{total} * {_E}**({_number(interval.high)} + {wider} * {share}){slopes[1]}"),
         ]
+
+    def _slope(self, side: str, slope: float) -> str:
+        """The factor of one side at a distance from the typical latency of the calibration."""
+        if not self.log_interval.typical or not slope:
+            return ""
+        total, typical = self.named("seconds"), _number(self.log_interval.typical)
+        return f" * {side}({total} / {typical}, {typical} / {total})**{_number(slope)}"
 
 
 def _work(form: KernelForm, named: _Names) -> Lines:

@@ -28,6 +28,7 @@ from sizeup.latency.interval import (
     unseen_spread,
 )
 from sizeup.latency.model import Kernels, Rate, Rates, kernels, rates_from, seconds
+from sizeup.latency.pipelined import PipelinedThroughput
 from sizeup.latency.prediction import Basis
 from sizeup.latency.regression import FitOptions, fit_rates
 from sizeup.latency.roofline import dtype_of, roofline_kernels
@@ -45,6 +46,7 @@ __all__ = [
     "Kernels",
     "LimiterShare",
     "Measurement",
+    "PipelinedThroughput",
     "PredictionInterval",
     "Rate",
     "Rates",

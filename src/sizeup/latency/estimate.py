@@ -19,6 +19,7 @@ from sizeup.latency.execution import Execution
 from sizeup.latency.execution import execution_of as kernels_of
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.model import Kernels, rates_from
+from sizeup.latency.pipelined import PipelinedThroughput, pipelined_throughput
 from sizeup.latency.prediction import (
     Basis,
     CalibratedPrediction,
@@ -59,6 +60,7 @@ class Estimate:
     calibration: TargetCalibration | None = None
     is_applicable: bool = True  # False if the model does not fit the target's memory
     standing: Standing | None = None  # of the target; None without one
+    pipelined: PipelinedThroughput | None = None  # None if the target was not measured as a pipeline
 
     def __repr__(self) -> str:
         target = "" if self.target is None else f" on {self.target.name}"
@@ -136,7 +138,9 @@ def estimate(
     check_own_estimate(target)
     if basis == "vela":
         raise TargetError(f"{target.name}: only targets with an Ethos-U have the basis vela")
-    return replace(_Estimator(cost, target, precision, executed).by(basis), standing=standing_of(target))
+    latency = _Estimator(cost, target, precision, executed).by(basis)
+    pipelined = pipelined_throughput(latency.work, target)
+    return replace(latency, standing=standing_of(target), pipelined=pipelined)
 
 
 def check_types(target: Target, precision: DType | None) -> None:

@@ -191,10 +191,14 @@ def flops_per_byte(estimate: Estimate) -> dict[str, float]:
 def _prices_both(estimate: Estimate) -> bool:
     """Whether both arithmetic and memory take time: in any kernel, and with a data sheet in all of them.
 
-    A fitted rate may be zero for some classes; the time by a data sheet is zero only if a rate is unknown.
+    A fitted rate may be zero for some classes; the time by a data sheet is zero only if a rate is unknown. In
+    a lower bound, traffic is also zero if the data stay in the caches, so the rates decide.
     """
     work, kernels = estimate.work, estimate.kernels
     parts = [kernels.compute[work.macs > 0], kernels.traffic[work.traffic > 0]]
+    if estimate.basis == "roofline" and estimate.low is None:
+        has_bandwidth = estimate.target is not None and estimate.target.device.bandwidth is not None
+        return has_bandwidth and bool((parts[0] > 0).all())
     if estimate.basis == "roofline":
         return all(bool((seconds > 0).all()) for seconds in parts)
     return all(bool((seconds > 0).any()) for seconds in parts if len(seconds))

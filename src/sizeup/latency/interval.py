@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -21,13 +21,18 @@ class PredictionInterval:
     `unseen` widens it on both sides, in proportion to the share of time in kernel classes that the
     calibration does not cover. `drift` widens it for sizes outside the calibration: errors behave like a
     random walk, so with the square root of the distance between the logarithms of both sizes, and
-    independently of the errors within a size.
+    independently of the errors within a size. `low_slope` and `high_slope` widen one side each in proportion
+    to the distance of the estimate from the `typical` seconds of the calibrated networks, in logarithms;
+    `typical` is 0 if errors do not depend on it.
     """
 
     low: float
     high: float
     unseen: float = 0.0
     drift: float = 0.0
+    typical: float = 0.0
+    low_slope: float = 0.0
+    high_slope: float = 0.0
 
     def bounds(
         self, estimated: Floats, unseen_share: Floats | float = 0.0, distance: Floats | float = 0.0
@@ -36,11 +41,15 @@ class PredictionInterval:
         wider = self.unseen * np.asarray(unseen_share, np.float64)
         away = self.drift * np.sqrt(np.asarray(distance, np.float64))
         low, high = (np.hypot(side, away) - abs(side) + wider for side in (self.low, self.high))
+        if self.typical:
+            ratio = np.divide(estimated, self.typical, out=np.ones_like(estimated), where=estimated > 0)
+            from_typical = np.abs(np.log(ratio))
+            low, high = low + self.low_slope * from_typical, high + self.high_slope * from_typical
         return estimated * np.exp(self.low - low), estimated * np.exp(self.high + high)
 
     def to_dict(self) -> dict[str, float]:
         """Plain numbers for TOML and JSON."""
-        return {"low": self.low, "high": self.high, "unseen": self.unseen, "drift": self.drift}
+        return asdict(self)
 
 
 def held_out_estimates(work: Work, measured: Floats, fold: Codes, form: FitOptions | None = None) -> Floats:

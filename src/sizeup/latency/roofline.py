@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -70,7 +69,7 @@ def least_kernels(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]
     """As `roofline_kernels`, at best: no kernel is faster, whatever the runtime does.
 
     Activations stay in the caches as far as they fit, and so do weights from one inference to the next.
-    Arithmetic runs at `fastest_rate`. The parts are those of the data sheet: the largest limits a kernel.
+    Arithmetic runs at `fastest_rate`. Kernels whose data stay in the caches have no traffic.
     """
     sheet, is_complete, notes = roofline_kernels(work, target)
     rates = np.array([fastest_rate(target, name) or math.inf for name in work.names], np.float64)
@@ -79,7 +78,8 @@ def least_kernels(work: Work, target: Target) -> tuple[Kernels, Flags, list[str]
         far = far_share(work, target)[work.network]
         moved = np.maximum(0.0, work.read + work.written - cache_of(target)) + work.weights * far
         traffic = moved / target.device.bandwidth
-    return replace(sheet, seconds=np.maximum(compute, traffic) + sheet.launch), is_complete, notes
+    seconds = np.maximum(compute, traffic) + sheet.launch
+    return Kernels(compute, traffic, sheet.launch, seconds), is_complete, notes
 
 
 def fastest_rate(target: Target, name: str) -> float | None:

@@ -21,7 +21,7 @@ from sizeup.dtypes import DType
 from sizeup.errors import NoAssignment, SizeupError
 from sizeup.mixed_precision.figures import BUDGET_LABELS, BUDGETS, STEPS, Budgets, Figures, figures_of
 from sizeup.mixed_precision.live_bytes import LiveBytes
-from sizeup.mixed_precision.options import OptionTable
+from sizeup.mixed_precision.options import SUM_TOLERANCE, OptionTable
 from sizeup.mixed_precision.solve import EQUAL, Effort, Solution, Solver
 from sizeup.mixed_precision.trellis import Factor, Floats, Problem
 
@@ -361,7 +361,12 @@ class _BudgetSearch:
         options, dtype_count = self.options, len(self.options.offered)
         columns = [np.where((self.loss < _MAX_LOSS) & options.allowed, self.loss, np.inf)]
         columns += [amounts for name in self.names if (amounts := _amounts(options, name)) is not None]
-        limits = [getattr(budgets, name) - _fixed(options, name) for name in self.names]
+        # Sums differ from estimates by rounding; an assignment may take exactly its budget.
+        limits = [
+            getattr(budgets, name) * (1.0 if name.endswith("bytes") else 1 + SUM_TOLERANCE)
+            - _fixed(options, name)
+            for name in self.names
+        ]
         amounts = np.stack(columns, axis=1).reshape(-1, dtype_count, len(columns))
         factors = [
             Factor(groups, table)

@@ -26,7 +26,8 @@ from sizeup.mixed_precision.trellis import Codes, Flags, Floats
 from sizeup.targets import Target, WeightOnly
 
 _SAMPLES = 16
-_TOLERANCE = 1e-9
+# Relative difference of a sum over groups to the estimate of the whole network, from rounding.
+SUM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +86,13 @@ class OptionTable:
         latency = estimate(count(assign(self.graph, self.assignment_of(rows))), self.target, basis=self.basis)
         converted = [table[tuple(types[list(groups)])] for groups, table in self.conversions]
         seconds = self.seconds[rows].sum() + self.fixed_seconds + sum(cost[0] for cost in converted)
-        if abs(seconds - latency.seconds) > _TOLERANCE * latency.seconds:
+        if abs(seconds - latency.seconds) > SUM_TOLERANCE * latency.seconds:
             return False
         consumption = energy(latency)
         if consumption is None or self.joules is None:
             return consumption is None and self.joules is None
         joules = self.joules[rows].sum() + self.fixed_joules + sum(cost[1] for cost in converted)
-        return bool(abs(joules - consumption.joules) <= _TOLERANCE * consumption.joules)
+        return bool(abs(joules - consumption.joules) <= SUM_TOLERANCE * consumption.joules)
 
     def option_rows(self, assignment: Mapping[int, DType]) -> Codes:
         """Returns the option rows of an assignment; the inverse of `assignment_of`."""

@@ -12,7 +12,14 @@ from sizeup.checks.npu import NpuFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
-from sizeup.latency import EnergyEstimate, Estimate, LimiterShare, Throughput, Utilization
+from sizeup.latency import (
+    EnergyEstimate,
+    Estimate,
+    LimiterShare,
+    PipelinedThroughput,
+    Throughput,
+    Utilization,
+)
 from sizeup.latency.roofline import Bound
 from sizeup.memory import DeviceMemory, LiveBreakdown, Usage
 from sizeup.memory.liveness import Column
@@ -64,6 +71,7 @@ __all__ = [
     "ModuleTime",
     "NpuFit",
     "Optimization",
+    "PipelinedThroughput",
     "Point",
     "Preview",
     "QuerySpec",

@@ -16,7 +16,7 @@ from sizeup.targets import gpu_specs, read, read_calibrations
 from sizeup.targets.device import Core, Device
 from sizeup.targets.gpu_specs import adding_command
 from sizeup.targets.names import lookup_key, lookup_keys, nearest, suggestion
-from sizeup.targets.runtime import Runtime, Slowdown, Target, TargetCalibration
+from sizeup.targets.runtime import MeasuredQuantity, Runtime, Slowdown, Target, TargetCalibration
 from sizeup.targets.table import Table, is_source
 from sizeup.units import quoted
 
@@ -102,13 +102,14 @@ class Catalog:
             for name in self._calibration_tables("fit")
         ]
 
-    def calibration(self, target: Target) -> TargetCalibration | None:
+    def calibration(self, target: Target, quantity: MeasuredQuantity = "latency") -> TargetCalibration | None:
         """The calibration of a target, also for dtypes with the peak of a measured one; None without one."""
         self._calibration_tables("fit")
         name = self._lookup("fit", target.name)
         if name is None:
             return None
-        return self._cached("fit", name, read_calibrations.calibration).with_equal_precisions(target)
+        calibration = self._cached("fit", name, read_calibrations.calibration)
+        return calibration.with_equal_precisions(target) if calibration.quantity == quantity else None
 
     def slowdowns(self) -> list[Slowdown]:
         """All measured slowdowns against data sheets, the user's first."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from sizeup.targets.read import DTYPES
-from sizeup.targets.runtime import RATES_SCHEMA, Slowdown, TargetCalibration
+from sizeup.targets.runtime import (
+    MEASURED_QUANTITIES,
+    RATES_SCHEMA,
+    MeasuredQuantity,
+    Slowdown,
+    TargetCalibration,
+)
 from sizeup.targets.table import Table
 
 _FIT_KEYS = (
@@ -14,6 +20,7 @@ _FIT_KEYS = (
     "within",
     "tau",
     "held_out",
+    "quantity",
     "rates",
     "band",
     "version",
@@ -61,13 +68,21 @@ def calibration(table: Table) -> TargetCalibration:
         threads=table.integer("threads", 1, 10**6),
         note=table.text("note", ""),
         file=table.file,
+        quantity=_quantity(table),
     )
+
+
+def _quantity(table: Table) -> MeasuredQuantity:
+    name = table.choice("quantity", MEASURED_QUANTITIES, "latency")
+    return next(each for each in MEASURED_QUANTITIES if each == name)
 
 
 _RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
 _RATES_PARTS = {"saturation": ("length", "columns", "rows", "tile", "wave"), "cache": ("bytes", "far")}
 _RATE_KEYS = ("mac", "byte", "launch")
+_INTERVAL_PARTS = ("unseen", "drift", "typical", "low_slope", "high_slope")
 _WIDEST = 20.0  # an interval of a factor of e^20 is useless
+_LONGEST = 1e6  # seconds of an inference
 
 
 def _check_rates(rates: Table) -> None:
@@ -98,12 +113,12 @@ def _check_rates(rates: Table) -> None:
 
 
 def _check_interval(interval: Table) -> None:
-    interval.check_keys(("low", "high", "unseen", "drift"))
+    interval.check_keys(("low", "high", *_INTERVAL_PARTS))
     low, high = (interval.number(name, -_WIDEST, _WIDEST) for name in ("low", "high"))
     if low > high:
         raise interval.error("low is above high")
-    for name in {"unseen", "drift"} & set(interval.values):
-        interval.number(name, 0, _WIDEST)
+    for name in set(_INTERVAL_PARTS) & set(interval.values):
+        interval.number(name, 0, _LONGEST if name == "typical" else _WIDEST)
 
 
 def slowdown(table: Table) -> Slowdown:

@@ -177,6 +177,10 @@ def _rate_of_one_core(unit: Unit) -> float:
     return rates.get("fp32", max(rates.values(), default=0.0)) / (unit.cores or 1)
 
 
+# What a calibration predicts: the latency of one inference, or the time per inference of a pipeline.
+MeasuredQuantity = Literal["latency", "throughput"]
+MEASURED_QUANTITIES: tuple[MeasuredQuantity, ...] = get_args(MeasuredQuantity)
+
 RATES_SCHEMA = 1
 """The version of the layout of `Fit.rates`."""
 
@@ -200,6 +204,8 @@ class TargetCalibration:
     threads: int | None = None
     note: str = ""
     file: str = ""
+    # With "throughput" the seconds are those between two results of a pipeline, which are no latency.
+    quantity: MeasuredQuantity = "latency"
     equal_precisions: tuple[str, ...] = ()  # not measured, but with the peak of a measured one
 
     @property

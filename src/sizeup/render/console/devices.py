@@ -246,7 +246,8 @@ def _calibrations(calibrations: Sequence[TargetCalibration]) -> Iterator[tuple[s
     for calibration in calibrations:
         runtime, dtypes = calibration.name.partition("/")[2], ", ".join(calibration.precisions)
         error = f"MAPE {100 * calibration.mape:.1f} %, {calibration.held_out.rstrip(',')} held out"
-        yield "calibrated", f"{runtime}: {calibration.measurements:,} measurements in {dtypes}; {error}", ""
+        label = "calibrated" if calibration.quantity == "latency" else "pipelined"
+        yield label, f"{runtime}: {calibration.measurements:,} measurements in {dtypes}; {error}", ""
     yield from (
         ("calibrated from", source, "dim")
         for source in dict.fromkeys(calibration.source for calibration in calibrations)

@@ -10,7 +10,14 @@ from sizeup.render.vocabulary import NOT_APPLICABLE, cores_text, standing_text, 
 from sizeup.results.rows import BOUND_LABELS
 
 if TYPE_CHECKING:
-    from sizeup.results.parts import Bound, EnergyEstimate, Estimate, LimiterShare, Throughput
+    from sizeup.results.parts import (
+        Bound,
+        EnergyEstimate,
+        Estimate,
+        LimiterShare,
+        PipelinedThroughput,
+        Throughput,
+    )
     from sizeup.results.report import LatencyDetails
 
 _BEYOND_PEAK = 1.05  # share of a device's peak from which a caveat is printed
@@ -26,6 +33,8 @@ def latency_lines(details: LatencyDetails) -> Iterator[tuple[str, str]]:
     if estimate.standing is not None:
         standing = estimate.standing
         yield "standing", f"{standing_text(standing)}; {verified_text(standing.verified)}"
+    if estimate.pipelined is not None:
+        yield "pipelined", pipelined_text(estimate.pipelined)
     hardware = details.throughput
     if hardware is not None:
         yield "throughput", throughput_text(hardware)
@@ -64,6 +73,15 @@ def latency_text(estimate: Estimate) -> str:
     if estimate.high is None:
         return f"at least {units.duration(estimate.low)}, {text} expected"
     return f"{text} ({interval_text(estimate.low, estimate.high, estimate.level)})"
+
+
+def pipelined_text(pipelined: PipelinedThroughput) -> str:
+    """Returns the throughput of a pipeline: `310 inferences/s (90 % interval 69-540), several at once`."""
+    rate, low, high = (
+        f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        for value in (pipelined.inferences_per_second, pipelined.low, pipelined.high)
+    )
+    return f"{rate} inferences/s (90 % interval {low}-{high}), several at once; {pipelined.provenance}"
 
 
 def interval_text(low: float, high: float, level: float = 0.9) -> str:

@@ -75,6 +75,7 @@ def calibration_to_dict(calibration: TargetCalibration) -> dict[str, Any]:
     """Returns a calibration as plain data: rates in seconds, interval as ln(measured / estimated)."""
     return {
         "target": calibration.name,
+        "quantity": calibration.quantity,
         "precisions": list(calibration.precisions),
         "measurements": calibration.measurements,
         "mape": calibration.mape,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LimiterShare,
         MicroArena,
         ModuleTime,
+        PipelinedThroughput,
         Throughput,
     )
     from sizeup.results.report import LatencyDetails, Report
@@ -197,6 +198,7 @@ def latency_to_dict(details: LatencyDetails) -> dict[str, Any]:
         "overhead_ms": 1e3 * estimate.overhead_seconds,
         "kernels": int(estimate.work.count.sum()),
         "notes": list(estimate.notes),
+        "pipelined": plain(estimate.pipelined),
         "throughput": plain(details.throughput),
         "energy": plain(details.energy),
         "bound_by": _limits_to_dict(details.bound_by),
@@ -213,7 +215,9 @@ def _limits_to_dict(limits: Mapping[Bound, LimiterShare] | None) -> dict[str, An
     }
 
 
-def plain(record: Throughput | EnergyEstimate | ModuleTime | None) -> dict[str, Any] | None:
+def plain(
+    record: Throughput | PipelinedThroughput | EnergyEstimate | ModuleTime | None,
+) -> dict[str, Any] | None:
     """Returns the fields of a record as plain data."""
     return None if record is None else {name: getattr(record, name) for name in type(record).__slots__}
 
