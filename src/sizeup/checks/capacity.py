@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sizeup import units
+from sizeup.checks.code_size import BUILD_NOTE, code_part, range_basis
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
 from sizeup.checks.npu_support import ai8x_memories, npu_support
@@ -282,13 +283,17 @@ def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
             f"the flash size of {device.title} is not known; give that of your board, e.g. --flash 8MB"
         )
     parts = [_stored(needs) if target.runtime.micro else stored_weights(needs, target)]
+    assumptions: tuple[str, ...] = ()
+    if available is None:
+        assumptions = ("the application's own code is not counted",)
     if code is None:
         unknown.append(f"the code size of {target.runtime.name} is not known")
         parts.append(MemoryPart("code", 0, None, "not known"))
     else:
         most = code.most_bytes + code.per_op_bytes * len(needs.graph.ops)
-        parts.append(MemoryPart("code", code.least_bytes, most, f"of {target.runtime.name}"))
-    assumptions = ("the application's own code is not counted",) if available is None else ()
+        by_operators = code_part(needs, target)
+        assumptions += () if by_operators is None else (BUILD_NOTE,)
+        parts.append(by_operators or MemoryPart("code", code.least_bytes, most, range_basis(target)))
     source = device.title if available is None else "--flash"
     return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), assumptions)
 
