@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sizeup import units
+from sizeup.checks.code_size import BUILD_NOTE, code_part, range_basis
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
 from sizeup.checks.npu import NpuFit, is_npu_target
@@ -81,7 +82,9 @@ def fit_memory(
     else:
         memory = _system_ram(needs, target, ram)
     memory = _without_size(memory, needs)
-    flash_need = _flash(target, flash, [_stored(needs, target)]) if is_bare else None
+    flash_need = None
+    if is_bare:
+        flash_need = _flash(target, flash, [_stored(needs, target)], code_part(needs, target), len(needs.graph.ops))
     support = npu_support(needs, target)
     if support.undetermined_reason:
         memory = _undetermined(memory, support.undetermined_reason)
@@ -336,7 +339,14 @@ def _gpu_memory(needs: Needs, target: Target, process: GpuProcess, available: in
     return MemoryNeed("ram", limit, parts, reserve, source, tuple(unknown), assumptions)
 
 
-def _flash(target: Target, available: int | None, stored: Sequence[MemoryPart]) -> MemoryNeed:
+def _flash(
+    target: Target,
+    available: int | None,
+    stored: Sequence[MemoryPart],
+    by_operators: MemoryPart | None = None,
+    op_count: int = 0,
+) -> MemoryNeed:
+    """The flash for what is stored and for code, of these operators if known."""
     device, code = target.device, target.runtime.code
     limit = device.flash_bytes if available is None else available
     unknown: list[str] = []
@@ -345,13 +355,16 @@ def _flash(target: Target, available: int | None, stored: Sequence[MemoryPart]) 
             f"the flash size of {device.title} is not known; give that of your board, e.g. --flash 8MB"
         )
     parts = [*stored]
+    assumptions: tuple[str, ...] = ()
+    if available is None:
+        assumptions = ("the application's own code is not counted",)
     if code is None:
         unknown.append(f"the code size of {target.runtime.name} is not known")
         parts.append(MemoryPart("code", 0, None, "not known"))
     else:
-        most = code.most_bytes + code.per_op_bytes * len(needs.graph.ops)
-        parts.append(MemoryPart("code", code.least_bytes, most, f"of {target.runtime.name}"))
-    assumptions = ("the application's own code is not counted",) if available is None else ()
+        most = code.most_bytes + code.per_op_bytes * op_count
+        assumptions += () if by_operators is None else (BUILD_NOTE,)
+        parts.append(by_operators or MemoryPart("code", code.least_bytes, most, range_basis(target)))
     source = device.title if available is None else "--flash"
     return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), assumptions)
 
