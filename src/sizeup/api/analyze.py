@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from sizeup import cost, dtypes
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.models import Source, check_report_options, count, counted, load, load_at_precision
+from sizeup.api.npu import file_of, npu_fit
 from sizeup.cost import Cost
 from sizeup.errors import Incomplete, NoLatency, SizeupError, TargetError
 from sizeup.formats import FreeSpec, Inputs
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from sizeup.checks.npu import NpuFit
     from sizeup.closed_forms.cost import SymbolicCost
     from sizeup.closed_forms.latency import SymbolicEstimate
-    from sizeup.graph import Graph
     from sizeup.latency import Basis, Estimate
     from sizeup.mixed_precision.precision_map import PrecisionSpec
     from sizeup.results.closed_forms import ClosedForms
@@ -70,7 +70,7 @@ def analyze(
     graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision, train=train)
     graph_cost = counted(source, graph)
     original = None if loaded is graph else cost.count(loaded)
-    npu = _npu_fit(source, graph, graph_cost, dtype, original, resolved)
+    npu = npu_fit(source, graph, graph_cost, dtype, original, resolved)
     latency: Estimate | str | None = None
     if resolved is not None or basis is not None or coefficients is not None:
         try:
@@ -80,7 +80,7 @@ def analyze(
                 raise
             latency = str(error)
     other_counts = None if other is None else other.counted(graph_cost)
-    file, sha256 = _file(source)
+    file, sha256 = file_of(source)
     report = report_of(
         graph,
         graph_cost,
@@ -160,14 +160,14 @@ def estimate(
     graph, dtype, loaded = load_at_precision(source, inputs, kwargs, bind, precision, train=train)
     graph_cost = counted(source, graph)
     original = None if loaded is graph else cost.count(loaded)
-    npu = _npu_fit(source, graph, graph_cost, dtype, original, resolved)
+    npu = npu_fit(source, graph, graph_cost, dtype, original, resolved)
     estimate = _estimate(graph_cost, resolved, dtype, basis, coefficients, npu)
     if resolved is None:
         return estimate
     from sizeup.checks import Needs, fit_memory
     from sizeup.checks.applicability import with_applicability
 
-    file, _ = _file(source)
+    file, _ = file_of(source)
     size = file.stat().st_size if file is not None and file.is_file() else None
     needs = Needs(graph, graph_cost, dtype, size, original)
     return with_applicability(estimate, fit_memory(needs, resolved, npu=npu))
@@ -357,35 +357,6 @@ def _estimate(
     return latency.estimate(graph_cost, target, dtype, basis=basis, table=table)
 
 
-def _npu_fit(
-    source: Source,
-    graph: Graph,
-    graph_cost: Cost,
-    dtype: dtypes.DType | None,
-    original: Cost | None,
-    target: Target | None,
-) -> NpuFit | None:
-    """The model compiled for the Ethos-U of a target; None if the target has none."""
-    if target is None or target.runtime.micro != "ethos-u":
-        return None
-    from sizeup.checks import Needs
-
-    file = unchanged_file(source)
-    size = None if file is None else file.stat().st_size
-    return Needs(graph, graph_cost, dtype, size, original, file).npu(target)
-
-
-def unchanged_file(source: Source) -> Path | None:
-    """The file of a model; None if there is none, or another one than a report was made from."""
-    if not isinstance(source, Report):
-        return _file(source)[0]
-    from sizeup.results.file_nodes import digest
-
-    path = source.source
-    is_same = path is not None and path.is_file() and digest(path) == source.sha256
-    return path if is_same else None
-
-
 def _require_complete(report: Report) -> None:
     if report.unknown_ops:
         listed = "; ".join(
@@ -396,15 +367,3 @@ def _require_complete(report: Report) -> None:
         raise Incomplete(f"{report.name}: {count:,} of {total} {verb} not counted: {listed}")
     if report.graph.uncounted_signatures:
         raise Incomplete(f"{report.name}: {uncounted_entries(report.graph.uncounted_signatures)}")
-
-
-def _file(source: Source) -> tuple[Path | None, str | None]:
-    """The absolute path and the digest of a model file; None if the source is not a file."""
-    if isinstance(source, Report):
-        return source.source, source.sha256
-    if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
-        return None, None
-    from sizeup.results.file_nodes import digest
-
-    path = Path(source).absolute()
-    return path, digest(path)

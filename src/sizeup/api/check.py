@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sizeup import cost
-from sizeup.api.analyze import check_precision, target_of, unchanged_file
+from sizeup.api.analyze import check_precision, target_of
 from sizeup.api.check_options import (
     command_options,
     input_options,
@@ -21,6 +21,7 @@ from sizeup.api.check_options import (
 )
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.api.models import Source, counted, load, load_at_precision
+from sizeup.api.npu import unchanged_file
 from sizeup.errors import LfsPointer, SizeupError
 from sizeup.formats import Inputs
 from sizeup.results.report import Report

@@ -1,6 +1,6 @@
 """Models on an Arm Ethos-U: compiled by Vela, or files that Vela compiled.
 
-Every figure of the NPU is Vela's. Without one, the verdict is undetermined: there is no estimate of our own.
+Every figure of the NPU is Vela's. Without one, the verdict is undetermined: nothing else estimates it.
 """
 
 from __future__ import annotations

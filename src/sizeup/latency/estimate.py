@@ -135,9 +135,7 @@ def estimate(
         return _by_coefficients(cost, target, precision, table or coefficients.DEFAULT)
     if target is None:
         raise TargetError("an estimate needs a target or a coefficient table")
-    check_own_estimate(target)
-    if basis == "vela":
-        raise TargetError(f"{target.name}: only targets with an Ethos-U have the basis vela")
+    check_own_estimate(target, basis)
     latency = _Estimator(cost, target, precision, executed).by(basis)
     pipelined = pipelined_throughput(latency.work, target)
     return replace(latency, standing=standing_of(target), pipelined=pipelined)

@@ -35,13 +35,15 @@ class CalibratedPrediction:
     is_impossible: Flags  # faster than the data sheet allows, so the calibration does not apply
 
 
-def check_own_estimate(target: Target) -> None:
-    """Raise NoLatency for an Ethos-U, whose latency only its compiler estimates."""
+def check_own_estimate(target: Target, basis: Basis | None = None) -> None:
+    """Raise NoLatency for an Ethos-U, which only Vela estimates; TargetError for `vela` on other targets."""
     if target.runtime.micro == "ethos-u":
         raise NoLatency(
             f"{target.name}: the latency on an Ethos-U is that which Vela estimates for a .tflite file, in"
             " analyze, check and compare"
         )
+    if basis == "vela":
+        raise TargetError(f"{target.name}: only targets with an Ethos-U have the basis vela")
 
 
 def predict_calibrated(work: Work, target: Target, calibration: TargetCalibration) -> CalibratedPrediction:
