@@ -48,7 +48,8 @@ def _layer(draw: st.DrawFn, network: Network, source: int, recent: list[int]) ->
     kinds = ["conv", "depthwise", "max", "average", "pad", "relu", "add", "concat"]
     kind = draw(st.sampled_from(kinds + ["quantize"] * (network.dtype == "int8")))
     if kind == "quantize":
-        return network.unary(source, "QUANTIZE", 0.07)
+        # And back, since concatenations and paddings need one scale.
+        return network.unary(network.unary(source, "QUANTIZE", 0.07), "QUANTIZE")
     if kind == "relu":
         return network.unary(source, "RELU")
     if kind == "pad":
