@@ -57,10 +57,10 @@ def test_no_single_segment_in_equal_strips_is_better_than_the_search(content: by
     by_brute_force = exact_bytes(graph)
     for segment in find_segments(graph):
         for strips in range(2, segment.rows + 1):
-            made = program(graph, segment, segment.equal_strips(strips))
-            if made is None:
+            steps = program(graph, segment, segment.equal_strips(strips))
+            if steps is None:
                 continue
-            for each in (made, made.with_slices_first()):
+            for each in (steps, steps.with_slices_first()):
                 whole = restructured_graph(graph, assemble(graph, [each]))
                 # Planning takes long: leave out what cannot win.
                 predicted = arena(whole)

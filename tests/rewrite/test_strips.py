@@ -48,7 +48,8 @@ def _layer(draw: st.DrawFn, network: Network, source: int, recent: list[int]) ->
     kinds = ["conv", "depthwise", "max", "average", "pad", "relu", "add", "concat"]
     kind = draw(st.sampled_from(kinds + ["quantize"] * (network.dtype == "int8")))
     if kind == "quantize":
-        return network.unary(source, "QUANTIZE", 0.07)
+        # And back, since concatenations and paddings need one scale.
+        return network.unary(network.unary(source, "QUANTIZE", 0.07), "QUANTIZE")
     if kind == "relu":
         return network.unary(source, "RELU")
     if kind == "pad":
@@ -80,18 +81,21 @@ def programs(draw: Any, graph: Graph) -> list[Program]:
     """Up to two segments that do not overlap, each in strips of any height."""
     chosen: list[Program] = []
     for axis in draw(st.permutations(AXES)):
-        found = [segment for segment in segments(graph, axis, strip_rules(graph, axis)) if segment.rows > 1]
-        found = [segment for segment in found if all(_is_apart(segment, other.segment) for other in chosen)]
-        if not found:
+        candidates = [
+            segment
+            for segment in segments(graph, axis, strip_rules(graph, axis))
+            if segment.rows > 1 and all(_is_apart(segment, other.segment) for other in chosen)
+        ]
+        if not candidates:
             continue
-        segment = draw(st.sampled_from(found))
+        segment = draw(st.sampled_from(candidates))
         inner = draw(
             st.sets(st.integers(1, segment.rows - 1), min_size=1, max_size=min(11, segment.rows - 1))
         )
         edges = [0, *sorted(inner), segment.rows]
-        made = program(graph, segment, tuple(map(Rows, edges, edges[1:])))
-        if made is not None:
-            chosen.append(made.with_slices_first() if draw(st.booleans()) else made)
+        strips = program(graph, segment, tuple(map(Rows, edges, edges[1:])))
+        if strips is not None:
+            chosen.append(strips.with_slices_first() if draw(st.booleans()) else strips)
     return chosen
 
 
@@ -137,8 +141,8 @@ def test_the_predicted_arena_is_that_of_the_interpreter() -> None:
               suppress_health_check=list(HealthCheck))  # fmt: skip
     def collect(content: bytes, data: st.DataObject) -> None:
         graph = tflite.load(content)
-        made = programs(data.draw, graph)
-        restructuring = assemble(graph, made)
+        strips = programs(data.draw, graph)
+        restructuring = assemble(graph, strips)
         priced = arena(restructured_graph(graph, restructuring))
         written = restructured(content, restructuring)
         loaded = arena(tflite.load(written))
@@ -146,7 +150,7 @@ def test_the_predicted_arena_is_that_of_the_interpreter() -> None:
         assert priced.arena_bytes_32 == loaded.arena_bytes_32
         assert priced.unsupported_reason is None
         files.append(written)
-        in_strips.append(bool(made))
+        in_strips.append(bool(strips))
         predictions.append((priced.head_bytes, priced.tail_bytes_64))
 
     collect()
@@ -159,8 +163,8 @@ def test_the_predicted_arena_is_that_of_the_interpreter() -> None:
 def test_closed_forms_are_those_of_the_whole_graph(content: bytes, data: st.DataObject) -> None:
     """The head is exact; the tail, without alignment and shared constants, is at most a little lower."""
     graph = tflite.load(content)
-    made = programs(data.draw, graph)[:1]
-    for each in made:
+    strips = programs(data.draw, graph)[:1]
+    for each in strips:
         prices = Prices(graph, PYTHON_PACKAGE, False)
         price = prices.price(each, 0)
         whole = restructured_graph(graph, assemble(graph, [each]))

@@ -79,7 +79,7 @@ def _model(content: bytes, graph: Graph, result: SplitSearch, best: Candidate) -
             name_of(graph, graph.ops[split.segment.first]),
             name_of(graph, graph.ops[split.segment.last]),
             split.segment.axis,
-            tuple(rows.count for rows in split.strips),
+            tuple(rows.size for rows in split.strips),
         )
         for split in sorted(best.splits, key=lambda split: split.segment.first)
     )

@@ -85,7 +85,7 @@ class Prices:
         return carried + max(inputs, kept + output * (1 if self.overlap else 2))
 
     def extra_macs(self, segment: Segment, strips: Sequence[Rows]) -> int | None:
-        """The MACs of a segment in strips minus its own; None if a strip needs nothing but padding."""
+        """The MACs of a segment in strips minus its own; None if a strip consists of padding."""
         macs = -sum(self.macs[segment.first : segment.last + 1])
         for rows in strips:
             needs = rows_needed(self.graph, segment, rows)
@@ -94,7 +94,7 @@ class Prices:
             for index, (produced, _) in enumerate(needs, segment.first):
                 if self.macs[index]:
                     shape = self.graph.tensors[self.graph.ops[index].outputs[0]].shape or ()
-                    macs += self.macs[index] * produced.count // shape[segment.axis]
+                    macs += self.macs[index] * produced.size // shape[segment.axis]
         return macs
 
     def _operator(self, program: Program, step: Step) -> tuple[int, int]:
@@ -132,16 +132,16 @@ class Prices:
         With `slices_first`, the slices of later strips are live instead of what they are taken from; the rows
         that several of them have in common are neglected.
         """
-        made = strip_program(self.graph, segment, rows)
-        if made is None:
+        strip = strip_program(self.graph, segment, rows)
+        if strip is None:
             return math.inf
-        scratch = [self._operator(made, step)[1] for step in made.steps]
+        scratch = [self._operator(strip, step)[1] for step in strip.steps]
         output = self.graph.ops[segment.last].outputs[0]
         before = self._size(output) * rows.start // segment.rows
         if slices_first:
             ending = [each for each in self._entries(segment) if self._last(each) <= segment.last]
             before += sum(map(self._size, ending)) * (segment.rows - rows.stop) // segment.rows
-        return before + self._head(made, scratch, is_last=slices_first or rows.stop == segment.rows)
+        return before + self._head(strip, scratch, is_last=slices_first or rows.stop == segment.rows)
 
     def _head(self, program: Program, scratch: list[int], *, is_last: bool = True) -> int:
         segment = program.segment

@@ -76,7 +76,7 @@ class Program:
 
 
 def program(graph: Graph, segment: Segment, strips: Sequence[Rows]) -> Program | None:
-    """The program of a segment in strips of its output; None if one of them needs nothing but padding."""
+    """The program of a segment in strips of its output; None if one of them consists of padding."""
     result = Program(graph, segment, len(graph.tensors))
     parts = []
     for number, rows in enumerate(strips):
@@ -151,7 +151,7 @@ class _Strip:
         if rows == present:
             return source
         if (source, rows) not in self.slices:
-            shape = _with_rows(program.shape(source), axis, rows.count)
+            shape = _with_rows(program.shape(source), axis, rows.size)
             begin = [0] * len(shape)
             begin[axis] = rows.start - present.start
             bounds = program.constant(tuple(begin), (len(shape),)), program.constant(shape, (len(shape),))
@@ -171,7 +171,7 @@ class _Strip:
             inputs[0] = self._padded(op.inputs[0], inputs[0], need.pads)
         elif need.pads is not None and has_padding:
             inputs[1] = self._paddings(need.pads)
-        shape = _with_rows(program.shape(output), program.segment.axis, rows.count)
+        shape = _with_rows(program.shape(output), program.segment.axis, rows.size)
         part = program.tensor(self._name(output), shape, output)
         is_window = "stride" in op.attrs
         program.steps.append(Step(op.source, tuple(inputs), part, index, is_window))

@@ -21,7 +21,7 @@ class Rows(NamedTuple):
     stop: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """The number of rows."""
         return self.stop - self.start
 
@@ -186,7 +186,7 @@ def _window_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
 def _clipped(start: int, stop: int, size: int) -> tuple[Rows | None, Padding]:
     """The rows inside a tensor, and how many are outside of it; None if all are outside."""
     inner = Rows(max(start, 0), min(stop, size))
-    if inner.count < 1:
+    if inner.size < 1:
         return None, NO_PADDING
     return inner, Padding(max(0, -start), max(0, stop - size))
 

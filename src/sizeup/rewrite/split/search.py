@@ -43,9 +43,9 @@ class Split(NamedTuple):
 
     def program(self, graph: Graph) -> Program:
         """The program of this split."""
-        made = program(graph, self.segment, self.strips)
-        assert made is not None  # it has a price
-        return made.with_slices_first() if self.slices_first else made
+        steps = program(graph, self.segment, self.strips)
+        assert steps is not None  # it has a price
+        return steps.with_slices_first() if self.slices_first else steps
 
 
 class Candidate(NamedTuple):
@@ -149,12 +149,12 @@ def _splits(
 def _split(
     graph: Graph, prices: Prices, segment: Segment, strips: tuple[Rows, ...], max_macs: int
 ) -> Split | None:
-    """The split with its price; None if it adds too many MACs, or if a strip needs nothing but padding."""
+    """The split with its price; None if it adds too many MACs, or if a strip consists of padding."""
     macs = prices.extra_macs(segment, strips)
-    made = program(graph, segment, strips) if macs is not None and macs <= max_macs else None
-    if made is None or macs is None:
+    steps = program(graph, segment, strips) if macs is not None and macs <= max_macs else None
+    if steps is None or macs is None:
         return None
-    price, other = (prices.price(each, macs) for each in (made, made.with_slices_first()))
+    price, other = (prices.price(each, macs) for each in (steps, steps.with_slices_first()))
     is_less = other.head_bytes < price.head_bytes
     return Split(segment, strips, other if is_less else price, is_less)
 
@@ -316,7 +316,7 @@ def balanced_strips(
 ) -> tuple[Rows, ...] | None:
     """At most `count` strips, of different height, with the lowest head; None if there are none.
 
-    The first and the last strip need less around them, and later ones run beside the results of earlier ones.
+    The first and the last strip need less around them, and later ones run after earlier results.
     """
     heads: dict[Rows, float] = {}
 
@@ -341,6 +341,6 @@ def balanced_strips(
     best = None
     while high - low > _STEP:
         middle = (low + high) // 2
-        found = strips(middle)
-        best, low, high = (best, middle, high) if found is None else (found, low, middle)
+        within = strips(middle)
+        best, low, high = (best, middle, high) if within is None else (within, low, middle)
     return best
