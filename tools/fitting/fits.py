@@ -26,7 +26,6 @@ from sizeup.latency import (
     unseen_spread,
 )
 from sizeup.latency.work import Codes, Floats
-from sizeup.targets import Target
 
 _FOLDS = 5
 # A calibration with a larger MAPE on held-out networks is no better than a data sheet, and is not shipped.
@@ -53,41 +52,30 @@ _SMALL = "only 32 x 32 images"
 
 def of_help(folder: Path, models: Path) -> list[Shipped]:
     """Search spaces held out in turn; with only one search space, the interval is from similar targets."""
-    pools = help_pools(folder)
-    return [_help_fit(each, pools[similar_to(each.target)]) for each in search_spaces.measured(folder)]
+    samples = [*search_spaces.measured(folder)]
+    across = {each.target.name: _across(each) for each in samples if len(np.unique(each.group)) > 1}
+    return [_help_fit(each, across, samples) for each in samples]
 
 
-@cache
-def help_pools(folder: Path) -> dict[str, Pool]:
-    """The targets with several search spaces, which are held out in turn, by runtime and unit kind."""
-    members: dict[str, list[HeldOut]] = {}
-    for samples in search_spaces.measured(folder):
-        if len(np.unique(samples.group)) > 1:
-            members.setdefault(similar_to(samples.target), []).append(held_out(samples, fit_rates))
-    return {name: Pool(targets) for name, targets in members.items()}
+def _across(samples: Measured) -> Floats:
+    return held_out_estimates(samples.work, samples.seconds, every(samples.group), FitOptions())
 
 
-def similar_to(target: Target) -> str:
-    """The runtime and the unit kind of a target."""
-    return f"{target.runtime.name} {target.units[0].unit_class}"
-
-
-def _help_fit(samples: Measured, pool: Pool) -> Shipped:
+def _help_fit(samples: Measured, across: dict[str, Floats], others: list[Measured]) -> Shipped:
     rates = no_faster(fit_rates(samples.work, samples.seconds, FitOptions()), samples.target)
     near = held_out_estimates(samples.work, samples.seconds, _random_folds(samples), FitOptions())
     inside = f"MAPE {_mape(near, samples.seconds)} on held-out networks of the calibrated search spaces"
+    spread = unseen_spread(rates, samples.work)
     is_phone = samples.target.runtime.name == "litert"
     notes = ["TFLite from 2021, XNNPACK unknown"] if is_phone else ["PyTorch from 2021"]
     notes += [_ROUNDED] if samples.target.name == "snapdragon-835/litert" else []
     notes += [_SMALL] if "help_ofa" not in samples.group else []
-    member = pool.member(samples.target.name)
-    if member is not None:
+    if samples.target.name in across:
         notes.append(inside)
-        estimated, unit, elsewhere = member.estimated, "search spaces", 0.0
+        estimated, unit, groups = across[samples.target.name], "search spaces", every(samples.group)
     else:
         notes.append("only one search space was measured: the interval is from others on similar devices")
-        estimated, unit = near, "networks of the same search space"
-        elsewhere = float(np.abs(np.expm1(-pool.errors)).mean())
+        estimated, unit, groups = near, "networks of the same search space", None
     calibration = shipped_calibration(
         samples.target.name,
         ["fp32"],
@@ -96,11 +84,29 @@ def _help_fit(samples: Measured, pool: Pool) -> Shipped:
         samples.seconds,
         unit,
         "help",
+        groups=groups,
+        unseen=spread,
         note="; ".join(notes),
     )
-    interval = pool.interval(member or HeldOut(samples, near, {}))
-    interval = replace(interval, unseen=unseen_spread(rates, samples.work))
-    return replace(calibration, interval=interval, elsewhere=elsewhere)
+    return calibration if groups is not None else _with_similar(calibration, samples, across, others)
+
+
+def _with_similar(
+    calibration: Shipped, samples: Measured, across: dict[str, Floats], others: list[Measured]
+) -> Shipped:
+    """With the interval of targets of the same runtime and unit kind, search spaces held out."""
+
+    def key(item: Measured) -> tuple[str, str]:
+        return item.target.runtime.name, item.target.units[0].unit_class
+
+    similar = [item for item in others if key(item) == key(samples) and item.target.name in across]
+    estimated = np.concatenate([across[item.target.name] for item in similar])
+    measured = np.concatenate([item.seconds for item in similar])
+    names = np.concatenate([np.char.add(f"{item.target.name} ", item.group) for item in similar])
+    interval = replace(
+        prediction_interval(estimated, measured, every(names)), unseen=calibration.interval.unseen
+    )
+    return replace(calibration, interval=interval, elsewhere=float(np.abs(estimated / measured - 1).mean()))
 
 
 def of_ncnn(folder: Path, models: Path) -> list[Shipped]:

@@ -92,16 +92,12 @@ class Pool:
         return next((each for each in self.targets if each.samples.target.name == name), None)
 
     def interval(self, target: HeldOut, family: str | None = None) -> PredictionInterval:
-        """The interval of one target; without the errors of a family if given, to evaluate it there.
-
-        A target that does not belong to the pool has the spread of all.
-        """
+        """The interval of one target; without the errors of a family if given, to evaluate it there."""
         if family not in self.known:
             used = self.family != family
             self.known[family] = (*self._ends(used, self._tail(used)), self._spreads(used))
         low, high, spreads = self.known[family]
-        members = (index for index, each in enumerate(self.targets) if each is target)
-        own = float(spreads[next(members, -1)])
+        own = float(spreads[next(index for index, each in enumerate(self.targets) if each is target)])
         slopes = (*low[1:], *high[1:])
         return PredictionInterval(
             min(-low.typical * own, 0.0),
@@ -113,13 +109,12 @@ class Pool:
         )
 
     def _spreads(self, used: Flags) -> Floats:
-        """The root mean square of the errors of each target, shrunk towards that of all (the last)."""
+        """The root mean square of the errors of each target, shrunk towards that of all."""
         squares = np.minimum(np.abs(self.errors), _LARGEST_ERROR) ** 2 * used
         counts = np.bincount(self.target, used, len(self.targets))
         common = _PRIOR_NETWORKS * squares.sum() / used.sum()
         sums = np.bincount(self.target, squares, len(self.targets))
-        shrunk = (common + np.append(sums, 0.0)) / (_PRIOR_NETWORKS + np.append(counts, 0.0))
-        return np.asarray(np.sqrt(shrunk), np.float64)
+        return np.asarray(np.sqrt((common + sums) / (_PRIOR_NETWORKS + counts)), np.float64)
 
     def _ends(self, used: Flags, tail: float) -> tuple[_End, _End]:
         """The ends of the interval that leave a share of the errors beyond each of them."""

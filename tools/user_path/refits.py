@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fitting import aihub, ncnn, tiny
-from fitting.fits import board_interval, from_others, help_pools, ncnn_pools, similar_to
+from fitting.fits import board_interval, from_others, ncnn_pools
 from fitting.intervals import Pool
 from fitting.measured import no_faster
 from fitting.named import aihub_pools
@@ -25,7 +25,7 @@ Interval = tuple[float, float, float]  # seconds, low and high
 
 
 class Refits:
-    """Calibrations of ncnn, Qualcomm AI Hub, HELP and MLPerf Tiny without a family of networks."""
+    """Calibrations of ncnn, Qualcomm AI Hub and MLPerf Tiny without a family of networks."""
 
     def __init__(self, truth: Path, models: Path) -> None:
         self.truth, self.models = truth, models
@@ -43,19 +43,7 @@ class Refits:
             device, _, runtime = pair.target.name.partition("/")
             target = f"{_PHONES.get(device, device)}/{runtime}"
             return self._pooled(target, family, aihub_pools(self.truth), estimate)
-        if pair.source == "help_nasbench201":
-            return self._of_search_space(pair, estimate)
         return self._of_boards(pair) if pair.source == "mlperf_tiny" else None
-
-    def _of_search_space(self, pair: Pair, estimate: Estimate) -> Interval | None:
-        """By the other search spaces on the device; None if it has only one."""
-        pool = help_pools(self.truth)[similar_to(pair.target)]
-        member = pool.member(pair.target.name)
-        if member is None or estimate.calibration is None:
-            return None
-        rates = no_faster(member.rates[pair.source], pair.target)
-        unseen = estimate.calibration.interval.get("unseen", 0.0)
-        return _with(rates, replace(pool.interval(member, pair.source), unseen=unseen), estimate)
 
     def _pooled(
         self, target: str, family: str, pools: dict[str, Pool], estimate: Estimate
