@@ -148,7 +148,7 @@ def _upper_end(errors: Floats, distance: Floats, tail: float) -> _End:
     """The upper end of an interval."""
     level = 1 - tail
 
-    def loss(slopes: tuple[float, float]) -> float:
+    def loss(slopes: tuple[float, ...]) -> float:
         beyond = errors - np.array(slopes) @ distance
         beyond = beyond - np.quantile(beyond, level)
         return float(np.mean(np.maximum(level * beyond, (level - 1) * beyond)))
