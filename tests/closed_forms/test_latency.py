@@ -88,7 +88,7 @@ measurements = 3
 error = 0.1
 held_out = "network"
 source = "bench"
-band = { low = -0.1, high = 0.1, typical = 0.02, low_slope = 0.3, high_slope = 0.2 }
+band = { low = -0.1, high = 0.1, typical = 0.02, low_longer = 0.3, high_longer = 0.2, high_shorter = 0.1 }
 rates = { pooled = { mac = 5e-6, byte = 0.0, launch = 0.0 } }
 
 [[fit]]
@@ -98,7 +98,7 @@ measurements = 3
 error = 0.1
 held_out = "network"
 source = "bench"
-band = { low = -0.1, high = 0.2, unseen = 1.5, typical = 0.5, low_slope = 0.4 }
+band = { low = -0.1, high = 0.2, unseen = 1.5, typical = 0.5, low_longer = 0.4, low_shorter = 0.2 }
 [fit.rates]
 run = 1e-3
 power = 40

@@ -293,7 +293,7 @@ source = "sheet"
 version = "10.2"
 threads = 2
 note = "a note"
-band = { low = -0.4596, high = 0.4596, unseen = 0.5, drift = 0.1, typical = 0.02, low_slope = 0.3, high_slope = 0.1 }
+band = { low = -0.4596, high = 0.4596, unseen = 0.5, drift = 0.1, typical = 0.02, low_longer = 0.3 }
 [fit.rates]
 schema = 1
 run = 0.001

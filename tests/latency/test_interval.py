@@ -100,12 +100,12 @@ def test_errors_that_wander_off_with_size_stay_within_at_any_distance() -> None:
 
 
 def test_each_side_widens_with_the_distance_from_the_typical_latency() -> None:
-    stated = PredictionInterval(-0.2, 0.4, typical=2.0, low_slope=0.5, high_slope=0.1)
-    low, high = stated.bounds(np.array([2.0, 1.0, 8.0, 0.0]))
+    slopes = {"low_longer": 0.5, "low_shorter": 0.25, "high_longer": 0.1, "high_shorter": 0.0}
+    low, high = PredictionInterval(-0.2, 0.4, typical=2.0, **slopes).bounds(np.array([2.0, 1.0, 8.0, 0.0]))
     below, above = np.exp(-0.2), np.exp(0.4)
-    assert low.tolist() == pytest.approx([2 * below, below / 2**0.5, 8 * below / 4**0.5, 0.0])
-    assert high.tolist() == pytest.approx([2 * above, above * 2**0.1, 8 * above * 4**0.1, 0.0])
-    same = PredictionInterval(-0.2, 0.4, low_slope=0.5)  # without a typical latency
+    assert low.tolist() == pytest.approx([2 * below, below / 2**0.25, 8 * below / 4**0.5, 0.0])
+    assert high.tolist() == pytest.approx([2 * above, above, 8 * above * 4**0.1, 0.0])
+    same = PredictionInterval(-0.2, 0.4, low_longer=0.5)  # without a typical latency
     assert same.bounds(np.ones(1))[0] == pytest.approx(np.exp(-0.2))
 
 

@@ -38,7 +38,7 @@ def pool_of(seed: int, targets: int = 5, per_family: int = 4, slope: float = 0.0
 
 def test_nine_of_ten_errors_of_families_that_were_left_out_lie_within() -> None:
     inside: list[bool] = []
-    for seed in range(3):
+    for seed in range(2):
         pool = pool_of(seed)
         for label in (f"f{index}" for index in range(FAMILIES)):
             for member in pool.targets:
@@ -60,7 +60,8 @@ def test_the_ends_follow_the_skew_and_the_spread_of_the_target() -> None:
 def test_an_end_has_a_slope_if_errors_grow_with_the_distance_on_that_side() -> None:
     pool = pool_of(1, slope=1.0)
     stated = pool.interval(pool.targets[0])
-    assert stated.low_slope > 0.1 > stated.high_slope
+    assert min(stated.low_longer, stated.low_shorter) > 0.1
+    assert max(stated.high_longer, stated.high_shorter) < 0.1
     assert stated.typical == pytest.approx(np.median(pool.targets[0].samples.seconds))
 
 

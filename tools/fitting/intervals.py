@@ -2,14 +2,16 @@
 
 One target has about 30 networks, whose 5 % and 95 % quantiles are its extremes. Targets with the same runtime
 have errors of the same shape, so these are divided by the spread of each target and pooled. Each end of the
-interval moves outwards with the distance of a latency from the typical one of the target, at the slope that
-fits the quantile best. Quantiles of the same errors are slightly too narrow for new networks, so the share
-beyond each end is the largest one at which families that are left out in turn are covered as stated.
+interval moves outwards with the distance of a latency from the typical one of the target, at the slopes (for
+longer and for shorter latencies) that fit the quantile best. Quantiles of the same errors are slightly too
+narrow for new networks, so the share beyond each end is the largest one at which families that are left out
+in turn are covered as stated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +25,7 @@ from sizeup.latency.work import Flags, Floats
 _TAILS = tuple((1 - LEVEL) / 2 * share for share in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2))
 _PRIOR_NETWORKS = 20  # weight of the spread of all targets, in networks of one target
 _LARGEST_ERROR = 1.0  # of a logarithm, for the spread: single outliers belong to the quantile
-_SLOPES = np.linspace(0.0, 1.5, 7)  # in spreads
+_SLOPES = (0.0, 0.25, 0.5, 1.0, 1.5)  # in spreads
 
 
 class HeldOut(NamedTuple):
@@ -45,8 +47,9 @@ class HeldOut(NamedTuple):
 
     @property
     def distance(self) -> Floats:
-        """Distance of each estimate from the typical latency, in logarithms."""
-        return np.asarray(np.abs(np.log(self.estimated / self.typical)), np.float64)
+        """How much longer, and how much shorter each estimate is than the typical latency, in logarithms."""
+        away = np.log(self.estimated / self.typical)
+        return np.stack([np.maximum(away, 0.0), np.maximum(-away, 0.0)])
 
 
 def held_out(samples: Measured, fit: Callable[[Work, Floats], Rates], most_folds: int = 10) -> HeldOut:
@@ -61,18 +64,16 @@ def held_out(samples: Measured, fit: Callable[[Work, Floats], Rates], most_folds
     return HeldOut(samples, estimated, rates)
 
 
-class _Ends(NamedTuple):
-    """The interval of a pool in spreads of a target: each end at distance 0, and its slope."""
+class _End(NamedTuple):
+    """One end of the interval of a pool in spreads of a target: its distance from 0, and its slopes."""
 
-    low: float
-    low_slope: float
-    high: float
-    high_slope: float
+    typical: float
+    longer: float
+    shorter: float
 
-    def covers(self, errors: Floats, distance: Floats) -> Flags:
-        """Whether errors in spreads of their target are within the interval."""
-        above = errors >= self.low - self.low_slope * distance
-        return np.asarray(above & (errors <= self.high + self.high_slope * distance), np.bool_)
+    def at(self, distance: Floats) -> Floats:
+        """The end at some distances."""
+        return np.asarray(self.typical + np.array([self.longer, self.shorter]) @ distance, np.float64)
 
 
 class Pool:
@@ -81,25 +82,30 @@ class Pool:
     def __init__(self, targets: Iterable[HeldOut]) -> None:
         self.targets = tuple(targets)
         self.errors = np.concatenate([each.errors for each in self.targets])
-        self.distance = np.concatenate([each.distance for each in self.targets])
+        self.distance = np.concatenate([each.distance for each in self.targets], axis=1)
         self.family = np.concatenate([each.samples.group for each in self.targets])
         self.target = np.repeat(np.arange(len(self.targets)), [len(each.estimated) for each in self.targets])
-        self.known: dict[str | None, tuple[_Ends, Floats]] = {}
+        self.known: dict[str | None, tuple[_End, _End, Floats]] = {}
+
+    def member(self, name: str) -> HeldOut | None:
+        """The target with a name; None if it does not belong to the pool."""
+        return next((each for each in self.targets if each.samples.target.name == name), None)
 
     def interval(self, target: HeldOut, family: str | None = None) -> PredictionInterval:
         """The interval of one target; without the errors of a family if given, to evaluate it there."""
         if family not in self.known:
             used = self.family != family
-            spreads = self._spreads(used)
-            self.known[family] = self._ends(used, self._tail(used)), spreads
-        ends, spreads = self.known[family]
+            self.known[family] = (*self._ends(used, self._tail(used)), self._spreads(used))
+        low, high, spreads = self.known[family]
         own = float(spreads[next(index for index, each in enumerate(self.targets) if each is target)])
+        slopes = (*low[1:], *high[1:])
         return PredictionInterval(
-            min(ends.low * own, 0.0),
-            max(ends.high * own, 0.0),
-            typical=target.typical if ends.low_slope or ends.high_slope else 0.0,
-            low_slope=ends.low_slope * own,
-            high_slope=ends.high_slope * own,
+            min(-low.typical * own, 0.0),
+            max(high.typical * own, 0.0),
+            0.0,
+            0.0,
+            target.typical if any(slopes) else 0.0,
+            *(slope * own for slope in slopes),
         )
 
     def _spreads(self, used: Flags) -> Floats:
@@ -110,11 +116,11 @@ class Pool:
         sums = np.bincount(self.target, squares, len(self.targets))
         return np.asarray(np.sqrt((common + sums) / (_PRIOR_NETWORKS + counts)), np.float64)
 
-    def _ends(self, used: Flags, tail: float) -> _Ends:
-        """The interval that leaves a share of the errors beyond each end."""
+    def _ends(self, used: Flags, tail: float) -> tuple[_End, _End]:
+        """The ends of the interval that leave a share of the errors beyond each of them."""
         scaled = (self.errors / self._spreads(used)[self.target])[used]
-        low, low_slope = _upper_end(-scaled, self.distance[used], tail)
-        return _Ends(-low, low_slope, *_upper_end(scaled, self.distance[used], tail))
+        distance = self.distance[:, used]
+        return _upper_end(-scaled, distance, tail), _upper_end(scaled, distance, tail)
 
     def _tail(self, used: Flags) -> float:
         """The largest share beyond each end with enough coverage of families that are left out in turn."""
@@ -122,8 +128,9 @@ class Pool:
             inside = 0
             for family in np.unique(self.family[used]):
                 rest, left_out = used & (self.family != family), used & (self.family == family)
-                scaled = self.errors / self._spreads(rest)[self.target]
-                inside += int(self._ends(rest, tail).covers(scaled[left_out], self.distance[left_out]).sum())
+                scaled = (self.errors / self._spreads(rest)[self.target])[left_out]
+                low, high = (end.at(self.distance[:, left_out]) for end in self._ends(rest, tail))
+                inside += int(((-low <= scaled) & (scaled <= high)).sum())
             if inside >= LEVEL * used.sum():
                 return tail
         return _TAILS[-1]
@@ -137,14 +144,15 @@ def pools_by_runtime(targets: Iterable[HeldOut]) -> dict[str, Pool]:
     return {runtime: Pool(members) for runtime, members in by_runtime.items()}
 
 
-def _upper_end(errors: Floats, distance: Floats, tail: float) -> tuple[float, float]:
-    """The upper end of an interval at distance 0, and its slope."""
+def _upper_end(errors: Floats, distance: Floats, tail: float) -> _End:
+    """The upper end of an interval."""
     level = 1 - tail
 
-    def loss(slope: float) -> float:
-        beyond = errors - slope * distance
+    def loss(slopes: tuple[float, ...]) -> float:
+        beyond = errors - np.array(slopes) @ distance
         beyond = beyond - np.quantile(beyond, level)
         return float(np.mean(np.maximum(level * beyond, (level - 1) * beyond)))
 
-    slope = min(_SLOPES.tolist(), key=loss)
-    return float(np.quantile(errors - slope * distance, level)), slope
+    longer, shorter = min(product(_SLOPES, repeat=2), key=loss)
+    typical = float(np.quantile(errors - np.array([longer, shorter]) @ distance, level))
+    return _End(typical, longer, shorter)

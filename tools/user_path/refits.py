@@ -49,7 +49,8 @@ class Refits:
         self, target: str, family: str, pools: dict[str, Pool], estimate: Estimate
     ) -> Interval | None:
         pool = pools[target.partition("/")[2]]
-        member = next(each for each in pool.targets if each.samples.target.name == target)
+        member = pool.member(target)
+        assert member is not None
         if family not in member.rates:  # the calibration has not seen it
             low, high = estimate.low, estimate.high
             return None if low is None or high is None else (estimate.seconds, low, high)

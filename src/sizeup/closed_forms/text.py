@@ -242,7 +242,10 @@ class _ByFit:
         unseen = tuple(kernel for kernel in kernels if not self.rates.covers(kernel.kind))
         total, low, high = (self.named(name) for name in ("seconds", "low", "high"))
         interval = self.log_interval
-        slopes = self._slope("min", interval.low_slope), self._slope("max", interval.high_slope)
+        slopes = (
+            self._slope("min", interval.low_shorter, interval.low_longer),
+            self._slope("max", interval.high_longer, interval.high_shorter),
+        )
         if not unseen or not interval.unseen:
             sides = zip((low, high), (interval.low, interval.high), slopes, strict=True)
             return [(name, f"{_number(_E**side)} * {total}{slope}") for name, side, slope in sides]
@@ -253,12 +256,13 @@ class _ByFit:
             (high, f"{total} * {_E}**({_number(interval.high)} + {wider} * {share}){slopes[1]}"),
         ]
 
-    def _slope(self, side: str, slope: float) -> str:
+    def _slope(self, side: str, by_ratio: float, by_inverse: float) -> str:
         """The factor of one side at a distance from the typical latency of the calibration."""
-        if not self.log_interval.typical or not slope:
+        if not self.log_interval.typical:
             return ""
         total, typical = self.named("seconds"), _number(self.log_interval.typical)
-        return f" * {side}({total} / {typical}, {typical} / {total})**{_number(slope)}"
+        ratios = ((f"{total} / {typical}", by_ratio), (f"{typical} / {total}", by_inverse))
+        return "".join(f" * {side}({ratio}, 1)**{_number(slope)}" for ratio, slope in ratios if slope)
 
 
 def _work(form: KernelForm, named: _Names) -> Lines:

@@ -21,9 +21,9 @@ class PredictionInterval:
     `unseen` widens it on both sides, in proportion to the share of time in kernel classes that the
     calibration does not cover. `drift` widens it for sizes outside the calibration: errors behave like a
     random walk, so with the square root of the distance between the logarithms of both sizes, and
-    independently of the errors within a size. `low_slope` and `high_slope` widen one side each in proportion
-    to the distance of the estimate from the `typical` seconds of the calibrated networks, in logarithms;
-    `typical` is 0 if errors do not depend on it.
+    independently of the errors within a size. `low_longer`, `low_shorter`, `high_longer` and `high_shorter`
+    widen one side each for estimates longer or shorter than the `typical` seconds of the calibrated networks,
+    in proportion to the distance in logarithms; `typical` is 0 if errors do not depend on it.
     """
 
     low: float
@@ -31,8 +31,10 @@ class PredictionInterval:
     unseen: float = 0.0
     drift: float = 0.0
     typical: float = 0.0
-    low_slope: float = 0.0
-    high_slope: float = 0.0
+    low_longer: float = 0.0
+    low_shorter: float = 0.0
+    high_longer: float = 0.0
+    high_shorter: float = 0.0
 
     def bounds(
         self, estimated: Floats, unseen_share: Floats | float = 0.0, distance: Floats | float = 0.0
@@ -43,8 +45,9 @@ class PredictionInterval:
         low, high = (np.hypot(side, away) - abs(side) + wider for side in (self.low, self.high))
         if self.typical:
             ratio = np.divide(estimated, self.typical, out=np.ones_like(estimated), where=estimated > 0)
-            from_typical = np.abs(np.log(ratio))
-            low, high = low + self.low_slope * from_typical, high + self.high_slope * from_typical
+            longer, shorter = np.maximum(np.log(ratio), 0.0), np.maximum(-np.log(ratio), 0.0)
+            low = low + self.low_longer * longer + self.low_shorter * shorter
+            high = high + self.high_longer * longer + self.high_shorter * shorter
         return estimated * np.exp(self.low - low), estimated * np.exp(self.high + high)
 
     def to_dict(self) -> dict[str, float]:

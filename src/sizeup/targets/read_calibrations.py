@@ -80,7 +80,8 @@ def _quantity(table: Table) -> MeasuredQuantity:
 _RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
 _RATES_PARTS = {"saturation": ("length", "columns", "rows", "tile", "wave"), "cache": ("bytes", "far")}
 _RATE_KEYS = ("mac", "byte", "launch")
-_INTERVAL_PARTS = ("unseen", "drift", "typical", "low_slope", "high_slope")
+_SLOPES = ("low_longer", "low_shorter", "high_longer", "high_shorter")
+_INTERVAL_PARTS = ("unseen", "drift", "typical", *_SLOPES)
 _WIDEST = 20.0  # an interval of a factor of e^20 is useless
 _LONGEST = 1e6  # seconds of an inference
 
