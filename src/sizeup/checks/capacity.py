@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sizeup import units
+from sizeup.checks.board_memory import board_flash, board_ram
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
 from sizeup.dtypes import precision_name
@@ -21,6 +22,7 @@ _TAIL = (128, 2048)
 # RAM reserved for the runtime and other software on an operating system: 1/10 of it, at least 128 MiB.
 _RESERVE_SHARE, _RESERVE_LEAST = 10, 128 << 20
 _CUDNN = ("conv", "conv_transpose")
+EXTERNAL_RAM = "the arena does not fit on chip: in external RAM, the latency of on-chip RAM is a lower bound"
 # Kernel libraries whose memory is part of the computed arena.
 _EXACT = ("reference", "cmsis-nn")
 
@@ -62,7 +64,8 @@ def fit_memory(
         memory = _system_ram(needs, target, ram)
     memory = _without_size(memory, needs)
     flash_need = _flash(needs, target, flash) if is_bare else None
-    return MemoryFit(memory, flash_need, _refusal(needs, target), _caveats(needs, target))
+    caveats = _caveats(needs, target) + ((EXTERNAL_RAM,) if memory.is_external else ())
+    return MemoryFit(memory, flash_need, _refusal(needs, target), caveats)
 
 
 def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
@@ -107,6 +110,18 @@ def _micro_ram(needs: Needs, target: Target, available: int | None) -> MemoryNee
     limit = device.largest_ram_bytes if available is None else available
     parts = _arena_parts(needs, target)
     unknown = [needs.usage.unavailable_reason] if needs.usage.unavailable_reason else []
+    if target.board is not None and available is None:
+        space = board_ram(target.board, device, sum(part.low_bytes for part in parts))
+        return MemoryNeed(
+            "ram",
+            space.limit_bytes,
+            tuple(parts),
+            space.reserve_bytes,
+            space.source,
+            (*unknown, *space.unknown),
+            space.assumptions,
+            space.is_external,
+        )
     if limit is None:
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
     source, assumptions = "--ram", []
@@ -183,7 +198,7 @@ def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNe
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
     reserve, assumptions = _reserve(limit, available)
     assumptions = (*_fit_notes(needs), *assumptions)
-    source = device.title if available is None else "--ram"
+    source = target.title if available is None else "--ram"
     return MemoryNeed("ram", limit, tuple(parts), reserve, source, tuple(unknown), assumptions)
 
 
@@ -248,7 +263,7 @@ def _gpu_memory(needs: Needs, target: Target, process: GpuProcess, available: in
         assumptions += (
             "workspaces of cuDNN are not counted: PyTorch uses an algorithm with less if they do not fit",
         )
-    source = device.title if available is None else "--ram"
+    source = target.title if available is None else "--ram"
     return MemoryNeed("ram", limit, parts, reserve, source, tuple(unknown), assumptions)
 
 
@@ -256,7 +271,7 @@ def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
     device, code = target.device, target.runtime.code
     limit = device.flash_bytes if available is None else available
     unknown: list[str] = []
-    if limit is None:
+    if limit is None and target.board is None:
         unknown.append(
             f"the flash size of {device.title} is not known; give that of your board, e.g. --flash 8MB"
         )
@@ -266,6 +281,17 @@ def _flash(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
         parts.append(MemoryPart("code", 0, None, "not known"))
     else:
         parts.append(MemoryPart("code", code.least_bytes, code.most_bytes, f"of {target.runtime.name}"))
+    if target.board is not None and available is None:
+        space = board_flash(target.board, device, sum(part.low_bytes for part in parts))
+        return MemoryNeed(
+            "flash",
+            space.limit_bytes,
+            tuple(parts),
+            space.reserve_bytes,
+            space.source,
+            (*unknown, *space.unknown),
+            space.assumptions,
+        )
     assumptions = ("the application's own code is not counted",) if available is None else ()
     source = device.title if available is None else "--flash"
     return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), assumptions)

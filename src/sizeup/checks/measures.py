@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sizeup.checks.capacity import MemoryFit, fit_memory
+from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
 from sizeup.checks.needs import Needs
 from sizeup.cost import Column, Cost
@@ -144,6 +144,9 @@ def _latency(subject: Subject) -> Amount:
         return Amount(None, None, None, estimate)
     column = subject.op_seconds
     largest = () if column is None else subject.largest(column)
+    if subject.memory_fit is not None and subject.memory_fit.ram.is_external:
+        least = estimate.seconds if estimate.low is None else estimate.low
+        return Amount(least, None, None, EXTERNAL_RAM, largest)
     if estimate.low is None:
         return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
     reason = "" if estimate.high is not None else "the latency of unknown operators is missing"

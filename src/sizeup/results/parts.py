@@ -8,6 +8,7 @@ from sizeup.checks import Change, Contribution, Limit, MemoryFit, MemoryNeed, Me
 from sizeup.checks.baselines import Update
 from sizeup.checks.host_run import HostRun
 from sizeup.checks.limits import Growth
+from sizeup.checks.ranking import BoardFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
@@ -31,6 +32,7 @@ from sizeup.sweeps.query import QuerySpec as QuerySpec
 __all__ = [
     "Assignment",
     "AttributedKernel",
+    "BoardFit",
     "Bound",
     "Calibration",
     "Change",
