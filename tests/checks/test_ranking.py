@@ -13,6 +13,7 @@ from sizeup.checks import MemoryFit
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.ranking import BoardFit, Reason, _best, _with_verdict
 from sizeup.cli import main
+from sizeup.targets import LatencyStanding
 
 RAM = MemoryNeed("ram", 100, (MemoryPart("arena", 50, 50, "a test"),))
 FITS = MemoryFit(RAM, None)
@@ -21,7 +22,9 @@ UNDETERMINED = MemoryFit(MemoryNeed("ram", 100, (MemoryPart("arena", 50, 200, "a
 
 def row(runtime: str, low: float | None, high: float | None = None, fit: MemoryFit = FITS) -> BoardFit:
     expected = None if low is None or high is None else (low + high) / 2
-    standing = "unknown" if low is None else "data sheet only" if high is None else "calibrated"
+    standing: LatencyStanding = (
+        "unknown" if low is None else "data sheet only" if high is None else "calibrated"
+    )
     return BoardFit(targets.target(f"nano33ble/{runtime}"), fit, fit.fits, (), low, high, expected, standing)
 
 
@@ -38,7 +41,16 @@ def test_a_lower_bound_does_not_count_if_another_runtime_is_too_slow_for_certain
     # Without that runtime it is undetermined, never a fit.
     assert best(0.1, bound).fits is None
     # A runtime that is fast enough decides.
-    assert best(0.1, bound, slow, row("tflm", 0.05, 0.08)).target.runtime.name == "tflm"
+    assert best(0.1, slow, row("microtvm", 0.05, 0.08)).target.runtime.name == "microtvm"
+
+
+def test_reference_kernels_count_only_if_no_other_runtime_can_hold_the_model() -> None:
+    slow = row("tflm", 2.0, 3.0)
+    assert best(0.1, row("microtvm", 0.01), slow).fits is None
+    assert best(None, row("microtvm", 0.01), slow).target.runtime.name == "microtvm"
+    too_large = MemoryFit(MemoryNeed("ram", 10, RAM.parts), None)
+    verdict = best(0.1, row("microtvm", 0.01, fit=too_large), slow)
+    assert (verdict.fits, verdict.target.runtime.name) == (False, "tflm")
 
 
 def test_a_limit_within_the_interval_is_undetermined() -> None:

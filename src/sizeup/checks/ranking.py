@@ -218,8 +218,12 @@ def _best(rows: Sequence[BoardFit]) -> BoardFit:
     """The runtime to show for a board: one that fits, with the best standing, then the shortest latency.
 
     If a runtime with a prediction interval is certainly too slow, the board is: runtimes of which only a
-    lower bound of the latency is known do not make it undetermined.
+    lower bound of the latency is known do not make it undetermined. Reference kernels of TFLite Micro count
+    only if no other runtime can hold the model, because they are much slower.
     """
+    optimized = [row for row in rows if row.target.runtime.micro != "reference"]
+    if any(row.memory_fit.fits is not False for row in optimized):
+        rows = optimized
     fitting = [row for row in rows if row.fits]
     if fitting:
         return min(fitting, key=_preference)
