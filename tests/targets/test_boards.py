@@ -170,3 +170,7 @@ def test_a_device_of_ones_own_takes_precedence_over_a_board_of_that_name(write: 
     assert target.board is None
     assert target.device.title == "Mine"
     assert "pico" not in [board.name for board in targets.boards()]
+
+
+def test_names_of_boards_are_completed() -> None:
+    assert targets.names_of_kind("board") == [board.name for board in BOARDS]

@@ -317,8 +317,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def names_in(path: Path) -> list[str]:
-    """The names of the devices in a file."""
-    return [table.text("name") for kind, table in _tables(path) if kind == "device"]
+    """The names of the devices and boards in a file."""
+    return [table.text("name") for kind, table in _tables(path) if kind in _OTHERS]
 
 
 def user_folder() -> Path:
