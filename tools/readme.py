@@ -29,6 +29,7 @@ PAGES = (
     "README.md",
     "docs/examples.md",
     "docs/checking.md",
+    "docs/choosing-a-board.md",
     "docs/cli.md",
     "docs/comparing.md",
     "docs/ethos-u.md",

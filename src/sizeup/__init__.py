@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sizeup.api.models import count, load, load_rules
     from sizeup.api.plan import optimize, plan
     from sizeup.api.query import query
+    from sizeup.api.rank import rank_targets
     from sizeup.api.sweep import sweep
     from sizeup.calibration import Calibration
     from sizeup.closed_forms.cost import SymbolicCost
@@ -62,17 +63,19 @@ if TYPE_CHECKING:
     from sizeup.results.plan import Plan
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront, Tradeoff
     from sizeup.results.query import QueryResult
+    from sizeup.results.ranking import Ranking
     from sizeup.results.report import Report
     from sizeup.rewrite import Optimization
     from sizeup.sweeps import Sweep
     from sizeup.symbolic import SymbolicGraph
-    from sizeup.targets import Device, Runtime, Target, devices, target
+    from sizeup.targets import Board, Device, Runtime, Target, boards, devices, target
 
     __version__: str
 
 # The module of each public name. They are imported on first use, so that --help and shell completion do
 # without numpy.
 _MODULES = {
+    "Board": "targets",
     "BudgetError": "errors",
     "Calibration": "calibration",
     "Call": "ops",
@@ -108,6 +111,7 @@ _MODULES = {
     "PrecisionFits": "results.precision",
     "PrecisionFront": "results.precision",
     "QueryResult": "results.query",
+    "Ranking": "results.ranking",
     "Report": "results.report",
     "RevisionError": "errors",
     "RuleError": "errors",
@@ -126,6 +130,7 @@ _MODULES = {
     "WorkerFailed": "errors",
     "WriteError": "errors",
     "analyze": "api.analyze",
+    "boards": "targets",
     "calibrate": "api.measure",
     "check": "api.check",
     "check_budgets": "api.budgets",
@@ -141,12 +146,14 @@ _MODULES = {
     "optimize": "api.plan",
     "plan": "api.plan",
     "query": "api.query",
+    "rank_targets": "api.rank",
     "sweep": "api.sweep",
     "target": "targets",
     "utilization": "api.measure",
 }
 
 __all__ = [
+    "Board",
     "BudgetError",
     "Calibration",
     "Call",
@@ -179,6 +186,7 @@ __all__ = [
     "PrecisionFits",
     "PrecisionFront",
     "QueryResult",
+    "Ranking",
     "Report",
     "RevisionError",
     "RuleError",
@@ -201,6 +209,7 @@ __all__ = [
     "WriteError",
     "__version__",
     "analyze",
+    "boards",
     "calibrate",
     "check",
     "check_budgets",
@@ -217,6 +226,7 @@ __all__ = [
     "plan",
     "precision",
     "query",
+    "rank_targets",
     "sweep",
     "target",
     "utilization",

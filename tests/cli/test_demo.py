@@ -32,9 +32,7 @@ def test_the_tour_goes_from_no_to_yes(run: Run, tmp_path: Path) -> None:
 
 def test_every_command_that_is_shown_can_be_typed(run: Run, tmp_path: Path) -> None:
     ended = run("demo", "-o", str(tmp_path / "tour"))
-    shown = [
-        line.removeprefix("$ sizeup ") for line in ended.out.splitlines() if line.startswith("$ sizeup")
-    ]
+    shown = [line.removeprefix("$ sizeup ") for line in ended.out.splitlines() if line.startswith("$ sizeup")]
     assert [command.split()[0] for command in shown] == ["analyze", "check", "optimize", "check", "analyze"]
     again = run(*shown[1].split(), "--json")
     assert again.code == 1

@@ -167,6 +167,33 @@ def test_the_page_of_devices_is_current(run: Run) -> None:
     assert run("--markdown")[1] == kept, "run: sizeup devices --markdown > docs/devices.md"
 
 
+def test_the_page_of_boards_is_current(run: Run) -> None:
+    page = (ROOT / "docs" / "board-list.md").read_text(encoding="utf-8")
+    assert run("--boards", "--markdown")[1] == page, (
+        "run: sizeup devices --boards --markdown > docs/board-list.md"
+    )
+
+
+def test_boards_are_listed_within_80_columns_and_printed_in_full(run: Run) -> None:
+    code, out, _ = run("--boards")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in out  # names are complete, to be copied
+    # 261,632 B usable less 64 KiB of reserve are 191.5 KiB.
+    assert row(out, "nano33ble") == ["192", "KiB", "960", "KiB", "-", "nrf52840", "nano33ble"]
+    assert row(out, "rpi5-4gb") == ["4.00", "GiB", "rpi5", "rpi5-4gb"]
+    _, out, _ = run("nano-33-ble")
+    assert out.startswith("nano33ble: Arduino Nano 33 BLE (Arduino)")
+    assert "linker_script.ld" in "".join(line.strip() for line in out.splitlines())
+    content = json.loads(run("--boards", "--json")[1])
+    pico = next(each for each in content["boards"] if each["name"] == "pico")
+    assert (pico["ram_limit_bytes"], pico["flash_limit_bytes"]) == (264 << 10, 2 << 20)
+    assert pico["usable"] is None
+    code, _, err = run("--boards", "nanoo33ble")
+    assert code == 2
+    assert "unknown board 'nanoo33ble'; nearest: nano33ble" in err
+
+
 def test_the_example_of_the_page_is_a_good_file(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

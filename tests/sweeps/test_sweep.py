@@ -388,7 +388,7 @@ def test_a_limit_that_no_process_can_keep_ends_the_sweep(folder: Path) -> None:
         ({"models": []}, "no models"),
         ({"models": ["nothing/*.onnx"]}, "no file matches"),
         ({"targets": ["rpi55"]}, "nearest: rpi5"),
-        ({"targets": ["nothing*"]}, "no device matches"),
+        ({"targets": ["nothing*"]}, "no device or board matches"),
         ({"targets": []}, "precisions without targets"),
         ({"precisions": ["int9"]}, "unknown precision 'int9'"),
         ({"batch": [0]}, "batch is"),

@@ -132,7 +132,8 @@ def calibrate(options: CalibrationOptions, progress: TurnProgress | None = None)
 
 def _device(order: CalibrationOptions, runtime: Runtime) -> tuple[str, dict[str, Any] | None]:
     """Return the name of the device, and its table if no other file describes it."""
-    if order.device is not None and current_catalog().has_device(order.device):
+    catalog = current_catalog()
+    if order.device is not None and (catalog.has_device(order.device) or catalog.has_board(order.device)):
         known = current_catalog().device(order.device)
         if not known.file.endswith(f"{known.name}.toml") or not _is_writable(Path(known.file)):
             return current_catalog().target(f"{known.name}/{runtime.name}").device.name, None

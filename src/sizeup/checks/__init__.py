@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sizeup.checks.capacity import MemoryFit, fit_memory
+from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, MemoryPart, verdict
 from sizeup.checks.needs import Needs
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sizeup.checks.remedy_search import remedies
 
 __all__ = [
+    "EXTERNAL_RAM",
     "MEASURES",
     "Baselines",
     "Budget",

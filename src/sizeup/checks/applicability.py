@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sizeup import units
-from sizeup.checks.capacity import MemoryFit
+from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit
 from sizeup.latency import Estimate
 
 
@@ -19,6 +19,8 @@ def with_applicability(estimate: Estimate, fit: MemoryFit) -> Estimate:
         for space in fit.memories
         if space.fits is False and space.limit_bytes is not None
     ]
+    if fit.ram.is_external and estimate.is_applicable and not missing:
+        return replace(estimate, notes=(EXTERNAL_RAM, *estimate.notes))
     if not missing or not estimate.is_applicable:
         return estimate
     note = f"not applicable: the model does not fit (needs {'; needs '.join(missing)})"

@@ -5,16 +5,16 @@ Nothing is searched for: `Needs` computes its values once, and checking many tar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sizeup import units
-from sizeup.checks.code_size import BUILD_NOTE, code_part, range_basis
+from sizeup.checks.banks import flash_memory, ram_bank
+from sizeup.checks.code_size import code_part
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.needs import Needs
-from sizeup.checks.npu import NpuFit, is_npu_target
+from sizeup.checks.npu import NpuFit, dram_note, is_npu_target, npu_ram_parts
 from sizeup.checks.npu_support import ai8x_memories, npu_support
-from sizeup.checks.unpublished_planners import ONE_BANK, activation_parts, over_all_banks, stored_weights
+from sizeup.checks.unpublished_planners import activation_parts, over_all_banks, stored_weights
 from sizeup.dtypes import precision_name
 from sizeup.formats.names import is_unreadable
 from sizeup.targets import GpuProcess, Target
@@ -26,6 +26,7 @@ _TAIL = (128, 2048)
 # RAM reserved for the runtime and other software on an operating system: 1/10 of it, at least 128 MiB.
 _RESERVE_SHARE, _RESERVE_LEAST = 10, 128 << 20
 _CUDNN = ("conv", "conv_transpose")
+EXTERNAL_RAM = "the arena does not fit on chip: in external RAM, the latency of on-chip RAM is a lower bound"
 # Kernel libraries whose memory is part of the computed arena.
 _EXACT = ("reference", "cmsis-nn")
 
@@ -76,7 +77,7 @@ def fit_memory(
         memory, weight_memory = ai8x_memories(needs, target)
     elif is_bare:
         memory = _micro_ram(needs, target, ram)
-        memory = memory if ram is not None else over_all_banks(memory, target)
+        memory = memory if ram is not None or target.board is not None else over_all_banks(memory, target)
     elif target.gpu_process is not None:
         memory = _gpu_memory(needs, target, target.gpu_process, ram)
     else:
@@ -84,7 +85,8 @@ def fit_memory(
     memory = _without_size(memory, needs)
     flash_need = None
     if is_bare:
-        flash_need = _flash(target, flash, [_stored(needs, target)], code_part(needs, target), len(needs.graph.ops))
+        code = code_part(needs, target)
+        flash_need = flash_memory(target, flash, [_stored(needs, target)], code, len(needs.graph.ops))
     support = npu_support(needs, target)
     if support.undetermined_reason:
         memory = _undetermined(memory, support.undetermined_reason)
@@ -92,7 +94,7 @@ def fit_memory(
         memory,
         flash_need,
         _refusal(needs, target) or support.refusal,
-        (*_caveats(needs, target), *support.caveats),
+        (*_caveats(needs, target), *support.caveats, *((EXTERNAL_RAM,) if memory.is_external else ())),
         weight_memory,
     )
 
@@ -105,47 +107,18 @@ def _undetermined(memory: MemoryNeed, reason: str) -> MemoryNeed:
 
 def _npu_fit(npu: NpuFit, target: Target, ram: int | None, flash: int | None) -> MemoryFit:
     """The fit on an Ethos-U: memory as Vela reports it, with what TFLite Micro needs to run the file."""
-    ram_need = _bank(target, ram, _npu_ram_parts(npu))
+    ram_need = ram_bank(target, ram, npu_ram_parts(npu))
     size = npu.file_bytes
     stored = [] if size is None else [MemoryPart("model", size, size, "size of the file compiled by Vela")]
-    flash_need = _flash(target, flash, stored)
+    flash_need = flash_memory(target, flash, stored)
     if not npu.is_known or size is None:
         reasons = (npu.reason,)
         flash_need = replace(flash_need, parts=(), unknown=reasons)
         ram_need = ram_need if npu.is_known else replace(ram_need, unknown=reasons, assumptions=())
-    dram = _dram_note(npu)
+    dram = dram_note(npu)
     if dram:
         ram_need = replace(ram_need, assumptions=(*ram_need.assumptions, dram))
     return MemoryFit(ram_need, flash_need, npu.unsupported_reason, npu=npu)
-
-
-def _npu_ram_parts(npu: NpuFit) -> list[MemoryPart]:
-    """The SRAM that Vela reports, and what TFLite Micro's arena needs in addition; none if not compiled."""
-    compilation, arena = npu.compilation, npu.arena
-    if not npu.is_known:
-        return []
-    basis = "needed by TFLite Micro for the compiled file"
-    if compilation is None:
-        low, high = (0, None) if arena is None else arena
-        return [MemoryPart("arena", low, high, npu.arena_unknown_reason or basis)]
-    sram = compilation.memory_bytes["sram"]
-    parts = [MemoryPart("SRAM", sram, sram, "as reported by Vela")]
-    if compilation.has_dedicated_sram:
-        return parts
-    if arena is None:
-        parts.append(MemoryPart("interpreter", 0, None, npu.arena_unknown_reason))
-    else:
-        low, high = (max(size - sram, 0) for size in arena)
-        parts.append(MemoryPart("interpreter", low, high, f"further arena {basis}"))
-    return parts
-
-
-def _dram_note(npu: NpuFit) -> str:
-    """What the DRAM of a system with dedicated SRAM holds; empty if there is none."""
-    if npu.compilation is None or not npu.compilation.has_dedicated_sram:
-        return ""
-    size = units.size(npu.compilation.memory_bytes["dram"])
-    return f"the SRAM is only for the NPU; weights and arena are in DRAM, which is not checked: {size} (Vela)"
 
 
 def _without_size(memory: MemoryNeed, needs: Needs) -> MemoryNeed:
@@ -186,25 +159,7 @@ def _refusal(needs: Needs, target: Target) -> str | None:
 
 def _micro_ram(needs: Needs, target: Target, available: int | None) -> MemoryNeed:
     reason = needs.usage.unavailable_reason
-    return _bank(target, available, _arena_parts(needs, target), [reason] if reason else [])
-
-
-def _bank(
-    target: Target, available: int | None, parts: Sequence[MemoryPart], reasons: Sequence[str] = ()
-) -> MemoryNeed:
-    """The need of the largest bank of a target's RAM."""
-    device, unknown = target.device, list(reasons)
-    limit = device.largest_ram_bytes if available is None else available
-    if limit is None:
-        unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
-    source, assumptions = "--ram", []
-    if available is None:
-        source = device.title
-        assumptions.append("all RAM is available: set --ram to what stack and application leave")
-        if sum(memory.role == "ram" for memory in device.memories) > 1:
-            source = f"the largest bank of {device.title}"
-            assumptions.append(ONE_BANK)
-    return MemoryNeed("ram", limit, tuple(parts), 0, source, tuple(unknown), tuple(assumptions))
+    return ram_bank(target, available, _arena_parts(needs, target), [reason] if reason else [])
 
 
 def _arena_parts(needs: Needs, target: Target) -> list[MemoryPart]:
@@ -270,7 +225,7 @@ def _system_ram(needs: Needs, target: Target, available: int | None) -> MemoryNe
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
     reserve, assumptions = _reserve(limit, available)
     assumptions = (*_fit_notes(needs), *assumptions)
-    source = device.title if available is None else "--ram"
+    source = target.title if available is None else "--ram"
     return MemoryNeed("ram", limit, tuple(parts), reserve, source, tuple(unknown), assumptions)
 
 
@@ -335,38 +290,8 @@ def _gpu_memory(needs: Needs, target: Target, process: GpuProcess, available: in
         assumptions += (
             "workspaces of cuDNN are not counted: PyTorch uses an algorithm with less if they do not fit",
         )
-    source = device.title if available is None else "--ram"
+    source = target.title if available is None else "--ram"
     return MemoryNeed("ram", limit, parts, reserve, source, tuple(unknown), assumptions)
-
-
-def _flash(
-    target: Target,
-    available: int | None,
-    stored: Sequence[MemoryPart],
-    by_operators: MemoryPart | None = None,
-    op_count: int = 0,
-) -> MemoryNeed:
-    """The flash for what is stored and for code, of these operators if known."""
-    device, code = target.device, target.runtime.code
-    limit = device.flash_bytes if available is None else available
-    unknown: list[str] = []
-    if limit is None:
-        unknown.append(
-            f"the flash size of {device.title} is not known; give that of your board, e.g. --flash 8MB"
-        )
-    parts = [*stored]
-    assumptions: tuple[str, ...] = ()
-    if available is None:
-        assumptions = ("the application's own code is not counted",)
-    if code is None:
-        unknown.append(f"the code size of {target.runtime.name} is not known")
-        parts.append(MemoryPart("code", 0, None, "not known"))
-    else:
-        most = code.most_bytes + code.per_op_bytes * op_count
-        assumptions += () if by_operators is None else (BUILD_NOTE,)
-        parts.append(by_operators or MemoryPart("code", code.least_bytes, most, range_basis(target)))
-    source = device.title if available is None else "--flash"
-    return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), assumptions)
 
 
 def _stored(needs: Needs, target: Target) -> MemoryPart:

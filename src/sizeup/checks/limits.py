@@ -148,6 +148,7 @@ class MemoryNeed:
     source: str = ""  # the device or option that sets the limit
     unknown: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    is_external: bool = False  # the memory is external to the chip, for a need that exceeds the one on it
 
     @property
     def title(self) -> str:

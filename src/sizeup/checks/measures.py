@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sizeup.checks.capacity import MemoryFit, fit_memory
+from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
 from sizeup.checks.limits import Contribution, Limit, MemoryNeed, Unit, limit_of
 from sizeup.checks.needs import Needs
 from sizeup.checks.npu import NpuFit, is_npu_target, npu_estimate
@@ -158,6 +158,9 @@ def _latency(subject: Subject) -> Amount:
     largest = () if column is None else subject.largest(column)
     if estimate.basis == "vela":
         return Amount(None, None, estimate.seconds, "Vela's estimate has no prediction interval", largest)
+    if subject.memory_fit is not None and subject.memory_fit.ram.is_external:
+        least = estimate.seconds if estimate.low is None else estimate.low
+        return Amount(least, None, None, EXTERNAL_RAM, largest)
     if estimate.low is None:
         return Amount(estimate.seconds, None, None, "only a lower bound of the latency is known", largest)
     reason = "" if estimate.high is not None else "the latency of unknown operators is missing"

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from sizeup import units
+from sizeup.checks.limits import MemoryPart
 from sizeup.cost import Cost
 from sizeup.errors import MissingLibrary, NoLatency, RunFailed, SizeupError
 from sizeup.formats import tflite
@@ -212,3 +213,32 @@ def _kernels(cost: Cost, compilation: Compilation, main_op: Codes) -> Kernels:
     kernels[:, first] = columns[:, main_op[first]]
     compute, traffic, seconds = kernels
     return Kernels(compute, traffic, np.zeros(len(seconds)), seconds)
+
+
+def npu_ram_parts(npu: NpuFit) -> list[MemoryPart]:
+    """The SRAM that Vela reports, and what TFLite Micro's arena needs in addition; none if not compiled."""
+    compilation, arena = npu.compilation, npu.arena
+    if not npu.is_known:
+        return []
+    basis = "needed by TFLite Micro for the compiled file"
+    if compilation is None:
+        low, high = (0, None) if arena is None else arena
+        return [MemoryPart("arena", low, high, npu.arena_unknown_reason or basis)]
+    sram = compilation.memory_bytes["sram"]
+    parts = [MemoryPart("SRAM", sram, sram, "as reported by Vela")]
+    if compilation.has_dedicated_sram:
+        return parts
+    if arena is None:
+        parts.append(MemoryPart("interpreter", 0, None, npu.arena_unknown_reason))
+    else:
+        low, high = (max(size - sram, 0) for size in arena)
+        parts.append(MemoryPart("interpreter", low, high, f"further arena {basis}"))
+    return parts
+
+
+def dram_note(npu: NpuFit) -> str:
+    """What the DRAM of a system with dedicated SRAM holds; empty if there is none."""
+    if npu.compilation is None or not npu.compilation.has_dedicated_sram:
+        return ""
+    size = units.size(npu.compilation.memory_bytes["dram"])
+    return f"the SRAM is only for the NPU; weights and arena are in DRAM, which is not checked: {size} (Vela)"

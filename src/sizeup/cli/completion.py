@@ -17,13 +17,14 @@ fi
 
 
 def devices(incomplete: str) -> list[str]:
-    """Names of devices, or after a slash targets of that device."""
+    """Names of devices and boards, or after a slash targets of that device."""
     from sizeup import targets
     from sizeup.errors import SizeupError
 
     name, slash, _ = incomplete.partition("/")
     if not slash:
-        return _starting_with(incomplete, targets.names_of_kind("device"))
+        names = [*targets.names_of_kind("device"), *targets.names_of_kind("board")]
+        return _starting_with(incomplete, names)
     try:
         return _starting_with(incomplete, [f"{name}/{runtime}" for runtime in targets.device(name).runtimes])
     except SizeupError:

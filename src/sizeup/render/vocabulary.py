@@ -94,7 +94,7 @@ def shortfall(report: Report) -> str:
     if report.memory_fit is None or report.target is None:
         return ""
     missing = shortfalls(report.memory_fit)
-    return fit_verdict(False, report.target.device.title, missing) if missing else ""
+    return fit_verdict(False, report.target.title, missing) if missing else ""
 
 
 def unfit_reason(report: Report) -> str:

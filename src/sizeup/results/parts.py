@@ -9,6 +9,7 @@ from sizeup.checks.baselines import Update
 from sizeup.checks.host_run import HostRun
 from sizeup.checks.limits import Growth
 from sizeup.checks.npu import NpuFit
+from sizeup.checks.ranking import BoardFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
@@ -40,6 +41,7 @@ from sizeup.sweeps.query import QuerySpec as QuerySpec
 __all__ = [
     "Assignment",
     "AttributedKernel",
+    "BoardFit",
     "Bound",
     "Calibration",
     "Change",

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from sizeup import units
-from sizeup.checks import MemoryFit, MemoryNeed, Needs, fit_memory
+from sizeup.checks import EXTERNAL_RAM, MemoryFit, MemoryNeed, Needs, fit_memory
 from sizeup.cost import Bytes, Cost, count, total
 from sizeup.dtypes import DType
 from sizeup.errors import SizeupError, TargetError
@@ -121,6 +121,7 @@ class _GraphResults:
 
     def row(self, point: Point, target: Target) -> Row:
         priced, needs = self._at_precision(point.precision, point.dtype)
+        verdict = fit_memory(needs, target)
         return {
             **_point_columns(point),
             "caveat": self.caveat,
@@ -129,8 +130,8 @@ class _GraphResults:
             **priced,
             "arena_bytes": _arena_bytes(needs, target),
             **_device_columns(needs, target),
-            **_fit_columns(fit_memory(needs, target)),
-            **self._latency(point, target),
+            **_fit_columns(verdict),
+            **self._latency(point, target, verdict.ram.is_external),
         }
 
     def _at_precision(self, name: str, dtype: DType | None) -> tuple[Row, Needs]:
@@ -141,12 +142,16 @@ class _GraphResults:
             self._by_precision[name] = row, needs
         return self._by_precision[name]
 
-    def _latency(self, point: Point, target: Target) -> Row:
+    def _latency(self, point: Point, target: Target, is_external: bool) -> Row:
         try:
             prediction = estimate(self.cost, target, point.dtype, executed=self._kernels(point, target))
         except TargetError as error:
             reason = str(error)
             return {"latency_missing": reason, "energy_missing": reason}
+        if is_external:
+            least = prediction.ms if prediction.low_ms is None else prediction.low_ms
+            missing = {"latency_missing": EXTERNAL_RAM, "energy_missing": EXTERNAL_RAM}
+            return {"low_ms": least, "basis": prediction.basis, **missing}
         return {**_latency_columns(prediction), **_energy_columns(prediction)}
 
     def _kernels(self, point: Point, target: Target) -> Execution:

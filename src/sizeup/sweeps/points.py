@@ -90,7 +90,8 @@ def point_set_of(points: Iterable[Point]) -> PointSet:
 def target_digest(target: Target) -> str:
     """A digest of a target's description and calibration, independent of file paths."""
     sources = current_catalog().calibration(target), current_catalog().slowdown(target)
-    parts = (target.device, target.runtime, *(each for each in sources if each is not None))
+    # Targets without a board have the digests of stores from versions without boards.
+    parts = (target.device, target.runtime, *(each for each in (target.board, *sources) if each is not None))
     return _digest(*(repr(replace(part, file="")) for part in parts))
 
 

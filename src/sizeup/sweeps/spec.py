@@ -19,7 +19,7 @@ from sizeup.files import read_problem
 from sizeup.sweeps.points import Point, PointSet, point_set_of, shapes_text
 from sizeup.sweeps.schema import STORED
 from sizeup.sweeps.worker import Limits
-from sizeup.targets import current_catalog, devices, quantities
+from sizeup.targets import boards, current_catalog, devices, quantities
 from sizeup.targets.table import Table
 from sizeup.units import quoted
 
@@ -114,18 +114,18 @@ def _point(table: Table) -> Point:
 
 def _targets(table: Table, text: str) -> list[str]:
     """The targets that a name or a pattern such as stm32* matches, with their default runtime."""
+    catalog = current_catalog()
     if not any(sign in text for sign in WILD):
-        return [current_catalog().target(text).name]
+        return [catalog.target(text).name]
     pattern, _, runtime = text.partition("/")
-    matches = [device for device in devices() if fnmatch.fnmatchcase(device.name, pattern.casefold())]
+    runtimes = {device.name: device.runtimes for device in devices()}
+    runtimes |= {board.name: catalog.device(board.device).runtimes for board in boards()}
+    matches = [name for name in runtimes if fnmatch.fnmatchcase(name, pattern.casefold())]
     if runtime:
-        matches = [device for device in matches if runtime in device.runtimes]
+        matches = [name for name in matches if runtime in runtimes[name]]
     if not matches:
-        raise table.error(f"targets: no device matches {text!r}; list them with sizeup devices")
-    return [
-        current_catalog().target(f"{device.name}/{runtime}" if runtime else device.name).name
-        for device in matches
-    ]
+        raise table.error(f"targets: no device or board matches {text!r}; list them with sizeup devices")
+    return [catalog.target(f"{name}/{runtime}" if runtime else name).name for name in matches]
 
 
 def _precision(table: Table, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sizeup.errors import TargetError
+from sizeup.targets.board import Board, MemoryAmounts
 from sizeup.targets.catalog import (
     BUILT_IN,
     VARIABLE,
@@ -41,6 +42,7 @@ __all__ = [
     "RATES_SCHEMA",
     "RATE_TYPES",
     "VARIABLE",
+    "Board",
     "Catalog",
     "CodeSize",
     "Core",
@@ -49,6 +51,7 @@ __all__ = [
     "GpuProcess",
     "LatencyStanding",
     "Memory",
+    "MemoryAmounts",
     "Power",
     "Runtime",
     "Slowdown",
@@ -58,6 +61,7 @@ __all__ = [
     "Unit",
     "WeightOnly",
     "best_of",
+    "boards",
     "calibrations",
     "clear_cache",
     "current_catalog",
@@ -83,10 +87,10 @@ def device(name: str) -> Device:
 def devices(name: str | None = None, *, kind: str | None = None) -> list[Device]:
     """All devices, or those of a kind; with a name, the device of that name or all that mention it.
 
-    Raises TargetError if a name matches no device.
+    The name of a board stands for its device. Raises TargetError if a name matches no device.
     """
     catalog = current_catalog()
-    if name is not None and catalog.has_device(name):
+    if name is not None and (catalog.has_device(name) or catalog.has_board(name)):
         matches = [catalog.device(name)]
     else:
         word = "" if name is None else lookup_key(name)
@@ -96,6 +100,21 @@ def devices(name: str | None = None, *, kind: str | None = None) -> list[Device]
     if not matches and name is not None:
         catalog.device(name)  # raises with the nearest names if the device is unknown
         raise TargetError(f"{name} is not a device of kind {device_kind}")
+    return matches
+
+
+def boards(name: str | None = None) -> list[Board]:
+    """All boards; with a name, the board of that name or all that mention it or carry that device.
+
+    Raises TargetError if a name matches no board.
+    """
+    catalog = current_catalog()
+    if name is not None and catalog.has_board(name):
+        return [catalog.board(name)]
+    word = "" if name is None else lookup_key(name)
+    matches = [board for board in catalog.boards() if word in _board_described(board)]
+    if not matches and name is not None:
+        catalog.board(name)  # raises with the nearest names
     return matches
 
 
@@ -124,13 +143,17 @@ def runtimes(on: Sequence[Device] | None = None) -> list[Runtime]:
 
 
 def target(name: str) -> Target:
-    """The target of `device/runtime`; a device alone has its default runtime."""
+    """The target of `device/runtime` or `board/runtime`, with the default runtime if it is omitted."""
     return current_catalog().target(name)
 
 
 def _described(device: Device) -> str:
     texts = (device.name, device.title, device.vendor, *device.aliases, *(unit.name for unit in device.units))
     return " ".join(map(lookup_key, texts))
+
+
+def _board_described(board: Board) -> str:
+    return " ".join(map(lookup_key, (board.name, board.title, board.vendor, board.device, *board.aliases)))
 
 
 def _kind(text: str) -> str:

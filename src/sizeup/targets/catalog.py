@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
 from sizeup.targets import gpu_specs, read, read_calibrations
+from sizeup.targets.board import Board
 from sizeup.targets.device import Core, Device
 from sizeup.targets.gpu_specs import adding_command
 from sizeup.targets.names import lookup_key, lookup_keys, nearest, suggestion
@@ -28,12 +29,18 @@ else:
 VARIABLE = "SIZEUP_TARGETS"
 BUILT_IN = Path(__file__).parent / "data"
 FITS = BUILT_IN / "fits"  # a third of the data, read only when a calibration is needed
-_KINDS = ("core", "device", "runtime", "fit", "slowdown")
+_KINDS = ("core", "device", "board", "runtime", "fit", "slowdown")
 _SECTIONS = ("sources", "common", *_KINDS)
-# Keys that all devices of a file may share.
-_COMMON_KEYS = ("kind", "maker", "runtimes", "source", "recorded", "note")
+# Keys that all devices of a file may share, and those that its boards may share.
+_SHARED = {
+    "device": ("kind", "maker", "runtimes", "source", "recorded", "note"),
+    "board": ("maker", "source", "recorded", "note", "reserve"),
+}
+_COMMON_KEYS = tuple(dict.fromkeys(key for keys in _SHARED.values() for key in keys))
 # Keys that a device does not inherit from the one it is `like`.
 _OWN = ("name", "title", "aliases", "note", "like", "verified")
+_SPACES = {"board": "device"}
+_OTHERS = {"board": "device", "device": "board"}
 _NAME = re.compile(r"^name *= *[\"']([^\"']+)[\"']", re.MULTILINE)
 
 _T = TypeVar("_T")
@@ -59,7 +66,11 @@ class Catalog:
 
     def devices(self) -> list[Device]:
         """All devices, the user's first."""
-        return [self.device(name) for name in self._tables["device"]]
+        return [self.device(name) for name in self._tables["device"] if self.has_device(name)]
+
+    def boards(self) -> list[Board]:
+        """All boards, the user's first."""
+        return [self.board(name) for name in self._tables["board"] if self.has_board(name)]
 
     def runtimes(self) -> list[Runtime]:
         """All runtimes, the user's first."""
@@ -69,8 +80,18 @@ class Catalog:
         """Whether that is the name or an alias of a device."""
         return self._lookup("device", name) is not None
 
+    def has_board(self, name: str) -> bool:
+        """Whether that is the name or an alias of a board."""
+        return self._lookup("board", name) is not None
+
+    def board(self, name: str) -> Board:
+        """The board of that name or alias; raises TargetError if it or its device is unknown."""
+        return self._cached("board", self._resolve("board", name), self._board)
+
     def device(self, name: str) -> Device:
-        """The device of that name or alias."""
+        """The device of that name or alias, or the device of the board of that name."""
+        if not self.has_device(name) and self.has_board(name):
+            name = self.board(name).device
         return self._cached("device", self._resolve("device", name), self._device)
 
     def runtime(self, name: str) -> Runtime:
@@ -78,22 +99,32 @@ class Catalog:
         return self._cached("runtime", self._resolve("runtime", name), read.runtime)
 
     def target(self, text: str) -> Target:
-        """The target of `device/runtime`; a device alone has its default runtime.
+        """The target of `device/runtime` or `board/runtime`, with the device's default runtime if omitted.
 
         Raises TargetError if the device or runtime is unknown, or the runtime does not run on the device.
         """
-        # An alias may contain a slash, so try the whole text as a device name first.
-        first, _, second = (text, "", "") if self._lookup("device", text) else text.partition("/")
-        device = self.device(first)
+        # An alias may contain a slash, so try the whole text as a name first.
+        is_name = self.has_device(text) or self.has_board(text)
+        first, _, second = (text, "", "") if is_name else text.partition("/")
+        board = self.board(first) if self.has_board(first) else None
+        device = self.device(first if board is None else board.device)
+        name = device.name if board is None else board.name
         if not second and not device.runtimes:
-            raise TargetError(f"{device.name} has no default runtime; write {device.name}/RUNTIME")
+            raise TargetError(f"{name} has no default runtime; write {name}/RUNTIME")
         runtime = self.runtime(second or device.runtimes[0])
         if runtime.name not in device.runtimes or not any(
             u.unit_class in runtime.units for u in device.units
         ):
             known = ", ".join(device.runtimes) or "none"
-            raise TargetError(f"{runtime.name} does not run on {device.name}; its runtimes: {known}")
-        return Target(device, runtime)
+            raise TargetError(f"{runtime.name} does not run on {name}; its runtimes: {known}")
+        return Target(device if board is None else board.equip(device), runtime, board)
+
+    def targets_of(self, board: Board) -> list[Target]:
+        """The board with each runtime that runs on a unit of its device, the default first."""
+        device = board.equip(self.device(board.device))
+        kinds = {unit.unit_class for unit in device.units}
+        runtimes = map(self.runtime, device.runtimes)
+        return [Target(device, runtime, board) for runtime in runtimes if kinds.intersection(runtime.units)]
 
     def calibrations(self) -> list[TargetCalibration]:
         """All calibrations, the user's first."""
@@ -105,7 +136,7 @@ class Catalog:
     def calibration(self, target: Target, quantity: MeasuredQuantity = "latency") -> TargetCalibration | None:
         """The calibration of a target, also for dtypes with the peak of a measured one; None without one."""
         self._calibration_tables("fit")
-        name = self._lookup("fit", target.name)
+        name = self._lookup("fit", target.calibration_name)
         if name is None:
             return None
         calibration = self._cached("fit", name, read_calibrations.calibration)
@@ -142,9 +173,8 @@ class Catalog:
     def _resolve(self, kind: str, name: str) -> str:
         known_name = self._lookup(kind, name)
         if known_name is None:
-            near = dict.fromkeys(
-                self._names[kind][spelling] for spelling in nearest(name, self._names[kind], 8)
-            )
+            names = self._names[kind] | (self._names["board"] if kind == "device" else {})
+            near = dict.fromkeys(names[spelling] for spelling in nearest(name, names, 8))
             hint = f"nearest: {', '.join(list(near)[:5])}" if near else self._listing(kind)
             adding = f"; to add it: {adding_command(name)}" if kind == "device" else ""
             raise TargetError(f"unknown {kind} {name!r}; {hint}{adding}")
@@ -158,6 +188,13 @@ class Catalog:
 
     def _listing(self, kind: str) -> str:
         return "sizeup devices lists all" if kind == "device" else f"known: {', '.join(self._tables[kind])}"
+
+    def _board(self, table: Table) -> Board:
+        board = read.board(table)
+        if not self.has_device(board.device):
+            hint = suggestion(board.device, self._tables["device"])
+            raise table.error(f"unknown device {board.device!r}{hint}")
+        return board
 
     def _device(self, table: Table) -> Device:
         return read.device(self._inherited(table, ()), self.core)
@@ -194,11 +231,14 @@ class Catalog:
                 name, spellings = table.text("name"), _spellings(kind, table)
                 if any(spelling in known for spelling in spellings):
                     continue
+                # Boards and devices share their names; those of files that were read before take precedence.
+                space, other = _SPACES.get(kind, kind), self._names[_OTHERS.get(kind, kind)]
                 for spelling in spellings:
-                    if (kind, spelling) in seen:
-                        raise table.error(f"duplicate name {spelling!r}, also of {seen[kind, spelling]}")
-                    seen[kind, spelling] = f"{name} in {table.file}"
-                    self._names[kind].setdefault(spelling, name)
+                    if (space, spelling) in seen:
+                        raise table.error(f"duplicate name {spelling!r}, also of {seen[space, spelling]}")
+                    seen[space, spelling] = f"{name} in {table.file}"
+                    if kind not in _OTHERS or spelling not in other:
+                        self._names[kind].setdefault(spelling, name)
                 self._tables[kind].setdefault(name, []).append(table)
 
 
@@ -207,8 +247,8 @@ def _hint(name: str, known: list[str]) -> str:
 
 
 def _spellings(kind: str, table: Table) -> dict[str, None]:
-    names = [table.text("name"), *(table.texts("aliases") if kind in ("device", "runtime") else ())]
-    if kind == "device" and "title" in table.values:
+    names = [table.text("name"), *(table.texts("aliases") if kind in ("device", "board", "runtime") else ())]
+    if kind in ("device", "board") and "title" in table.values:
         names.append(table.text("title"))
     return dict.fromkeys(map(lookup_key, names))
 
@@ -232,7 +272,8 @@ def _with_sources(table: Table) -> dict[str, Any]:
 
 def _files(folder: Path) -> list[Path]:
     if folder == BUILT_IN:
-        return [*folder.glob("*.toml"), *sorted((folder / "devices").glob("*.toml"))]
+        inner = (sorted((folder / name).glob("*.toml")) for name in ("devices", "boards"))
+        return [*folder.glob("*.toml"), *(file for files in inner for file in files)]
     return [*sorted(folder.glob("*.toml")), *folder.glob(gpu_specs.NAME)] if folder.is_dir() else [folder]
 
 
@@ -249,9 +290,8 @@ def _tables(path: Path) -> Iterator[tuple[str, Table]]:
     shared = {} if common is None else common.values
     for kind in _KINDS:
         for index, table in enumerate(top.tables(kind)):
-            inherited = {
-                name: value for name, value in shared.items() if kind == "device" or name == "recorded"
-            }
+            keys = _SHARED.get(kind, ("recorded",))
+            inherited = {name: value for name, value in shared.items() if name in keys}
             name = table.values.get("name", index)
             place = f"{kind} {name if isinstance(name, str) else quoted(name)}"
             yield kind, Table({**inherited, **table.values}, file, place, sources)
@@ -278,8 +318,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def names_in(path: Path) -> list[str]:
-    """The names of the devices in a file."""
-    return [table.text("name") for kind, table in _tables(path) if kind == "device"]
+    """The names of the devices and boards in a file."""
+    return [table.text("name") for kind, table in _tables(path) if kind in _OTHERS]
 
 
 def user_folder() -> Path:

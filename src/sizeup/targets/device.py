@@ -146,9 +146,13 @@ class Device:
     @property
     def largest_ram_bytes(self) -> int | None:
         """The largest RAM bank, which limits a single array such as the arena."""
-        banks = [memory.bytes for memory in self.memories if memory.role == "ram"]
-        known = [size for size in banks if size is not None]
-        return max(known) if known and len(known) == len(banks) else None
+        return self.largest_bytes("ram")
+
+    def largest_bytes(self, role: str) -> int | None:
+        """The largest memory with a role; None if there is none or a size is unknown."""
+        sizes = [memory.bytes for memory in self.memories if memory.role == role]
+        known = [size for size in sizes if size is not None]
+        return max(known) if known and len(known) == len(sizes) else None
 
     @property
     def flash_bytes(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sizeup.targets import quantities
+from sizeup.targets.board import Board, MemoryAmounts
 from sizeup.targets.device import (
     DEVICE_CLASSES,
     RATE_TYPES,
@@ -87,6 +88,20 @@ _RUNTIME_KEYS = (
     "recorded",
     "note",
 )
+_BOARD_KEYS = (
+    "name",
+    "title",
+    "maker",
+    "device",
+    "aliases",
+    "memories",
+    "usable",
+    "reserve",
+    "source",
+    "recorded",
+    "verified",
+    "note",
+)
 DTYPES = tuple(kind for kind in RATE_TYPES if kind != "fp16_acc16")
 """Dtypes of kernels."""
 _DERIVED = "derived: cores x clock x MACs per cycle"
@@ -131,6 +146,45 @@ def device(table: Table, core_of: CoreOf) -> Device:
         note=table.text("note", ""),
         file=table.file,
     )
+
+
+def board(table: Table) -> Board:
+    """A board from its table."""
+    table.check_keys(_BOARD_KEYS)
+    source = table.source()
+    return Board(
+        name=table.text("name"),
+        title=table.text("title"),
+        vendor=table.text("maker"),
+        device=table.text("device"),
+        source=source,
+        recorded=table.date("recorded"),
+        memories=tuple(_memory(inner, source) for inner in table.tables("memories")),
+        usable=_memory_amounts(table, "usable"),
+        reserve=_memory_amounts(table, "reserve"),
+        aliases=table.texts("aliases"),
+        note=table.text("note", ""),
+        file=table.file,
+        verified=table.date("verified"),
+    )
+
+
+def _memory_amounts(table: Table, name: str) -> MemoryAmounts | None:
+    inner = table.table(name)
+    if inner is None:
+        return None
+    inner.check_keys(("ram", "flash", "source", "note"))
+    ram, flash = (_whole_bytes(inner, memory) for memory in ("ram", "flash"))
+    if ram is None and flash is None:
+        raise inner.error("ram or flash is missing; it is a size such as '64 KiB'")
+    return MemoryAmounts(inner.source(), ram, flash, inner.text("note", ""))
+
+
+def _whole_bytes(table: Table, name: str) -> int | None:
+    size = table.quantity(name, quantities.SIZE)
+    if size is not None and size != int(size):
+        raise table.error(f"{name} is not a whole number of bytes")
+    return None if size is None else int(size)
 
 
 def runtime(table: Table) -> Runtime:
@@ -268,9 +322,7 @@ def _peak(table: Table, dtype: str) -> float:
 
 def _memory(table: Table, source: str) -> Memory:
     table.check_keys(_MEMORY_KEYS)
-    size = table.quantity("size", quantities.SIZE)
-    if size is not None and size != int(size):
-        raise table.error("size is not a whole number of bytes")
+    size = _whole_bytes(table, "size")
     if "bandwidth" in table.values and "bus" in table.values:
         raise table.error("bandwidth and bus are alternatives; keep one")
     source = table.source(source)
@@ -279,7 +331,7 @@ def _memory(table: Table, source: str) -> Memory:
         name=table.text("name"),
         role=table.choice("role", ROLES),
         source=source,
-        bytes=None if size is None else int(size),
+        bytes=size,
         bytes_per_second=stated if bus is None else bus,
         basis=f"derived: {table.text('bus')}" if bus else source if stated else "",
         note=table.text("note", ""),

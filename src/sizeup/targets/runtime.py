@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from sizeup.targets.board import Board
 from sizeup.targets.device import Device, Unit
 from sizeup.units import FLOPS_PER_MAC
 
@@ -89,15 +90,26 @@ def word_bits_of(target: Target | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device with a runtime."""
+    """A device with a runtime; on a board, the device has the board's memories."""
 
     device: Device
     runtime: Runtime
+    board: Board | None = None
 
     @property
     def name(self) -> str:
-        """Its name, such as `stm32f746/tflm`."""
+        """Its name, such as `stm32f746/tflm`, or `nano33ble/tflm` on a board."""
+        return f"{self.device.name if self.board is None else self.board.name}/{self.runtime.name}"
+
+    @property
+    def calibration_name(self) -> str:
+        """The name of its calibration, which is the same for all boards with a device."""
         return f"{self.device.name}/{self.runtime.name}"
+
+    @property
+    def title(self) -> str:
+        """The title of its board, else of its device."""
+        return self.device.title if self.board is None else self.board.title
 
     @property
     def units(self) -> tuple[Unit, ...]:

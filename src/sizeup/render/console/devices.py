@@ -200,7 +200,7 @@ def _facts(
         for basis in dict.fromkeys(unit.basis.values()):
             yield "peak from", basis, "dim"
     for memory in device.memories:
-        yield memory.role, _memory(memory), "bold" if memory.role in ("ram", "flash") else ""
+        yield memory.role, memory_text(memory), "bold" if memory.role in ("ram", "flash") else ""
         yield from (("from", text, "dim") for text in _memory_sources(memory, device))
     ratios = ", ".join(f"{name} {ratio:,.3g}" for name, ratio in device.flops_per_byte_by_dtype.items())
     if ratios:
@@ -230,7 +230,8 @@ def _unit(unit: Unit) -> str:
     return f"{unit.name}{core}{count}{clock}{boost}{note}"
 
 
-def _memory(memory: Memory) -> str:
+def memory_text(memory: Memory) -> str:
+    """Returns the name, size, bandwidth and note of a memory."""
     size = "size unknown" if memory.bytes is None else units.size(memory.bytes)
     speed = "" if memory.bytes_per_second is None else f" at {units.count(memory.bytes_per_second)}B/s"
     note = f"; {memory.note}" if memory.note else ""

@@ -26,7 +26,7 @@ def to_dict(device: Device) -> dict[str, Any]:
         "bandwidth_bytes_per_second": device.bandwidth,
         "flops_per_byte": device.flops_per_byte_by_dtype,
         "units": [_unit(unit) for unit in device.units],
-        "memories": [_memory(memory) for memory in device.memories],
+        "memories": [memory_to_dict(memory) for memory in device.memories],
         "power": None if device.power is None else _power(device.power),
         "energy": None if device.energy is None else _energy(device.energy),
         "note": device.note or None,
@@ -130,7 +130,8 @@ def _unit(unit: Unit) -> dict[str, Any]:
     }
 
 
-def _memory(memory: Memory) -> dict[str, Any]:
+def memory_to_dict(memory: Memory) -> dict[str, Any]:
+    """Returns a memory as plain data."""
     return {
         "name": memory.name,
         "role": memory.role,

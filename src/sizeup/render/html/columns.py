@@ -136,7 +136,7 @@ def roofline(report: Report) -> dict[str, Any] | None:
         "memories": _memories(estimate.target),
         "basis": estimate.basis,
         "target": printable(estimate.target.name),
-        "device": printable(estimate.target.device.title),
+        "device": printable(estimate.target.title),
         "seconds": round_digits(estimate.seconds),
     }
 

@@ -252,7 +252,7 @@ def verdict(report: Report) -> Verdict:
 
 
 def _target_verdict(report: Report, target: Target, fit: MemoryFit) -> Verdict:
-    title = target.device.title
+    title = target.title
     if fit.unsupported_reason:
         return Verdict("not", f"Does not run on {title}", (f"{fit.unsupported_reason}.",), fit.memories)
     words = _sentence(fit_verdict(fit.fits, title, shortfalls(fit)))

@@ -1,0 +1,135 @@
+"""Ranking of boards: which runtime counts, what is undetermined, and the order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sizeup
+from sizeup import targets
+from sizeup.checks import MemoryFit
+from sizeup.checks.limits import MemoryNeed, MemoryPart
+from sizeup.checks.ranking import BoardFit, Reason, _best, _with_verdict
+from sizeup.cli import main
+from sizeup.targets import LatencyStanding
+
+RAM = MemoryNeed("ram", 100, (MemoryPart("arena", 50, 50, "a test"),))
+FITS = MemoryFit(RAM, None)
+UNDETERMINED = MemoryFit(MemoryNeed("ram", 100, (MemoryPart("arena", 50, 200, "a test"),)), None)
+
+
+def row(runtime: str, low: float | None, high: float | None = None, fit: MemoryFit = FITS) -> BoardFit:
+    expected = None if low is None or high is None else (low + high) / 2
+    standing: LatencyStanding = (
+        "unknown" if low is None else "data sheet only" if high is None else "calibrated"
+    )
+    return BoardFit(targets.target(f"nano33ble/{runtime}"), fit, fit.fits, (), low, high, expected, standing)
+
+
+def best(under: float | None, *rows: BoardFit) -> BoardFit:
+    return _best([_with_verdict(each, under) for each in rows])
+
+
+def test_a_lower_bound_does_not_count_if_another_runtime_is_too_slow_for_certain() -> None:
+    slow, bound = row("tflm-cmsis-nn", 0.2, 0.4), row("microtvm", 0.01)
+    verdict = best(0.1, bound, slow)
+    assert verdict.fits is False
+    assert verdict.target.runtime.name == "tflm-cmsis-nn"
+    assert verdict.reasons == (Reason("latency", "at least 200 ms"),)
+    # Without that runtime it is undetermined, never a fit.
+    assert best(0.1, bound).fits is None
+    # A runtime that is fast enough decides.
+    assert best(0.1, slow, row("microtvm", 0.05, 0.08)).target.runtime.name == "microtvm"
+
+
+def test_reference_kernels_count_only_if_no_other_runtime_can_hold_the_model() -> None:
+    slow = row("tflm", 2.0, 3.0)
+    assert best(0.1, row("microtvm", 0.01), slow).fits is None
+    assert best(None, row("microtvm", 0.01), slow).target.runtime.name == "microtvm"
+    too_large = MemoryFit(MemoryNeed("ram", 10, RAM.parts), None)
+    verdict = best(0.1, row("microtvm", 0.01, fit=too_large), slow)
+    assert (verdict.fits, verdict.target.runtime.name) == (False, "tflm")
+
+
+def test_a_limit_within_the_interval_is_undetermined() -> None:
+    verdict = best(0.3, row("tflm", 0.2, 0.4))
+    assert verdict.fits is None
+    assert verdict.reasons[0].about == "latency"
+    assert best(0.4, row("tflm", 0.2, 0.4)).fits is True
+    assert best(0.1, row("tflm", None)).fits is None
+
+
+def test_undetermined_memory_is_no_fit_at_any_latency() -> None:
+    verdict = best(None, row("tflm", 0.1, 0.2, UNDETERMINED))
+    assert verdict.fits is None
+    assert [reason.about for reason in verdict.reasons] == ["RAM"]
+    assert best(None, row("tflm", 0.1, 0.2, UNDETERMINED), row("microtvm", 0.01)).fits is True
+
+
+@pytest.mark.extras
+def test_every_verdict_is_that_of_check(shared: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="reads a .tflite file")
+    path = shared / "models" / "mlperf_vww96_int8.tflite"
+    report = sizeup.analyze(path)
+    ranking = sizeup.rank_targets(path)
+    assert {each.board.name for each in ranking.rows} == {board.name for board in targets.boards()}
+    assert len(ranking.fits) + len(ranking.undetermined) + len(ranking.unfit) == len(ranking.rows)
+    for each in ranking.rows[::12]:
+        check = sizeup.check(report, each.target, remedies=False)
+        assert check.fits is each.fits, each.target.name
+    usable = [each.usable_ram_bytes or 0 for each in ranking.fits]
+    assert usable == sorted(usable)
+
+
+@pytest.mark.extras
+def test_latency_and_application_narrow_the_ranking(shared: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="reads a .tflite file")
+    report = sizeup.analyze(shared / "models" / "mlperf_kws_int8.tflite")
+    every, fast = sizeup.rank_targets(report), sizeup.rank_targets(report, under="20 ms")
+    assert {each.board.name for each in fast.fits} < {each.board.name for each in every.fits}
+    assert all(each.high_seconds is not None and each.high_seconds <= 0.02 for each in fast.fits)
+    large = sizeup.rank_targets(report, boards="nrf52840", ram="250 KiB")
+    assert not large.fits
+    assert {each.reasons[0].about for each in large.unfit} == {"RAM"}
+    assert len(large.rows) == len(targets.boards("nrf52840"))
+    prices = {"nano33ble": 30, "pico": 4, "nucleo-l4r5zi": 20}
+    names = [each.board.name for each in sizeup.rank_targets(report, prices=prices).fits]
+    assert names[:3] == ["pico", "nucleo-l4r5zi", "nano33ble"]
+
+
+@pytest.mark.extras
+def test_the_command_prints_fits_apart_from_undetermined(
+    shared: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="reads a .tflite file")
+    monkeypatch.setenv("COLUMNS", "80")
+    model = str(shared / "models" / "mlperf_kws_int8.tflite")
+    prices = tmp_path / "prices.csv"
+    prices.write_text("board,price\npico,4\nnano33ble,25\nunheard-of,1\n", "utf-8")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main(["devices", *arguments])
+        captured = capfd.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    code, out, _ = run("--for", model, "--under", "50ms", "--prices", str(prices))
+    assert code == 0
+    assert max(map(len, out.splitlines()[2:])) <= 80
+    first, _, second = out.partition("undetermined, not counted as a fit")
+    assert ">=" not in first
+    assert ">=" in second
+    assert "1 price of unknown boards ignored: unheard-of" in out
+    code, out, _ = run("--for", model, "--under", "50ms", "--json")
+    content = json.loads(out)
+    assert content["fits"]
+    assert content["undetermined"]
+    assert all(each["fits"] is None and each["reasons"] for each in content["undetermined"])
+    code, _, err = run("--under", "50ms")
+    assert code == 2
+    assert "--under needs a model: add --for MODEL" in err
+    code, _, err = run("--for", model, "--under", "50")
+    assert code == 2
+    assert "--under 50: give a unit, e.g. 50ms" in err
