@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_limit_of_macs_is_kept() -> None:
     assert limited.best is None or limited.best.macs < free.best.macs
 
 
-NETWORKS = {
+NETWORKS: dict[str, Callable[[], bytes]] = {
     "mobilenet_v1": strip_networks.mobilenet_v1,
     "mobilenet_v1 fp32": lambda: strip_networks.mobilenet_v1(48, dtype="float32"),
     "mobilenet_v2": strip_networks.mobilenet_v2,

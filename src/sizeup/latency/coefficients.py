@@ -143,3 +143,16 @@ def read_table(path: str | Path) -> Table:
         return table_from(content)
     except SizeupError as error:
         raise SizeupError(f"{file}: {error}") from error
+
+
+def own_types(cost: Cost, table: Table) -> tuple[list[DType], list[str]]:
+    """The output dtype of each op, fp32 if the table lacks it; and the dtypes that the table lacks."""
+    types, missing = [], dict[str, None]()
+    for op in cost.graph.ops:
+        layer = layer_of(cost.graph, op)
+        dtype = cost.graph.tensors[op.outputs[0]].dtype if op.outputs else dtypes.precision("fp32")
+        is_known = not layer or precision_name(dtype) in table[layer]
+        types.append(dtype if is_known else dtypes.precision("fp32"))
+        if not is_known:
+            missing[precision_name(dtype)] = None
+    return types, list(missing)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sizeup import dtypes, units
+from sizeup import units
 from sizeup.cost import Cost
 from sizeup.dtypes import DType, precision_name
 from sizeup.errors import NoLatency, SizeupError, TargetError
@@ -361,7 +361,8 @@ def _provenance(calibration: TargetCalibration, target: Target) -> str:
 def _by_coefficients(
     cost: Cost, target: Target | None, precision: DType | None, table: coefficients.Table
 ) -> Estimate:
-    types, missing = ([precision] * len(cost.graph.ops), []) if precision else _own_types(cost, table)
+    all_types = ([precision] * len(cost.graph.ops), list[str]()) if precision else None
+    types, missing = all_types or coefficients.own_types(cost, table)
     times = coefficients.layer_times(cost, types, table)
     executed = kernels_of(cost, precision)
     # Layout copies share the main op of their product; only the first kernel of an op takes its time.
@@ -389,16 +390,3 @@ def _by_coefficients(
         ),
         cost,
     )
-
-
-def _own_types(cost: Cost, table: coefficients.Table) -> tuple[list[DType], list[str]]:
-    """The output dtype of each op, fp32 if the table lacks it; and the dtypes that the table lacks."""
-    types, missing = [], dict[str, None]()
-    for op in cost.graph.ops:
-        layer = coefficients.layer_of(cost.graph, op)
-        dtype = cost.graph.tensors[op.outputs[0]].dtype if op.outputs else dtypes.precision("fp32")
-        is_known = not layer or precision_name(dtype) in table[layer]
-        types.append(dtype if is_known else dtypes.precision("fp32"))
-        if not is_known:
-            missing[precision_name(dtype)] = None
-    return types, list(missing)

@@ -201,7 +201,7 @@ def _translated_write_errors(path: Path) -> Iterator[None]:
 
 def save_samples(path: Path, samples: Sequence[Sample]) -> None:
     """Write samples to a file for another process."""
-    arrays = {
+    arrays: dict[str, Any] = {
         f"{index}.{position}": array
         for index, sample in enumerate(samples)
         for position, array in enumerate(sample)
