@@ -57,7 +57,8 @@ def token_bytes(attention: Attention, kv: str, group: int = 1) -> int:
 def state_bytes(attention: Attention, dtype: str, group: int = 1) -> int:
     """Bytes of the state per sequence of one layer on one GPU; convolutions keep the dtype of the model."""
     state = attention.state_elements * _STATE_BYTES[attention.state_dtype]
-    return -(-(state + attention.conv_elements * _STATE_BYTES[dtype]) // group)
+    ways = min(group, attention.cache_ways)
+    return -(-(state + attention.conv_elements * _STATE_BYTES[dtype]) // ways)
 
 
 def sequence_cost(
