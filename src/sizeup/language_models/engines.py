@@ -66,7 +66,7 @@ ENGINES = {
         "vllm", "vLLM", "0.24", 8192, 16, GRAPHS,
         "vllm/v1/core/kv_cache_utils.py and vllm/v1/kv_cache_interface.py; --gpu-memory-utilization 0.92"
         " (0.90 before 0.22), --max-num-batched-tokens 8192",
-        "two logged servers of one model, within 0.003 %",
+        "compared with two logged servers of one model: within 0.003 %",
     ),
     "sglang": Engine(
         "sglang", "SGLang", "0.5", 8192, 1, GRAPHS,
