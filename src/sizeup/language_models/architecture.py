@@ -176,8 +176,8 @@ class Architecture:
 
     @property
     def parameters(self) -> int:
-        """Parameters of the checkpoint, with MTP layers and towers."""
-        return self.decoder_parameters + sum(part.parameters for part in self.parts)
+        """Parameters with towers and without MTP layers, as frameworks build the model."""
+        return self.decoder_parameters + sum(part.parameters for part in self.parts if part.kind != "mtp")
 
     @property
     def stored_bytes(self) -> int:

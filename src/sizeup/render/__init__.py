@@ -66,6 +66,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
         ".html": Writer("html.tradeoff:lines"),
     },
     "Measurement": {".json": _JSON},
+    "Serving": {".json": _JSON, ".html": Writer("html.llm:lines")},
     "QueryResult": {
         ".csv": Writer("data.query:save", writes=True),
         ".parquet": Writer("data.query:save", writes=True),
@@ -84,6 +85,7 @@ _NOUNS = {
     "PrecisionFits": "a list of precisions is",
     "Tradeoff": "a trade-off is",
     "Measurement": "a measurement is",
+    "Serving": "a serving estimate is",
     "QueryResult": "a query result is",
 }
 _PLAIN_DATA = {
@@ -97,6 +99,7 @@ _PLAIN_DATA = {
     "PrecisionFits": "data.precision:fits",
     "Tradeoff": "data.precision:tradeoff",
     "Measurement": "data.measurement:to_dict",
+    "Serving": "data.llm:to_dict",
     "QueryResult": "data.query:to_dict",
 }
 _FRAMES = {

@@ -11,6 +11,8 @@ from sizeup.checks.limits import Growth
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
+from sizeup.language_models.engines import Range as ByteRange
+from sizeup.language_models.serving import GpuMemory
 from sizeup.latency import EnergyEstimate, Estimate, LimiterShare, Throughput, Utilization
 from sizeup.latency.roofline import Bound
 from sizeup.memory import DeviceMemory, LiveBreakdown, Usage
@@ -32,6 +34,7 @@ __all__ = [
     "Assignment",
     "AttributedKernel",
     "Bound",
+    "ByteRange",
     "Calibration",
     "Change",
     "Column",
@@ -43,6 +46,7 @@ __all__ = [
     "Estimate",
     "Figures",
     "Footprint",
+    "GpuMemory",
     "Growth",
     "HostRun",
     "KernelArena",
