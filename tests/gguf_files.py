@@ -114,7 +114,7 @@ def gpt_oss() -> tuple[dict[str, Any], list[Tensor]]:
 
 
 def deepseek() -> tuple[dict[str, Any], list[Tensor]]:
-    """A dense layer and one of experts, one of them shared; latent attention of rank 64 with 16 of position."""
+    """A dense layer and one of experts, one of them shared; latent attention of rank 64."""
     metadata = {
         "general.architecture": "deepseek2",
         "deepseek2.block_count": 2,

@@ -11,8 +11,8 @@ import pytest
 
 import gguf_files
 from gguf_files import Tensor
-from sizeup.errors import CorruptModel, LoadError
-from sizeup.language_models import gguf
+from sizeup.errors import CorruptModel, LoadError, SizeupError
+from sizeup.language_models import gguf, reader
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import sequence_cost
 from sizeup.language_models.gguf_header import BLOCKS, ArrayOf, read_header
@@ -220,3 +220,11 @@ def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
         gguf.read(tmp_path / "none.gguf")
     with pytest.raises(LoadError):
         gguf.read(tmp_path)
+
+
+def test_the_reader_of_models_takes_gguf_files(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.GGUF"
+    path.write_bytes(gguf_files.gguf(*gguf_files.llama()))
+    assert reader.read(path).name == "Tiny"
+    with pytest.raises(SizeupError, match="leave out --weights"):
+        reader.read(path, weights="fp8")

@@ -3,8 +3,8 @@
 This is a reader of the documented format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions
 2 and 3, little-endian) instead of the package `gguf` (0.19, MIT, 118 KB). That package is made for trusted
 files: it maps the whole file and fails without the tensor data, takes counts and lengths from the file
-without a limit, recurses into nested arrays, and raises IndexError, KeyError, OverflowError or RecursionError on
-damaged files; it also installs requests, tqdm and PyYAML. Tests compare both on valid files.
+without a limit, recurses into nested arrays, and raises IndexError, KeyError, OverflowError or RecursionError
+on damaged files; it also installs requests, tqdm and PyYAML. Tests compare both on valid files.
 
 Nothing in a file is trusted: counts, lengths and dimensions are limited, types are looked up, offsets are not
 used, and at most 128 MiB are read.
