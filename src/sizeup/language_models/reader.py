@@ -12,7 +12,7 @@ from sizeup.errors import CorruptModel, LoadError, SizeupError
 from sizeup.formats.config_json import declared_quantization, parse_json
 from sizeup.formats.module_patterns import ModulePatterns
 from sizeup.formats.quantization_config import QuantizationConfig
-from sizeup.language_models import families, hybrids, towers
+from sizeup.language_models import families, gguf, hybrids, towers
 from sizeup.language_models.architecture import Architecture, Layer, Part, Weight
 from sizeup.language_models.families import BuildLayer, Family
 from sizeup.language_models.modules import WEIGHT_PRECISIONS, Modules
@@ -84,12 +84,16 @@ MODEL_TYPES: Mapping[str, _ModelType] = {
 
 
 def read(source: str | os.PathLike[str], weights: str | None = None) -> Architecture:
-    """Return the architecture that a config.json describes.
+    """Return the architecture that a config.json, or the header of a GGUF file, describes.
 
     `weights` replaces the precision of the checkpoint: fp8, int4 and others of WEIGHT_PRECISIONS. Raises
     LoadError for a model type, or a setting that may change sizes, that is not known.
     """
     path = Path(os.fspath(source).removeprefix(_PREFIX))
+    if path.suffix.lower() == gguf.SUFFIX:
+        if weights is not None:
+            raise SizeupError(f"{path}: the weights of a GGUF file have their precision; leave out --weights")
+        return gguf.read(path)
     if path.is_dir():
         path = path / "config.json"
     name = f"{_PREFIX}{path}"
