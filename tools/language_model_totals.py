@@ -29,7 +29,7 @@ def total(config: dict[str, Any]) -> int:
     settings = CONFIG_MAPPING[config["model_type"]].from_dict(config)
     has_tower = bool(config.get("vision_config"))
     with torch.device("meta"):
-        builder = AutoModelForImageTextToText if has_tower else AutoModelForCausalLM
+        builder: Any = AutoModelForImageTextToText if has_tower else AutoModelForCausalLM
         model = builder.from_config(settings)
     model.tie_weights()
     return sum(parameter.numel() for parameter in model.parameters())
