@@ -21,12 +21,12 @@ _MOST_CURVE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyPoint:
-    """Whether so many concurrent sequences fit, and the bytes of their cache on the fullest GPU."""
+    """Whether a number of concurrent sequences fits, and the bytes of their cache on the fullest GPU."""
 
     sequences: int
     cache_bytes: int
     fits: Fits
-    max_context: int  # of so many sequences
+    max_context: int  # of each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Serving(Result):
         return self.fits_at(min(self.concurrency))
 
     def fits_at(self, sequences: int) -> Fits:
-        """Whether so many concurrent sequences fit."""
+        """Whether that number of concurrent sequences fits."""
         each = -(-sequences // self.servers)
         verdicts = {gpu.fits(each, self.context) for gpu in self.gpus}
         return "no" if "no" in verdicts else "undetermined" if "undetermined" in verdicts else "yes"
@@ -101,7 +101,7 @@ class Serving(Result):
         return self.servers * min(lows), self.servers * min(highs)
 
     def max_context(self, sequences: int = 1) -> int:
-        """The longest context of so many concurrent sequences."""
+        """The longest context of that number of concurrent sequences."""
         each = -(-sequences // self.servers)
         return min(gpu.capacity.max_context(each) for gpu in self.gpus)
 
