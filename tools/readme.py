@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import published_configs
 import registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,7 @@ PAGES = (
     "docs/free-dimensions.md",
     "docs/json.md",
     "docs/latency.md",
+    "docs/llm.md",
     "docs/measuring.md",
     "docs/memory.md",
     "docs/precision.md",
@@ -46,7 +48,10 @@ _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 
 # Pages whose commands run in a temporary folder with generated files instead of the models.
-GENERATORS: dict[str, Callable[[Path], None]] = {"docs/querying.md": registry.make}
+GENERATORS: dict[str, Callable[[Path], None]] = {
+    "docs/llm.md": published_configs.make,
+    "docs/querying.md": registry.make,
+}
 
 
 def output_of(command: str, folder: Path) -> str:

@@ -70,7 +70,9 @@ def test_every_operator_of_a_tflite_file_has_its_figures_at_the_node_that_makes_
                 assert [int(each["tensor_index"]) for each in node["outputs"]] == list(op.outputs), model
                 assert values[str(row.index)] == expected(row, quantity), (model, row.index, quantity)
         assert len(tensors) == len(report.graph.tensors)
-    assert timed >= len(models) - 2  # a file that was compiled for an NPU has one operator without a cost rule
+    assert (
+        timed >= len(models) - 2
+    )  # a file that was compiled for an NPU has one operator without a cost rule
 
 
 def test_model_explorers_own_types_hold_all_of_an_overlay(shared: Path, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.errors import SizeupError, TargetError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
-from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, Range, engine_of
+from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, engine_of
 from sizeup.language_models.layouts import Layout, Layouts, enumerate_layouts, parse_layout
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
@@ -60,11 +61,38 @@ def llm(
     precision = kv or architecture.kv_dtype or _cache_dtype(architecture)
     cache_bits(precision)
     chosen = _layout(layout, architecture, machines)
-    return Serving(
+    serving = Serving(
         architecture.name, architecture, machines, engine, chosen, precision, weights or "", input, output,
         counts, gpus_of(architecture, chosen, engine, memory, precision),
         _assumptions(architecture, engine, kv, layout is None), NOT_MODELED,
+        _sources(engine, machines),
     )  # fmt: skip
+    return replace(serving, remedies=_remedies(config, serving)) if serving.fits == "no" else serving
+
+
+def _remedies(config: str | os.PathLike[str], serving: Serving) -> tuple[str, ...]:
+    """Options with which a model fits: another layout, else precisions, least change first."""
+    best = serving.layouts(1)
+    if best and best[0].fits == "yes":
+        return (f"--layout {best[0].layout}",)
+    for weights, kv in _PRECISIONS:
+        if cache_bits(kv or serving.kv) > cache_bits(serving.kv):
+            continue
+        architecture = serving.architecture if weights is None else read(config, weights)
+        if architecture.stored_bytes > serving.architecture.stored_bytes:
+            continue
+        memory = serving.gpus[0].total_bytes
+        gpus = gpus_of(architecture, serving.layout, serving.engine, memory, kv or serving.kv)
+        if replace(serving, architecture=architecture, kv=kv or serving.kv, gpus=gpus).fits == "yes":
+            options = ((f"--weights {weights}", weights), (f"--kv {kv}", kv))
+            return (" ".join(text for text, value in options if value),)
+    return ()
+
+
+# Precisions to try, least change first.
+_PRECISIONS: tuple[tuple[str | None, str | None], ...] = (
+    (None, "fp8"), ("fp8", None), ("fp8", "fp8"), ("int4", None), ("int4", "fp8"),
+)  # fmt: skip
 
 
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:
@@ -112,9 +140,9 @@ def _assumptions(
     architecture: Architecture, engine: Engine, kv: str | None, is_default_layout: bool
 ) -> tuple[str, ...]:
     lines = [
-        f"{engine.title} {engine.version} at its defaults: {engine.source}; capacity {engine.exactness}",
-        "buffers: " + "; ".join(part.source for part in _buffers(engine)),
-        "activation peak: tokens of a step x the widest layer, from half to twice that",
+        f"{engine.title} {engine.version}: {engine.defaults}; capacity {engine.verification}",
+        "buffers of the engine: intervals from start-up logs",
+        "activations: from half to twice the widest layer",
     ]
     if is_default_layout:
         lines.append("layout: tensor parallelism within a node, pipeline stages across nodes")
@@ -124,5 +152,7 @@ def _assumptions(
     return (*lines, *architecture.caveats)
 
 
-def _buffers(engine: Engine) -> list[Range]:
-    return [CONTEXT, COMMUNICATION, engine.graphs]
+def _sources(engine: Engine, machines: Cluster) -> tuple[str, ...]:
+    buffers = (CONTEXT, COMMUNICATION, engine.graphs)
+    links = (link.source for link in (machines.link, machines.network) if link is not None and link.source)
+    return (f"{engine.title}: {engine.source}", *(part.source for part in buffers), *links)

@@ -44,8 +44,9 @@ class SequenceCost:
         """Bytes of a sequence of that many tokens."""
         size = self.full_bytes * tokens + self.state_bytes
         for window, per_token in self.windows:
-            size = size + per_token * np.minimum(tokens, window)
-        return size if isinstance(tokens, np.ndarray) else int(size)
+            # min(tokens, window), for an integer and an array alike
+            size += per_token * (tokens - (tokens > window) * (tokens - window))
+        return size
 
 
 def token_bytes(attention: Attention, kv: str, group: int = 1) -> int:

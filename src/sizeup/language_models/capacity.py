@@ -130,7 +130,7 @@ def _vllm(kinds: Counter[_Kind], engine: Engine, room: int) -> tuple[tuple[Pool,
     widest = max((kind.token_bytes for kind in kinds), default=0)
     if states > page:  # the attention block is widened until its page holds a state
         page = -(-states // (block * widest)) * block * widest if widest else states
-    caveats = ()
+    caveats: tuple[str, ...] = ()
     if any(kind.token_bytes and page % (block * kind.token_bytes) for kind in kinds):
         caveats = ("vLLM cannot give all layers pages of equal bytes: pages are padded here",)
     counts = kinds.values()

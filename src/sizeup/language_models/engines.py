@@ -51,8 +51,9 @@ class Engine:
     batched_tokens: int  # tokens of one step
     block_tokens: int  # tokens of a block of the cache
     graphs: Range
+    defaults: str
+    verification: str  # of its capacity
     source: str
-    exactness: str  # how its capacity was verified
 
     def sequences(self, memory_bytes: int) -> int:
         """Sequences whose logits one step computes, by default."""
@@ -64,26 +65,28 @@ class Engine:
 ENGINES = {
     "vllm": Engine(
         "vllm", "vLLM", "0.24", 8192, 16, GRAPHS,
-        "vllm/v1/core/kv_cache_utils.py and vllm/v1/kv_cache_interface.py; --gpu-memory-utilization 0.92"
-        " (0.90 before 0.22), --max-num-batched-tokens 8192",
-        "two logged servers of one model, within 0.003 %",
+        "--gpu-memory-utilization 0.92, --max-num-batched-tokens 8192",
+        "within 0.003 % of two logged servers of one model",
+        "vllm/v1/core/kv_cache_utils.py, vllm/v1/kv_cache_interface.py; utilization 0.90 before 0.22",
     ),
     "sglang": Engine(
         "sglang", "SGLang", "0.5", 8192, 1, GRAPHS,
-        "python/sglang/srt/server_args.py: --mem-fraction-static from the reserved memory,"
-        " --swa-full-tokens-ratio 0.8, --mamba-full-memory-ratio 0.9",
+        "--mem-fraction-static from the reserved memory, --swa-full-tokens-ratio 0.8,"
+        " --mamba-full-memory-ratio 0.9",
         "not compared with a server",
+        "python/sglang/srt/server_args.py",
     ),
     "trtllm": Engine(
         "trtllm", "TensorRT-LLM", "1.0", 8192, 32, GRAPHS,
-        "tensorrt_llm/llmapi/llm_args.py: free_gpu_memory_fraction 0.9, tokens_per_block 32,"
-        " max_num_tokens 8192",
+        "free_gpu_memory_fraction 0.9, tokens_per_block 32, max_num_tokens 8192",
         "not compared with a server",
+        "tensorrt_llm/llmapi/llm_args.py",
     ),
     "llamacpp": Engine(
         "llamacpp", "llama.cpp", "b6000", 512, 256, LLAMACPP_GRAPHS,
-        "src/llama-kv-cache.cpp: one cache for all sequences, allocated at start; --ubatch-size 512",
+        "one cache for all sequences, allocated at start, --ubatch-size 512",
         "not compared with a server",
+        "src/llama-kv-cache.cpp",
     ),
 }  # fmt: skip
 """Serving engines by the name after the slash of a target."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sizeup.language_models.architecture import Attention, Layer, Weight
+from sizeup.language_models.architecture import Attention, Experts, Layer, Weight
 from sizeup.language_models.attention import Heads, gated_delta_net, grouped, mamba2
 from sizeup.language_models.families import BuildLayer, heads_of, layer_of, mixture, norms, under
 from sizeup.language_models.modules import Modules, gated_mlp, plain_mlp
@@ -48,7 +48,7 @@ def qwen3_next(settings: Settings, *, fused: bool = True) -> BuildLayer:
         raise settings.unsupported("mlp_only_layers or decoder_sparse_step selects dense layers")
     settings.skip("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings")
 
-    def feed_forward(modules: Modules) -> tuple[object, list[Weight]]:
+    def feed_forward(modules: Modules) -> tuple[Experts | None, list[Weight]]:
         if not count:
             return None, gated_mlp(modules, hidden, width)
         experts, weights = mixture(modules, hidden, width, count, per_token)

@@ -229,5 +229,5 @@ def _parts(
 
 def _name(source: str) -> str:
     path = Path(source.removeprefix(_PREFIX))
-    stem = path.name.removesuffix("config.json").rstrip("_-.")
+    stem = path.name.removesuffix("config.json").removesuffix(".json").rstrip("_-.")
     return stem or path.absolute().parent.name

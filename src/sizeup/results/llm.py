@@ -60,6 +60,8 @@ class Serving(Result):
     gpus: tuple[GpuMemory, ...]  # one per pipeline stage
     assumptions: tuple[str, ...]
     not_modeled: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
 
     @property
     def context(self) -> int:

@@ -23,6 +23,8 @@ def render(serving: Serving, console: Console, top: int = 5) -> None:
     """Print the verdict, the memory of the fullest GPU, concurrency, layouts, and what was assumed."""
     console.print(Text(printable(title(serving)), style="bold"))
     print_labeled(console, "fits", verdict(serving), _STYLES[serving.fits])
+    for text in serving.remedies:
+        print_labeled(console, "would fit", text)
     for label, text in facts(serving):
         print_labeled(console, label, text)
     console.print()
@@ -96,7 +98,7 @@ def memory_parts(gpu: GpuMemory) -> Iterator[tuple[str, int, ByteRange | None]]:
     yield "CUDA graphs", gpu.graphs.expected, gpu.graphs
     yield "communication", gpu.communication.expected, gpu.communication
     yield "CUDA context", gpu.context.expected, gpu.context
-    yield "free", gpu.free_bytes, None
+    yield "not allocated", gpu.free_bytes, None
 
 
 def memory_rows(serving: Serving) -> list[tuple[str, str, str, str]]:
@@ -104,7 +106,7 @@ def memory_rows(serving: Serving) -> list[tuple[str, str, str, str]]:
     gpu = serving.memory
     rows = []
     for name, size, interval in memory_parts(gpu):
-        if not size and name not in ("free", "key-value cache"):
+        if not size and name not in ("not allocated", "key-value cache"):
             continue
         spread = "" if interval is None else f"{units.size(interval.low)} - {units.size(interval.high)}"
         rows.append((units.size(size), f"{size / gpu.total_bytes:.1%}", spread, name))
@@ -123,7 +125,7 @@ def point_rows(serving: Serving) -> list[tuple[str, ...]]:
     ]
 
 
-LAYOUT_TITLES = ("weights", "cache", "sequences", "sent per step", "time", "fits", "layout")
+LAYOUT_TITLES = ("weights", "cache", "sequences", "sent per step", "transfer", "fits", "layout")
 """Columns of the table of layouts."""
 
 

@@ -44,6 +44,7 @@ def to_dict(serving: Serving) -> dict[str, Any]:
         "input_tokens": serving.input,
         "output_tokens": serving.output,
         "fits": serving.fits,
+        "remedies": list(serving.remedies),
         "max_sequences": {"low": low, "expected": serving.max_sequences(), "high": high},
         "max_context": serving.max_context(),
         "prefill_macs": serving.prefill_macs,
@@ -63,6 +64,7 @@ def to_dict(serving: Serving) -> dict[str, Any]:
         "layouts": [_layout(row) for row in serving.layouts(LAYOUTS)],
         "assumptions": list(serving.assumptions),
         "not_modeled": list(serving.not_modeled),
+        "sources": list(serving.sources),
     }
 
 

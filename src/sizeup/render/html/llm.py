@@ -25,7 +25,7 @@ _COLORS = {
     "CUDA graphs": "pink",
     "communication": "red",
     "CUDA context": "gray",
-    "free": "faint",
+    "not allocated": "faint",
 }
 _LABEL = 'font-size="11" fill="var(--soft)"'
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 260, 80, 40
@@ -43,12 +43,14 @@ def _body(serving: Serving) -> str:
         f"<dt>{escaped(label)}</dt><dd>{escaped(text)}</dd>" for label, text in words.facts(serving)
     )
     assumed = "".join(f"<li>{escaped(text)}</li>" for text in serving.assumptions)
+    sources = "".join(f"<li>{escaped(text)}</li>" for text in serving.sources)
     missing = "".join(f"<li>{escaped(text)}</li>" for text in serving.not_modeled)
     return f"""<header class="page-head">
 <div class="line"><div><p class="kicker">sizeup llm</p>
 <h1>{escaped(words.title(serving))}</h1></div>
 <button type="button" class="theme" id="theme">Dark colors</button></div>
 <p><strong>Fits: {escaped(words.verdict(serving))}</strong></p>
+{"".join(f"<p>Would fit: {escaped(text)}</p>" for text in serving.remedies)}
 <dl class="facts">{facts}</dl>
 </header>
 <main id="main">
@@ -65,7 +67,8 @@ def _body(serving: Serving) -> str:
 <p>Those that fit first, then by memory of the fullest GPU; sizes are per GPU.</p>
 {framed("Layouts", _named_first(words.LAYOUT_TITLES), _layout_rows(serving))}</section>
 <section id="provenance" aria-labelledby="provenance-title"><h2 id="provenance-title">Assumptions</h2>
-<ul class="notes">{assumed}</ul><h3>Not modeled</h3><ul class="notes">{missing}</ul></section>
+<ul class="notes">{assumed}</ul><h3>Not modeled</h3><ul class="notes">{missing}</ul>
+<h3>Sources</h3><ul class="notes">{sources}</ul></section>
 </main>
 <footer class="page-foot">Made by sizeup {escaped(version("sizeup"))}.</footer>"""
 
