@@ -91,11 +91,12 @@ def _gpu(
         weights += _shards(architecture.head, layout)
         if architecture.tied_head and layout.pipeline > 1:
             weights += _shards(architecture.embedding, layout)
-    group = layout.tensor * layout.data
+    # Data-parallel groups of a model with experts exchange tokens; those of a dense model are replicas.
+    data = layout.data if architecture.expert_count else 1
     activations = _activations(architecture, layers, layout, engine, memory_bytes, is_last)
-    communication = COMMUNICATION if group * layout.pipeline > 1 else NOTHING
+    communication = COMMUNICATION if layout.tensor * layout.pipeline * data > 1 else NOTHING
     usable, cache, shortfall = _cache_range(
-        layout, engine, memory_bytes, weights + towers, activations, communication
+        layout, data, engine, memory_bytes, weights + towers, activations, communication
     )
     low, expected, high = (
         capacity_of(architecture, layers, engine, size, kv, layout.tensor)
@@ -142,13 +143,14 @@ def _width(layer: Layer, hidden: int, tensor: int) -> int:
 
 
 def _cache_range(
-    layout: Layout, engine: Engine, total: int, weights: int, activations: Range, communication: Range
-) -> tuple[int, Range, int]:
+    layout: Layout, data: int, engine: Engine, total: int, weights: int, activations: Range,
+    communication: Range,
+) -> tuple[int, Range, int]:  # fmt: skip
     """Bytes that the engine may use, those of them that remain for the cache, and those that are missing."""
     driver, buffers = driver_memory(total), communication + CONTEXT
     share, of_rest = 1.0, 1.0
     if engine.name == "sglang":  # activations and graphs are in the other share
-        share = sglang_static_fraction(total, layout.tensor, layout.pipeline, layout.data)
+        share = sglang_static_fraction(total, layout.tensor, layout.pipeline, data)
     else:
         buffers = buffers + activations + engine.graphs
     if engine.name == "vllm":

@@ -17,6 +17,8 @@ from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 from sizeup.results.result import Result
 
 _MOST_CURVE = 1 << 16
+_CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
+_FITS: tuple[Fits, ...] = ("yes", "undetermined", "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,9 @@ class Serving(Result):
         )  # fmt: skip
         order = costs.order(by)
         is_small = costs.memory_bytes[order, 0] <= self.gpus[0].usable_bytes
-        ranked = np.concatenate([order[is_small], order[~is_small]])[:top]
-        return tuple(self._row(costs, int(row)) for row in ranked)
+        ranked = np.concatenate([order[is_small], order[~is_small]])[: _CANDIDATES * top]
+        rows = [self._row(costs, int(row)) for row in ranked]
+        return tuple(sorted(rows, key=lambda row: _FITS.index(row.fits))[:top])
 
     def _row(self, costs: LayoutCosts, row: int) -> LayoutRow:
         layout = costs.layouts[row]
