@@ -28,7 +28,7 @@ _DEEPSEEK = _dense(
     61, 7168, 18432, 128, 128, 129280, model_type="deepseek_v3", q_lora_rank=1536, kv_lora_rank=512,
     qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048,
     n_routed_experts=256, n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=3,
-    quantization_config=_FP8,
+    quantization_config=_FP8, max_position_embeddings=163840,
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def _gpt_oss(layers: int, experts: int) -> dict[str, Any]:
     return _dense(
         layers, 2880, 2880, 64, 8, 201088, model_type="gpt_oss", head_dim=64, num_local_experts=experts,
         num_experts_per_tok=4, sliding_window=128, layer_types=kinds, attention_bias=True,
-        quantization_config={"quant_method": "mxfp4"},
+        quantization_config={"quant_method": "mxfp4"}, max_position_embeddings=131072,
     )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "Llama-2-7B": _dense(32, 4096, 11008, 32, 32, 32000),
     "Llama-3.1-8B": _dense(32, 4096, 14336, 32, 8, 128256, max_position_embeddings=131072),
     "Llama-3.1-70B": _dense(80, 8192, 28672, 64, 8, 128256, max_position_embeddings=131072),
-    "Llama-3.1-405B": _dense(126, 16384, 53248, 128, 8, 128256),
+    "Llama-3.1-405B": _dense(126, 16384, 53248, 128, 8, 128256, max_position_embeddings=131072),
     "Mixtral-8x7B": _dense(
         32, 4096, 14336, 32, 8, 32000, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2
     ),

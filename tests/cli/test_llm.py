@@ -55,6 +55,16 @@ def test_a_model_that_does_not_fit_is_told_with_what_it_would(configs: Path) -> 
     assert shown[1].startswith("fits yes")
 
 
+def test_layouts_are_ordered_by_memory_or_communication(configs: Path) -> None:
+    command = ("llm", configs / "llama-3.1-8b.json", "-d", "8xh100/vllm", "--top", "10")
+    by_memory, by_communication = (
+        [line.split()[-1] for line in lines(run(*command, *options)) if "yes tp" in line or "yes dp" in line]
+        for options in ((), ("--by", "communication"))
+    )
+    assert by_memory[0] == "tp8"
+    assert by_communication[0] == "dp8"
+
+
 @pytest.mark.parametrize(
     ("name", "target", "options"),
     [

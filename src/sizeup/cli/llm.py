@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,13 @@ _TOKENS = re.compile(r"([0-9]{1,12})([km]?)", re.IGNORECASE)
 _SCALES = {"": 1, "k": 1 << 10, "m": 1 << 20}
 _RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 _MOST_COUNTS = 100
+
+
+class By(str, Enum):
+    """Order of layouts."""
+
+    memory = "memory"
+    communication = "communication"
 
 
 @command
@@ -71,6 +79,9 @@ def llm(
         ),
     ] = None,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="List the N best layouts, e.g. 10.")] = 5,
+    by: Annotated[
+        By, typer.Option(metavar="memory|communication", help="Order of the layouts, e.g. communication.")
+    ] = By.memory,
     json: Json = False,
     file: Annotated[
         list[Path] | None,
@@ -104,7 +115,7 @@ def llm(
     if json:
         sys.stdout.writelines(envelope.json_lines(serving))
     else:
-        console.render(serving, terminal.output(), top)
+        console.render(serving, terminal.output(), top, by.value)
     terminal.print_written(file or ())
 
 

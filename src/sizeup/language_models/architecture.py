@@ -126,12 +126,15 @@ class Part:
     @property
     def parameters(self) -> int:
         """Parameters of the part."""
-        return sum(item.parameters for item in (*self.weights, *self.layers))
+        own = sum(weight.parameters for weight in self.weights)
+        return own + sum(layer.parameters for layer in self.layers)
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of the weights of the part."""
-        return sum(item.stored_bytes for item in (*self.weights, *self.layers))
+        return sum(each.stored_bytes for each in self.weights) + sum(
+            each.stored_bytes for each in self.layers
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,5 +165,6 @@ def _cache_range(
             (driver.low, buffers.low),
         )
     )
-    cache = Range(*(int(max(size, 0) * of_rest) for size in (low, expected, high)))
-    return int(share * (total - driver.expected)), cache, max(-expected, 0)
+    remaining = [int(max(size, 0) * of_rest) for size in (low, expected, high)]
+    usable = int(share * (total - driver.expected))
+    return usable, Range(remaining[0], remaining[1], remaining[2]), max(-expected, 0)

@@ -78,7 +78,10 @@ class Serving(Result):
     @property
     def memory(self) -> GpuMemory:
         """The memory of the fullest GPU: the one that holds the fewest sequences."""
-        return min(self.gpus, key=lambda gpu: (gpu.capacity.max_sequences(self.context), gpu.cache.expected))
+        return min(self.gpus, key=self._fullness)
+
+    def _fullness(self, gpu: GpuMemory) -> tuple[int, int, int]:
+        return gpu.capacity.max_sequences(self.context), gpu.cache.expected, -gpu.shortfall_bytes
 
     @property
     def fits(self) -> Fits:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _STYLES = {"yes": "bold green", "no": "bold red", "undetermined": "bold yellow"}
 
 
-def render(serving: Serving, console: Console, top: int = 5) -> None:
+def render(serving: Serving, console: Console, top: int = 5, by: str = "memory") -> None:
     """Print the verdict, the memory of the fullest GPU, concurrency, layouts, and what was assumed."""
     console.print(Text(printable(title(serving)), style="bold"))
     print_labeled(console, "fits", verdict(serving), _STYLES[serving.fits])
@@ -33,7 +33,7 @@ def render(serving: Serving, console: Console, top: int = 5) -> None:
     )
     console.print()
     print_rows(console, POINT_TITLES, point_rows(serving))
-    rows = layout_rows(serving, top)
+    rows = layout_rows(serving, top, by)
     if rows:
         console.print()
         print_rows(console, LAYOUT_TITLES, rows)
@@ -130,7 +130,7 @@ LAYOUT_TITLES = ("weights", "cache", "sequences", "sent per step", "transfer", "
 """Columns of the table of layouts."""
 
 
-def layout_rows(serving: Serving, top: int) -> list[tuple[str, ...]]:
+def layout_rows(serving: Serving, top: int, by: str = "memory") -> list[tuple[str, ...]]:
     """The best layouts as rows of text, per GPU."""
     return [
         (
@@ -142,5 +142,5 @@ def layout_rows(serving: Serving, top: int) -> list[tuple[str, ...]]:
             row.fits,
             str(row.layout),
         )
-        for row in serving.layouts(top)
+        for row in serving.layouts(top, by)
     ]
