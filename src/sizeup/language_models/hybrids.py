@@ -119,7 +119,7 @@ def nemotron_h(settings: Settings) -> BuildLayer:
         per_token = settings.size("num_experts_per_tok")
         shared = settings.size("moe_shared_expert_intermediate_size", default=width)
         shared *= settings.count("n_shared_experts", default=1)
-        inner = settings.count("moe_latent_size", default=0)
+        inner = settings.size("moe_latent_size") if "moe_latent_size" in settings else 0
     settings.skip(
         "mtp_layers_block_type", "mtp_hybrid_override_pattern", "num_nextn_predict_layers", "sliding_window"
     )
