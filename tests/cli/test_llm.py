@@ -36,7 +36,7 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_the_verdict_comes_first_then_the_memory_of_the_fullest_gpu(configs: Path) -> None:
     shown = lines(run("llm", configs / "llama-3.1-70b.json", "-d", "8xh100/vllm", "--concurrency", "1:4"))
     assert shown[0] == "llama-3.1-70b on 8 x h100-sxm, vLLM 0.24, tp8"
-    assert shown[1].startswith("fits yes: 1 sequence of 4,608 tokens; at most 311")
+    assert shown[1].startswith("fits yes: 1 sequence of 4,608 tokens; at most 30")
     assert "16.4 GiB 20.5% weights" in shown
     assert "sequences cache per GPU longest context fits" in shown
     assert [line.split()[0] for line in shown if line.endswith(" yes") and line[0].isdigit()] == [

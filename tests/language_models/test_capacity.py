@@ -74,7 +74,7 @@ def test_vllm_uses_more_memory_from_version_0_22() -> None:
 
 def test_trtllm_uses_nine_tenths_of_what_is_free() -> None:
     gpu = gpus_of(architecture("Llama-3.1-8B"), Layout(), ENGINES["trtllm"], 80 * GIB, "bf16")[0]
-    buffers = gpu.activations + gpu.graphs + gpu.communication + gpu.context
+    buffers = gpu.activations + gpu.graphs + gpu.communication + gpu.context + gpu.driver
     assert gpu.cache.expected == int(0.9 * (80 * GIB - gpu.weights_bytes - buffers.expected))
 
 

@@ -11,7 +11,7 @@ from sizeup.errors import SizeupError, TargetError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
-from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, engine_of
+from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, driver_memory, engine_of
 from sizeup.language_models.layouts import Layout, Layouts, enumerate_layouts, parse_layout
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
@@ -153,6 +153,6 @@ def _assumptions(
 
 
 def _sources(engine: Engine, machines: Cluster) -> tuple[str, ...]:
-    buffers = (CONTEXT, COMMUNICATION, engine.graphs)
+    buffers = (CONTEXT, COMMUNICATION, engine.graphs, driver_memory(0))
     links = (link.source for link in (machines.link, machines.network) if link is not None and link.source)
     return (f"{engine.title}: {engine.source}", *(part.source for part in buffers), *links)

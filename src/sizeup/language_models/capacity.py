@@ -57,7 +57,7 @@ class Capacity:
         return min(counts, default=0)
 
     def max_context(self, sequences: int = 1) -> int:
-        """The longest context that so many sequences can have at once; at most that of the model."""
+        """The longest context that `sequences` can have at once; at most that of the model."""
         low, high = 0, self.context_limit or 1 << 40
         while low < high:
             middle = (low + high + 1) // 2
@@ -99,32 +99,34 @@ def _kinds(architecture: Architecture, layers: Sequence[Layer], kv: str, group: 
 
 
 def capacity_of(
-    architecture: Architecture, layers: Sequence[Layer], engine: Engine, room: int, kv: str, group: int
+    architecture: Architecture, layers: Sequence[Layer], engine: Engine, cache_bytes: int, kv: str, group: int
 ) -> Capacity:
-    """The capacity of `room` bytes on a GPU of a tensor-parallel group that holds these layers."""
+    """The capacity of a cache on a GPU of a tensor-parallel group that has these layers."""
     cache_bits(kv)
     kinds = _kinds(architecture, layers, kv, group)
-    room = max(room, 0)
+    cache_bytes = max(cache_bytes, 0)
     caveats: tuple[str, ...] = ()
     if not kinds:
         pools: tuple[Pool, ...] = ()
     elif engine.name == "vllm":
-        pools, caveats = _vllm(kinds, engine, room)
+        pools, caveats = _vllm(kinds, engine, cache_bytes)
     elif engine.name == "sglang":
-        pools = _sglang(kinds, room)
+        pools = _sglang(kinds, cache_bytes)
     else:
-        pools = (Pool(room, 1, _bytewise(kinds, engine)),)
+        pools = (Pool(cache_bytes, 1, _bytewise(kinds, engine)),)
     return Capacity(pools, architecture.max_context, caveats)
 
 
-def _vllm(kinds: Counter[_Kind], engine: Engine, room: int) -> tuple[tuple[Pool, ...], tuple[str, ...]]:
+def _vllm(
+    kinds: Counter[_Kind], engine: Engine, cache_bytes: int
+) -> tuple[tuple[Pool, ...], tuple[str, ...]]:
     """vLLM's blocks: layers in groups of equal size, pages of equal bytes."""
     block = engine.block_tokens
     if len({kind.window for kind in kinds}) == 1 and not any(kind.state_bytes for kind in kinds):
         # One type of attention: a block of each layer, whatever its bytes.
         unit = block * sum(kind.token_bytes * count for kind, count in kinds.items())
         window = next(iter(kinds)).window
-        return (Pool(room // unit, unit, (_window_group(1, block, window, engine),)),), ()
+        return (Pool(cache_bytes // unit, unit, (_window_group(1, block, window, engine),)),), ()
     page = max(block * kind.token_bytes for kind in kinds)
     states = max(kind.state_bytes for kind in kinds)
     widest = max((kind.token_bytes for kind in kinds), default=0)
@@ -144,7 +146,7 @@ def _vllm(kinds: Counter[_Kind], engine: Engine, room: int) -> tuple[tuple[Pool,
             tokens = max(page // (block * kind.token_bytes), 1) * block
             groups.append(_window_group(tables, tokens, kind.window, engine))
     unit = page * size
-    return (Pool(room // unit, unit, tuple(groups)),), caveats
+    return (Pool(cache_bytes // unit, unit, tuple(groups)),), caveats
 
 
 def _window_group(tables: int, block: int, window: int, engine: Engine) -> Group:
@@ -154,22 +156,22 @@ def _window_group(tables: int, block: int, window: int, engine: Engine) -> Group
     return Group(tables, block, window - 1 + engine.batched_tokens, 1)
 
 
-def _sglang(kinds: Counter[_Kind], room: int) -> tuple[Pool, ...]:
+def _sglang(kinds: Counter[_Kind], cache_bytes: int) -> tuple[Pool, ...]:
     """SGLang's pools: tokens of full attention, tokens of windows, states."""
     full = sum(kind.token_bytes * count for kind, count in kinds.items() if not kind.window)
     local = sum(kind.token_bytes * count for kind, count in kinds.items() if kind.window)
     states = sum(kind.state_bytes * count for kind, count in kinds.items())
     pools = []
     if states:
-        share = int(room * _STATE_RATIO / (1 + _STATE_RATIO)) if full or local else room
+        share = int(cache_bytes * _STATE_RATIO / (1 + _STATE_RATIO)) if full or local else cache_bytes
         pools.append(Pool(share // states, states, (Group(1, 1, 1),)))
-        room -= share
+        cache_bytes -= share
     if not full and not local:
         return tuple(pools)
     if not full:
         window = max(kind.window for kind in kinds)
-        return (*pools, Pool(room // local, local, (Group(1, 1, window),)))
-    tokens = int(room / (full + _SWA_RATIO * local))
+        return (*pools, Pool(cache_bytes // local, local, (Group(1, 1, window),)))
+    tokens = int(cache_bytes / (full + _SWA_RATIO * local))
     pools.append(Pool(tokens, full, (Group(1),)))
     if local:
         window = max(kind.window for kind in kinds)

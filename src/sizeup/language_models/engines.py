@@ -38,6 +38,11 @@ COMMUNICATION = _gib(
     0.34, 0.36, 0.38, "NCCL and custom all-reduce buffers: start-up logs of vLLM, 2 to 8 GPUs"
 )
 GRAPHS = _gib(0.4, 0.8, 1.3, "CUDA graphs of the default batch sizes: start-up logs of vLLM")
+# Shares of the memory of a data sheet.
+_DRIVER = (0.004, 0.010, 0.013)
+_DRIVER_SOURCE = (
+    "driver: PyTorch reports 79.1 to 79.3 of 80 GiB (A100, H100) and 139.8 of 141 GiB (H200) as total memory"
+)
 LLAMACPP_GRAPHS = Range(0, 0, 0, "graphs of llama.cpp hold no buffers")
 
 
@@ -117,3 +122,9 @@ def sglang_static_fraction(memory_bytes: int, tensor: int, pipeline: int, data: 
     if mib > 60 * 1024:
         reserved = max(reserved, 10 * 1024)
     return round(max(mib - reserved, 0) / mib, 3)
+
+
+def driver_memory(memory_bytes: int) -> Range:
+    """Memory of a GPU that programs cannot allocate."""
+    low, expected, high = (int(share * memory_bytes) for share in _DRIVER)
+    return Range(low, expected, high, _DRIVER_SOURCE)

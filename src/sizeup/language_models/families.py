@@ -57,7 +57,7 @@ def under(prefix: str, weights: list[Weight]) -> list[Weight]:
     return [replace(weight, name=f"{prefix}.{weight.name}") for weight in weights]
 
 
-def mixture(
+def routed_experts(
     modules: Modules, hidden: int, width: int, count: int, per_token: int, *, shared: int = 0,
     gate: str = "gate", gated: bool = True, bias: bool = False, router_bias: bool = False,
     correction: bool = False, inner: int = 0,
@@ -214,7 +214,7 @@ def mixtral(settings: Settings) -> BuildLayer:
 
     def build(index: int, modules: Modules) -> Layer:
         attention = grouped(modules.within("self_attn"), hidden, replace(heads, window=windows[index]))
-        mlp = mixture(modules.within("mlp"), hidden, width, count, per_token)
+        mlp = routed_experts(modules.within("mlp"), hidden, width, count, per_token)
         return layer_of(modules, hidden, attention, mlp, width)
 
     return build
@@ -240,7 +240,9 @@ def qwen3_moe(settings: Settings) -> BuildLayer:
         if not is_sparse[index]:
             mlp = gated_mlp(inner, hidden, dense_width)
             return layer_of(modules, hidden, attention, (None, mlp), dense_width)
-        return layer_of(modules, hidden, attention, mixture(inner, hidden, width, count, per_token), width)
+        return layer_of(
+            modules, hidden, attention, routed_experts(inner, hidden, width, count, per_token), width
+        )
 
     return build
 
@@ -263,7 +265,7 @@ def minimax_m2(settings: Settings) -> BuildLayer:
 
     def build(index: int, modules: Modules) -> Layer:
         attention = grouped(modules.within("self_attn"), hidden, heads)
-        mlp = mixture(modules.within("mlp"), hidden, width, count, per_token, correction=correction)
+        mlp = routed_experts(modules.within("mlp"), hidden, width, count, per_token, correction=correction)
         return layer_of(modules, hidden, attention, mlp, width)
 
     return build
@@ -279,7 +281,9 @@ def gpt_oss(settings: Settings) -> BuildLayer:
     def build(index: int, modules: Modules) -> Layer:
         attention = grouped(modules.within("self_attn"), hidden, replace(heads, window=windows[index]))
         inner = modules.within("mlp")
-        mlp = mixture(inner, hidden, width, count, per_token, gate="router", bias=True, router_bias=True)
+        mlp = routed_experts(
+            inner, hidden, width, count, per_token, gate="router", bias=True, router_bias=True
+        )
         return layer_of(modules, hidden, attention, mlp, width)
 
     return build
@@ -307,7 +311,7 @@ def llama4(settings: Settings) -> BuildLayer:
         if index not in sparse:
             mlp = gated_mlp(inner, hidden, dense_width)
             return layer_of(modules, hidden, attention, (None, mlp), dense_width, mlp_name="feed_forward")
-        experts = mixture(inner, hidden, width, count, per_token, gate="router", shared=width)
+        experts = routed_experts(inner, hidden, width, count, per_token, gate="router", shared=width)
         return layer_of(modules, hidden, attention, experts, width, mlp_name="feed_forward")
 
     return build
@@ -364,7 +368,7 @@ def deepseek(settings: Settings) -> BuildLayer:
         if index < layers and not is_sparse[index]:
             mlp = gated_mlp(inner, hidden, dense_width)
             return layer_of(modules, hidden, attention, (None, mlp), dense_width)
-        experts = mixture(
+        experts = routed_experts(
             inner, hidden, width, count, per_token, shared=shared * width, correction=correction
         )
         return layer_of(modules, hidden, attention, experts, width)

@@ -294,8 +294,8 @@ def _layer(tensors: Mapping[str, TensorInfo], heads: _Heads, experts: Experts | 
         divided = heads.attention.cache_ways if ways < 0 else ways
         weights.append(_weight(tensor, role, divided, name=name.removesuffix(".weight"), macs=macs))
     has_experts = any(weight.role == "experts" for weight in weights)
-    mixture = Experts(experts.count, experts.per_token, shared) if experts and has_experts else None
-    return Layer(heads.attention, tuple(weights), mixture, width)
+    routed = Experts(experts.count, experts.per_token, shared) if experts and has_experts else None
+    return Layer(heads.attention, tuple(weights), routed, width)
 
 
 def _role(name: str, source: str) -> tuple[Role, int]:

@@ -118,8 +118,8 @@ class _Cursor:
         if end > _MOST_HEADER:
             raise self.error(f"the header is larger than {_MOST_HEADER >> 20} MiB")
         if end > len(self._data):
-            wanted = min(max(end, 2 * len(self._data), _FIRST_READ), _MOST_HEADER)
-            self._data += self._file.read(wanted - len(self._data))
+            length = min(max(end, 2 * len(self._data), _FIRST_READ), _MOST_HEADER)
+            self._data += self._file.read(length - len(self._data))
             if end > len(self._data):
                 raise self.error("the file ends within its header")
         self._position = end

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sizeup.language_models.architecture import Attention, Experts, Layer, Weight
 from sizeup.language_models.attention import Heads, gated_delta_net, grouped, mamba2
-from sizeup.language_models.families import BuildLayer, heads_of, layer_of, mixture, norms, under
+from sizeup.language_models.families import BuildLayer, heads_of, layer_of, norms, routed_experts, under
 from sizeup.language_models.modules import Modules, gated_mlp, plain_mlp
 from sizeup.language_models.settings import Settings
 
@@ -51,7 +51,7 @@ def qwen3_next(settings: Settings, *, fused: bool = True) -> BuildLayer:
     def feed_forward(modules: Modules) -> tuple[Experts | None, list[Weight]]:
         if not count:
             return None, gated_mlp(modules, hidden, width)
-        experts, weights = mixture(modules, hidden, width, count, per_token)
+        experts, weights = routed_experts(modules, hidden, width, count, per_token)
         weights += under(
             "shared_expert", gated_mlp(modules.within("shared_expert"), hidden, shared, "shared_experts")
         )
@@ -139,7 +139,7 @@ def nemotron_h(settings: Settings) -> BuildLayer:
             attention, weights = Attention("none"), plain_mlp(mixer, hidden, dense_width, bias=bias)
         elif kind == "E":
             attention = Attention("none")
-            experts, weights = mixture(
+            experts, weights = routed_experts(
                 mixer,
                 hidden,
                 width,
@@ -244,7 +244,7 @@ def mimo_v2(settings: Settings) -> BuildLayer:
         if not sparse[index]:
             mlp = gated_mlp(inner, hidden, dense_width)
             return layer_of(modules, hidden, attention, (None, mlp), dense_width)
-        experts = mixture(inner, hidden, width, count, per_token, correction=True)
+        experts = routed_experts(inner, hidden, width, count, per_token, correction=True)
         return layer_of(modules, hidden, attention, experts, width)
 
     return build

@@ -16,6 +16,7 @@ from sizeup.language_models import families, gguf, hybrids, towers
 from sizeup.language_models.architecture import Architecture, Layer, Part, Weight
 from sizeup.language_models.families import BuildLayer, Family
 from sizeup.language_models.modules import WEIGHT_PRECISIONS, Modules
+from sizeup.language_models.safetensors import stored_bytes, with_stored_bytes
 from sizeup.language_models.settings import MOST_LAYERS, Settings
 from sizeup.units import quoted
 
@@ -101,7 +102,10 @@ def read(source: str | os.PathLike[str], weights: str | None = None) -> Architec
     if not isinstance(content, dict):
         raise CorruptModel(f"{name}: not a Hugging Face configuration")
     quantization = declared_quantization(content, path, name)
-    return architecture_of(content, name, quantization, weights)
+    architecture = architecture_of(content, name, quantization, weights)
+    # Other file names are not those of a checkpoint: the files next to them may belong to another.
+    sizes = stored_bytes(path.parent) if weights is None and path.name == "config.json" else None
+    return architecture if sizes is None else with_stored_bytes(architecture, sizes)
 
 
 def architecture_of(

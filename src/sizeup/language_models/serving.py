@@ -14,6 +14,7 @@ from sizeup.language_models.engines import (
     NOTHING,
     Engine,
     Range,
+    driver_memory,
     sglang_static_fraction,
     vllm_utilization,
 )
@@ -38,6 +39,7 @@ class GpuMemory:
     graphs: Range
     communication: Range
     context: Range
+    driver: Range  # not available to programs
     cache: Range  # what remains
     shortfall_bytes: int  # by which weights and buffers exceed what is usable, as expected; 0 if they do not
     capacity: Capacity  # of the expected cache
@@ -45,7 +47,7 @@ class GpuMemory:
     capacity_high: Capacity
 
     def fits(self, sequences: int, tokens: int) -> Fits:
-        """Whether so many sequences of so many tokens fit."""
+        """Whether a number of sequences of a number of tokens fits."""
         if self.capacity_low.max_sequences(tokens) >= sequences:
             return "yes"
         return "undetermined" if self.capacity_high.max_sequences(tokens) >= sequences else "no"
@@ -53,7 +55,7 @@ class GpuMemory:
     @property
     def free_bytes(self) -> int:
         """Bytes that nothing uses, as expected."""
-        buffers = self.activations + self.graphs + self.communication + self.context
+        buffers = self.activations + self.graphs + self.communication + self.context + self.driver
         held = self.weights_bytes + self.tower_bytes + buffers.expected + self.cache.expected
         return max(self.total_bytes - held, 0)
 
@@ -89,19 +91,20 @@ def _gpu(
         weights += _shards(architecture.head, layout)
         if architecture.tied_head and layout.pipeline > 1:
             weights += _shards(architecture.embedding, layout)
-    group = layout.tensor * layout.data
+    # Data-parallel groups of a model with experts exchange tokens; those of a dense model are replicas.
+    data = layout.data if architecture.expert_count else 1
     activations = _activations(architecture, layers, layout, engine, memory_bytes, is_last)
-    communication = COMMUNICATION if group * layout.pipeline > 1 else NOTHING
-    usable, cache, shortfall = _cache_room(
-        layout, engine, memory_bytes, weights + towers, activations, communication
+    communication = COMMUNICATION if layout.tensor * layout.pipeline * data > 1 else NOTHING
+    usable, cache, shortfall = _cache_range(
+        layout, data, engine, memory_bytes, weights + towers, activations, communication
     )
     low, expected, high = (
-        capacity_of(architecture, layers, engine, room, kv, layout.tensor)
-        for room in (cache.low, cache.expected, cache.high)
+        capacity_of(architecture, layers, engine, size, kv, layout.tensor)
+        for size in (cache.low, cache.expected, cache.high)
     )
     return GpuMemory(
         stage, len(layers), memory_bytes, usable, weights, towers, activations, engine.graphs, communication,
-        CONTEXT, cache, shortfall, expected, low, high,
+        CONTEXT, driver_memory(memory_bytes), cache, shortfall, expected, low, high,
     )  # fmt: skip
 
 
@@ -139,20 +142,28 @@ def _width(layer: Layer, hidden: int, tensor: int) -> int:
     return max(feed_forward, queries // tensor)
 
 
-def _cache_room(
-    layout: Layout, engine: Engine, total: int, weights: int, activations: Range, communication: Range
-) -> tuple[int, Range, int]:
+def _cache_range(
+    layout: Layout, data: int, engine: Engine, total: int, weights: int, activations: Range,
+    communication: Range,
+) -> tuple[int, Range, int]:  # fmt: skip
     """Bytes that the engine may use, those of them that remain for the cache, and those that are missing."""
-    buffers = communication + CONTEXT
-    usable, fraction = total, 1.0
+    driver, buffers = driver_memory(total), communication + CONTEXT
+    share, of_rest = 1.0, 1.0
     if engine.name == "sglang":  # activations and graphs are in the other share
-        usable = int(sglang_static_fraction(total, layout.tensor, layout.pipeline, layout.data) * total)
+        share = sglang_static_fraction(total, layout.tensor, layout.pipeline, data)
     else:
         buffers = buffers + activations + engine.graphs
     if engine.name == "vllm":
-        usable = int(vllm_utilization(engine.version) * total)
+        share = vllm_utilization(engine.version)
     elif engine.name == "trtllm":
-        fraction = _TRTLLM_FRACTION
-    rooms = [usable - weights - size for size in (buffers.high, buffers.expected, buffers.low)]
-    low, expected, high = (int(max(room, 0) * fraction) for room in rooms)
-    return usable, Range(low, expected, high), max(-rooms[1], 0)
+        of_rest = _TRTLLM_FRACTION
+    low, expected, high = (
+        int(share * (total - reserved)) - weights - size
+        for reserved, size in (
+            (driver.high, buffers.high),
+            (driver.expected, buffers.expected),
+            (driver.low, buffers.low),
+        )
+    )
+    cache = Range(*(int(max(size, 0) * of_rest) for size in (low, expected, high)))
+    return int(share * (total - driver.expected)), cache, max(-expected, 0)

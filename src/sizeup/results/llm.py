@@ -17,16 +17,18 @@ from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 from sizeup.results.result import Result
 
 _MOST_CURVE = 1 << 16
+_CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
+_FITS: tuple[Fits, ...] = ("yes", "undetermined", "no")
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyPoint:
-    """Whether so many concurrent sequences fit, and the bytes of their cache on the fullest GPU."""
+    """Whether a number of concurrent sequences fits, and the bytes of their cache on the fullest GPU."""
 
     sequences: int
     cache_bytes: int
     fits: Fits
-    max_context: int  # of so many sequences
+    max_context: int  # of each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Serving(Result):
         return self.fits_at(min(self.concurrency))
 
     def fits_at(self, sequences: int) -> Fits:
-        """Whether so many concurrent sequences fit."""
+        """Whether that number of concurrent sequences fits."""
         each = -(-sequences // self.servers)
         verdicts = {gpu.fits(each, self.context) for gpu in self.gpus}
         return "no" if "no" in verdicts else "undetermined" if "undetermined" in verdicts else "yes"
@@ -101,7 +103,7 @@ class Serving(Result):
         return self.servers * min(lows), self.servers * min(highs)
 
     def max_context(self, sequences: int = 1) -> int:
-        """The longest context of so many concurrent sequences."""
+        """The longest context of that number of concurrent sequences."""
         each = -(-sequences // self.servers)
         return min(gpu.capacity.max_context(each) for gpu in self.gpus)
 
@@ -154,8 +156,9 @@ class Serving(Result):
         )  # fmt: skip
         order = costs.order(by)
         is_small = costs.memory_bytes[order, 0] <= self.gpus[0].usable_bytes
-        ranked = np.concatenate([order[is_small], order[~is_small]])[:top]
-        return tuple(self._row(costs, int(row)) for row in ranked)
+        ranked = np.concatenate([order[is_small], order[~is_small]])[: _CANDIDATES * top]
+        rows = [self._row(costs, int(row)) for row in ranked]
+        return tuple(sorted(rows, key=lambda row: _FITS.index(row.fits))[:top])
 
     def _row(self, costs: LayoutCosts, row: int) -> LayoutRow:
         layout = costs.layouts[row]

@@ -56,14 +56,14 @@ def verdict(serving: Serving) -> str:
     """Whether it fits, and how many sequences do."""
     low, high = serving.sequences_range()
     least = min(serving.concurrency)
-    wanted = f"{plural(least, 'sequence')} of {serving.context:,} tokens"
+    sequences = f"{plural(least, 'sequence')} of {serving.context:,} tokens"
     if serving.fits == "no":
         missing = serving.memory.shortfall_bytes
         if missing:
             return f"no: weights and buffers exceed what a GPU can hold by {units.size(missing)}"
-        return f"no: {wanted} do not fit; at most {high:,} do"
+        return f"no: {sequences} do not fit; at most {high:,} do"
     spread = f" ({low:,} to {high:,})" if low != high else ""
-    return f"{serving.fits}: {wanted}; at most {serving.max_sequences():,}{spread}"
+    return f"{serving.fits}: {sequences}; at most {serving.max_sequences():,}{spread}"
 
 
 def facts(serving: Serving) -> Iterator[tuple[str, str]]:
@@ -98,6 +98,7 @@ def memory_parts(gpu: GpuMemory) -> Iterator[tuple[str, int, ByteRange | None]]:
     yield "CUDA graphs", gpu.graphs.expected, gpu.graphs
     yield "communication", gpu.communication.expected, gpu.communication
     yield "CUDA context", gpu.context.expected, gpu.context
+    yield "driver", gpu.driver.expected, gpu.driver
     yield "not allocated", gpu.free_bytes, None
 
 

@@ -81,6 +81,7 @@ def gpu_of(gpu: GpuMemory) -> dict[str, Any]:
         "graphs_bytes": _range(gpu.graphs),
         "communication_bytes": _range(gpu.communication),
         "context_bytes": _range(gpu.context),
+        "driver_bytes": _range(gpu.driver),
         "cache_bytes": _range(gpu.cache),
     }
 

@@ -25,6 +25,7 @@ _COLORS = {
     "CUDA graphs": "pink",
     "communication": "red",
     "CUDA context": "gray",
+    "driver": "soft",
     "not allocated": "faint",
 }
 _LABEL = 'font-size="11" fill="var(--soft)"'
@@ -115,24 +116,24 @@ def _curve(serving: Serving) -> str:
     low_y = math.log2(max(min(context for _, context in points), 1))
     spread = max(top_y - low_y, 1.0)
 
-    def place(sequences: int, context: int) -> tuple[float, float]:
+    def position(sequences: int, context: int) -> tuple[float, float]:
         x = _LEFT + (_WIDTH - _LEFT - 20) * math.log2(sequences) / last_x
         y = 20 + (_HEIGHT - _BOTTOM - 20) * (top_y - math.log2(context)) / spread
         return x, y
 
-    places = [place(*point) for point in points]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    positions = [position(*point) for point in points]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in positions)
     marks = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="var(--blue)"><title>{count:,} sequences:'
         f" {context:,} tokens</title></circle>"
-        for (x, y), (count, context) in zip(places, points, strict=True)
+        for (x, y), (count, context) in zip(positions, points, strict=True)
     )
     across = "".join(
         f'<text x="{x:.1f}" y="{_HEIGHT - 20}" {_LABEL} text-anchor="middle">{count:,}</text>'
-        for (x, _), (count, _c) in zip(places, points, strict=True)
+        for (x, _), (count, _c) in zip(positions, points, strict=True)
         if len(points) < 10 or count.bit_length() % 2
     )
-    ends = {points[0][1]: places[0][1], points[-1][1]: places[-1][1]}
+    ends = {points[0][1]: positions[0][1], points[-1][1]: positions[-1][1]}
     up = "".join(
         f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" {_LABEL} text-anchor="end">{context:,}</text>'
         for context, y in ends.items()
