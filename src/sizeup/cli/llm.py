@@ -107,8 +107,8 @@ def llm(
     for path in file or ():
         render.check_path("Serving", path)
     serving = api.llm(
-        config, target=device, input=_tokens(input, "--in"), output=_tokens(output, "--out"),
-        concurrency=_counts(concurrency), weights=weights, kv=kv, layout=layout,
+        config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
+        concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout,
     )  # fmt: skip
     for path in file or ():
         serving.save(path)
@@ -119,7 +119,7 @@ def llm(
     terminal.print_written(file or ())
 
 
-def _tokens(text: str, option: str) -> int:
+def tokens_of(text: str, option: str) -> int:
     """A number of tokens such as 4096 or 32k."""
     match = _TOKENS.fullmatch(text)
     if match is None:
@@ -127,7 +127,7 @@ def _tokens(text: str, option: str) -> int:
     return int(match[1]) * _SCALES[match[2].lower()]
 
 
-def _counts(text: str) -> list[int]:
+def counts_of(text: str) -> list[int]:
     """Numbers of sequences: one, a list, or powers of two between two numbers."""
     match = _RANGE.fullmatch(text)
     if match is not None:

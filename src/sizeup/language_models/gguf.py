@@ -15,7 +15,7 @@ from pathlib import Path
 from sizeup.errors import CorruptModel, LoadError
 from sizeup.language_models.architecture import Architecture, Attention, Experts, Layer, Role, Weight
 from sizeup.language_models.gguf_header import Header, TensorInfo, read_header
-from sizeup.language_models.settings import MOST_REPEATS, MOST_SIZE, MOST_TOKENS
+from sizeup.language_models.settings import MOST_LAYERS, MOST_REPEATS, MOST_SIZE, MOST_TOKENS
 from sizeup.units import quoted
 
 SUFFIX = ".gguf"
@@ -78,7 +78,7 @@ def architecture_of(header: Header, source: str) -> Architecture:
     metadata = _Metadata(header.metadata, kind, source)
     if metadata.integer("split.count", 0, MOST_REPEATS, 0, prefix="") > 1:
         raise LoadError(f"{source}: one of several files of a model; merge them by llama-gguf-split --merge")
-    count = metadata.integer("block_count", 1, MOST_REPEATS)
+    count = metadata.integer("block_count", 1, MOST_LAYERS)
     blocks, others = _blocks(header, count, source)
     attentions = _attentions(metadata, count)
     experts = _experts(metadata)

@@ -17,7 +17,7 @@ from sizeup.language_models.architecture import Architecture, Layer, Part, Weigh
 from sizeup.language_models.families import BuildLayer, Family
 from sizeup.language_models.modules import WEIGHT_PRECISIONS, Modules
 from sizeup.language_models.safetensors import stored_bytes, with_stored_bytes
-from sizeup.language_models.settings import Settings
+from sizeup.language_models.settings import MOST_LAYERS, Settings
 from sizeup.units import quoted
 
 MOST_PARAMETERS = 1 << 50
@@ -158,6 +158,8 @@ def architecture_of(
 def _layers(build: BuildLayer, count: int, modules: Modules, source: str) -> tuple[Layer, ...]:
     if not count:
         raise CorruptModel(f"{source}: num_hidden_layers is 0 or missing")
+    if count > MOST_LAYERS:
+        raise CorruptModel(f"{source}: {count:,} layers; at most {MOST_LAYERS:,} are supported")
     shared: dict[Layer, Layer] = {}
     layers = (build(index, modules.within(f"model.layers.{index}")) for index in range(count))
     return tuple(shared.setdefault(layer, layer) for layer in layers)
@@ -219,6 +221,8 @@ def _parts(
         raise outer.unsupported("audio_config has an unknown audio tower")
     count = settings.count(entry.mtp, default=0) if entry.mtp else 0
     settings.skip("num_nextn_predict_layers")
+    if count > MOST_LAYERS:
+        raise settings.error(f"{entry.mtp} is {count:,}; at most {MOST_LAYERS:,} MTP layers are supported")
     if count:
         first = settings.count("num_hidden_layers")
         parts.append(

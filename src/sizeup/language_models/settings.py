@@ -14,7 +14,8 @@ from sizeup.errors import CorruptModel, LoadError
 from sizeup.units import quoted
 
 MOST_SIZE = 1 << 24  # of a dimension of a weight; published vocabularies end at 262,144
-MOST_REPEATS = 4_096  # layers, experts and heads; the largest published model has 896 experts
+MOST_REPEATS = 20_000  # experts and heads; the largest published model has 896 experts
+MOST_LAYERS = 1_000  # the largest published model has 126; every layer is built
 MOST_TOKENS = 1 << 40
 
 # Settings that change no size: ids, initialization, positions, activation functions, generation, training.
@@ -108,7 +109,7 @@ class Settings:
         return value
 
     def items(self, name: str) -> list[Any] | None:
-        """A setting that is a list of at most 4,096 values; None if absent."""
+        """A setting that is a list of at most 20,000 values; None if absent."""
         value = self._value(name)
         if value is None:
             return None
