@@ -78,7 +78,7 @@ def _size(entry: Any, name: str, path: Path) -> int:
 def with_stored_bytes(architecture: Architecture, sizes: Mapping[str, int]) -> Architecture:
     """The architecture with the bytes of its weights as files store them, if every layer is found in them.
 
-    Otherwise the bytes stay those of the configuration, and a caveat says so.
+    Otherwise the bytes stay those of the configuration, and a caveat is added.
     """
     by_layer: dict[int, dict[str, int]] = {}
     for name, size in sizes.items():
@@ -105,16 +105,18 @@ def _module(name: str) -> str:
 def _replaced(layer: Layer, sizes: Mapping[str, int]) -> Layer | None:
     """The layer with stored bytes; None unless its weights and the tensors correspond."""
     names = sorted((weight.name for weight in layer.weights), key=len, reverse=True)
-    found = dict.fromkeys(names, 0)
+    module_bytes = dict.fromkeys(names, 0)
     for module, size in sizes.items():
         owner = next((name for name in names if module == name or module.startswith(f"{name}.")), None)
         owner = owner or next((name for name in names if module.startswith(f"{name}_")), None)
         if owner is None:
             return None
-        found[owner] += size
-    if not sizes or not all(found.values()):
+        module_bytes[owner] += size
+    if not sizes or not all(module_bytes.values()):
         return None
-    return replace(layer, weights=tuple(_with_bytes(weight, found[weight.name]) for weight in layer.weights))
+    return replace(
+        layer, weights=tuple(_with_bytes(weight, module_bytes[weight.name]) for weight in layer.weights)
+    )
 
 
 def _with_bytes(weight: Weight, size: int) -> Weight:
