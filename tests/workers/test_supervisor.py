@@ -22,9 +22,14 @@ TESTS = Path(__file__).parent.parent
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
+def python_path() -> str:
+    """The folders of this process, and that of the tests. No empty entry: it is the working directory."""
+    return os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+
+
 @pytest.fixture
 def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", python_path())
     with Supervisor() as supervisor:
         yield supervisor
 
@@ -56,6 +61,19 @@ def test_answers_messages_bytes_and_prints_are_kept_apart(supervisor: Supervisor
     assert (reports, supervisor.payload.read(), supervisor.stderr()) == ([1, 2], b"one\ntwo\n", "no answer\n")
     assert supervisor.call(called.adds, 2, 3, seconds=60) == 5
     assert (supervisor.payload.read(), supervisor.stderr()) == (b"", "")
+
+
+def test_modules_in_the_working_directory_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "ctypes", "numpy", "sizeup", "called"):
+        (tmp_path / f"{name}.py").write_text(
+            f"raise SystemExit('{name} of the working directory')\n", "utf-8"
+        )
+    monkeypatch.setenv("PYTHONPATH", python_path())
+    monkeypatch.chdir(tmp_path)
+    with Supervisor() as supervisor:
+        assert supervisor.call(called.adds, 2, 3, seconds=60) == 5
 
 
 def test_requests_are_not_on_stdin(supervisor: Supervisor) -> None:

@@ -21,6 +21,11 @@ from sizeup.units import size
 
 TIMED_OUT, OUT_OF_MEMORY, CRASHED, RAISED = "TimedOut", "OutOfMemory", "Crashed", "Raised"
 _POLL_SECONDS = 0.25  # between two checks of a worker's memory
+# Not `python -m`, which looks for modules in the working directory first: it may hold files of others.
+_START = (
+    "import sys; sys.path[:] = [folder for folder in sys.path if folder];"
+    " from sizeup.workers.worker import main; sys.exit(main(*sys.argv[1:]))"
+)
 _MEMORY_WORDS = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of memory")
 
 
@@ -99,7 +104,7 @@ class Supervisor:
             self._end()
             try:
                 self._worker = subprocess.Popen(
-                    [sys.executable, "-m", "sizeup.workers.worker", str(os.getpid()), str(self.memory_bytes)],
+                    [sys.executable, "-c", _START, str(os.getpid()), str(self.memory_bytes)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._stderr,

@@ -1,4 +1,4 @@
-"""The worker: `python -m sizeup.workers.worker PARENT MEMORY` calls one function per request.
+"""The worker, a process that a supervisor starts: calls one function per request.
 
 A request is a pickled function with its arguments. Responses are JSON and plain bytes, never a pickle: a
 worker runs untrusted code.
@@ -86,7 +86,3 @@ def _limit_resources(memory_bytes: int) -> None:
             _, hard = resource.getrlimit(which)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(which, (most, most))
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
