@@ -20,6 +20,14 @@ def _matrix(
     return Weight(name, role, count * outputs * inputs, count * stored, "fp8" if fp8 else "bf16", ways)
 
 
+def _experts(role: Role, count: int, width: int, hidden: int) -> tuple[Weight, ...]:
+    return (
+        _matrix("gate_proj", width, hidden, role, fp8=True, count=count),
+        _matrix("up_proj", width, hidden, role, fp8=True, count=count),
+        _matrix("down_proj", hidden, width, role, fp8=True, count=count),
+    )
+
+
 def _norm(size: int) -> Weight:
     return Weight("norm", "norm", size, 2 * size, ways=1)
 
@@ -64,11 +72,8 @@ def deepseek_v3() -> Architecture:
     )
     mixture = (
         _matrix("gate", 256, d, "router", ways=1),
-        *(
-            _matrix(name, *sizes, role, fp8=True, count=count)
-            for role, count in (("experts", 256), ("shared_experts", 1))
-            for name, sizes in (("gate_proj", (moe, d)), ("up_proj", (moe, d)), ("down_proj", (d, moe)))
-        ),
+        *_experts("experts", 256, moe, d),
+        *_experts("shared_experts", 1, moe, d),
     )
     first = Layer(attention, (*projections, *feed_forward))
     other = Layer(attention, (*projections, *mixture), Experts(256, 8, 1))

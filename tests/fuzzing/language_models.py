@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import gguf_files
 from fuzzing import hf_configs
-from fuzzing.texts import Settings, toml, tomllib
+from fuzzing.texts import Settings, toml
 from fuzzing.values import INTEGERS, changed_bytes, integer
 from sizeup.api.llm import llm
 from sizeup.language_models import gguf
@@ -21,6 +22,11 @@ from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.clusters import read_cluster
 from sizeup.language_models.layout_costs import evaluate
 from sizeup.language_models.layouts import enumerate_layouts
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 _SIZES = {
     "vocab_size": 96,

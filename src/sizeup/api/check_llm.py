@@ -102,12 +102,12 @@ def _stage_limit(serving: Serving, gpu: GpuMemory, sequences: int) -> Limit:
     return Limit("ram", "bytes", gpu.usable_bytes, need_low, need_high, source=source, parts=parts)
 
 
-def _cache_bytes(capacity: Capacity, room: int, sequences: int, tokens: int) -> int:
-    """Bytes of the cache of so many sequences: at most `room` if and only if all pools hold them.
+def _cache_bytes(capacity: Capacity, cache_bytes: int, sequences: int, tokens: int) -> int:
+    """Bytes of the cache of all sequences: at most `cache_bytes` if and only if every pool holds them.
 
-    An engine with several pools divides its room in fixed shares, so that the fullest pool decides.
+    An engine with several pools divides its cache in fixed shares, so that the fullest pool decides.
     """
     needed = [(pool, pool.needed(tokens) * sequences) for pool in capacity.pools]
     if len(needed) > 1 and all(pool.size for pool, _ in needed):
-        return max(-(-room * units // pool.size) for pool, units in needed)
+        return max(-(-cache_bytes * units // pool.size) for pool, units in needed)
     return sum(pool.unit_bytes * units for pool, units in needed)

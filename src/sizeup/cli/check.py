@@ -175,9 +175,9 @@ def check(
     unused_with_budget |= {f"--{name}": value for name, value in limits.items()}
     language = {"--in": prompt, "--out": answer, "--concurrency": concurrency}
     language |= {"--weights": weights, "--kv": kv, "--layout": layout}
-    given = {name for name, value in (unused_with_budget | language).items() if value}
-    _require_model_or_budget(models, budget, given)
-    language_options = _language_options(device, language, given - {"-d", *language})
+    names = {name for name, value in (unused_with_budget | language).items() if value}
+    _require_model_or_budget(models, budget, names)
+    language_options = _language_options(device, language, names - {"-d", *language})
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
@@ -248,14 +248,14 @@ def _language_options(
     from sizeup.api.llm import INPUT, OUTPUT
     from sizeup.cli.llm import counts_of, tokens_of
 
-    given = sorted(name for name, value in language.items() if value is not None)
-    if not given and not is_cluster(device):
+    names = sorted(name for name, value in language.items() if value is not None)
+    if not names and not is_cluster(device):
         return None
     if device is None:
-        raise typer.BadParameter("needs -d TARGET, e.g. -d 8xh100/vllm", param_hint=given[0])
+        raise typer.BadParameter("needs -d TARGET, e.g. -d 8xh100/vllm", param_hint=names[0])
     if others:
         raise typer.BadParameter(
-            f"cannot be combined with {', '.join(given) or f'-d {device}'}", param_hint=sorted(others)[0]
+            f"cannot be combined with {', '.join(names) or f'-d {device}'}", param_hint=sorted(others)[0]
         )
     prompt, answer, concurrency = language["--in"], language["--out"], language["--concurrency"]
     return LlmCheckOptions(

@@ -24,7 +24,8 @@ from typing import Any
 
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
-from sizeup.targets import BUILT_IN, Device, current_catalog, suggestion
+from sizeup.targets import BUILT_IN, Device, current_catalog
+from sizeup.targets.names import suggestion
 from sizeup.targets.quantities import BANDWIDTH, TIME, Quantity
 from sizeup.targets.table import Table
 from sizeup.units import quoted

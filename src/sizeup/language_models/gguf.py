@@ -32,19 +32,20 @@ ARCHITECTURES: Mapping[str, int] = {
 }
 _BLOCK = re.compile(r"blk\.([0-9]{1,5})\.(.+)")
 # Role of a tensor of a layer, and by how many devices it can be divided: 0 any, 1 none, -1 key-value heads.
-_TENSORS: tuple[tuple[re.Pattern[str], Role, int], ...] = tuple(
-    (re.compile(pattern), role, ways)
-    for pattern, role, ways in (
-        (r"attn_q\.(weight|bias)|attn_output\.weight|attn_sinks\.weight", "attention", 0),
-        (r"attn_(q_b|kv_b|k_b|v_b)\.weight", "attention", 0),
-        (r"attn_[kv]\.(weight|bias)", "attention", -1),
-        (r"attn_(q_a|kv_a_mqa)\.weight|attn_output\.bias", "attention", 1),
-        (r"(attn|ffn|attn_q|attn_k|attn_q_a|attn_kv_a|post_attention|post_ffw)_norm\.weight", "norm", 1),
-        (r"ffn_(gate|up|down)\.(weight|bias)", "dense", 0),
-        (r"ffn_(gate|up|down)_exps\.(weight|bias)", "experts", 0),
-        (r"ffn_(gate|up|down)_shexp\.weight", "shared_experts", 0),
-        (r"ffn_gate_inp\.(weight|bias)|exp_probs_b(\.bias)?", "router", 1),
-    )
+_TENSORS: tuple[tuple[re.Pattern[str], Role, int], ...] = (
+    (re.compile(r"attn_q\.(weight|bias)|attn_output\.weight|attn_sinks\.weight"), "attention", 0),
+    (re.compile(r"attn_(q_b|kv_b|k_b|v_b)\.weight"), "attention", 0),
+    (re.compile(r"attn_[kv]\.(weight|bias)"), "attention", -1),
+    (re.compile(r"attn_(q_a|kv_a_mqa)\.weight|attn_output\.bias"), "attention", 1),
+    (
+        re.compile(r"(attn|ffn|attn_q|attn_k|attn_q_a|attn_kv_a|post_attention|post_ffw)_norm\.weight"),
+        "norm",
+        1,
+    ),
+    (re.compile(r"ffn_(gate|up|down)\.(weight|bias)"), "dense", 0),
+    (re.compile(r"ffn_(gate|up|down)_exps\.(weight|bias)"), "experts", 0),
+    (re.compile(r"ffn_(gate|up|down)_shexp\.weight"), "shared_experts", 0),
+    (re.compile(r"ffn_gate_inp\.(weight|bias)|exp_probs_b(\.bias)?"), "router", 1),
 )
 _IGNORED = re.compile(
     r"rope_freqs\.weight|rope_factors_(long|short)\.weight"

@@ -67,9 +67,9 @@ def _header(path: Path) -> dict[str, int]:
 def _size(entry: Any, name: str, path: Path) -> int:
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     is_pair = isinstance(offsets, list) and len(offsets) == 2
-    if not is_pair or any(isinstance(at, bool) or not isinstance(at, int) for at in offsets):
+    if not is_pair or any(isinstance(at, bool) or not isinstance(at, int) for at in offsets or ()):
         raise CorruptModel(f"{path}: tensor {quoted(name)} has no valid data_offsets")
-    first, last = offsets
+    first, last = offsets or (0, 0)
     if not 0 <= first <= last <= _MOST_BYTES:
         raise CorruptModel(f"{path}: tensor {quoted(name)} has no valid data_offsets")
     return int(last - first)
@@ -78,7 +78,7 @@ def _size(entry: Any, name: str, path: Path) -> int:
 def with_stored_bytes(architecture: Architecture, sizes: Mapping[str, int]) -> Architecture:
     """The architecture with the bytes of its weights as files store them, if every layer is found in them.
 
-    Otherwise the bytes stay those of the configuration, and a caveat is added.
+    Otherwise the bytes stay those of the configuration, and a caveat states it.
     """
     by_layer: dict[int, dict[str, int]] = {}
     for name, size in sizes.items():
@@ -105,18 +105,16 @@ def _module(name: str) -> str:
 def _replaced(layer: Layer, sizes: Mapping[str, int]) -> Layer | None:
     """The layer with stored bytes; None unless its weights and the tensors correspond."""
     names = sorted((weight.name for weight in layer.weights), key=len, reverse=True)
-    module_bytes = dict.fromkeys(names, 0)
+    stored = dict.fromkeys(names, 0)
     for module, size in sizes.items():
         owner = next((name for name in names if module == name or module.startswith(f"{name}.")), None)
         owner = owner or next((name for name in names if module.startswith(f"{name}_")), None)
         if owner is None:
             return None
-        module_bytes[owner] += size
-    if not sizes or not all(module_bytes.values()):
+        stored[owner] += size
+    if not sizes or not all(stored.values()):
         return None
-    return replace(
-        layer, weights=tuple(_with_bytes(weight, module_bytes[weight.name]) for weight in layer.weights)
-    )
+    return replace(layer, weights=tuple(_with_bytes(weight, stored[weight.name]) for weight in layer.weights))
 
 
 def _with_bytes(weight: Weight, size: int) -> Weight:
