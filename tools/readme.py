@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import published_configs
 import registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +37,7 @@ PAGES = (
     "docs/free-dimensions.md",
     "docs/json.md",
     "docs/latency.md",
+    "docs/llm.md",
     "docs/measuring.md",
     "docs/memory.md",
     "docs/precision.md",
@@ -49,7 +51,10 @@ _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 
 # Pages whose commands run in a temporary folder with generated files instead of the models.
-GENERATORS: dict[str, Callable[[Path], None]] = {"docs/querying.md": registry.make}
+GENERATORS: dict[str, Callable[[Path], None]] = {
+    "docs/llm.md": published_configs.make,
+    "docs/querying.md": registry.make,
+}
 
 
 def output_of(command: str, folder: Path) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sizeup.api.budgets import check_budgets
     from sizeup.api.check import check
     from sizeup.api.compare import compare
+    from sizeup.api.llm import llm
     from sizeup.api.measure import calibrate, measure, utilization
     from sizeup.api.models import count, load, load_rules
     from sizeup.api.plan import optimize, plan
@@ -54,11 +55,13 @@ if TYPE_CHECKING:
         WriteError,
     )
     from sizeup.graph import Dim, Graph, GraphBuilder
+    from sizeup.language_models.layouts import Layout
     from sizeup.latency import Estimate, Utilization
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.results.check import Check
     from sizeup.results.comparison import Comparison
     from sizeup.results.explanation import Explanation
+    from sizeup.results.llm import Serving
     from sizeup.results.measurement import Measurement
     from sizeup.results.plan import Plan
     from sizeup.results.precision import PrecisionAssignment, PrecisionFits, PrecisionFront, Tradeoff
@@ -96,6 +99,7 @@ _MODULES = {
     "Incomplete": "errors",
     "InvalidGraph": "errors",
     "InvalidPlan": "errors",
+    "Layout": "language_models.layouts",
     "LfsPointer": "errors",
     "LoadError": "errors",
     "Measurement": "results.measurement",
@@ -117,6 +121,7 @@ _MODULES = {
     "RuleError": "errors",
     "RunFailed": "errors",
     "Runtime": "targets",
+    "Serving": "results.llm",
     "SizeupError": "errors",
     "StateChanged": "errors",
     "Sweep": "sweeps",
@@ -139,6 +144,7 @@ _MODULES = {
     "devices": "targets",
     "estimate": "api.analyze",
     "explain": "api.analyze",
+    "llm": "api.llm",
     "load": "api.models",
     "load_rules": "api.models",
     "measure": "api.measure",
@@ -172,6 +178,7 @@ __all__ = [
     "Incomplete",
     "InvalidGraph",
     "InvalidPlan",
+    "Layout",
     "LfsPointer",
     "LoadError",
     "Measurement",
@@ -192,6 +199,7 @@ __all__ = [
     "RuleError",
     "RunFailed",
     "Runtime",
+    "Serving",
     "SizeupError",
     "StateChanged",
     "Sweep",
@@ -218,6 +226,7 @@ __all__ = [
     "devices",
     "estimate",
     "explain",
+    "llm",
     "load",
     "load_rules",
     "measure",

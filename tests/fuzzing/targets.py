@@ -65,6 +65,18 @@ TARGETS: Mapping[str, Target] = {
     ),
     "gpu-specs": Target("fuzzing.texts:GPU_SPECS", ".json", {"analyze": "fuzzing.text_modes:devices"}),
     "pt2": Target("fuzzing.pt2", ".pt2", {"analyze": "fuzzing.model_modes:analyze"}),
+    "llm-configs": Target(
+        "fuzzing.language_models:CONFIGURATIONS",
+        ".json",
+        {"analyze": "fuzzing.language_models:configuration"},
+    ),
+    "llm-quantizations": Target(
+        "fuzzing.language_models:QUANTIZATIONS", ".json", {"analyze": "fuzzing.language_models:quantization"}
+    ),
+    "gguf": Target("fuzzing.language_models:GGUF", ".gguf", {"analyze": "fuzzing.language_models:gguf_file"}),
+    "clusters": Target(
+        "fuzzing.language_models:CLUSTERS", ".toml", {"analyze": "fuzzing.language_models:cluster"}
+    ),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
 COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
@@ -72,7 +84,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "toml": (
         *("devices", "calibrations", "budgets", "sweeps"),
         *("coefficients", "precision-maps", "gpu-specs"),
-    )
+    ),
+    "llm": ("llm-configs", "llm-quantizations", "gguf", "clusters"),
 }
 
 

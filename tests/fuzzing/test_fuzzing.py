@@ -67,6 +67,18 @@ def test_mutated_settings_are_read_or_refused(name: str, tmp_path: Path) -> None
     assert results > 20
 
 
+@pytest.mark.parametrize("name", GROUPS["llm"])
+def test_mutated_language_models_and_clusters_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    results, findings = _round_here(name, "analyze", 300, tmp_path)
+    assert not findings, "\n".join(findings)
+    assert results > 20
+
+
+@pytest.mark.parametrize("name", GROUPS["llm"])
+def test_every_language_model_and_cluster_gives_a_result(name: str, tmp_path: Path) -> None:
+    test_every_seed_gives_a_result(name, tmp_path)
+
+
 @pytest.mark.extras
 @pytest.mark.parametrize("name", [*MODELS, *GROUPS["toml"]])
 def test_every_seed_gives_a_result(name: str, tmp_path: Path) -> None:

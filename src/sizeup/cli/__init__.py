@@ -18,6 +18,7 @@ from sizeup.cli import (
     demo,
     devices,
     explain,
+    llm,
     measure,
     ops,
     optimize,
@@ -49,6 +50,7 @@ sizeup reports what a neural network costs before you deploy it. Examples:
   sizeup optimize model.tflite -o less.tflite    same model, less memory
   sizeup precision model.tflite --weights 1MiB   precision per layer
   sizeup tradeoff model.onnx -d rpi5/ort         precisions compared
+  sizeup llm config.json -d 8xh100/vllm          serving a language model
   sizeup measure model.onnx                      latency on this machine
   sizeup calibrate --runtime ort                 make this machine a target
   sizeup sweep registry.toml -o results          many models on many targets
@@ -70,6 +72,7 @@ app.command("explain", cls=Command, epilog=explain.EXAMPLE)(explain.explain)
 app.command("check", cls=Command, epilog=check.EXAMPLE)(check.check)
 app.command("compare", cls=Command, epilog=compare.EXAMPLE)(compare.compare)
 app.command("plan", cls=Command, epilog=plan.EXAMPLE)(plan.plan)
+app.command("llm", cls=Command, epilog=llm.EXAMPLE)(llm.llm)
 app.command("measure", cls=Command, epilog=measure.EXAMPLE)(measure.measure)
 app.command("calibrate", cls=Command, epilog=calibrate.EXAMPLE)(calibrate.calibrate)
 app.command("precision", cls=Command, epilog=precision.EXAMPLE)(precision.precision)

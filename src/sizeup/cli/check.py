@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from sizeup.cli.options import Bind, Inputs, Json, Precision, Rules, bindings, d
 from sizeup.cli.runner import BAD_INPUT, FAILED, INCOMPLETE, command
 
 if TYPE_CHECKING:
+    from sizeup.api.check_llm import LlmCheckOptions
     from sizeup.checks.baselines import Update
     from sizeup.results.check import Check
 
@@ -77,6 +78,36 @@ def check(
     precision: Precision = None,
     input: Inputs = None,
     bind: Bind = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--in",
+            metavar="TOKENS",
+            help="Tokens of a prompt of a language model, e.g. 32k (default: 4096).",
+            show_default=False,
+        ),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="TOKENS",
+            help="Tokens of an answer of a language model, e.g. 512 (default: 512).",
+            show_default=False,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        str | None, _limit("N", "Concurrent sequences of a language model, e.g. 16 (default: 1).")
+    ] = None,
+    weights: Annotated[
+        str | None, _limit("TYPE", "Precision of the weights of a language model, e.g. fp8.")
+    ] = None,
+    kv: Annotated[
+        str | None, _limit("TYPE", "Precision of the key-value cache of a language model, e.g. fp8.")
+    ] = None,
+    layout: Annotated[
+        str | None, _limit("LAYOUT", "Parallelism of a language model on a cluster, e.g. tp4,dp2.")
+    ] = None,
     expected: Annotated[
         bool,
         typer.Option(
@@ -133,7 +164,7 @@ def check(
     """
     from sizeup.api import budgets as budgets_api
     from sizeup.api import check as api
-    from sizeup.api import models as models_api
+    from sizeup.api import check_llm
     from sizeup.cli import terminal
     from sizeup.render.console.baselines import update_lines
     from sizeup.results.check import Checks
@@ -142,7 +173,11 @@ def check(
     limits |= {"macs": macs, "params": params}
     unused_with_budget = {"-d": device, "--precision": precision, "--input": input, "--bind": bind}
     unused_with_budget |= {f"--{name}": value for name, value in limits.items()}
-    _require_model_or_budget(models, budget, {name for name, value in unused_with_budget.items() if value})
+    language = {"--in": prompt, "--out": answer, "--concurrency": concurrency}
+    language |= {"--weights": weights, "--kv": kv, "--layout": layout}
+    names = {name for name, value in (unused_with_budget | language).items() if value}
+    _require_model_or_budget(models, budget, names)
+    language_options = _language_options(device, language, names - {"-d", *language})
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
@@ -156,8 +191,7 @@ def check(
             if show is not None:
                 show(done, total, f"checking {terminal.name_of(model)}")
 
-        for rule in rules or ():
-            models_api.load_rules(rule)
+        _load_rules(rules)
         if budget is not None:
             checks, updates = budgets_api.run_budgets(
                 budget,
@@ -170,6 +204,8 @@ def check(
                 run=bool(run),
                 progress=progress,
             )
+        elif language_options is not None:
+            checks = check_llm.check_language_models(models or (), language_options, progress)
         else:
             given_limits = {name: value for name, value in limits.items() if value is not None}
             options = api.CheckOptions(
@@ -195,6 +231,40 @@ def check(
     if code:
         sys.stdout.flush()
         raise typer.Exit(code)
+
+
+def _load_rules(rules: list[Path] | None) -> None:
+    from sizeup.api import models
+
+    for rule in rules or ():
+        models.load_rules(rule)
+
+
+def _language_options(
+    device: str | None, language: Mapping[str, str | None], others: set[str]
+) -> LlmCheckOptions | None:
+    """The options of a check of language models; None if neither the target nor an option is of one."""
+    from sizeup.api.check_llm import LlmCheckOptions, is_cluster
+    from sizeup.api.llm import INPUT, OUTPUT
+    from sizeup.cli.llm import counts_of, tokens_of
+
+    names = sorted(name for name, value in language.items() if value is not None)
+    if not names and not is_cluster(device):
+        return None
+    if device is None:
+        raise typer.BadParameter("needs -d TARGET, e.g. -d 8xh100/vllm", param_hint=names[0])
+    if others:
+        raise typer.BadParameter(
+            f"cannot be combined with {', '.join(names) or f'-d {device}'}", param_hint=sorted(others)[0]
+        )
+    prompt, answer, concurrency = language["--in"], language["--out"], language["--concurrency"]
+    return LlmCheckOptions(
+        device,
+        INPUT if prompt is None else tokens_of(prompt, "--in"),
+        OUTPUT if answer is None else tokens_of(answer, "--out"),
+        1 if concurrency is None else max(counts_of(concurrency)),
+        *(language[name] for name in ("--weights", "--kv", "--layout")),
+    )
 
 
 def _output_paths(output: list[Path], junit: Path | None) -> list[Path]:

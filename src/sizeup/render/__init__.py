@@ -67,6 +67,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     },
     "Measurement": {".json": _JSON},
     "Ranking": {".json": _JSON},
+    "Serving": {".json": _JSON, ".html": Writer("html.llm:lines")},
     "QueryResult": {
         ".csv": Writer("data.query:save", writes=True),
         ".parquet": Writer("data.query:save", writes=True),
@@ -86,6 +87,7 @@ _NOUNS = {
     "Tradeoff": "a trade-off is",
     "Measurement": "a measurement is",
     "Ranking": "a ranking is",
+    "Serving": "a serving estimate is",
     "QueryResult": "a query result is",
 }
 _PLAIN_DATA = {
@@ -100,6 +102,7 @@ _PLAIN_DATA = {
     "Tradeoff": "data.precision:tradeoff",
     "Measurement": "data.measurement:to_dict",
     "Ranking": "data.boards:ranking_to_dict",
+    "Serving": "data.llm:to_dict",
     "QueryResult": "data.query:to_dict",
 }
 _FRAMES = {

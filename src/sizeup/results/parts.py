@@ -13,6 +13,8 @@ from sizeup.checks.ranking import BoardFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
+from sizeup.language_models.engines import Range as ByteRange
+from sizeup.language_models.serving import GpuMemory
 from sizeup.latency import (
     EnergyEstimate,
     Estimate,
@@ -43,6 +45,7 @@ __all__ = [
     "AttributedKernel",
     "BoardFit",
     "Bound",
+    "ByteRange",
     "Calibration",
     "Change",
     "Column",
@@ -55,6 +58,7 @@ __all__ = [
     "Estimate",
     "Figures",
     "Footprint",
+    "GpuMemory",
     "Growth",
     "HostRun",
     "KernelArena",

@@ -8,7 +8,6 @@ dropped. Any other setting that names code, a file or a repository is rejected.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +16,9 @@ from typing import Any
 import torch
 
 from sizeup.errors import CorruptModel, LoadError
-from sizeup.files import read_problem
-from sizeup.formats.names import check_regular
-from sizeup.formats.quantization_config import QuantizationConfig, parse_quantization, quantization_file
+from sizeup.formats.config_json import declared_quantization, parse_json
+from sizeup.formats.quantization_config import QuantizationConfig
 
-_MOST_BYTES = 16 << 20  # 22,000 labels take 2 MB
 _MOST_DEPTH = 32  # transformers' own configurations nest 6 levels
 _MOST_ITEMS = 100_000
 _MOST_SIZE = 1 << 40
@@ -51,7 +48,6 @@ _FUSED = re.compile(r"(paged\|)?(flash_attention_[234]|flex_attention|sdpa)")
 _DTYPES = ("dtype", "torch_dtype", "router_dtype", "inference_state_dtype", "autocast_kernel_dtype")
 _TIMM_NAMES = ("backbone", "architecture")
 _TIMM_NAME = re.compile(r"[\w.\-]+")
-_NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 # Numbers whose name matches _SIZE (a size, an id or a constant) may be large. All others, and those that
 # match _REPEATED, may be the number of modules to build.
@@ -76,55 +72,15 @@ _NEVER_NEGATIVE = re.compile(
 def read(path: Path) -> tuple[dict[str, Any], QuantizationConfig | None]:
     """Return the settings of a file that are safe to pass to transformers, and how it stores weights."""
     source = f"hf:{path}"
-    content = _parse(path, source)
+    content = parse_json(path, source)
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise CorruptModel(f"{source}: not a Hugging Face configuration: model_type is missing")
-    quantization = _quantization(content, path, source)
+    quantization = declared_quantization(content, path, source)
     for name, settings in _nested_dicts(content, source):
         if not _TABLE.search(name):
             _sanitize(settings, source)
     _check_architectures(content, source)
     return content, quantization
-
-
-def _quantization(content: dict[str, Any], path: Path, source: str) -> QuantizationConfig | None:
-    """Return the quantization that the file, or hf_quant_config.json in the same folder, declares."""
-    text = content.get("text_config")
-    declared = [
-        part.get(key)
-        for part in (content, text if isinstance(text, dict) else {})
-        for key in ("quantization_config", "compression_config")
-    ]
-    neighbor = quantization_file(path)
-    other = None if neighbor is None else _parse(neighbor, f"hf:{neighbor}")
-    try:
-        return parse_quantization(
-            next((part for part in declared if part), None), other, expert_dtype=content.get("expert_dtype")
-        )
-    except CorruptModel as error:
-        raise CorruptModel(f"{source}: {error}") from error
-
-
-def _parse(path: Path, source: str) -> Any:
-    check_regular(path, source)
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise LoadError(f"{source}: {read_problem(error)}; give a local config.json") from error
-    if len(text) > _MOST_BYTES:
-        raise CorruptModel(f"{source}: larger than {_MOST_BYTES >> 20} MiB, so not a configuration")
-    try:
-        return json.loads(text.decode("utf-8"), object_hook=_decode_float)
-    except RecursionError as error:
-        raise CorruptModel(f"{source}: nested too deeply") from error
-    except ValueError as error:
-        raise CorruptModel(f"{source}: not JSON: {error}") from error
-
-
-def _decode_float(value: dict[str, Any]) -> Any:
-    """Decode a non-finite number as transformers writes it: {"__float__": "Infinity"}."""
-    return _NOT_FINITE.get(str(value["__float__"]), value) if value.keys() == {"__float__"} else value
 
 
 def _nested_dicts(content: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:

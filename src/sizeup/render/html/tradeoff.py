@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from sizeup.render.console import precision as words
 from sizeup.render.html.shell import shell
+from sizeup.render.html.tables import escaped, framed, row
 from sizeup.results.precision import share_of
 from sizeup.units import printable
 
@@ -51,8 +51,8 @@ def data_of(tradeoff: Tradeoff) -> dict[str, Any]:
 def _body(tradeoff: Tradeoff) -> str:
     location = f" on {tradeoff.target}" if tradeoff.target else ""
     return f"""<header class="page-head">
-<div class="line"><div><p class="kicker">{_text(f"sizeup tradeoff{location}")}</p>
-<h1>{_text(tradeoff.name)}</h1></div>
+<div class="line"><div><p class="kicker">{escaped(f"sizeup tradeoff{location}")}</p>
+<h1>{escaped(tradeoff.name)}</h1></div>
 <button type="button" class="theme" id="theme">Dark colors</button></div>
 <dl class="numbers">{"".join(_cards(tradeoff))}</dl>
 </header>
@@ -68,28 +68,24 @@ def _body(tradeoff: Tradeoff) -> str:
 <section id="provenance" aria-labelledby="provenance-title"><h2 id="provenance-title">Provenance</h2>
 <dl class="facts">{"".join(_facts(tradeoff))}</dl></section>
 </main>
-<footer class="page-foot">Made by sizeup {_text(version("sizeup"))}.</footer>"""
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
+<footer class="page-foot">Made by sizeup {escaped(version("sizeup"))}.</footer>"""
 
 
 def _cards(tradeoff: Tradeoff) -> Iterator[str]:
     for label, value, detail in words.highlight_words(tradeoff):
         yield (
-            f'<div><dt>{_text(label)}</dt><dd class="value">{_text(value)}</dd>'
-            f'<dd class="detail">{_text(detail)}</dd></div>'
+            f'<div><dt>{escaped(label)}</dt><dd class="value">{escaped(value)}</dd>'
+            f'<dd class="detail">{escaped(detail)}</dd></div>'
         )
 
 
 def _table(tradeoff: Tradeoff) -> str:
     titles = words.titles_of(tradeoff)
     rows = "".join(
-        _row(words.words_of(tradeoff, point), "rejected" if point.accepted is False else "")
+        row(words.words_of(tradeoff, point), "rejected" if point.accepted is False else "")
         for point in words.ordered(tradeoff)
     )
-    return _framed("All points", titles, rows)
+    return framed("All points", titles, rows)
 
 
 def _unsupported(tradeoff: Tradeoff) -> str:
@@ -97,7 +93,7 @@ def _unsupported(tradeoff: Tradeoff) -> str:
     reasons = [text for label, text in tradeoff.provenance() if label == "unsupported"]
     if not reasons:
         return ""
-    items = "".join(f"<li>{_text(reason)}</li>" for reason in reasons)
+    items = "".join(f"<li>{escaped(reason)}</li>" for reason in reasons)
     title = '<h2 id="unsupported-title">Unsupported</h2>'
     return (
         f'<section id="unsupported" aria-labelledby="unsupported-title">{title}'
@@ -108,18 +104,4 @@ def _unsupported(tradeoff: Tradeoff) -> str:
 def _facts(tradeoff: Tradeoff) -> Iterator[str]:
     for label, text in tradeoff.provenance():
         if label != "unsupported":
-            yield f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>"
-
-
-def _framed(label: str, titles: Sequence[str], rows: str) -> str:
-    head = "".join(f'<th scope="col">{_text(title)}</th>' for title in titles)
-    return (
-        f'<div class="scroll plain" tabindex="0" role="region" aria-label="{_text(label)}, scrolls">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _row(cells: Sequence[str], mark: str) -> str:
-    first, *others = (_text(text) for text in cells)
-    inner = "".join(f"<td>{text}</td>" for text in others)
-    return f'<tr{f" class={mark}" if mark else ""}><th scope="row">{first}</th>{inner}</tr>'
+            yield f"<dt>{escaped(label)}</dt><dd>{escaped(text)}</dd>"

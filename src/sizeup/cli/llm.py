@@ -1,0 +1,142 @@
+"""`sizeup llm`: memory, capacity and layouts of a language model on a cluster."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sizeup.cli import completion
+from sizeup.cli.options import Json
+from sizeup.cli.runner import command
+from sizeup.errors import SizeupError
+
+EXAMPLE = "Example: sizeup llm config.json -d 8xh100/vllm --in 4096 --out 512 --concurrency 1:256"
+_TOKENS = re.compile(r"([0-9]{1,12})([km]?)", re.IGNORECASE)
+_SCALES = {"": 1, "k": 1 << 10, "m": 1 << 20}
+_RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
+_MOST_COUNTS = 100
+
+
+class By(str, Enum):
+    """Order of layouts."""
+
+    memory = "memory"
+    communication = "communication"
+
+
+@command
+def llm(
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG", help="A config.json, or the folder of a checkpoint.", show_default=False
+        ),
+    ],
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            "-d",
+            metavar="TARGET",
+            help="Cluster and serving engine, e.g. 8xh100/vllm, 2x8xh100/sglang, dgx-b200 or rack.toml.",
+            autocompletion=completion.devices,
+            show_default=False,
+        ),
+    ],
+    input: Annotated[
+        str, typer.Option("--in", metavar="TOKENS", help="Tokens of a prompt, e.g. 32k.")
+    ] = "4096",
+    output: Annotated[
+        str, typer.Option("--out", metavar="TOKENS", help="Tokens of an answer, e.g. 512.")
+    ] = "512",
+    concurrency: Annotated[
+        str,
+        typer.Option(metavar="N|N,N|N:N", help="Concurrent sequences, e.g. 64 or 1:256 (powers of two)."),
+    ] = "1",
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Precision of the weights instead of the checkpoint's, e.g. fp8.",
+            show_default=False,
+        ),
+    ] = None,
+    kv: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Precision of the key-value cache, e.g. fp8.", show_default=False),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYOUT",
+            help="Parallelism: tp (tensor), pp (pipeline), dp (data), ep (expert), e.g. tp4,dp2.",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, metavar="N", help="List the N best layouts, e.g. 10.")] = 5,
+    by: Annotated[
+        By, typer.Option(metavar="memory|communication", help="Order of the layouts, e.g. communication.")
+    ] = By.memory,
+    json: Json = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write a .html or .json file, e.g. llm.html.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Report whether a language model fits GPUs, how many sequences of which context, and in which layout.
+
+    Only the configuration is read; nothing is downloaded or run.
+    """
+    from sizeup import render
+    from sizeup.api import llm as api
+    from sizeup.cli import terminal
+    from sizeup.render import envelope
+    from sizeup.render.console import llm as console
+
+    for path in file or ():
+        render.check_path("Serving", path)
+    serving = api.llm(
+        config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
+        concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout,
+    )  # fmt: skip
+    for path in file or ():
+        serving.save(path)
+    if json:
+        sys.stdout.writelines(envelope.json_lines(serving))
+    else:
+        console.render(serving, terminal.output(), top, by.value)
+    terminal.print_written(file or ())
+
+
+def tokens_of(text: str, option: str) -> int:
+    """A number of tokens such as 4096 or 32k."""
+    match = _TOKENS.fullmatch(text)
+    if match is None:
+        raise SizeupError(f"{option} {text}: write a number of tokens, such as 4096 or 32k")
+    return int(match[1]) * _SCALES[match[2].lower()]
+
+
+def counts_of(text: str) -> list[int]:
+    """Numbers of sequences: one, a list, or powers of two between two numbers."""
+    match = _RANGE.fullmatch(text)
+    if match is not None:
+        first, last = int(match[1]), int(match[2])
+        counts = [first]
+        while 0 < counts[-1] * 2 <= last:
+            counts.append(counts[-1] * 2)
+        return counts if counts[-1] == last or last < first else [*counts, last]
+    parts = text.split(",")
+    if len(parts) > _MOST_COUNTS or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
+        raise SizeupError(f"--concurrency {text}: write 64, 1,8,64 or 1:256")
+    return [int(part) for part in parts]

@@ -1,0 +1,1 @@
+"""Memory, capacity and layouts of language models, from their configuration alone."""

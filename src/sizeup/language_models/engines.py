@@ -1,0 +1,130 @@
+"""Serving engines: what each reserves on a GPU, and how it divides the rest into a key-value cache.
+
+Sizes that depend on the driver, the version or the kernels are ranges, each with its source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sizeup.errors import TargetError
+from sizeup.units import quoted
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number of bytes that is not known exactly."""
+
+    low: int
+    expected: int
+    high: int
+    source: str = ""
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.expected + other.expected, self.high + other.high)
+
+
+NOTHING = Range(0, 0, 0)
+
+
+def _gib(low: float, expected: float, high: float, source: str) -> Range:
+    return Range(int(low * GIB), int(expected * GIB), int(high * GIB), source)
+
+
+CONTEXT = _gib(0.4, 0.5, 0.6, "CUDA context of one process: 0.5 GiB in start-up logs of vLLM")
+COMMUNICATION = _gib(
+    0.34, 0.36, 0.38, "NCCL and custom all-reduce buffers: start-up logs of vLLM, 2 to 8 GPUs"
+)
+GRAPHS = _gib(0.4, 0.8, 1.3, "CUDA graphs of the default batch sizes: start-up logs of vLLM")
+# Shares of the memory of a data sheet.
+_DRIVER = (0.004, 0.010, 0.013)
+_DRIVER_SOURCE = (
+    "driver: PyTorch reports 79.1 to 79.3 of 80 GiB (A100, H100) and 139.8 of 141 GiB (H200) as total memory"
+)
+LLAMACPP_GRAPHS = Range(0, 0, 0, "graphs of llama.cpp hold no buffers")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A serving engine with its defaults."""
+
+    name: str
+    title: str
+    version: str
+    batched_tokens: int  # tokens of one step
+    block_tokens: int  # tokens of a block of the cache
+    graphs: Range
+    defaults: str
+    verification: str  # of its capacity
+    source: str
+
+    def sequences(self, memory_bytes: int) -> int:
+        """Sequences whose logits one step computes, by default."""
+        if self.name == "vllm":
+            return 1024 if memory_bytes >= 70 * GIB else 256
+        return {"sglang": 512, "trtllm": 2048}.get(self.name, 1)
+
+
+ENGINES = {
+    "vllm": Engine(
+        "vllm", "vLLM", "0.24", 8192, 16, GRAPHS,
+        "--gpu-memory-utilization 0.92, --max-num-batched-tokens 8192",
+        "within 0.003 % of two logged servers of one model",
+        "vllm/v1/core/kv_cache_utils.py, vllm/v1/kv_cache_interface.py; utilization 0.90 before 0.22",
+    ),
+    "sglang": Engine(
+        "sglang", "SGLang", "0.5", 8192, 1, GRAPHS,
+        "--mem-fraction-static from the reserved memory, --swa-full-tokens-ratio 0.8,"
+        " --mamba-full-memory-ratio 0.9",
+        "not compared with a server",
+        "python/sglang/srt/server_args.py",
+    ),
+    "trtllm": Engine(
+        "trtllm", "TensorRT-LLM", "1.0", 8192, 32, GRAPHS,
+        "free_gpu_memory_fraction 0.9, tokens_per_block 32, max_num_tokens 8192",
+        "not compared with a server",
+        "tensorrt_llm/llmapi/llm_args.py",
+    ),
+    "llamacpp": Engine(
+        "llamacpp", "llama.cpp", "b6000", 512, 256, LLAMACPP_GRAPHS,
+        "one cache for all sequences, allocated at start, --ubatch-size 512",
+        "not compared with a server",
+        "src/llama-kv-cache.cpp",
+    ),
+}  # fmt: skip
+"""Serving engines by the name after the slash of a target."""
+
+
+def engine_of(name: str) -> Engine:
+    """The engine of that name; vLLM without one."""
+    engine = ENGINES.get(name or "vllm")
+    if engine is None:
+        raise TargetError(f"serving engine {quoted(name)} is unknown; use one of {', '.join(ENGINES)}")
+    return engine
+
+
+def vllm_utilization(version: str = "0.24") -> float:
+    """The share of a GPU's memory that vLLM uses by default."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return 0.92 if (major, minor) >= (0, 22) else 0.90
+
+
+def sglang_static_fraction(memory_bytes: int, tensor: int, pipeline: int, data: int) -> float:
+    """The share of a GPU's memory that SGLang uses for weights and cache by default."""
+    mib = memory_bytes / (1 << 20)
+    is_large = mib > 160 * 1024
+    graph_batch = 512 if is_large or tensor >= 4 else 256
+    reserved = 512 + (16384 if is_large else 8192) * 1.5 + graph_batch * 2 + tensor * pipeline / 8 * 1024
+    if data > 1:
+        reserved += graph_batch * data * (3 if graph_batch <= 300 else 4.5)
+    if mib > 60 * 1024:
+        reserved = max(reserved, 10 * 1024)
+    return round(max(mib - reserved, 0) / mib, 3)
+
+
+def driver_memory(memory_bytes: int) -> Range:
+    """Memory of a GPU that programs cannot allocate."""
+    low, expected, high = (int(share * memory_bytes) for share in _DRIVER)
+    return Range(low, expected, high, _DRIVER_SOURCE)

@@ -1,0 +1,146 @@
+"""Serving estimates as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from sizeup import units
+from sizeup.render.console.layout import print_labeled, print_rows
+from sizeup.units import FLOPS_PER_MAC, plural, printable
+
+if TYPE_CHECKING:
+    from sizeup.results.llm import Serving
+    from sizeup.results.parts import ByteRange, GpuMemory
+
+_STYLES = {"yes": "bold green", "no": "bold red", "undetermined": "bold yellow"}
+
+
+def render(serving: Serving, console: Console, top: int = 5, by: str = "memory") -> None:
+    """Print the verdict, the memory of the fullest GPU, concurrency, layouts, and what was assumed."""
+    console.print(Text(printable(title(serving)), style="bold"))
+    print_labeled(console, "fits", verdict(serving), _STYLES[serving.fits])
+    for text in serving.remedies:
+        print_labeled(console, "would fit", text)
+    for label, text in facts(serving):
+        print_labeled(console, label, text)
+    console.print()
+    print_rows(
+        console, ("memory", "share", "interval", f"of the fullest GPU{_stage(serving)}"), memory_rows(serving)
+    )
+    console.print()
+    print_rows(console, POINT_TITLES, point_rows(serving))
+    rows = layout_rows(serving, top, by)
+    if rows:
+        console.print()
+        print_rows(console, LAYOUT_TITLES, rows)
+    console.print()
+    for text in serving.assumptions:
+        print_labeled(console, "assumed", text)
+    print_labeled(console, "not modeled", "; ".join(serving.not_modeled))
+
+
+def title(serving: Serving) -> str:
+    """Model, cluster, engine and layout in one line."""
+    cluster, engine = serving.cluster, serving.engine
+    return (
+        f"{serving.name} on {cluster.devices} x {cluster.device.name}, {engine.title} {engine.version},"
+        f" {serving.layout}"
+    )
+
+
+def verdict(serving: Serving) -> str:
+    """Whether it fits, and how many sequences do."""
+    low, high = serving.sequences_range()
+    least = min(serving.concurrency)
+    sequences = f"{plural(least, 'sequence')} of {serving.context:,} tokens"
+    if serving.fits == "no":
+        missing = serving.memory.shortfall_bytes
+        if missing:
+            return f"no: weights and buffers exceed what a GPU can hold by {units.size(missing)}"
+        return f"no: {sequences} do not fit; at most {high:,} do"
+    spread = f" ({low:,} to {high:,})" if low != high else ""
+    return f"{serving.fits}: {sequences}; at most {serving.max_sequences():,}{spread}"
+
+
+def facts(serving: Serving) -> Iterator[tuple[str, str]]:
+    """Labels and texts of the model and its largest context."""
+    model = serving.architecture
+    weights = f"{units.count(model.parameters)} parameters, {units.size(model.stored_bytes)}"
+    yield "weights", f"{weights}{' at ' + serving.weights if serving.weights else ''}"
+    yield (
+        "cache",
+        f"{serving.kv}, {units.size(serving.sequence_bytes)} per sequence of {serving.context:,} tokens",
+    )
+    context = serving.max_context()
+    limit = " (the model's limit)" if context and context == model.max_context else ""
+    yield "context", f"at most {context:,} tokens for one sequence{limit}"
+    prefill, decode = (
+        units.count(FLOPS_PER_MAC * macs) for macs in (serving.prefill_macs, serving.decode_macs)
+    )
+    yield "FLOPs", f"{prefill} for a prompt of {serving.input:,} tokens, {decode} for the next token"
+
+
+def _stage(serving: Serving) -> str:
+    return f" (stage {serving.memory.stage + 1} of {len(serving.gpus)})" if len(serving.gpus) > 1 else ""
+
+
+def memory_parts(gpu: GpuMemory) -> Iterator[tuple[str, int, ByteRange | None]]:
+    """Name, expected bytes and range of each part of a GPU's memory, largest uses first."""
+    yield "weights", gpu.weights_bytes, None
+    if gpu.tower_bytes:
+        yield "vision tower", gpu.tower_bytes, None
+    yield "key-value cache", gpu.cache.expected, gpu.cache
+    yield "activations", gpu.activations.expected, gpu.activations
+    yield "CUDA graphs", gpu.graphs.expected, gpu.graphs
+    yield "communication", gpu.communication.expected, gpu.communication
+    yield "CUDA context", gpu.context.expected, gpu.context
+    yield "driver", gpu.driver.expected, gpu.driver
+    yield "not allocated", gpu.free_bytes, None
+
+
+def memory_rows(serving: Serving) -> list[tuple[str, str, str, str]]:
+    """The memory of the fullest GPU as rows of text."""
+    gpu = serving.memory
+    rows = []
+    for name, size, interval in memory_parts(gpu):
+        if not size and name not in ("not allocated", "key-value cache"):
+            continue
+        spread = "" if interval is None else f"{units.size(interval.low)} - {units.size(interval.high)}"
+        rows.append((units.size(size), f"{size / gpu.total_bytes:.1%}", spread, name))
+    return [*rows, (units.size(gpu.total_bytes), "", "", f"total of {serving.cluster.device.name}")]
+
+
+POINT_TITLES = ("sequences", "cache per GPU", "longest context", "fits")
+"""Columns of the table of concurrencies."""
+
+
+def point_rows(serving: Serving) -> list[tuple[str, ...]]:
+    """One row of text per concurrency."""
+    return [
+        (f"{point.sequences:,}", units.size(point.cache_bytes), f"{point.max_context:,}", point.fits)
+        for point in serving.points()
+    ]
+
+
+LAYOUT_TITLES = ("weights", "cache", "sequences", "sent per step", "transfer", "fits", "layout")
+"""Columns of the table of layouts."""
+
+
+def layout_rows(serving: Serving, top: int, by: str = "memory") -> list[tuple[str, ...]]:
+    """The best layouts as rows of text, per GPU."""
+    return [
+        (
+            units.size(row.weights_bytes),
+            units.size(row.cache_bytes),
+            f"{row.max_sequences:,}",
+            units.size(int(row.link_bytes + row.network_bytes)),
+            "unknown" if row.transfer_seconds is None else units.duration(row.transfer_seconds),
+            row.fits,
+            str(row.layout),
+        )
+        for row in serving.layouts(top, by)
+    ]

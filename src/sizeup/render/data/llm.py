@@ -1,0 +1,103 @@
+"""Serving estimates as plain data, in bytes, tokens and MACs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sizeup.render import envelope
+
+if TYPE_CHECKING:
+    from sizeup.results.llm import LayoutRow, Serving
+    from sizeup.results.parts import ByteRange, GpuMemory
+
+LAYOUTS = 20
+"""Layouts in a file."""
+
+
+def to_dict(serving: Serving) -> dict[str, Any]:
+    """Returns a serving estimate as plain data."""
+    model = serving.architecture
+    low, high = serving.sequences_range()
+    return {
+        **envelope.head(),
+        "model": {
+            "name": serving.name,
+            "model_type": model.model_type,
+            "parameters": model.parameters,
+            "weights_bytes": model.stored_bytes,
+            "max_context": model.max_context or None,
+            "parts": [
+                {"name": part.name, "parameters": part.parameters, "bytes": part.stored_bytes}
+                for part in model.parts
+            ],
+        },
+        "target": {
+            "cluster": serving.cluster.name,
+            "device": serving.cluster.device.name,
+            "devices": serving.cluster.devices,
+            "nodes": serving.cluster.nodes,
+            "engine": serving.engine.name,
+            "engine_version": serving.engine.version,
+        },
+        "layout": str(serving.layout),
+        "precision": {"weights": serving.weights or None, "kv": serving.kv},
+        "input_tokens": serving.input,
+        "output_tokens": serving.output,
+        "fits": serving.fits,
+        "remedies": list(serving.remedies),
+        "max_sequences": {"low": low, "expected": serving.max_sequences(), "high": high},
+        "max_context": serving.max_context(),
+        "prefill_macs": serving.prefill_macs,
+        "decode_macs": serving.decode_macs,
+        "gpus": [gpu_of(gpu) for gpu in serving.gpus],
+        "fullest_stage": serving.memory.stage,
+        "concurrency": [
+            {
+                "sequences": point.sequences,
+                "cache_bytes": point.cache_bytes,
+                "fits": point.fits,
+                "max_context": point.max_context,
+            }
+            for point in serving.points()
+        ],
+        "curve": [{"sequences": count, "max_context": context} for count, context in serving.curve()],
+        "layouts": [_layout(row) for row in serving.layouts(LAYOUTS)],
+        "assumptions": list(serving.assumptions),
+        "not_modeled": list(serving.not_modeled),
+        "sources": list(serving.sources),
+    }
+
+
+def gpu_of(gpu: GpuMemory) -> dict[str, Any]:
+    """Returns the memory of one GPU as plain data."""
+    return {
+        "stage": gpu.stage,
+        "layers": gpu.layers,
+        "total_bytes": gpu.total_bytes,
+        "usable_bytes": gpu.usable_bytes,
+        "weights_bytes": gpu.weights_bytes,
+        "tower_bytes": gpu.tower_bytes,
+        "activations_bytes": _range(gpu.activations),
+        "graphs_bytes": _range(gpu.graphs),
+        "communication_bytes": _range(gpu.communication),
+        "context_bytes": _range(gpu.context),
+        "driver_bytes": _range(gpu.driver),
+        "cache_bytes": _range(gpu.cache),
+    }
+
+
+def _range(size: ByteRange) -> dict[str, int]:
+    return {"low": size.low, "expected": size.expected, "high": size.high}
+
+
+def _layout(row: LayoutRow) -> dict[str, Any]:
+    return {
+        "layout": str(row.layout),
+        "weights_bytes": row.weights_bytes,
+        "cache_bytes": row.cache_bytes,
+        "link_bytes": row.link_bytes,
+        "network_bytes": row.network_bytes,
+        "transfer_seconds": row.transfer_seconds,
+        "fits": row.fits,
+        "max_sequences": row.max_sequences,
+    }

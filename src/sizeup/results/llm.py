@@ -1,0 +1,180 @@
+"""The result of `llm`: memory, capacity and layouts of a language model on a cluster."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sizeup.language_models.architecture import Architecture
+from sizeup.language_models.cache import decode_macs, prefill_macs, sequence_cost
+from sizeup.language_models.clusters import Cluster
+from sizeup.language_models.engines import Engine
+from sizeup.language_models.layout_costs import LayoutCosts, evaluate
+from sizeup.language_models.layouts import Layout, enumerate_layouts
+from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
+from sizeup.results.result import Result
+
+_MOST_CURVE = 1 << 16
+_CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
+_FITS: tuple[Fits, ...] = ("yes", "undetermined", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrencyPoint:
+    """Whether a number of concurrent sequences fits, and the bytes of their cache on the fullest GPU."""
+
+    sequences: int
+    cache_bytes: int
+    fits: Fits
+    max_context: int  # of each of them
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRow:
+    """One layout with its figures per GPU, at the largest concurrency that was asked for."""
+
+    layout: Layout
+    weights_bytes: int
+    cache_bytes: int
+    link_bytes: float  # sent per GPU and decode step within the node
+    network_bytes: float  # sent to other nodes
+    transfer_seconds: float | None  # at data-sheet bandwidth; None if unknown
+    fits: Fits
+    max_sequences: int
+
+
+@dataclass(frozen=True, slots=True)
+class Serving(Result):
+    """A language model served on a cluster."""
+
+    name: str
+    architecture: Architecture
+    cluster: Cluster
+    engine: Engine
+    layout: Layout
+    kv: str
+    weights: str  # precision asked for; empty: that of the checkpoint
+    input: int
+    output: int
+    concurrency: tuple[int, ...]
+    gpus: tuple[GpuMemory, ...]  # one per pipeline stage
+    assumptions: tuple[str, ...]
+    not_modeled: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
+
+    @property
+    def context(self) -> int:
+        """Tokens of a sequence at its end: prompt and output."""
+        return self.input + self.output
+
+    @property
+    def servers(self) -> int:
+        """Groups that hold different sequences."""
+        return self.layout.data * self.layout.replicas
+
+    @property
+    def memory(self) -> GpuMemory:
+        """The memory of the fullest GPU: the one that holds the fewest sequences."""
+        return min(self.gpus, key=self._fullness)
+
+    def _fullness(self, gpu: GpuMemory) -> tuple[int, int, int]:
+        return gpu.capacity.max_sequences(self.context), gpu.cache.expected, -gpu.shortfall_bytes
+
+    @property
+    def fits(self) -> Fits:
+        """Whether the model, its buffers and the least concurrency that was asked for fit."""
+        return self.fits_at(min(self.concurrency))
+
+    def fits_at(self, sequences: int) -> Fits:
+        """Whether that number of concurrent sequences fits."""
+        each = -(-sequences // self.servers)
+        verdicts = {gpu.fits(each, self.context) for gpu in self.gpus}
+        return "no" if "no" in verdicts else "undetermined" if "undetermined" in verdicts else "yes"
+
+    def max_sequences(self, context: int | None = None) -> int:
+        """Sequences of that context that all servers hold at once."""
+        tokens = self.context if context is None else context
+        return self.servers * min(gpu.capacity.max_sequences(tokens) for gpu in self.gpus)
+
+    def sequences_range(self) -> tuple[int, int]:
+        """The least and the most sequences, as far as buffers are known."""
+        lows = (gpu.capacity_low.max_sequences(self.context) for gpu in self.gpus)
+        highs = (gpu.capacity_high.max_sequences(self.context) for gpu in self.gpus)
+        return self.servers * min(lows), self.servers * min(highs)
+
+    def max_context(self, sequences: int = 1) -> int:
+        """The longest context of that number of concurrent sequences."""
+        each = -(-sequences // self.servers)
+        return min(gpu.capacity.max_context(each) for gpu in self.gpus)
+
+    @property
+    def sequence_bytes(self) -> int:
+        """Bytes of the cache of one sequence at its end, over all layers, undivided."""
+        return sequence_cost(self.architecture, self.kv).bytes_of(self.context)
+
+    def points(self) -> tuple[ConcurrencyPoint, ...]:
+        """One point per concurrency that was asked for."""
+        fullest = self.memory
+        first = sum(gpu.layers for gpu in self.gpus[: fullest.stage])
+        layers = self.architecture.layers[first : first + fullest.layers]
+        cost = sequence_cost(self.architecture, self.kv, self.layout.tensor, layers)
+        each = cost.bytes_of(self.context)
+        return tuple(
+            ConcurrencyPoint(
+                count, -(-count // self.servers) * each, self.fits_at(count), self.max_context(count)
+            )
+            for count in self.concurrency
+        )
+
+    def curve(self) -> tuple[tuple[int, int], ...]:
+        """Sequences in powers of two, and the longest context of each."""
+        pairs = []
+        sequences = 1
+        while sequences <= _MOST_CURVE and (context := self.max_context(sequences)) > 0:
+            pairs.append((sequences, context))
+            sequences *= 2
+        return tuple(pairs)
+
+    @property
+    def prefill_macs(self) -> int:
+        """MACs of one prompt."""
+        return prefill_macs(self.architecture, self.input)
+
+    @property
+    def decode_macs(self) -> int:
+        """MACs of one token after the prompt."""
+        return decode_macs(self.architecture, self.input)
+
+    def layouts(self, top: int = 5, by: str = "memory") -> tuple[LayoutRow, ...]:
+        """The best layouts on all devices: those that fit first, by `memory` or by `communication`."""
+        layouts = enumerate_layouts(self.architecture, self.cluster)
+        if not len(layouts):
+            return ()
+        costs = evaluate(
+            self.architecture, self.cluster, layouts,
+            sequences=(max(self.concurrency),), context=self.context, kv=self.kv,
+        )  # fmt: skip
+        order = costs.order(by)
+        is_small = costs.memory_bytes[order, 0] <= self.gpus[0].usable_bytes
+        ranked = np.concatenate([order[is_small], order[~is_small]])[: _CANDIDATES * top]
+        rows = [self._row(costs, int(row)) for row in ranked]
+        return tuple(sorted(rows, key=lambda row: _FITS.index(row.fits))[:top])
+
+    def _row(self, costs: LayoutCosts, row: int) -> LayoutRow:
+        layout = costs.layouts[row]
+        gpus = gpus_of(self.architecture, layout, self.engine, self.gpus[0].total_bytes, self.kv)
+        other = replace(self, layout=layout, gpus=gpus)
+        seconds = float(costs.transfer_seconds[row, 0])
+        return LayoutRow(
+            layout,
+            int(costs.weight_bytes[row]),
+            int(costs.cache_bytes[row, 0]),
+            float(costs.link_bytes[row, 0]),
+            float(costs.network_bytes[row, 0]),
+            None if math.isnan(seconds) else seconds,
+            other.fits_at(max(self.concurrency)),
+            other.max_sequences(),
+        )

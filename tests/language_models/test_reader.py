@@ -1,0 +1,162 @@
+"""Reading configurations: what is refused, what is told apart, and precision by module."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from language_model_configs import CONFIGS, architecture
+from sizeup.errors import CorruptModel, LoadError, SizeupError
+from sizeup.language_models.reader import MODEL_TYPES, architecture_of, read
+
+_LLAMA = CONFIGS["Llama-3.1-8B"]
+
+
+def _write(folder: Path, config: dict[str, Any], quantization: dict[str, Any] | None = None) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    if quantization is not None:
+        (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": quantization}))
+    return path
+
+
+def test_a_setting_that_may_change_sizes_is_refused_by_name() -> None:
+    with pytest.raises(LoadError, match="'memory_slots' is an unknown setting that may change sizes"):
+        architecture_of({**_LLAMA, "memory_slots": 4}, "config.json")
+
+
+@pytest.mark.parametrize("value", [None, False, [], {}])
+def test_an_unknown_setting_that_is_off_is_accepted(value: Any) -> None:
+    assert architecture_of({**_LLAMA, "memory_slots": value}, "config.json").parameters == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("hidden_size", 0, "hidden_size is 0"),
+        ("hidden_size", True, "hidden_size is True"),
+        ("hidden_size", "4096", "hidden_size is '4096'"),
+        ("num_hidden_layers", 10**9, "num_hidden_layers is 1000000000"),
+        ("num_hidden_layers", 0, "num_hidden_layers is 0"),
+        ("vocab_size", None, "vocab_size is missing"),
+        ("layer_types", ["full_attention"], "layer_types has 1 values for 32 layers"),
+        ("layer_types", ["lightning"] * 32, "unknown attention kind 'lightning'"),
+        ("torch_dtype", "float4", "torch_dtype 'float4' is unknown"),
+        ("attention_bias", 1, "attention_bias is 1, not true or false"),
+        ("vision_config", {"depth": 2}, "unknown vision tower"),
+        ("audio_config", {"depth": 2}, "unknown audio tower"),
+    ],
+)
+def test_invalid_settings_are_refused_by_name(key: str, value: Any, message: str) -> None:
+    with pytest.raises(LoadError, match=message):
+        architecture_of({**_LLAMA, key: value}, "config.json")
+
+
+def test_a_model_with_more_parameters_than_any_is_refused() -> None:
+    config = {**_LLAMA, "hidden_size": 1 << 24, "intermediate_size": 1 << 24}
+    with pytest.raises(CorruptModel, match="more than"):
+        architecture_of(config, "config.json")
+
+
+def test_equal_layers_are_one_object() -> None:
+    assert len({id(layer) for layer in architecture("Llama-3.1-405B").layers}) == 1
+    assert len({id(layer) for layer in architecture("Gemma-3-27B").layers}) == 2
+
+
+def test_a_tied_head_has_macs_and_no_parameters() -> None:
+    tied = architecture_of({**_LLAMA, "tie_word_embeddings": True}, "config.json")
+    assert tied.parameters == 8_030_261_248 - 128256 * 4096
+    assert tied.head[-1].macs == 128256 * 4096
+
+
+def test_a_missing_dtype_is_16_bits_with_a_caveat() -> None:
+    config = {key: value for key, value in _LLAMA.items() if key != "torch_dtype"}
+    model = architecture_of(config, "config.json")
+    assert model.stored_bytes == 2 * 8_030_261_248
+    assert model.caveats == (
+        "the configuration states no dtype: bf16 assumed for weights that are not quantized",
+    )
+
+
+def test_modules_that_a_quantization_ignores_keep_16_bits(tmp_path: Path) -> None:
+    quantization = {
+        "quant_algo": "FP8",
+        "kv_cache_quant_algo": "FP8",
+        "exclude_modules": ["lm_head", "*.0.mlp*"],
+    }
+    model = read(_write(tmp_path, _LLAMA, quantization))
+    kept, quantized = ({weight.name: weight for weight in layer.weights} for layer in model.layers[:2])
+    assert kept["mlp.up_proj"].stored_bytes == 2 * 14336 * 4096
+    assert quantized["mlp.up_proj"].stored_bytes in range(14336 * 4096, 14336 * 4096 + 9)
+    assert kept["self_attn.q_proj"].precision == quantized["self_attn.q_proj"].precision == "fp8 per tensor"
+    assert model.head[-1].precision == "bf16"
+    assert model.kv_dtype == "fp8"
+
+
+def test_weights_replace_the_precision_of_the_checkpoint() -> None:
+    body = 6_979_321_856
+    rest = 2 * (8_030_261_248 - body)
+    expected = {
+        "bf16": 16,
+        "fp8": 8,
+        "int8": 8,
+        "int4": 4 + 16 / 128,
+        "mxfp4": 4 + 8 / 32,
+        "mxfp8": 8 + 8 / 32,
+    }
+    for precision, bits in expected.items():
+        assert architecture("Llama-3.1-8B", precision).stored_bytes == rest + body * bits / 8, precision
+    scales = 32 * 7 * 4  # one per tensor
+    assert architecture("Llama-3.1-8B", "nvfp4").stored_bytes == rest + body * 4.5 / 8 + scales
+    with pytest.raises(SizeupError, match="weight precision 'fp5' is unknown"):
+        architecture("Llama-3.1-8B", "fp5")
+
+
+def test_an_unknown_quantization_is_refused_unless_replaced(tmp_path: Path) -> None:
+    path = _write(tmp_path, {**_LLAMA, "quantization_config": {"quant_method": "secret"}})
+    with pytest.raises(LoadError, match="quantization 'secret' is not supported; --weights PRECISION"):
+        read(path)
+    assert read(path, "bf16").stored_bytes == 2 * 8_030_261_248
+
+
+def test_a_folder_is_read_by_its_config(tmp_path: Path) -> None:
+    _write(tmp_path, _LLAMA)
+    assert read(tmp_path).name == tmp_path.name
+    assert read(f"hf:{tmp_path / 'config.json'}").parameters == 8_030_261_248
+
+
+_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(CONFIGS)), st.data())
+def test_any_value_of_a_setting_is_read_or_refused(name: str, data: st.DataObject) -> None:
+    config = dict(CONFIGS[name])
+    for key in data.draw(st.lists(st.sampled_from(sorted(config)), min_size=1, max_size=3, unique=True)):
+        config[key] = data.draw(_VALUES)
+    try:
+        model = architecture_of(config, "config.json")
+    except SizeupError:
+        return
+    assert model.parameters > 0
+    assert model.stored_bytes > 0
+    assert all(math.isfinite(weight.stored_bytes) for weight in model.weights())
+
+
+def test_every_model_type_has_a_reader_with_a_first_sentence() -> None:
+    for name, entry in MODEL_TYPES.items():
+        assert entry.family.__doc__, name

@@ -1,0 +1,107 @@
+"""Minimal configurations of published language models, written from their published sizes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def _dense(
+    layers: int, hidden: int, width: int, heads: int, kv: int, vocabulary: int, **others: Any
+) -> dict[str, Any]:
+    return {
+        "model_type": "llama",
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "intermediate_size": width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv,
+        "vocab_size": vocabulary,
+        "torch_dtype": "bfloat16",
+        **others,
+    }
+
+
+_FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+_DEEPSEEK = _dense(
+    61, 7168, 18432, 128, 128, 129280, model_type="deepseek_v3", q_lora_rank=1536, kv_lora_rank=512,
+    qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048,
+    n_routed_experts=256, n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=3,
+    quantization_config=_FP8, max_position_embeddings=163840,
+)  # fmt: skip
+
+
+def _gpt_oss(layers: int, experts: int) -> dict[str, Any]:
+    kinds = ["sliding_attention", "full_attention"] * (layers // 2)
+    return _dense(
+        layers, 2880, 2880, 64, 8, 201088, model_type="gpt_oss", head_dim=64, num_local_experts=experts,
+        num_experts_per_tok=4, sliding_window=128, layer_types=kinds, attention_bias=True,
+        quantization_config={"quant_method": "mxfp4"}, max_position_embeddings=131072,
+    )  # fmt: skip
+
+
+def _qwen3_moe(layers: int, hidden: int, width: int, heads: int, kv: int) -> dict[str, Any]:
+    return _dense(
+        layers, hidden, 1, heads, kv, 151936, model_type="qwen3_moe", head_dim=128, num_experts=128,
+        num_experts_per_tok=8, moe_intermediate_size=width,
+    )  # fmt: skip
+
+
+_GEMMA_4 = {
+    "model_type": "gemma4_text",
+    "num_hidden_layers": 60,
+    "hidden_size": 5376,
+    "intermediate_size": 21504,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 16,
+    "head_dim": 256,
+    "num_global_key_value_heads": 4,
+    "global_head_dim": 512,
+    "attention_k_eq_v": True,
+    "sliding_window": 1024,
+    "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 10,
+    "vocab_size": 262144,
+    "max_position_embeddings": 262144,
+    "dtype": "bfloat16",
+}
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "Llama-2-7B": _dense(32, 4096, 11008, 32, 32, 32000),
+    "Llama-3.1-8B": _dense(32, 4096, 14336, 32, 8, 128256, max_position_embeddings=131072),
+    "Llama-3.1-70B": _dense(80, 8192, 28672, 64, 8, 128256, max_position_embeddings=131072),
+    "Llama-3.1-405B": _dense(126, 16384, 53248, 128, 8, 128256, max_position_embeddings=131072),
+    "Mixtral-8x7B": _dense(
+        32, 4096, 14336, 32, 8, 32000, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2
+    ),
+    "Qwen3-30B-A3B": _qwen3_moe(48, 2048, 768, 32, 4),
+    "Qwen3-235B-A22B": _qwen3_moe(94, 4096, 1536, 64, 4),
+    "MiniMax-M2.5": _dense(
+        62, 3072, 1536, 48, 8, 200064, model_type="minimax_m2", head_dim=128, num_local_experts=256,
+        num_experts_per_tok=8,
+    ),
+    "DeepSeek-V3": _DEEPSEEK,
+    "DeepSeek-V3.2": {
+        **_DEEPSEEK, "model_type": "deepseek_v32", "index_head_dim": 128, "index_n_heads": 64,
+        "index_topk": 2048,
+    },
+    "gpt-oss-20b": _gpt_oss(24, 32),
+    "gpt-oss-120b": _gpt_oss(36, 128),
+    "Gemma-3-27B": _dense(
+        62, 5376, 21504, 32, 16, 262208, model_type="gemma3_text", head_dim=128, sliding_window=1024,
+        sliding_window_pattern=6,
+    ),
+    "Gemma-4-31B": _GEMMA_4,
+    "Qwen3-Next-80B": _dense(
+        48, 2048, 5120, 16, 2, 151936, model_type="qwen3_next", head_dim=256, num_experts=512,
+        num_experts_per_tok=10, moe_intermediate_size=512, shared_expert_intermediate_size=512,
+        linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128,
+        linear_value_head_dim=128, linear_conv_kernel_dim=4,
+    ),
+}  # fmt: skip
+
+
+def make(folder: Path) -> None:
+    """Write each configuration to a folder, e.g. `llama-3.1-70b.json`."""
+    for name, config in CONFIGS.items():
+        (folder / f"{name.lower()}.json").write_text(json.dumps(config), "utf-8")
