@@ -56,7 +56,7 @@ _CASES = {
     "overlaps": ("mlperf_kws_int8.tflite", "-d", "stm32f401/tflm", "--ram", "17KiB"),
     "fewer bits of some layers": ("mlperf_resnet8_fp32.tflite", "-d", "stm32f446/tflm"),
     "fewer bits of all layers": ("mlperf_resnet8_fp32.tflite", "-d", "stm32f446/tflm", "--ram", "20KiB"),
-    "code-books": ("mlperf_resnet8_int8.tflite", "-d", "stm32f746/tflm", "--flash", "220KiB"),
+    "code-books": ("mlperf_resnet8_int8.tflite", "-d", "stm32u585/tflm", "--flash", "220KiB"),
     "less time": ("mlperf_kws_fp32.tflite", "-d", "rpi5/litert", "--latency", "300us", "--expected"),
 }
 

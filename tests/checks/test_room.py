@@ -219,7 +219,8 @@ def test_a_sweep_over_targets_costs_next_to_nothing_once_needs_are_known(shared:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 99), st.none() | st.integers(0, 99)), max_size=5), st.integers(0, 200)
+    st.lists(st.tuples(st.integers(0, 99), st.none() | st.integers(0, 99)), min_size=1, max_size=5),
+    st.integers(0, 200),
 )
 def test_a_verdict_holds_for_every_need_between_the_least_and_the_most(
     ranges: list[tuple[int, int | None]], limit: int
@@ -230,6 +231,10 @@ def test_a_verdict_holds_for_every_need_between_the_least_and_the_most(
     most = [part.high_bytes for part in parts]
     fits_at_most = all(each is not None for each in most) and sum(each or 0 for each in most) <= limit
     assert space.fits is (True if fits_at_most else None if fits_at_least else False)
+
+
+def test_a_need_without_parts_is_unknown_not_zero() -> None:
+    assert MemoryNeed("ram", 200, ()).fits is None
 
 
 @pytest.mark.parametrize("name", ["resnet8", "vww96", "kws", "ad01"])
