@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -58,11 +59,12 @@ def test_a_model_that_does_not_fit_is_told_with_what_it_would(configs: Path) -> 
 def test_layouts_are_ordered_by_memory_or_communication(configs: Path) -> None:
     command = ("llm", configs / "llama-3.1-8b.json", "-d", "8xh100/vllm", "--top", "10")
     by_memory, by_communication = (
-        [line.split()[-1] for line in lines(run(*command, *options)) if "yes tp" in line or "yes dp" in line]
+        [line.split()[-1] for line in lines(run(*command, *options)) if re.search("yes [tpd]p[0-9]", line)]
         for options in ((), ("--by", "communication"))
     )
-    assert by_memory[0] == "tp8"
-    assert by_communication[0] == "dp8"
+    # The last of two stages has half of the layers and a fourth of the head.
+    assert by_memory[:2] == ["tp4,pp2", "tp8"]
+    assert by_communication[0] == by_memory[-1] == "dp8"
 
 
 @pytest.mark.parametrize(
@@ -127,8 +129,10 @@ def test_the_result_answers_questions(configs: Path) -> None:
     assert serving.max_context(most + 2) < 8192
     assert [row.fits for row in serving.layouts(3)] == ["yes"] * 3
     by_communication = serving.layouts(100, by="communication")
-    assert str(by_communication[0].layout) == "dp8"
-    assert by_communication[0].link_bytes == 0
+    # Copies on each GPU send nothing, and leave room for 3 sequences each.
+    last = by_communication[-1]
+    assert (str(last.layout), last.link_bytes, last.fits, last.max_sequences) == ("dp8", 0, "no", 24)
+    assert all(row.fits == "yes" for row in by_communication[:-1])
 
 
 def test_fewer_gpus_need_more_of_each(configs: Path) -> None:
