@@ -17,7 +17,7 @@ from fuzzing import hf_configs
 from fuzzing.texts import Settings, toml
 from fuzzing.values import INTEGERS, changed_bytes, integer
 from sizeup.api.llm import llm
-from sizeup.language_models import gguf
+from sizeup.language_models import gguf, reader
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.clusters import read_cluster
 from sizeup.language_models.layout_costs import evaluate
@@ -226,7 +226,56 @@ def _change_header(metadata: dict[str, Any], tensors: list[gguf_files.Tensor], r
         tensors[at] = (other, shape, kind)
 
 
+class _Safetensors:
+    """A mutator of safetensors headers: names, types, offsets and lengths; or raw bytes."""
+
+    def seeds(self, folder: Path) -> list[bytes]:
+        return [_safetensors(_tensors())]
+
+    def mutate(self, content: bytes, random: Random) -> bytes:
+        if random.random() < 0.3:
+            return changed_bytes(content, random)
+        tensors = _tensors()
+        name = random.choice(list(tensors))
+        wrong = (None, [], [1], [-1, 4], [8, 4], [0, 2**63], [0, True], [0.5, 1], "x", {"a": 1}, [0, 10**400])
+        choice = random.randrange(4)
+        if choice == 0:
+            tensors[name]["data_offsets"] = random.choice(wrong)
+        elif choice == 1:
+            tensors[random.choice((name + ".x", "a", "", "model.layers.99999.q", "\x1b[31m"))] = tensors.pop(
+                name
+            )
+        elif choice == 2:
+            tensors[name] = random.choice(wrong)
+        else:
+            tensors[name]["data_offsets"] = [0, abs(integer(random))]
+        mutant = bytearray(_safetensors(tensors))
+        if random.random() < 0.2:
+            struct.pack_into("<Q", mutant, 0, integer(random) & (2**64 - 1))
+        return bytes(mutant)
+
+
+def _tensors() -> dict[str, Any]:
+    """The header of a checkpoint of the small configuration."""
+    architecture = reader.architecture_of(_SMALL, "small")
+    sizes = {"model.embed_tokens.weight": 96 * 64 * 2, "lm_head.weight": 96 * 64 * 2}
+    for index, layer in enumerate(architecture.layers):
+        sizes |= {
+            f"model.layers.{index}.{weight.name}.weight": weight.stored_bytes for weight in layer.weights
+        }
+    return {
+        name: {"dtype": "BF16", "shape": [size // 2], "data_offsets": [0, size]}
+        for name, size in sizes.items()
+    }
+
+
+def _safetensors(tensors: Mapping[str, Any]) -> bytes:
+    header = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(header)) + header
+
+
 CONFIGURATIONS = _Json(_MODELS)
+SAFETENSORS = _Safetensors()
 QUANTIZATIONS = _Json((_QUANTIZATION,))
 GGUF = _Gguf()
 CLUSTERS = Settings((_CLUSTER,), tomllib.loads, toml)
@@ -243,6 +292,15 @@ def quantization(path: Path) -> Any:
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(_SMALL), "utf-8")
     (folder / "hf_quant_config.json").write_bytes(path.read_bytes())
+    return _served(folder / "config.json")
+
+
+def safetensors(path: Path) -> Any:
+    """The same of a valid configuration with a mutated safetensors file next to it."""
+    folder = path.parent / "weights"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(_SMALL), "utf-8")
+    (folder / "model.safetensors").write_bytes(path.read_bytes())
     return _served(folder / "config.json")
 
 

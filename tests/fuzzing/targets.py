@@ -73,6 +73,11 @@ TARGETS: Mapping[str, Target] = {
     "llm-quantizations": Target(
         "fuzzing.language_models:QUANTIZATIONS", ".json", {"analyze": "fuzzing.language_models:quantization"}
     ),
+    "safetensors": Target(
+        "fuzzing.language_models:SAFETENSORS",
+        ".safetensors",
+        {"analyze": "fuzzing.language_models:safetensors"},
+    ),
     "gguf": Target("fuzzing.language_models:GGUF", ".gguf", {"analyze": "fuzzing.language_models:gguf_file"}),
     "clusters": Target(
         "fuzzing.language_models:CLUSTERS", ".toml", {"analyze": "fuzzing.language_models:cluster"}
@@ -85,7 +90,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("devices", "calibrations", "budgets", "sweeps"),
         *("coefficients", "precision-maps", "gpu-specs"),
     ),
-    "llm": ("llm-configs", "llm-quantizations", "gguf", "clusters"),
+    "llm": ("llm-configs", "llm-quantizations", "safetensors", "gguf", "clusters"),
 }
 
 

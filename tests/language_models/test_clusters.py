@@ -135,6 +135,16 @@ def test_a_cluster_file_may_name_shipped_links(tmp_path: Path) -> None:
     assert link.bytes_per_second == 450e9
 
 
+def test_the_cluster_file_of_the_documentation_is_valid(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "llm.md").read_text("utf-8")
+    path = tmp_path / "rack.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0], "utf-8")
+    result = read_cluster(path)
+    assert (result.name, result.devices) == ("two nodes", 16)
+    assert result.network is not None
+    assert result.network.bytes_per_second == 25e9
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -87,7 +87,9 @@ def _stage_limit(serving: Serving, gpu: GpuMemory, sequences: int) -> Limit:
     each, context = -(-sequences // serving.servers), serving.context
     held = gpu.weights_bytes + gpu.tower_bytes
     # What the engine sets aside is what it leaves of its share; if nothing is left, the buffers themselves.
-    buffers = gpu.activations + gpu.graphs + gpu.communication + gpu.context
+    buffers = gpu.communication + gpu.context
+    if serving.engine.name != "sglang":  # whose share has no activations and graphs
+        buffers = buffers + gpu.activations + gpu.graphs
     low = gpu.usable_bytes - gpu.cache.high - held if gpu.cache.high else buffers.low
     high = gpu.usable_bytes - gpu.cache.low - held if gpu.cache.low else buffers.high
     least = _cache_bytes(gpu.capacity_high, gpu.cache.high, each, context)

@@ -15,7 +15,7 @@ from sizeup.units import quoted
 
 MOST_SIZE = 1 << 24  # of a dimension of a weight; published vocabularies end at 262,144
 MOST_REPEATS = 20_000  # experts and heads; the largest published model has 896 experts
-MOST_LAYERS = 1_000  # the largest published model has 126; every layer is built
+MOST_LAYERS = 500  # the largest published model has 126; every layer is built
 MOST_TOKENS = 1 << 40
 
 # Settings that change no size: ids, initialization, positions, activation functions, generation, training.
