@@ -237,7 +237,19 @@ class _Safetensors:
             return changed_bytes(content, random)
         tensors = _tensors()
         name = random.choice(list(tensors))
-        wrong = (None, [], [1], [-1, 4], [8, 4], [0, 2**63], [0, True], [0.5, 1], "x", {"a": 1}, [0, 10**400])
+        wrong: tuple[Any, ...] = (
+            None,
+            [],
+            [1],
+            [-1, 4],
+            [8, 4],
+            [0, 2**63],
+            [0, True],
+            [0.5, 1],
+            "x",
+            {"a": 1},
+            [0, 10**400],
+        )
         choice = random.randrange(4)
         if choice == 0:
             tensors[name]["data_offsets"] = random.choice(wrong)
