@@ -41,7 +41,6 @@ GUARDED = {
     ("cli/clock.py", "/proc"): "OSError",
     ("cli/clock.py", "sysconf"): "AttributeError",
     ("files.py", "chown"): "hasattr",
-    ("runtimes/tflm_inference.py", "resource"): "ModuleNotFoundError",
     ("sweeps/store.py", "fcntl"): "ModuleNotFoundError",
     ("workers/supervisor.py", "/proc"): "OSError",
     ("workers/supervisor.py", "killpg"): "hasattr",

@@ -23,6 +23,7 @@ VERBS = (
     "demo",
     "devices",
     "explain",
+    "llm",
     "measure",
     "ops",
     "optimize",
