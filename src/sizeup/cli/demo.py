@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +27,7 @@ def demo(
     """Show what sizeup does on a sample model: count, check, optimize, check again, write an HTML page."""
     from sizeup.cli import terminal
     from sizeup.errors import SizeupError
+    from sizeup.files import write_bytes
     from sizeup.formats.tflite import schema
 
     schema.schema()  # raises if it is not installed
@@ -36,7 +36,7 @@ def demo(
     )
     try:
         output.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(SAMPLE, output / "sample.tflite")
+        write_bytes(output / "sample.tflite", SAMPLE.read_bytes())
     except OSError as error:
         raise SizeupError(f"{output}: cannot be written ({error.strerror or error}); use -o DIR") from None
     steps = (
