@@ -10,12 +10,23 @@ import pytest
 
 from sizeup import render
 from sizeup.errors import SizeupError
-from sizeup.results import check, closed_forms, comparison, explanation, measurement, plan, precision, report
+from sizeup.results import (
+    check,
+    closed_forms,
+    comparison,
+    explanation,
+    llm,
+    measurement,
+    plan,
+    precision,
+    ranking,
+    report,
+)
 from sizeup.results.result import Result
 
 pytestmark = pytest.mark.extras
 
-MODULES = (check, closed_forms, comparison, explanation, measurement, plan, precision, report)
+MODULES = (check, closed_forms, comparison, explanation, llm, measurement, plan, precision, ranking, report)
 TABLES = ("_PLAIN_DATA", "_FRAMES", "_PICTURES", "_TEXTS", "_PAGES")
 
 
