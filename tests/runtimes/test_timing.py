@@ -16,6 +16,7 @@ import torch
 
 import sizeup
 from formats.onnx import making
+from runtimes.sleeping import Sleeps
 from sizeup.errors import NotTrusted, RunFailed
 from sizeup.runtimes import TIMED_RUNTIMES, TimingOptions, time_model
 from sizeup.runtimes.profiles import kernels_of
@@ -23,15 +24,6 @@ from sizeup.runtimes.profiles import kernels_of
 pytestmark = pytest.mark.extras
 
 SHORT = TimingOptions(seconds=0.05, warm_up=1, least_runs=3, profiled_runs=2)
-
-
-class Sleeps(torch.nn.Module):
-    """Takes a known time, whatever the machine."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not isinstance(x, torch._subclasses.FakeTensor):
-            time.sleep(0.05)
-        return x + 1
 
 
 def chain_of(layers: int, width: int = 64) -> onnx.ModelProto:
@@ -178,7 +170,7 @@ def test_nothing_stays_behind_when_the_caller_gives_up(shared: Path) -> None:
     code = f"""
         import os, subprocess, sizeup
         def children():
-            command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
+            command = ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "args="]
             listed = subprocess.run(command, capture_output=True, text=True).stdout
             return sum("sizeup.workers.worker" in line for line in listed.splitlines())
         def stop(runs, least):

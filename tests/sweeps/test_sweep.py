@@ -446,7 +446,8 @@ def children() -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"sizeup.workers.worker" in words and os.fsencode(str(os.getpid())) in words:
+        is_worker = any(b"sizeup.workers.worker" in word for word in words)
+        if is_worker and os.fsencode(str(os.getpid())) in words:
             results.append(int(path.parent.name))
     return results
 
