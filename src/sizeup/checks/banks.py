@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sizeup.checks.board_memory import board_flash, board_ram
+from sizeup.checks.board_memory import BoardMemory, board_flash, board_ram
 from sizeup.checks.code_size import BUILD_NOTE, range_basis
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.unpublished_planners import ONE_BANK
@@ -19,16 +19,7 @@ def ram_bank(
     limit = device.largest_ram_bytes if available is None else available
     if target.board is not None and available is None:
         space = board_ram(target.board, device, sum(part.low_bytes for part in parts))
-        return MemoryNeed(
-            "ram",
-            space.limit_bytes,
-            tuple(parts),
-            space.reserve_bytes,
-            space.source,
-            (*unknown, *space.unknown),
-            space.assumptions,
-            space.is_external,
-        )
+        return _on_board("ram", space, parts, unknown)
     if limit is None:
         unknown.append(f"the RAM size of {device.title} is not known; give it with --ram")
     source, assumptions = "--ram", []
@@ -67,15 +58,27 @@ def flash_memory(
         parts.append(by_operators or MemoryPart("code", code.least_bytes, most, range_basis(target)))
     if target.board is not None and available is None:
         space = board_flash(target.board, device, sum(part.low_bytes for part in parts))
-        return MemoryNeed(
-            "flash",
-            space.limit_bytes,
-            tuple(parts),
-            space.reserve_bytes,
-            space.source,
-            (*unknown, *space.unknown),
-            (*space.assumptions, *build),
-        )
+        return _on_board("flash", space, parts, unknown, build)
     own_code = ("the application's own code is not counted",) if available is None else ()
     source = device.title if available is None else "--flash"
     return MemoryNeed("flash", limit, tuple(parts), 0, source, tuple(unknown), (*own_code, *build))
+
+
+def _on_board(
+    name: str,
+    space: BoardMemory,
+    parts: Sequence[MemoryPart],
+    unknown: Sequence[str],
+    assumptions: Sequence[str] = (),
+) -> MemoryNeed:
+    """The need compared with what a board leaves for a model."""
+    return MemoryNeed(
+        name,
+        space.limit_bytes,
+        tuple(parts),
+        space.reserve_bytes,
+        space.source,
+        (*unknown, *space.unknown),
+        (*space.assumptions, *assumptions),
+        space.is_external,
+    )

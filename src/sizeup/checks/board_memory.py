@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sizeup import units
+from sizeup.checks.unpublished_planners import ONE_BANK
 from sizeup.targets import Board, Device
 
 
@@ -35,7 +36,7 @@ def board_ram(board: Board, device: Device, least: int) -> BoardMemory:
         assumptions.append(_usable_text(board, board.usable.ram_bytes, "RAM"))
     elif sum(memory.role == "ram" for memory in device.memories) > 1:
         source = f"the largest bank of {board.title}"
-        assumptions.append("the arena must be in one bank: the largest bank counts, not the sum")
+        assumptions.append(ONE_BANK)
     assumptions.append(
         _reserve_text(board, board.ram_reserve, "RAM")
         if board.ram_reserve

@@ -361,8 +361,10 @@ def _provenance(calibration: TargetCalibration, target: Target) -> str:
 def _by_coefficients(
     cost: Cost, target: Target | None, precision: DType | None, table: coefficients.Table
 ) -> Estimate:
-    all_types = ([precision] * len(cost.graph.ops), list[str]()) if precision else None
-    types, missing = all_types or coefficients.own_types(cost, table)
+    if precision is None:
+        types, missing = coefficients.own_types(cost, table)
+    else:
+        types, missing = [precision] * len(cost.graph.ops), []
     times = coefficients.layer_times(cost, types, table)
     executed = kernels_of(cost, precision)
     # Layout copies share the main op of their product; only the first kernel of an op takes its time.

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup import units
-from sizeup.render.console.devices import memory_text
-from sizeup.render.vocabulary import verified_text
+from sizeup.render.console.devices import memory_text, provenance_lines
 from sizeup.targets import Board, Device, MemoryAmounts
 
 if TYPE_CHECKING:
@@ -136,14 +135,7 @@ def _facts(board: Board, device: Device) -> Iterator[tuple[str, str, str]]:
     yield from _amounts("usable", board.usable)
     yield from _amounts("reserve", board.reserve)
     yield "runtimes", ", ".join(device.runtimes), ""
-    if board.aliases:
-        yield "aliases", ", ".join(board.aliases), ""
-    if board.note:
-        yield "note", board.note, ""
-    dated = f", recorded on {board.recorded}" if board.recorded else ""
-    yield "data", verified_text(board.verified).removeprefix("device data "), ""
-    yield "source", f"{board.source}{dated}", "dim"
-    yield "file", board.file, "dim"
+    yield from provenance_lines(board)
 
 
 def _amounts(label: str, amounts: MemoryAmounts | None) -> Iterator[tuple[str, str, str]]:

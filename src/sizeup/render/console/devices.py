@@ -9,6 +9,7 @@ from sizeup import units
 from sizeup.render.vocabulary import standing_text, verified_text
 from sizeup.targets import (
     DEVICE_CLASSES,
+    Board,
     Device,
     LatencyStanding,
     Memory,
@@ -211,14 +212,19 @@ def _facts(
     for standing in standings:
         yield "latency", f"{standing.runtime}: {standing_text(standing)}", ""
     yield from _calibrations(calibrations)
-    if device.aliases:
-        yield "aliases", ", ".join(device.aliases), ""
-    if device.note:
-        yield "note", device.note, ""
-    dated = f", recorded on {device.recorded}" if device.recorded else ""
-    yield "data", verified_text(device.verified).removeprefix("device data "), ""
-    yield "source", f"{device.source}{dated}", "dim"
-    yield "file", device.file, "dim"
+    yield from provenance_lines(device)
+
+
+def provenance_lines(entry: Device | Board) -> Iterator[tuple[str, str, str]]:
+    """The other names of a device or board, its note, and where its data are from."""
+    if entry.aliases:
+        yield "aliases", ", ".join(entry.aliases), ""
+    if entry.note:
+        yield "note", entry.note, ""
+    dated = f", recorded on {entry.recorded}" if entry.recorded else ""
+    yield "data", verified_text(entry.verified).removeprefix("device data "), ""
+    yield "source", f"{entry.source}{dated}", "dim"
+    yield "file", entry.file, "dim"
 
 
 def _unit(unit: Unit) -> str:
