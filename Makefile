@@ -1,4 +1,4 @@
-.PHONY: check quick fast bare long zoo boards splits format readme golden
+.PHONY: check quick fast bare long zoo boards splits format readme golden site
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -35,6 +35,9 @@ format:  ## let ruff rewrite what it can
 
 readme:  ## run the commands of the documentation and write their output into it
 	python tools/readme.py
+
+site:  ## build the documentation site into site/ (pip install --group docs)
+	mkdocs build
 
 golden:  ## record again what every verb prints and writes; look at the difference before you commit it
 	rm -f tests/golden/outputs/*

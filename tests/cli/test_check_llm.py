@@ -9,7 +9,8 @@ import pytest
 
 import sizeup
 from cli.running import Run
-from sizeup.api.check_llm import LlmCheckOptions, check_language_model, is_cluster
+from sizeup.api.check_llm import LlmCheckOptions, check_language_model
+from sizeup.language_models.clusters import is_cluster
 
 # Llama-3.1-8B: 16.06 GB of bf16 weights, 131,072 bytes of cache per token.
 LLAMA = {

@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sizeup.api.keywords import with_keyword_hints
-from sizeup.errors import SizeupError, TargetError
+from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
+from sizeup.language_models.deployment import INPUT, MOST_SEQUENCES, OUTPUT, deploy
 from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, driver_memory, engine_of
-from sizeup.language_models.layouts import Layout, Layouts, enumerate_layouts, parse_layout
+from sizeup.language_models.layouts import Layout
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
 from sizeup.results.llm import Serving
-
-INPUT, OUTPUT = 4096, 512
-_MOST_TOKENS = 1 << 32
-_MOST_SEQUENCES = 1 << 24
 
 NOT_MODELED = (
     "latency and throughput",
@@ -54,18 +51,11 @@ def llm(
     machines, engine_name = cluster(target)
     engine = engine_of(engine_name)
     counts = _counts(concurrency)
-    _check_tokens(architecture, input, output)
-    memory = machines.memory_bytes
-    if memory is None:
-        raise TargetError(f"{machines.name}: the memory of {machines.device.name} is unknown")
-    precision = kv or architecture.kv_dtype or _cache_dtype(architecture)
-    cache_bits(precision)
-    chosen = _layout(layout, architecture, machines)
+    deployment = deploy(architecture, machines, engine, input=input, output=output, kv=kv, layout=layout)
     serving = Serving(
-        architecture.name, architecture, machines, engine, chosen, precision, weights or "", input, output,
-        counts, gpus_of(architecture, chosen, engine, memory, precision),
-        _assumptions(architecture, engine, kv, layout is None), NOT_MODELED,
-        _sources(engine, machines),
+        architecture.name, architecture, machines, engine, deployment.layout, deployment.kv, weights or "",
+        input, output, counts, deployment.gpus, _assumptions(architecture, engine, kv, layout is None),
+        NOT_MODELED, _sources(engine, machines),
     )  # fmt: skip
     return replace(serving, remedies=_remedies(config, serving)) if serving.fits == "no" else serving
 
@@ -97,43 +87,9 @@ _PRECISIONS: tuple[tuple[str | None, str | None], ...] = (
 
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:
     counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency)
-    if not counts or any(isinstance(count, bool) or not 1 <= count <= _MOST_SEQUENCES for count in counts):
-        raise SizeupError(f"concurrency: give numbers from 1 to {_MOST_SEQUENCES:,}")
+    if not counts or any(isinstance(count, bool) or not 1 <= count <= MOST_SEQUENCES for count in counts):
+        raise SizeupError(f"concurrency: give numbers from 1 to {MOST_SEQUENCES:,}")
     return tuple(sorted(set(counts)))
-
-
-def _check_tokens(architecture: Architecture, input: int, output: int) -> None:
-    for name, count in (("input", input), ("output", output)):
-        if isinstance(count, bool) or not 1 <= count <= _MOST_TOKENS:
-            raise SizeupError(f"{name}: give a number of tokens from 1 to {_MOST_TOKENS:,}")
-    limit = architecture.max_context
-    if limit and input + output > limit:
-        raise SizeupError(
-            f"{input:,} + {output:,} tokens exceed the context of {architecture.name}, {limit:,} tokens"
-            " (max_position_embeddings)"
-        )
-
-
-def _cache_dtype(architecture: Architecture) -> str:
-    return architecture.dtype if architecture.dtype != "fp32" else "bf16"
-
-
-def _layout(layout: str | Layout | None, architecture: Architecture, machines: Cluster) -> Layout:
-    if isinstance(layout, str):
-        return parse_layout(layout, architecture, machines)
-    layouts = enumerate_layouts(architecture, machines)
-    if layout is not None:
-        layouts.index(layout)
-        return layout
-    if not len(layouts):
-        raise SizeupError(f"{architecture.name}: no layout divides it over {machines.devices:,} devices")
-    return _default(layouts)
-
-
-def _default(layouts: Layouts) -> Layout:
-    """The widest tensor parallelism, then as few stages as possible, without expert parallelism."""
-    rows = (layouts[row] for row in range(len(layouts)))
-    return min(rows, key=lambda row: (-row.tensor, row.replicas, row.data, row.pipeline, row.expert))
 
 
 def _assumptions(

@@ -244,9 +244,10 @@ def _language_options(
     device: str | None, language: Mapping[str, str | None], others: set[str]
 ) -> LlmCheckOptions | None:
     """The options of a check of language models; None if neither the target nor an option is of one."""
-    from sizeup.api.check_llm import LlmCheckOptions, is_cluster
-    from sizeup.api.llm import INPUT, OUTPUT
+    from sizeup.api.check_llm import LlmCheckOptions
     from sizeup.cli.llm import counts_of, tokens_of
+    from sizeup.language_models.clusters import is_cluster
+    from sizeup.language_models.deployment import INPUT, OUTPUT
 
     names = sorted(name for name, value in language.items() if value is not None)
     if not names and not is_cluster(device):
