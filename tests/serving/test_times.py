@@ -108,12 +108,19 @@ def test_ideal_times_are_prefill_and_step_alone() -> None:
     assert float(result.ttft) == float(result.prefill)
 
 
-def test_a_device_without_bandwidth_or_link_has_no_server() -> None:
+def test_a_device_without_bandwidth_has_no_server() -> None:
     machines, _ = cluster("8xh100")
-    assert server_of(architecture("Llama-3.1-8B"), Layout(8), replace(machines, link=None), "bf16") is None
-    device = replace(machines.device, memories=())
-    assert (
-        server_of(architecture("Llama-3.1-8B"), Layout(8), replace(machines, device=device), "bf16") is None
+    unknown = replace(machines, device=replace(machines.device, memories=()))
+    assert server_of(architecture("Llama-3.1-8B"), Layout(8), unknown, "bf16") is None
+
+
+def test_bytes_over_an_unknown_link_are_not_counted() -> None:
+    machines, _ = cluster("8xh100")
+    unknown = server_of(architecture("Llama-3.1-8B"), Layout(8), replace(machines, link=None), "bf16")
+    assert unknown is not None
+    assert unknown.has_unknown_links
+    assert float(step_time(unknown, 64, 100)) < float(
+        step_time(server("Llama-3.1-8B", "8xh100", Layout(8)), 64, 100)
     )
 
 

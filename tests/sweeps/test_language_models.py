@@ -68,7 +68,7 @@ def test_rows_are_those_of_llm_and_check(folder: Path) -> None:
     )
     for model, (target, name), weights, kv, concurrency in points:
         row = rows[f"configs/{model}", name, weights, kv, concurrency]
-        options = {
+        options: dict[str, Any] = {
             "weights": None if weights == "stored" else weights,
             "kv": None if kv == "stored" else kv,
             "concurrency": concurrency,

@@ -19,7 +19,7 @@ from sizeup.language_models.serving import gpus_of
 from sizeup.results.llm import Serving
 
 NOT_MODELED = (
-    "latency and throughput",
+    "percentiles of TPOT and TTFT, arrival rates and traces; times are means under constant concurrency",
     "prefix caching: shared prompts are stored once per sequence",
     "speculative decoding: MTP layers and draft models are not loaded",
     "LoRA adapters, offloading to the host, and fragmentation of the allocator",
@@ -39,7 +39,7 @@ def llm(
     kv: str | None = None,
     layout: str | Layout | None = None,
 ) -> Serving:
-    """Return whether a language model fits a cluster, and how many sequences of which context it holds.
+    """Return whether a language model fits a cluster, how many sequences it holds, and how fast it is.
 
     `config` is a config.json (hf_quant_config.json next to it is read), `target` a cluster and an engine such
     as `8xh100/vllm`. `input` and `output` are tokens of a prompt and its answer, `concurrency` one or more

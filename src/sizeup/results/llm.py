@@ -16,6 +16,7 @@ from sizeup.language_models.layout_costs import LayoutCosts, evaluate
 from sizeup.language_models.layouts import Layout, enumerate_layouts
 from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 from sizeup.results.result import Result
+from sizeup.serving.estimate import ServingEstimate, estimate
 
 _MOST_CURVE = 1 << 16
 _CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
@@ -104,6 +105,15 @@ class Serving(Result):
     def sequences_range(self) -> tuple[int, int]:
         """The least and the most sequences, as far as buffers are known."""
         return self.deployment.sequences_range()
+
+    def times(self) -> ServingEstimate | None:
+        """TPOT, TTFT and throughput at each concurrency; None if it does not fit, or rates are unknown."""
+        if self.fits == "no":
+            return None
+        return estimate(
+            self.architecture, self.layout, self.cluster, self.engine.name, self.kv,
+            input=self.input, output=self.output, concurrency=self.concurrency, most=self.max_sequences(),
+        )  # fmt: skip
 
     def max_context(self, sequences: int = 1) -> int:
         """The longest context of that number of concurrent sequences."""

@@ -35,6 +35,7 @@ from sizeup.mixed_precision.tradeoff import Point, Row
 from sizeup.rewrite import Footprint, KernelArena, Optimization, StripExecution, StripSegment, Verification
 from sizeup.runtimes import Compilation
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
+from sizeup.serving.estimate import Duration, ServingEstimate, ServingPoint
 from sizeup.sweeps import Sweep
 from sizeup.sweeps.leaderboard import Leaderboard
 from sizeup.sweeps.query import Preview
@@ -54,6 +55,7 @@ __all__ = [
     "Contribution",
     "ConventionCounts",
     "DeviceMemory",
+    "Duration",
     "EnergyEstimate",
     "Estimate",
     "Figures",
@@ -83,6 +85,8 @@ __all__ = [
     "QuerySpec",
     "Remedy",
     "Row",
+    "ServingEstimate",
+    "ServingPoint",
     "StripExecution",
     "StripSegment",
     "Sweep",

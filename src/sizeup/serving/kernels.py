@@ -44,7 +44,7 @@ def _modules(layer: Layer) -> Iterable[tuple[tuple[int, int], list[Weight]]]:
 
 
 def _is_quantized_at_run_time(precision: str) -> bool:
-    """Whether inputs are quantized in a kernel of its own: scales by block; one scale is fused instead."""
+    """Whether an extra kernel quantizes inputs: with scales by block; one scale is fused instead."""
     return arithmetic_dtype(precision) in ("fp8_block", "fp4")
 
 

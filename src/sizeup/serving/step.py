@@ -32,9 +32,16 @@ class Server:
     division: Division
     bandwidth: float
     arithmetic: dict[str, float]  # peak MACs per second, by dtype
-    link: float | None  # bytes per second
+    link: float | None  # bytes per second; what an unknown link carries is not counted
     network: float | None
     rates: Rates = IDEAL
+
+    @property
+    def has_unknown_links(self) -> bool:
+        """Whether a step sends bytes over a link of unknown bandwidth."""
+        division = self.division
+        is_link = division.link_bytes > 0 and self.link is None
+        return is_link or (division.network_bytes > 0 and self.network is None)
 
 
 def server_of(
@@ -48,10 +55,7 @@ def server_of(
     fp8 = device.peak("fp8") or bf16
     arithmetic = {"bf16": bf16, "fp8": fp8, "fp8_block": fp8, "fp4": device.peak("fp4") or bf16}
     division = divide(architecture, layout, cluster, kv)
-    link, network = _rate(cluster.link), _rate(cluster.network)
-    if (division.link_bytes and link is None) or (division.network_bytes and network is None):
-        return None
-    return Server(division, device.bandwidth, arithmetic, link, network, rates)
+    return Server(division, device.bandwidth, arithmetic, _rate(cluster.link), _rate(cluster.network), rates)
 
 
 def _rate(link: Link | None) -> float | None:

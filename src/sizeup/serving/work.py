@@ -72,7 +72,7 @@ class Division:
     experts: int
     experts_per_token: int
     kernels: int  # launched in a step
-    quantizations: int  # of activations, in kernels of their own
+    quantizations: int  # further kernels, which quantize activations
     collectives: int
     link_bytes: float  # sent per token of a data group, over all layers
     network_bytes: float

@@ -8,7 +8,7 @@ from sizeup.render import envelope
 
 if TYPE_CHECKING:
     from sizeup.results.llm import LayoutRow, Serving
-    from sizeup.results.parts import ByteRange, GpuMemory
+    from sizeup.results.parts import ByteRange, Duration, GpuMemory, ServingEstimate
 
 LAYOUTS = 20
 """Layouts in a file."""
@@ -60,12 +60,52 @@ def to_dict(serving: Serving) -> dict[str, Any]:
             }
             for point in serving.points()
         ],
+        "times": times_of(serving.times()),
         "curve": [{"sequences": count, "max_context": context} for count, context in serving.curve()],
         "layouts": [_layout(row) for row in serving.layouts(LAYOUTS)],
         "assumptions": list(serving.assumptions),
         "not_modeled": list(serving.not_modeled),
         "sources": list(serving.sources),
     }
+
+
+def times_of(times: ServingEstimate | None) -> dict[str, Any] | None:
+    """Returns times as plain data, in seconds."""
+    if times is None:
+        return None
+    calibration = times.calibration
+    return {
+        "basis": "lower bound" if calibration is None else "calibrated",
+        "calibration": None
+        if calibration is None
+        else {
+            "engine_versions": calibration.versions,
+            "measurements": calibration.counts[times.device],
+            "families": list(calibration.families),
+            "tpot_mape": calibration.mape[times.device][0],
+            "ttft_mape": calibration.mape[times.device][1],
+            "date": calibration.date,
+            "source": calibration.source,
+        },
+        "caveats": list(times.caveats),
+        "points": [
+            {
+                "requests": point.requests,
+                "running": point.running,
+                "tpot_seconds": _duration(point.tpot),
+                "ttft_seconds": _duration(point.ttft),
+                "user_tokens_per_second": point.user_tokens_per_second,
+                "gpu_tokens_per_second": point.gpu_tokens_per_second,
+                "limiter": point.limiter,
+                "causes_seconds": point.causes,
+            }
+            for point in times.points
+        ],
+    }
+
+
+def _duration(duration: Duration) -> dict[str, float | None]:
+    return {"expected": duration.seconds, "low": duration.low, "high": duration.high}
 
 
 def gpu_of(gpu: GpuMemory) -> dict[str, Any]:
