@@ -17,9 +17,15 @@ from sizeup.language_models.layouts import Layout
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
 from sizeup.results.llm import Serving
+from sizeup.serving.estimate import calibrated_server
+from sizeup.serving.rates import calibrations
+from sizeup.serving.scheduler import SchedulerLimits
+from sizeup.serving.traffic import Traffic, simulate_rate
+
+_LEAST_RATE, _MOST_RATE = 1e-6, 1e6
 
 NOT_MODELED = (
-    "percentiles of TPOT and TTFT, arrival rates and traces; times are means under constant concurrency",
+    "requests of different lengths: all have the same number of input and output tokens",
     "prefix caching: shared prompts are stored once per sequence",
     "speculative decoding: MTP layers and draft models are not loaded",
     "LoRA adapters, offloading to the host, and fragmentation of the allocator",
@@ -38,15 +44,19 @@ def llm(
     weights: str | None = None,
     kv: str | None = None,
     layout: str | Layout | None = None,
+    rate: float | None = None,
 ) -> Serving:
     """Return whether a language model fits a cluster, how many sequences it holds, and how fast it is.
 
     `config` is a config.json (hf_quant_config.json next to it is read), `target` a cluster and an engine such
     as `8xh100/vllm`. `input` and `output` are tokens of a prompt and its answer, `concurrency` one or more
     numbers of concurrent sequences. `weights` and `kv` replace the precision of weights and cache; `layout`
-    such as `tp4,dp2` replaces tensor parallelism in a node with one pipeline stage per node. No weight is
-    read, and torch is not imported.
+    such as `tp4,dp2` replaces tensor parallelism in a node with one pipeline stage per node. `rate` is a
+    number of requests per second that arrive at random: their TTFT and TPOT are simulated. No weight is read,
+    and torch is not imported.
     """
+    if rate is not None and not _LEAST_RATE <= rate <= _MOST_RATE:
+        raise SizeupError(f"rate: give requests per second from {_LEAST_RATE:g} to {_MOST_RATE:,.0f}")
     architecture = read(config, weights)
     machines, engine_name = cluster(target)
     engine = engine_of(engine_name)
@@ -57,7 +67,31 @@ def llm(
         input, output, counts, deployment.gpus, _assumptions(architecture, engine, kv, layout is None),
         NOT_MODELED, _sources(engine, machines),
     )  # fmt: skip
-    return replace(serving, remedies=_remedies(config, serving)) if serving.fits == "no" else serving
+    if serving.fits == "no":
+        return replace(serving, remedies=_remedies(config, serving))
+    return serving if rate is None else replace(serving, traffic=_traffic(serving, rate))
+
+
+def _traffic(serving: Serving, rate: float) -> Traffic:
+    """Simulate one server of the layout."""
+    engine, machines = serving.engine, serving.cluster
+    found = calibrated_server(serving.architecture, serving.layout, machines, engine.name, serving.kv)
+    if found is None or found[1] is None:
+        known = calibrations().get(engine.name)
+        devices = f"; calibrated: {', '.join(known.rates)}" if known else ""
+        raise SizeupError(
+            f"a rate needs calibrated times, and {engine.title} on {machines.device.name} has none{devices}"
+        )
+    server = found[0]
+    servers, block = server.division.servers, engine.block_tokens
+    blocks = serving.max_sequences() * (serving.context // block) // servers
+    limits = SchedulerLimits(
+        engine.batched_tokens,
+        min(engine.sequences(machines.memory_bytes or 0), engine.batched_tokens),
+        max(blocks, -(-serving.context // block)),
+        block,
+    )
+    return simulate_rate(server, rate, serving.input, serving.output, limits)
 
 
 def _remedies(config: str | os.PathLike[str], serving: Serving) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from sizeup.language_models.layouts import Layout, enumerate_layouts
 from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 from sizeup.results.result import Result
 from sizeup.serving.estimate import ServingEstimate, estimate
+from sizeup.serving.traffic import Traffic
 
 _MOST_CURVE = 1 << 16
 _CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
@@ -66,6 +67,7 @@ class Serving(Result):
     not_modeled: tuple[str, ...]
     sources: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
+    traffic: Traffic | None = None  # simulated, if a rate was given and it fits
 
     @property
     def context(self) -> int:

@@ -36,6 +36,7 @@ from sizeup.rewrite import Footprint, KernelArena, Optimization, StripExecution,
 from sizeup.runtimes import Compilation
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
 from sizeup.serving.estimate import Duration, ServingEstimate, ServingPoint
+from sizeup.serving.traffic import Percentiles, Traffic
 from sizeup.sweeps import Sweep
 from sizeup.sweeps.leaderboard import Leaderboard
 from sizeup.sweeps.query import Preview
@@ -79,6 +80,7 @@ __all__ = [
     "ModuleTime",
     "NpuFit",
     "Optimization",
+    "Percentiles",
     "PipelinedThroughput",
     "Point",
     "Preview",
@@ -91,6 +93,7 @@ __all__ = [
     "StripSegment",
     "Sweep",
     "Throughput",
+    "Traffic",
     "Update",
     "Usage",
     "Utilization",

@@ -1,23 +1,25 @@
-"""Requests that arrive over time at the servers of a layout: percentiles of TTFT and TPOT from a simulation.
+"""Requests that arrive at random: percentiles of TTFT and TPOT from a simulation of the scheduler.
 
-Requests go to the servers of a layout in turn, and each server is simulated by itself. A step with decoding
-sequences and prompts takes the time of its decode part and, as in the closed form, the calibrated share of the
-time of its prompts. Times of steps are interpolated between points of a grid, which is computed once.
+Requests go to the servers of a layout in turn, so one of them is simulated. A step with decoding sequences
+and prompts takes the time of its decode part and, as in the closed form, the calibrated share of the time of
+its prompts. Times of steps are interpolated between points of a grid, which is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sizeup.serving.scheduler import Floats, Requests, SchedulerLimits, StepSeconds, Timeline, simulate
+from sizeup.serving.scheduler import Floats, Requests, SchedulerLimits, StepSeconds, simulate
 from sizeup.serving.step import Server, step_time
 
-PERCENTILES = (50, 90, 99)
+REQUESTS = 2000
+"""Requests that one simulation has."""
+_SEED = 0
+_PERCENTILES = (50, 90, 99)
 _CONTEXT_POINTS = 65
-_TOKEN_POINTS_PER_DOUBLING = 4
+_POINTS_PER_DOUBLING = 4  # of prompt tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,63 +34,53 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What users of a simulated server see."""
+    """What users see if requests arrive at random. Times are None if the servers are overloaded."""
 
-    requests: int
-    requests_per_s: float  # that arrive
-    most_requests_per_s: float  # that the servers complete if requests never lack
-    ttft: Percentiles
-    tpot: Percentiles | None  # None if every answer has one token
-    output_tokens_per_s: float
-    preemptions: int
+    rate: float  # requests per second that arrive
+    max_rate: float  # that the servers complete at most
+    requests: int  # simulated
+    seed: int
+    ttft: Percentiles | None
+    tpot: Percentiles | None
+    output_tokens_per_second: float | None
+    preemptions: int | None
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether requests arrive faster than they are completed, so that the queue grows without end."""
-        return self.requests_per_s > self.most_requests_per_s
+        """Whether requests arrive faster than they are completed: the queue grows without end."""
+        return self.rate >= self.max_rate
 
 
-def poisson_requests(rate: float, count: int, input: int, output: int, seed: int = 0) -> Requests:
-    """Requests of equal lengths that arrive at random, `rate` per second on average."""
-    gaps = np.random.default_rng(seed).exponential(1 / rate, count)
-    return Requests(np.cumsum(gaps), np.full(count, input, np.int64), np.full(count, output, np.int64))
-
-
-def simulate_traffic(server: Server, requests: Requests, limits: SchedulerLimits) -> Traffic:
-    """Simulate all servers of a layout; `limits` are those of one of them."""
-    longest = int((requests.input + requests.output).max())
-    seconds = step_seconds(server, limits, longest)
-    groups = [_every(requests, server.division.servers, first) for first in range(server.division.servers)]
-    groups = [group for group in groups if len(group)]
-    timelines = [simulate(group, limits, seconds) for group in groups]
-    busy = [simulate(group, limits, seconds, concurrency=len(group)) for group in groups]
+def simulate_rate(server: Server, rate: float, input: int, output: int, limits: SchedulerLimits) -> Traffic:
+    """Simulate requests of equal lengths; `limits` are those of one server, `rate` that of all."""
+    servers = server.division.servers
+    seconds = step_seconds(server, limits, input + output)
+    # Every n-th arrival of a Poisson process comes after a sum of n exponential times.
+    gaps = np.random.default_rng(_SEED).gamma(servers, 1 / rate, REQUESTS)
+    lengths = (np.full(REQUESTS, length, np.int64) for length in (input, output))
+    requests = Requests(np.cumsum(gaps), *lengths)
+    busy = simulate(requests, limits, seconds, concurrency=REQUESTS)
+    max_rate = servers * REQUESTS / float(busy.end_s.max())
+    if rate >= max_rate:
+        return Traffic(rate, max_rate, REQUESTS, _SEED, None, None, None, None)
+    timeline = simulate(requests, limits, seconds)
     rates, division = server.rates, server.division
     launches = division.kernels + division.quantizations + division.collectives
     first = rates.first_seconds + rates.launch_seconds * launches
-    tpot = _all(timelines, "tpot_s")
-    span = float(np.ptp(requests.arrival_s))
     return Traffic(
-        len(requests),
-        (len(requests) - 1) / span if span else float("inf"),
-        sum(len(each.requests) / float(each.end_s.max()) for each in busy),
-        _percentiles(_all(timelines, "ttft_s") + first),
-        _percentiles(tpot[~np.isnan(tpot)]) if not np.isnan(tpot).all() else None,
-        float(requests.output.sum()) / (max(float(each.end_s.max()) for each in timelines) - float(requests.arrival_s[0])),
-        sum(each.preemptions for each in timelines),
+        rate,
+        max_rate,
+        REQUESTS,
+        _SEED,
+        _percentiles(timeline.ttft_s + first),
+        _percentiles(timeline.tpot_s) if output > 1 else None,
+        servers * timeline.output_tokens_per_s,
+        timeline.preemptions,
     )
 
 
-def _every(requests: Requests, step: int, first: int) -> Requests:
-    columns = (requests.arrival_s, requests.input, requests.output)
-    return Requests(*(column[first::step] for column in columns))
-
-
-def _all(timelines: Sequence[Timeline], name: str) -> Floats:
-    return np.concatenate([getattr(each, name) for each in timelines])
-
-
 def _percentiles(values: Floats) -> Percentiles:
-    return Percentiles(float(values.mean()), *map(float, np.percentile(values, PERCENTILES)))
+    return Percentiles(float(values.mean()), *map(float, np.percentile(values, _PERCENTILES)))
 
 
 def step_seconds(server: Server, limits: SchedulerLimits, longest: int) -> StepSeconds:
@@ -96,8 +88,8 @@ def step_seconds(server: Server, limits: SchedulerLimits, longest: int) -> StepS
     contexts = np.linspace(0.0, float(longest), _CONTEXT_POINTS)
     sequences = np.arange(1, limits.sequences + 1, dtype=np.float64)
     decode = step_time(server, sequences[:, None] * server.division.servers, contexts)
-    doublings = int(np.ceil(np.log2(max(limits.batch_tokens, 2)))) * _TOKEN_POINTS_PER_DOUBLING
-    tokens = np.unique(np.rint(2 ** (np.arange(doublings + 1) / _TOKEN_POINTS_PER_DOUBLING)))
+    doublings = int(np.ceil(np.log2(max(limits.batch_tokens, 2)))) * _POINTS_PER_DOUBLING
+    tokens = np.unique(np.rint(2 ** (np.arange(doublings + 1) / _POINTS_PER_DOUBLING)))
     prefill = step_time(server, 1, contexts, np.maximum(tokens, 2.0)[:, None])
     rates = server.rates
 
