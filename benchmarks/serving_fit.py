@@ -2,10 +2,11 @@
 
 python benchmarks/serving_fit.py             # print held-out errors
 python benchmarks/serving_fit.py --write     # and write src/sizeup/serving/calibrations.toml
-python benchmarks/serving_fit.py --frozen    # and score the frozen rows, models held out: once, at the end
+python benchmarks/serving_fit.py --frozen    # and score the frozen rows: once, when the form is final
 
-Held-out errors leave one model out; prediction intervals leave one family of models out. Rows of `gap_sla`
-count a tenth, because their operating points were chosen by a predictor.
+With both, the tables of docs/llm-times.md are written. Held-out errors leave one model out; prediction
+intervals leave one family of models out. Rows of `gap_sla` count a tenth, because their operating points were
+chosen by a predictor.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from sizeup.serving.rates import Rates
 
 ROOT = Path(__file__).resolve().parents[1]
 CALIBRATIONS = ROOT / "src" / "sizeup" / "serving" / "calibrations.toml"
+PAGE = ROOT / "docs" / "llm-times.md"
+BLOCK = re.compile(r"(<!-- held-out errors -->\n).*?(<!-- end -->)", re.DOTALL)
 HARNESS = ROOT / "benchmarks" / "serving_harness.toml"
 SOURCE = (
     "silicon_sample.csv of https://github.com/ai-dynamo/aiconfigurator (commit 095f58a, Apache-2.0):"
@@ -82,7 +85,7 @@ def fitted(data: Data) -> tuple[np.ndarray, np.ndarray]:
     weight = np.where(data.column("harness") == "gap_sla", 0.1, 1.0)
     first = fit(TPOT, tpot, data.table, data.truth[:, 0], weight)
     known = values_of(TPOT, first, data.table)
-    return first, fit(TTFT, ttft, data.table, data.truth[:, 1], weight, known, relative=True)
+    return first, fit(TTFT, ttft, data.table, data.truth[:, 1], weight, known)
 
 
 def predicted(table: Table, deviations: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -101,15 +104,36 @@ def held_out(data: Data, groups: np.ndarray, target: Data, target_groups: np.nda
 
 
 def interval(residuals: np.ndarray, families: np.ndarray) -> tuple[float, float] | None:
-    """Factors of the estimate between which 90 % lie, families counting alike; None with too few of them."""
+    """Factors of the estimate between which 90 % lie; None with too few families."""
+    return None if len(set(families)) < LEAST_FAMILIES else weighted_interval(residuals, families)
+
+
+def weighted_interval(residuals: np.ndarray, families: np.ndarray) -> tuple[float, float]:
+    """Factors of the estimate between which 90 % of a new family lie; families count alike.
+
+    The quantiles are widened until those of all families but one cover 90 % of that one, on average.
+    """
     names = sorted(set(families))
-    if len(names) < LEAST_FAMILIES:
-        return None
+    low, high = _quantiles(residuals, families)
+    for widening in np.arange(1.0, 4.0, 0.05):
+        covered = []
+        for name in names:
+            others = families != name
+            bounds = [widening * bound for bound in _quantiles(residuals[others], families[others])]
+            held = residuals[~others]
+            covered.append(((held >= bounds[0]) & (held <= bounds[1])).mean())
+        if np.mean(covered) >= 0.9:
+            break
+    return float(np.exp(widening * low)), float(np.exp(widening * high))
+
+
+def _quantiles(residuals: np.ndarray, families: np.ndarray) -> tuple[float, float]:
+    """The 5 % and 95 % quantiles, at least on either side of zero."""
     weight = np.array([1 / (families == name).sum() for name in families])
     order = np.argsort(residuals)
     shares = np.cumsum(weight[order]) / weight.sum()
     low, high = (residuals[order][min(np.searchsorted(shares, q), len(order) - 1)] for q in (0.05, 0.95))
-    return float(np.exp(low)), float(np.exp(high))
+    return min(float(low), 0.0), max(float(high), 0.0)
 
 
 def main() -> None:
@@ -128,17 +152,33 @@ def main() -> None:
     by_family = held_out(data, data.families, data, data.families)
     print_errors("models held out", data, by_model)
     print_errors("families held out", data, by_family)
+    lines = page_lines("models held out", data, by_model)
     if args.write:
         CALIBRATIONS.write_text("".join(calibration_lines(data, by_model, by_family)), "utf-8")
     if args.frozen:
         frozen = data_of(args.rows, args.configs, frozen=True)
-        print_errors(
-            "frozen rows, models held out", frozen, held_out(data, models, frozen, frozen.column("model"))
-        )
-        print_errors("frozen rows, shipped", frozen, predicted(frozen.table, fitted(data)))
+        unseen = held_out(data, models, frozen, frozen.column("model"))
+        print_errors("frozen rows, models held out", frozen, unseen)
         others = held_out(data, data.families, frozen, frozen.families)
         print_errors("frozen rows, families held out", frozen, others)
-        print_coverage(data, by_family, frozen, others)
+        lines += page_lines("frozen, models held out", frozen, unseen)
+        lines += coverage_lines(data, by_family, frozen, others)
+        if args.write:
+            text = PAGE.read_text("utf-8")
+            PAGE.write_text(BLOCK.sub(lambda match: match[1] + "".join(lines) + match[2], text), "utf-8")
+
+
+def page_lines(title: str, data: Data, times: np.ndarray) -> list[str]:
+    """Errors as a table of the page."""
+    lines = [
+        f"| {title} | rows | TPOT mean | median | within 20 % | TTFT mean | median | within 20 % |\n",
+        "|---|--:|--:|--:|--:|--:|--:|--:|\n",
+    ]
+    for label, rows in groups_of(data):
+        figures = [errors(times[rows, column], data.truth[rows, column]) for column in (0, 1)]
+        cells = [f"{mean:.1f} % | {median:.1f} % | {within:.0f} %" for mean, median, within in figures]
+        lines.append(f"| {label} | {rows.sum():,} | {' | '.join(cells)} |\n")
+    return [*lines, "\n"]
 
 
 def print_errors(title: str, data: Data, times: np.ndarray) -> None:
@@ -161,22 +201,29 @@ def groups_of(data: Data) -> Iterable[tuple[str, np.ndarray]]:
             yield value, column == value
 
 
-def print_coverage(data: Data, by_family: np.ndarray, target: Data, times: np.ndarray) -> None:
-    """How often the interval of the other families holds what was measured."""
+def coverage_lines(data: Data, by_family: np.ndarray, target: Data, times: np.ndarray) -> list[str]:
+    """How often the interval of an engine, from other families only, holds what was measured."""
     engines, families = data.column("backend"), data.families
-    for index, name in enumerate(("TPOT", "TTFT")):
-        for engine in ENGINES:
-            hits: list[bool] = []
-            for group in sorted(set(target.families)):
-                rows = (target.column("backend") == engine) & (target.families == group)
-                others = (engines == engine) & (families != group)
+    lines = [
+        "| 90 % interval, frozen, families held out | rows | covers TPOT | width | covers TTFT | width |\n",
+        "|---|--:|--:|--:|--:|--:|\n",
+    ]
+    for engine in ENGINES:
+        here = target.column("backend") == engine
+        cells = []
+        for index in (0, 1):
+            hits, widths = [], []
+            for group in sorted(set(target.families[here])):
+                rows, others = here & (target.families == group), (engines == engine) & (families != group)
                 residual = np.log(data.truth[others, index] / by_family[others, index])
-                low, high = np.exp(np.quantile(residual, (0.05, 0.95)))
+                low, high = weighted_interval(residual, families[others])
                 ratio = target.truth[rows, index] / times[rows, index]
                 hits += list((ratio >= low) & (ratio <= high))
-            print(
-                f"  {name} {engine}: interval covers {100 * np.mean(hits):.0f} % of {len(hits)} frozen rows"
-            )
+                widths += [high / low] * int(rows.sum())
+            cells.append(f"{100 * np.mean(hits):.0f} % | x {np.median(widths):.2f}")
+        lines.append(f"| {engine} | {here.sum():,} | {' | '.join(cells)} |\n")
+        print(lines[-1], end="")
+    return lines
 
 
 def calibration_lines(data: Data, by_model: np.ndarray, by_family: np.ndarray) -> Iterable[str]:

@@ -42,6 +42,7 @@ PAGES = (
     "docs/json.md",
     "docs/latency.md",
     "docs/llm.md",
+    "docs/llm-times.md",
     "docs/measuring.md",
     "docs/memory.md",
     "docs/precision.md",
@@ -63,6 +64,7 @@ _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 # Pages whose commands run in a temporary folder with generated files instead of the models.
 GENERATORS: dict[str, Callable[[Path], None]] = {
     "docs/llm.md": published_configs.make,
+    "docs/llm-times.md": published_configs.make,
     "docs/querying.md": registry.make,
     **sample_files.FILES,
 }

@@ -75,14 +75,14 @@ def llm(
 def _traffic(serving: Serving, rate: float) -> Traffic:
     """Simulate one server of the layout."""
     engine, machines = serving.engine, serving.cluster
-    found = calibrated_server(serving.architecture, serving.layout, machines, engine.name, serving.kv)
-    if found is None or found[1] is None:
+    calibrated = calibrated_server(serving.architecture, serving.layout, machines, engine.name, serving.kv)
+    if calibrated is None or calibrated[1] is None:
         known = calibrations().get(engine.name)
         devices = f"; calibrated: {', '.join(known.rates)}" if known else ""
         raise SizeupError(
             f"a rate needs calibrated times, and {engine.title} on {machines.device.name} has none{devices}"
         )
-    server = found[0]
+    server = calibrated[0]
     servers, block = server.division.servers, engine.block_tokens
     blocks = serving.max_sequences() * (serving.context // block) // servers
     limits = SchedulerLimits(

@@ -74,10 +74,10 @@ def estimate(
 
     `most` is the number of requests whose cache fits at once.
     """
-    found = calibrated_server(architecture, layout, cluster, engine, kv)
-    if found is None:
+    calibrated = calibrated_server(architecture, layout, cluster, engine, kv)
+    if calibrated is None:
         return None
-    server, calibration, caveats = found
+    server, calibration, caveats = calibrated
     result = times(server, list(concurrency), input, output, max(most, 1))
     parts = seconds_by_cause(demand(server, result.running, input + output / 2), server.rates)
     points = []
