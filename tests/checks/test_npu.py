@@ -181,6 +181,20 @@ def test_a_compiled_file_is_judged_as_it_is(models: Path) -> None:
     assert "compiled already" in report.no_latency_reason
 
 
+@pytest.mark.parametrize(("offset", "content"), [(0, b"XXXX"), (11, b"\xf0")])
+def test_a_command_stream_without_a_header_is_refused(
+    models: Path, tmp_path: Path, offset: int, content: bytes
+) -> None:
+    """The driver compares the magic number and the configuration before it runs a stream."""
+    data = (models / "tflm_person_detect_vela.tflite").read_bytes()
+    start = data.index(b"COP1") + offset
+    file = tmp_path / "damaged.tflite"
+    file.write_bytes(data[:start] + content + data[start + len(content) :])
+    check = sizeup.check(file, "ethos-u55-256", ram="1 MiB", flash="1 MiB")
+    assert check.fits is False
+    assert "no header of an Ethos-U" in str(check.unsupported_reason)
+
+
 def test_the_kernel_of_the_npu_requests_an_address_and_a_size_per_tensor(models: Path) -> None:
     graph = sizeup.load(models / "tflm_person_detect_vela.tflite")
     (op,) = graph.ops
@@ -216,6 +230,35 @@ def test_a_compilation_beyond_its_time_limit_is_undetermined(
     assert all("took longer than 0.01 s" in item.unknown[0] and item.need is None for item in check.limits)
 
 
+def test_a_compilation_beyond_its_memory_limit_is_undetermined(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    limited = functools.partial(compile_for_npu, memory_bytes=8 << 20)
+    monkeypatch.setattr(npu_checks, "compile_for_npu", limited)
+    check = sizeup.check(models / "tflm_hello_int8.tflite", "ethos-u55-128", ram="1 MiB", flash="1 MiB")
+    assert check.fits is None
+    assert all("takes more than 8.00 MiB" in item.unknown[0] and item.need is None for item in check.limits)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_file_that_changes_meanwhile_does_not_enter_the_cache(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file, other = tmp_path / "model.tflite", models / "tflm_micro_speech.tflite"
+    shutil.copyfile(models / "tflm_hello_int8.tflite", file)
+
+    def changed(digest: str) -> None:
+        shutil.copyfile(other, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vela, "_read", changed)
+        first = compile_for_npu(file, U55)
+    assert first == compile_for_npu(models / "tflm_hello_int8.tflite", U55)
+    assert first.macs < compile_for_npu(file, U55).macs
+
+
 def test_a_compilation_is_read_from_the_cache_if_it_is_whole(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,9 +273,19 @@ def test_a_compilation_is_read_from_the_cache_if_it_is_whole(
         patch.setattr(vela, "Supervisor", fail)
         assert compile_for_npu(file, U55) == first
         (stored,) = (tmp_path / "sizeup/vela").glob("*.tflite")
-        stored.write_bytes(stored.read_bytes()[:-1])
-        with pytest.raises(AssertionError, match="a worker was started"):
-            compile_for_npu(file, U55)
+        figures = stored.with_suffix(".json")
+        whole, text = stored.read_bytes(), figures.read_text("utf-8")
+        changed = text.replace(f'"total_cycles": {first.total_cycles}', '"total_cycles": 1')
+        assert changed != text
+        for content, report in (
+            (whole[:-1], text),
+            (whole, text[:-1]),
+            (whole, changed),
+        ):
+            stored.write_bytes(content)
+            figures.write_text(report, "utf-8")
+            with pytest.raises(AssertionError, match="a worker was started"):
+                compile_for_npu(file, U55)
     shutil.rmtree(tmp_path / "sizeup")
     (tmp_path / "sizeup").write_text("")  # no folder can be made here
     assert compile_for_npu(file, U55) == first
