@@ -18,6 +18,7 @@ from sizeup.errors import RunFailed
 from sizeup.memory.tflm.kernel_call import Call
 from sizeup.memory.tflm.kernels import ETHOS_U_KERNEL
 from sizeup.memory.tflm.layout import FIRMWARE
+from sizeup.render.console.check import reasons
 from sizeup.runtimes import vela
 from sizeup.runtimes.vela import VelaOptions, compile_for_npu
 
@@ -131,6 +132,27 @@ def test_an_unquantized_model_is_not_an_npu_model(models: Path) -> None:
     report = sizeup.analyze(models / "mlperf_kws_fp32.tflite", target="ethos-u55-128")
     assert report.latency is None
     assert "not an NPU model" in report.no_latency_reason
+
+
+def test_the_reason_against_an_npu_is_stated_once(models: Path) -> None:
+    file = models / "mlperf_kws_fp32.tflite"
+    check = sizeup.check(file, "ethos-u55-128", latency="1 ms", remedies=False)
+    assert sum("leaves all 13" in finding.text for finding in reasons(check)) == 1
+
+
+def test_tensors_before_compilation_are_not_those_in_the_memory_of_the_npu(
+    models: Path, tmp_path: Path
+) -> None:
+    file = models / "tflm_micro_speech.tflite"
+    check = sizeup.check(file, "corstone-310", remedies=False)
+    assert check.peak_tensors == ()
+    assert check.limits[0].largest == ()
+    assert any("256 MACs are assumed" in text for text in check.limits[0].assumptions)
+    sizeup.analyze(file, target="corstone-310").save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "no plan needs less" not in page
+    assert "for the model as it is, without an NPU" in page
+    assert "size of the memory unknown<br><small>" in page
 
 
 def test_without_vela_nothing_is_known(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,8 @@ def reasons(check: Check, *, with_tensors: bool = True) -> Iterator[Finding]:
             yield Finding("over", over(limit, with_largest=not is_listed), "error", cells(limit).name)
     yield from _met(check)
     for limit in check.limits:
-        if limit.fits is None and limit.is_applicable:
+        is_repeated = limit.unknown == (check.unsupported_reason,)
+        if limit.fits is None and limit.is_applicable and not is_repeated:
             yield Finding("unknown", undetermined(limit), "warning", cells(limit).name)
     if check.unknown_ops:
         count = check.unknown_ops
