@@ -40,7 +40,8 @@ CASES = {
         "nucleo-l4r5zi",
         "mlperf_vww96_int8.tflite",
         True,
-        "https://github.com/mlcommons/tiny_results_v0.5 (reference submission)",
+        "https://github.com/mlcommons/tiny_results_v0.5/blob/main/closed/reference/results/Nucleo-L4R5ZI/vww"
+        " (1.665 inferences per second)",
     ),
     "MobileNetV2 with 224 x 224 pixels on a Cortex-M7 with 320 KiB of RAM and 1 MiB of flash": (
         "nucleo-f746zg",
