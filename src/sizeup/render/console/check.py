@@ -211,7 +211,8 @@ def over(limit: Limit, *, with_largest: bool = True) -> str:
     low, high = limit.need_low, limit.need_high
     prefix = "at least " if high is None else ""
     need = _span(limit, low, low if high is None else high)
-    owner = f" of {limit.source}" if limit.source else " allowed"
+    link = "" if limit.source.startswith("usable on ") else "of "
+    owner = f" {link}{limit.source}" if limit.source else " allowed"
     excess_text = (
         f"{_excess(limit, low, low if high is None else high)} the {limit.format(limit.maximum)}{owner}"
     )
