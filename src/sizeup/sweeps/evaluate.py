@@ -194,7 +194,7 @@ def _fit_reason(verdict: MemoryFit) -> str:
     spaces = [space for space in verdict.memories if space.fits is False]
     if not spaces:
         spaces = [space for space in verdict.memories if space.fits is None]
-    return "; ".join(", ".join(space.unknown) or _shortage(space) for space in spaces)
+    return "; ".join(dict.fromkeys(", ".join(space.unknown) or _shortage(space) for space in spaces))
 
 
 def _shortage(space: MemoryNeed) -> str:
