@@ -204,6 +204,9 @@ class _ByFit:
                 is_idle = bool(idle) and idle[-1][0] == self.named("idle")
                 factors = [_number(rate.mac), self.named("macs"), self.named("idle")]
                 compute = " * ".join(factors if is_idle else factors[:2])
+            if self.rates.reread and _is_nonzero(form.quantities[3]):
+                lines.append((self.named("weights"), _quotient(form.quantities[3])))
+                compute = _added([compute, self._reread()])
         if _is_nonzero(_moved(form)):
             traffic = self._traffic(rate.byte)
         norm = _norm(compute, traffic, self.rates.power) if compute and traffic else compute or traffic
@@ -227,6 +230,11 @@ class _ByFit:
         if factors or wave:
             lines.append((self.named("idle"), _added([" * ".join(factors) or "1", wave])))
         return lines
+
+    def _reread(self) -> str:
+        """The time of weights that are read again for each row of the result."""
+        exceeds = f"({self.named('weights')} > {_exactly(self.rates.cache)})"
+        return f"{_number(self.rates.reread)} * {self.named('macs')} * {exceeds}"
 
     def _traffic(self, byte: float) -> str:
         rates, moved = self.rates, self.named("bytes")
