@@ -204,11 +204,11 @@ class _ByFit:
                 is_idle = bool(idle) and idle[-1][0] == self.named("idle")
                 factors = [_number(rate.mac), self.named("macs"), self.named("idle")]
                 compute = " * ".join(factors if is_idle else factors[:2])
-            if self.rates.reread and _is_nonzero(form.quantities[3]):
-                lines.append((self.named("weights"), _quotient(form.quantities[3])))
-                compute = _added([compute, self._reread()])
         if _is_nonzero(_moved(form)):
             traffic = self._traffic(rate.byte)
+        if self.rates.reread and _is_nonzero(form.quantities[0]) and _is_nonzero(form.quantities[3]):
+            lines.append((self.named("weights"), _quotient(form.quantities[3])))
+            traffic = " + ".join(term for term in (traffic, self._reread()) if term)
         norm = _norm(compute, traffic, self.rates.power) if compute and traffic else compute or traffic
         return lines, _added([norm, _nonzero(rate.launch)])
 

@@ -158,9 +158,9 @@ def kernels(rates: Rates, work: Work) -> Kernels:
     mac, byte, launch = table[work.class_index].T
     idle = idle_factor(work, rates.length, rates.columns, rates.rows, rates.tile, rates.wave)
     compute = mac * work.macs * idle
-    if rates.reread:
-        compute = compute + rates.reread * reread_macs(work, rates.cache)
     traffic = byte * work.traffic + rates.far * cache_miss_bytes(work, rates.cache)
+    if rates.reread:
+        traffic = traffic + rates.reread * reread_macs(work, rates.cache)
     return Kernels(compute, traffic, launch, power_norm(compute, traffic, rates.power) + launch)
 
 
