@@ -86,6 +86,7 @@ def test_proofs_are_those_of_the_pages() -> None:
         tables.table_with(page, "core", "seconds")
     readme = (ROOT / "README.md").read_text("utf-8")
     assert validation.proof_strip("docs/") in readme
+    assert f"knows {len(sizeup.devices())} devices and {len(sizeup.boards())} boards" in readme
 
 
 def test_every_validation_has_a_table_and_a_section() -> None:
