@@ -25,6 +25,7 @@ from pathlib import Path
 
 import published_configs
 import registry
+import sizeup
 from documentation import picture, sample_files, validation
 from fitting.page import with_block
 
@@ -105,12 +106,21 @@ def picture_now(name: str) -> str:
     return picture.svg(f"sizeup {PICTURES[name]}", output, WIDTH)
 
 
+def readme_now(before: str) -> str:
+    """README.md with the current number of devices and results of validations."""
+    known = f"knows {len(sizeup.devices()):,} devices and {len(sizeup.boards()):,} boards"
+    counted, count = re.subn(r"knows [\d,]+ devices and [\d,]+ boards", known, before)
+    if count != 1:
+        raise SystemExit("README.md does not state how many devices and boards sizeup knows")
+    return with_block(counted, "proof", validation.proof_strip("docs/"))
+
+
 def page_now(name: str, before: str) -> str:
     """A page with current outputs, after generating its files if it needs any."""
     if name in PICTURES:
         return picture_now(name)
     if name == "README.md":
-        before = with_block(before, "proof", validation.proof_strip("docs/"))
+        before = readme_now(before)
     if name not in GENERATORS:
         return current(before)
     with tempfile.TemporaryDirectory() as scratch:

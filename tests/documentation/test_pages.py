@@ -11,7 +11,7 @@ import pytest
 
 import sizeup
 from conftest import ROOT
-from documentation import api, commands, links, schemas, tables, validation
+from documentation import api, commands, links, schemas, tables, validation, worked_examples
 from documentation.generated import PAGES
 from documentation.text_version import summary
 from sizeup.sweeps.schema import FIELDS
@@ -71,6 +71,12 @@ def test_every_column_and_key_is_listed(generated: dict[str, str]) -> None:
     assert text.count("\n## ") == len(schemas.DOCUMENTS) + 1
 
 
+def test_every_op_kind_with_hand_computed_numbers_has_an_example(generated: dict[str, str]) -> None:
+    text = generated["reference/worked-examples.md"]
+    assert all(f"\n| `{kind}` |" in text for kind in worked_examples.examples())
+    assert "| 1x3x8x8, 4x3x3x3, 4 → 1x4x6x6, `out_channels=4` | 3,888 | 144 | 304 | 144 |" in text
+
+
 def test_proofs_are_those_of_the_pages() -> None:
     head = "| core | models | arena equal | too low | too high |\n|---|--:|--:|--:|--:|\n"
     page = f"{head}| M4 | 5 | 1,003 | 1 | 0 |\n"
@@ -80,6 +86,7 @@ def test_proofs_are_those_of_the_pages() -> None:
         tables.table_with(page, "core", "seconds")
     readme = (ROOT / "README.md").read_text("utf-8")
     assert validation.proof_strip("docs/") in readme
+    assert f"knows {len(sizeup.devices())} devices and {len(sizeup.boards())} boards" in readme
 
 
 def test_every_validation_has_a_table_and_a_section() -> None:

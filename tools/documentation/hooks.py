@@ -62,7 +62,7 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite links for the site, and the syntax of GitHub for Python-Markdown."""
     name = page.file.src_uri
-    text = links.for_site(markdown, name, config.extra.get("source_url"))
+    text = links.for_site(markdown, name, links.repository())
     _texts[name] = text
     return links.as_python_markdown(text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from importlib.metadata import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -14,10 +15,19 @@ ROOT_PAGES = {
     "contributing.md": "CONTRIBUTING.md",
     "security.md": "SECURITY.md",
 }
+_PLACEHOLDER = "/OWNER/"  # in the addresses of pyproject.toml, until the project has an owner
 _PAGES_BY_FILE = {file: page for page, file in ROOT_PAGES.items()}
 _FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^]]*)\]\((?P<target>[^)\s]+)\)")
 _ITEM = re.compile(r"(?P<indent> *)(?P<marker>[-*]|\d+\.) ")
+
+
+def repository() -> str | None:
+    """The address of the repository in the metadata of the package; None if there is none yet."""
+    entries = metadata("sizeup").get_all("Project-URL") or []
+    addresses = dict(entry.split(", ", 1) for entry in entries)
+    address = addresses.get("Repository")
+    return None if address is None or _PLACEHOLDER in address else address
 
 
 def for_site(markdown: str, page: str, source_url: str | None) -> str:

@@ -26,7 +26,7 @@ def _pages(item: Any) -> Iterator[tuple[str, str]]:
     if item.children:
         for child in item.children:
             yield from _pages(child)
-    else:
+    elif hasattr(item, "file"):  # else MkDocs warns of a page that does not exist
         yield item.title or "", item.file.src_uri
 
 
@@ -54,6 +54,6 @@ def summary(text: str) -> str:
     """The first sentence of a page, as plain text."""
     for paragraph in re.split(r"\n\s*\n", text):
         if not re.match(r"#|\||```|!\[|<!--|- ", paragraph.strip()):
-            plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", re.sub(r"\s+", " ", paragraph)).strip()
+            plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", re.sub(r"\s+", " ", paragraph)).strip(" *")
             return re.split(r"(?<=[.:?!]) ", plain)[0]
     return ""

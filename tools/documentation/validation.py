@@ -12,6 +12,7 @@ from documentation.links import ROOT
 from documentation.tables import table, table_with
 
 DOCS = ROOT / "docs"
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 _HEAD = """\
 # How right is it
 
@@ -41,7 +42,7 @@ class Validation:
         """The date of the last commit that changed the page; empty outside of a git checkout."""
         command = ["git", "log", "-1", "--format=%cs", "--", f"docs/{self.page}"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        return done.stdout.strip()
+        return done.stdout.strip().replace("-", _HYPHEN)
 
 
 def _page(name: str) -> str:
@@ -202,7 +203,12 @@ def page() -> Iterator[str]:
     """The overview of all validations."""
     yield _HEAD
     rows = (
-        (f"[{each.claim}](../{each.link})", each.result(), f"`{each.command}`", each.date)
+        (
+            f"[{each.claim}](../{each.link})",
+            each.result(),
+            f"`{each.command}`",
+            each.date.replace("-", _HYPHEN),
+        )
         for each in VALIDATIONS
     )
     yield from table(("claim", "result", "command", "date"), rows)
