@@ -96,10 +96,10 @@ def times_of(times: ServingEstimate | None) -> dict[str, Any] | None:
                 "running": point.running,
                 "tpot_seconds": _duration(point.tpot),
                 "ttft_seconds": _duration(point.ttft),
-                "user_tokens_per_second": point.user_tokens_per_second,
-                "gpu_tokens_per_second": point.gpu_tokens_per_second,
+                "user_tokens_per_second": _digits(point.user_tokens_per_second),
+                "gpu_tokens_per_second": _digits(point.gpu_tokens_per_second),
                 "limiter": point.limiter,
-                "causes_seconds": point.causes,
+                "causes_seconds": {name: _digits(value) for name, value in point.causes.items()},
             }
             for point in times.points
         ],
@@ -123,7 +123,13 @@ def _traffic(traffic: Traffic | None) -> dict[str, Any] | None:
 
 
 def _duration(duration: Duration) -> dict[str, float | None]:
-    return {"expected": duration.seconds, "low": duration.low, "high": duration.high}
+    bounds = {"expected": duration.seconds, "low": duration.low, "high": duration.high}
+    return {name: None if value is None else _digits(value) for name, value in bounds.items()}
+
+
+def _digits(value: float) -> float:
+    """Returns six significant digits: the last ones of a power differ between platforms."""
+    return float(f"{value:.6g}")
 
 
 def gpu_of(gpu: GpuMemory) -> dict[str, Any]:
