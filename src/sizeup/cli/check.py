@@ -264,8 +264,10 @@ def _language_options(
         INPUT if prompt is None else tokens_of(prompt, "--in"),
         OUTPUT if answer is None else tokens_of(answer, "--out"),
         1 if concurrency is None else max(counts_of(concurrency)),
-        *(language[name] for name in ("--weights", "--kv", "--layout")),
-        remedies=remedies,
+        language["--weights"],
+        language["--kv"],
+        language["--layout"],
+        remedies,
     )
 
 
