@@ -185,6 +185,7 @@ def test_single_points_and_the_view_of_language_models(folder: Path) -> None:
     assert {name: row[name] for name in expected} == expected
     assert (row["concurrency"], row["input_tokens"], row["output_tokens"]) == (8, 100, 10)
     assert sizeup.query("out", view="unknown").rows == ()
+    assert [len(sizeup.query("out", view=view).rows) for view in ("summary", "fits", "misfits")] == [1, 1, 0]
 
 
 @pytest.mark.parametrize(

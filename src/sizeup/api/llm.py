@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sizeup.api.keywords import with_keyword_hints
-from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
-from sizeup.language_models.deployment import INPUT, MOST_SEQUENCES, OUTPUT, deploy
+from sizeup.language_models.deployment import INPUT, OUTPUT, check_concurrency, deploy
 from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, driver_memory, engine_of
 from sizeup.language_models.layouts import Layout
 from sizeup.language_models.reader import read
@@ -121,8 +120,7 @@ _PRECISIONS: tuple[tuple[str | None, str | None], ...] = (
 
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:
     counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency)
-    if not counts or any(isinstance(count, bool) or not 1 <= count <= MOST_SEQUENCES for count in counts):
-        raise SizeupError(f"concurrency: give numbers from 1 to {MOST_SEQUENCES:,}")
+    check_concurrency(counts)
     return tuple(sorted(set(counts)))
 
 

@@ -2,10 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cached_property
+
 from sizeup.checks.limits import Limit, MemoryPart
+from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.capacity import Capacity
-from sizeup.language_models.deployment import Deployment
+from sizeup.language_models.clusters import Cluster, cluster
+from sizeup.language_models.deployment import INPUT, OUTPUT, Deployment, check_concurrency, deploy
+from sizeup.language_models.engines import engine_of
+from sizeup.language_models.reader import read
 from sizeup.language_models.serving import GpuMemory
+
+
+@dataclass(frozen=True)
+class ServingCheck:
+    """A language model, the cluster that it must fit, and how it is served there.
+
+    Copies made by `dataclasses.replace` share the architectures that were read.
+    """
+
+    model: str
+    target: str
+    input: int = INPUT
+    output: int = OUTPUT
+    concurrency: int = 1
+    weights: str | None = None
+    kv: str | None = None
+    layout: str | None = None
+    architectures: dict[str | None, Architecture] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def architecture(self) -> Architecture:
+        """The model at its precision of weights; raises SizeupError if it cannot be read."""
+        if self.weights not in self.architectures:
+            self.architectures[self.weights] = read(self.model, self.weights)
+        return self.architectures[self.weights]
+
+    @cached_property
+    def machines(self) -> Cluster:
+        """The cluster of the target."""
+        return cluster(self.target)[0]
+
+    @cached_property
+    def deployment(self) -> Deployment:
+        """The model on the cluster; raises SizeupError if that is not possible."""
+        check_concurrency((self.concurrency,))
+        return deploy(
+            self.architecture, self.machines, engine_of(cluster(self.target)[1]),
+            input=self.input, output=self.output, kv=self.kv, layout=self.layout,
+        )  # fmt: skip
+
+    @cached_property
+    def limit(self) -> Limit:
+        """The memory of the fullest GPU."""
+        return serving_limit(self.deployment, self.concurrency)
 
 
 def serving_limit(deployment: Deployment, sequences: int) -> Limit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sizeup.errors import SizeupError, TargetError
@@ -89,8 +90,7 @@ def deploy(
     memory = cluster.memory_bytes
     if memory is None:
         raise TargetError(f"{cluster.name}: the memory of {cluster.device.name} is unknown")
-    precision = kv or architecture.kv_dtype or _cache_dtype(architecture)
-    cache_bits(precision)
+    precision = cache_precision(architecture, kv)
     chosen = _layout(layout, architecture, cluster)
     gpus = gpus_of(architecture, chosen, engine, memory, precision)
     return Deployment(architecture, cluster, engine, chosen, precision, input + output, gpus)
@@ -109,8 +109,18 @@ def check_tokens(architecture: Architecture, input: int, output: int) -> None:
         )
 
 
-def _cache_dtype(architecture: Architecture) -> str:
-    return architecture.dtype if architecture.dtype != "fp32" else "bf16"
+def check_concurrency(counts: Sequence[int]) -> None:
+    """Raise SizeupError unless these are numbers of concurrent sequences."""
+    if not counts or any(isinstance(count, bool) or not 1 <= count <= MOST_SEQUENCES for count in counts):
+        raise SizeupError(f"concurrency: give numbers from 1 to {MOST_SEQUENCES:,}")
+
+
+def cache_precision(architecture: Architecture, kv: str | None) -> str:
+    """The precision of the cache: as asked for, as the checkpoint states, or that of activations."""
+    own = architecture.dtype if architecture.dtype != "fp32" else "bf16"
+    precision = kv or architecture.kv_dtype or own
+    cache_bits(precision)
+    return precision
 
 
 def _layout(layout: str | Layout | None, architecture: Architecture, cluster: Cluster) -> Layout:

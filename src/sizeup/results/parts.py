@@ -13,6 +13,7 @@ from sizeup.checks.ranking import BoardFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
+from sizeup.language_models.clusters import Cluster, Link
 from sizeup.language_models.engines import Range as ByteRange
 from sizeup.language_models.serving import GpuMemory
 from sizeup.latency import (
@@ -50,6 +51,7 @@ __all__ = [
     "ByteRange",
     "Calibration",
     "Change",
+    "Cluster",
     "Column",
     "ComparedRow",
     "Compilation",
@@ -71,6 +73,7 @@ __all__ = [
     "Leaderboard",
     "Limit",
     "LimiterShare",
+    "Link",
     "LiveBreakdown",
     "MeasuredAssignment",
     "MemoryFit",

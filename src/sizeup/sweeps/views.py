@@ -141,8 +141,7 @@ _PLAIN = (
             energy_mj, params, macs, basis
         FROM points WHERE status = 'ok' AND fits
         """,
-        "target, precision, batch NULLS FIRST, NOT certain, ms NULLS LAST, model, shapes,"
-        f" {', '.join(_SERVED)}",
+        "target, precision, batch NULLS FIRST, NOT certain, ms NULLS LAST, model, shapes, ram_need_bytes",
         grouped=True,
         unknown="status = 'ok' AND fits IS NULL",
     ),
@@ -153,7 +152,7 @@ _PLAIN = (
         SELECT target, precision, model, batch, shapes, fits_reason, {_MEMORY_COLUMNS}
         FROM points WHERE status = 'ok' AND NOT fits
         """,
-        f"target, precision, model, batch NULLS FIRST, shapes, {', '.join(_SERVED)}",
+        "target, precision, model, batch NULLS FIRST, shapes, ram_need_bytes",
         grouped=True,
         timed=False,
     ),

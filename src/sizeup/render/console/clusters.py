@@ -10,7 +10,7 @@ from sizeup import units
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sizeup.language_models.clusters import Cluster, Link
+    from sizeup.results.parts import Cluster, Link
 
 _TITLES = ("device", "devices", "memory each", "link", "network")
 
