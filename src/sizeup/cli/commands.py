@@ -85,8 +85,8 @@ class Command(_PlainHelp, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; fails if there are several targets, of which only the last would count."""
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        count = sum("--device" in param.opts and not getattr(param, "multiple", False) for param in given)
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        count = sum("--device" in param.opts and not getattr(param, "multiple", False) for param in order)
         if count > 1 and not ctx.resilient_parsing:
             has_second = any("--device-b" in param.opts for param in self.get_params(ctx))
             hint = (
