@@ -40,6 +40,7 @@ PAGES = (
     "docs/llm.md",
     "docs/measuring.md",
     "docs/memory.md",
+    "docs/optimizing.md",
     "docs/precision.md",
     "docs/querying.md",
     "docs/targets.md",
@@ -50,9 +51,16 @@ WIDTH = 88
 _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 
-# Pages whose commands run in a temporary folder with generated files instead of the models.
+def link_models(folder: Path) -> None:
+    """Links to the models, in a folder that commands can write to."""
+    for model in MODELS.glob("*.tflite"):
+        (folder / model.name).symlink_to(model.resolve())
+
+
+# Pages whose commands run in a temporary folder with generated files or links instead of the models.
 GENERATORS: dict[str, Callable[[Path], None]] = {
     "docs/llm.md": published_configs.make,
+    "docs/optimizing.md": link_models,
     "docs/querying.md": registry.make,
 }
 
