@@ -12,7 +12,7 @@ from sizeup.rewrite.split.row_rules import Needs, Padding, Rows, StripRule
 from sizeup.rewrite.split.segments import Segment
 
 MAX_CONCATENATED = 10  # inputs of TFLite Micro's CONCATENATION
-_NAME_LENGTH = 32
+_NAME_LENGTH = 40
 
 
 class StripTensor(NamedTuple):
@@ -119,8 +119,8 @@ def _with_rows(shape: Shape, axis: int, rows: int) -> Shape:
 
 
 def _short(name: str) -> str:
-    """The last part of a name: every tensor stores its own, and names of fused operators are long."""
-    return name.rstrip("/;").rsplit(";", 1)[-1].rsplit("/", 1)[-1][-_NAME_LENGTH:]
+    """The last two parts of a path: every tensor stores its name, and fused operators have all of theirs."""
+    return "/".join(name.split(";", 1)[0].rsplit("/", 2)[-2:])[-_NAME_LENGTH:]
 
 
 class _Strip:
