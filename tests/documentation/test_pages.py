@@ -126,5 +126,9 @@ def test_lists_are_separated_and_indented_as_python_markdown_needs_it() -> None:
     assert links.as_python_markdown(text) == expected
 
 
+def test_bars_in_code_of_tables_have_no_backslash_on_the_site() -> None:
+    assert links.as_python_markdown("| `a \\| b` | c \\| d |") == "| `a | b` | c \\| d |"
+
+
 def test_a_summary_is_the_first_sentence() -> None:
     assert summary("# Title\n\nIt [reads](x.md) a\nfile. More.\n") == "It reads a file."

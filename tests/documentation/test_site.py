@@ -49,7 +49,9 @@ def test_every_page_has_the_blocks_of_its_markdown() -> None:
     assert len(texts()) > 50
     for text in texts():
         expected = counts(markdown.render(text.read_text("utf-8")))
-        assert counts(article(page_of(text))) == expected, text.name
+        content = article(page_of(text))
+        assert counts(content) == expected, text.name
+        assert not re.findall(r"<td[^>]*>(?:(?!</td>).)*\\\|", content), text.name
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

@@ -69,7 +69,7 @@ def as_python_markdown(markdown: str) -> str:
         has_blocks = not item and (has_blocks or not line)
         if item and not item["indent"]:
             width = len(item["marker"]) + 1
-        lines.append(_indented(line, item, width))
+        lines.append(_indented(line if is_code else _unescaped(line), item, width))
         is_code ^= is_fence
     return "\n".join(lines)
 
@@ -78,6 +78,13 @@ def _starts_block(line: str, before: str, is_item: bool, needs_empty_line: bool)
     """Whether an empty line must separate a table or a list item from the line before."""
     is_table = line.lstrip().startswith("|") and not before.lstrip().startswith("|")
     return is_table or (is_item and needs_empty_line)
+
+
+def _unescaped(line: str) -> str:
+    """A row of a table, with vertical bars in code spans as they are: there a backslash would be shown."""
+    if not line.lstrip().startswith("|"):
+        return line
+    return re.sub(r"`[^`]+`", lambda span: span[0].replace("\\|", "|"), line)
 
 
 def _indented(line: str, item: re.Match[str] | None, width: int) -> str:
