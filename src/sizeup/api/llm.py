@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sizeup.api.keywords import with_keyword_hints
+from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
