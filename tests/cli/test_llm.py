@@ -71,6 +71,37 @@ def test_times_without_a_calibration_are_lower_bounds(configs: Path) -> None:
     assert any(line.startswith("basis data sheet of a100-80gb-sxm, without overhead") for line in shown)
 
 
+def test_random_arrivals_have_percentiles_or_an_overload(configs: Path) -> None:
+    command = ("llm", configs / "llama-3.1-70b.json", "-d", "8xh100/vllm", "--in", "1024", "--out", "256")
+    shown = lines(run(*command, "--rate", "4"))
+    start = shown.index("mean p50 p90 p99 simulated")
+    for line, name in zip(shown[start + 1 : start + 3], ("TTFT", "TPOT"), strict=True):
+        assert re.fullmatch(rf"([0-9.]+ m?s ){{4}}{name}", line)
+    overloaded = lines(run(*command, "--rate", "1000"))
+    assert any(line.startswith("traffic overloaded: 1,000 requests/s arrive, at most") for line in overloaded)
+    traffic = json.loads(run(*command, "--rate", "1000", "--json").stdout)["traffic"]
+    assert (traffic["is_overloaded"], traffic["ttft_seconds"], traffic["preemptions"]) == (True, None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("-d", "a100/vllm", "--rate", "4"),
+            "a rate needs calibrated times, and vLLM on a100-80gb-sxm has none",
+        ),
+        (("-d", "h100/vllm", "--rate", "0"), "rate: give requests per second from 1e-06 to 1,000,000"),
+        (("-d", "h100/vllm", "--rate", "nan"), "rate: give requests per second from 1e-06 to 1,000,000"),
+    ],
+)
+def test_a_rate_that_cannot_be_simulated_says_why(
+    configs: Path, options: tuple[str, ...], message: str
+) -> None:
+    done = run("llm", configs / "llama-3.1-8b.json", *options)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+
+
 def test_layouts_are_ordered_by_memory_or_communication(configs: Path) -> None:
     command = ("llm", configs / "llama-3.1-8b.json", "-d", "8xh100/vllm", "--top", "10")
     by_memory, by_communication = (

@@ -14,7 +14,7 @@ from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.clusters import Cluster
 from sizeup.language_models.layouts import Layout
 from sizeup.serving.rates import Calibration, Errors, calibrations
-from sizeup.serving.step import CAUSES, demand, seconds_by_cause, server_of
+from sizeup.serving.step import CAUSES, Server, demand, seconds_by_cause, server_of
 from sizeup.serving.times import times
 
 # Beginnings of the names of weight precisions among the measurements.
@@ -74,21 +74,10 @@ def estimate(
 
     `most` is the number of requests whose cache fits at once.
     """
-    device = cluster.device.name
-    calibration = calibrations().get(engine)
-    if calibration is not None and device not in calibration.rates:
-        calibration = None
-    server = server_of(architecture, layout, cluster, kv)
-    if server is None:
+    calibrated = calibrated_server(architecture, layout, cluster, engine, kv)
+    if calibrated is None:
         return None
-    if server.has_unknown_links:
-        calibration = None
-        caveats: tuple[str, ...] = ("the bandwidth of a link is unknown; what it carries is not counted",)
-    elif calibration is not None:
-        server = replace(server, rates=calibration.rates[device])
-        caveats = tuple(_caveats(architecture, layout, cluster, calibration))
-    else:
-        caveats = ()
+    server, calibration, caveats = calibrated
     result = times(server, list(concurrency), input, output, max(most, 1))
     parts = seconds_by_cause(demand(server, result.running, input + output / 2), server.rates)
     points = []
@@ -107,7 +96,27 @@ def estimate(
                 causes,
             )
         )
-    return ServingEstimate(tuple(points), calibration, device, caveats)
+    return ServingEstimate(tuple(points), calibration, cluster.device.name, caveats)
+
+
+def calibrated_server(
+    architecture: Architecture, layout: Layout, cluster: Cluster, engine: str, kv: str
+) -> tuple[Server, Calibration | None, tuple[str, ...]] | None:
+    """A server with the rates of its calibration, else of the data sheet, and why it has no interval.
+
+    None if the device's bandwidth or arithmetic are unknown.
+    """
+    device = cluster.device.name
+    calibration = calibrations().get(engine)
+    server = server_of(architecture, layout, cluster, kv)
+    if server is None:
+        return None
+    if server.has_unknown_links:
+        return server, None, ("the bandwidth of a link is unknown; what it carries is not counted",)
+    if calibration is None or device not in calibration.rates:
+        return server, None, ()
+    caveats = tuple(_caveats(architecture, layout, cluster, calibration))
+    return replace(server, rates=calibration.rates[device]), calibration, caveats
 
 
 def _duration(seconds: float, errors: Errors | None) -> Duration:

@@ -8,15 +8,19 @@ from rich.console import Console
 
 from sizeup import units
 from sizeup.render.console.layout import print_labeled, print_rows
+from sizeup.units import plural
 
 if TYPE_CHECKING:
     from sizeup.results.llm import Serving
-    from sizeup.results.parts import Duration, ServingEstimate
+    from sizeup.results.parts import Duration, ServingEstimate, Traffic
 
 TIME_TITLES = ("requests", "TPOT", "90 % interval", "TTFT", "90 % interval")
 """Columns of the table of times."""
 RATE_TITLES = ("requests", "running", "tokens/s per user", "tokens/s per GPU", "limited by")
 """Columns of the table of throughput."""
+
+TRAFFIC_TITLES = ("mean", "p50", "p90", "p99", "simulated")
+"""Columns of the table of percentiles."""
 
 
 def render(serving: Serving, console: Console) -> None:
@@ -31,6 +35,12 @@ def render(serving: Serving, console: Console) -> None:
     print_labeled(console, "basis", basis(serving, times))
     for text in times.caveats:
         print_labeled(console, "caveat", text)
+    if serving.traffic is not None:
+        console.print()
+        print_labeled(console, "traffic", traffic_text(serving.traffic))
+        rows = traffic_rows(serving.traffic)
+        if rows:
+            print_rows(console, TRAFFIC_TITLES, rows)
 
 
 def time_rows(times: ServingEstimate) -> list[tuple[str, ...]]:
@@ -60,6 +70,27 @@ def rate_rows(times: ServingEstimate) -> list[tuple[str, ...]]:
             point.limiter,
         )
         for point in times.points
+    ]
+
+
+def traffic_text(traffic: Traffic) -> str:
+    """Arrivals, and whether the servers keep up."""
+    most = f"{_rate(traffic.rate)} requests/s arrive, at most {_rate(traffic.max_rate)} are served"
+    if traffic.is_overloaded:
+        return f"overloaded: {most}, so the queue grows without end"
+    return (
+        f"{most} ({traffic.rate / traffic.max_rate:.0%} load); {traffic.requests:,} requests simulated per"
+        f" server, {plural(traffic.preemptions or 0, 'preemption')}, without an interval"
+    )
+
+
+def traffic_rows(traffic: Traffic) -> list[tuple[str, ...]]:
+    """Mean and percentiles of TTFT and TPOT as rows of text."""
+    named = (("TTFT", traffic.ttft), ("TPOT", traffic.tpot))
+    return [
+        (*(units.duration(value) for value in (each.mean, each.p50, each.p90, each.p99)), name)
+        for name, each in named
+        if each is not None
     ]
 
 

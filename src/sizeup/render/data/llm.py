@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sizeup.render import envelope
 
 if TYPE_CHECKING:
     from sizeup.results.llm import LayoutRow, Serving
-    from sizeup.results.parts import ByteRange, Duration, GpuMemory, ServingEstimate
+    from sizeup.results.parts import ByteRange, Duration, GpuMemory, ServingEstimate, Traffic
 
 LAYOUTS = 20
 """Layouts in a file."""
@@ -61,6 +62,7 @@ def to_dict(serving: Serving) -> dict[str, Any]:
             for point in serving.points()
         ],
         "times": times_of(serving.times()),
+        "traffic": _traffic(serving.traffic),
         "curve": [{"sequences": count, "max_context": context} for count, context in serving.curve()],
         "layouts": [_layout(row) for row in serving.layouts(LAYOUTS)],
         "assumptions": list(serving.assumptions),
@@ -101,6 +103,22 @@ def times_of(times: ServingEstimate | None) -> dict[str, Any] | None:
             }
             for point in times.points
         ],
+    }
+
+
+def _traffic(traffic: Traffic | None) -> dict[str, Any] | None:
+    if traffic is None:
+        return None
+    return {
+        "requests_per_second": traffic.rate,
+        "max_requests_per_second": traffic.max_rate,
+        "is_overloaded": traffic.is_overloaded,
+        "requests": traffic.requests,
+        "seed": traffic.seed,
+        "ttft_seconds": None if traffic.ttft is None else asdict(traffic.ttft),
+        "tpot_seconds": None if traffic.tpot is None else asdict(traffic.tpot),
+        "output_tokens_per_second": traffic.output_tokens_per_second,
+        "preemptions": traffic.preemptions,
     }
 
 

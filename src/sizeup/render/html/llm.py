@@ -170,8 +170,18 @@ def _times(serving: Serving) -> str:
         '<section id="times" aria-labelledby="times-title"><h2 id="times-title">Times</h2>'
         f"<p>Times per output token (TPOT) and to the first token (TTFT) for {serving.input:,} input and"
         f" {serving.output:,} output tokens, at a constant number of requests.</p>{''.join(tables)}"
-        f"{''.join(f'<p>{escaped(text)}</p>' for text in notes)}</section>"
+        f"{''.join(f'<p>{escaped(text)}</p>' for text in notes)}{_traffic(serving)}</section>"
     )
+
+
+def _traffic(serving: Serving) -> str:
+    """Returns percentiles of a simulation; empty if no rate was given."""
+    if serving.traffic is None:
+        return ""
+    rows = "".join(row(_named_first(cells)) for cells in llm_times.traffic_rows(serving.traffic))
+    table = framed("Simulated traffic", _named_first(llm_times.TRAFFIC_TITLES), rows) if rows else ""
+    text = llm_times.traffic_text(serving.traffic)
+    return f"<h3>Random arrivals</h3><p>{escaped(text[:1].upper() + text[1:])}.</p>{table}"
 
 
 def _named_first(cells: tuple[str, ...]) -> tuple[str, ...]:
