@@ -1,4 +1,4 @@
-.PHONY: check quick fast bare long zoo boards splits format readme golden site first-answers
+.PHONY: check quick fast bare long zoo boards splits format readme golden site first-answers coverage mutants
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -28,6 +28,16 @@ boards:  ## arenas and verdicts for TFLite Micro compared with emulated boards, 
 
 splits:  ## arenas of model files with and without strips, with the results in docs/splits.md
 	python tools/splits.py
+
+coverage:  ## line and branch coverage of the package by all tests but those of time; `TESTS=tests/ops` for some of them
+	mkdir -p build/coverage && rm -f build/coverage/data*
+	coverage run -m pytest -q -m "not alone" $(TESTS)
+	coverage combine -q
+	coverage report
+	coverage json -q -o build/coverage/coverage.json
+
+mutants:  ## a seeded sample of mutants of operators, cost, memory, latency and checks, judged by the tests that reach them
+	python tools/mutants.py
 
 format:  ## let ruff rewrite what it can
 	ruff check --fix .
