@@ -7,6 +7,7 @@ after the header is read. The content is untrusted: the number of files, headers
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,8 +22,17 @@ from sizeup.units import quoted
 
 _MOST_HEADER = 100 << 20  # the limit of the safetensors library
 _MOST_FILES = 2_000
+_MOST_HEADERS = 64 << 20  # of all files; those of a model with 1 T parameters have 30 MB
 _MOST_BYTES = 1 << 60
+_MOST_DIMENSIONS = 16
+# Bits per element of the dtypes of the format; the bytes of others are taken from their offsets alone.
+_BITS = {
+    "F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32,
+    "BF16": 16, "F16": 16, "I16": 16, "U16": 16,
+    "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I8": 8, "U8": 8, "BOOL": 8, "F4": 4,
+}  # fmt: skip
 _LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,5})\.(.+)")
+_END = re.compile(r"(?:(?:model|language_model)\.)*(embed_tokens|norm|lm_head)\.")
 # Experts are stored one by one; an architecture has one weight for all of a layer.
 _EXPERT = re.compile(r"experts\.[0-9]{1,5}\.(gate_proj|up_proj|down_proj|w1|w2|w3)(?=\.|$)")
 _STACKED = dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj")
@@ -35,21 +45,27 @@ def stored_bytes(folder: Path) -> dict[str, int] | None:
     if len(files) > _MOST_FILES:
         raise LoadError(f"{folder}: more than {_MOST_FILES:,} safetensors files")
     sizes: dict[str, int] = {}
+    left = _MOST_HEADERS
     for file in files:
-        for name, size in _header(file).items():
+        header, length = _header(file, left)
+        left -= length
+        for name, size in header.items():
             if name in sizes:
                 raise CorruptModel(f"{file}: tensor {quoted(name)} is also in another file")
             sizes[name] = size
     return sizes or None
 
 
-def _header(path: Path) -> dict[str, int]:
+def _header(path: Path, left: int) -> tuple[dict[str, int], int]:
+    """Bytes of every tensor, and the length of the header, which is at most `left`."""
     check_regular(path)
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= _MOST_HEADER:
                 raise CorruptModel(f"{path}: a safetensors header has 2 B to 100 MiB, not {length:,} B")
+            if length > left:
+                raise LoadError(f"{path}: headers of more than {_MOST_HEADERS >> 20} MiB in its folder")
             text = file.read(length)
     except OSError as error:
         raise LoadError(f"{path}: {read_problem(error)}") from error
@@ -61,7 +77,8 @@ def _header(path: Path) -> dict[str, int]:
         raise CorruptModel(f"{path}: the header is not JSON") from error
     if not isinstance(content, dict):
         raise CorruptModel(f"{path}: the header is not an object")
-    return {name: _size(entry, name, path) for name, entry in content.items() if name != "__metadata__"}
+    content.pop("__metadata__", None)
+    return {name: _size(entry, name, path) for name, entry in content.items()}, length
 
 
 def _size(entry: Any, name: str, path: Path) -> int:
@@ -72,7 +89,21 @@ def _size(entry: Any, name: str, path: Path) -> int:
     first, last = offsets or (0, 0)
     if not 0 <= first <= last <= _MOST_BYTES:
         raise CorruptModel(f"{path}: tensor {quoted(name)} has no valid data_offsets")
+    bits = _BITS.get(str(entry.get("dtype")))
+    if bits is not None and 8 * (last - first) != bits * _elements(entry.get("shape")):
+        raise CorruptModel(f"{path}: tensor {quoted(name)} has data_offsets that do not match its shape")
     return int(last - first)
+
+
+def _elements(shape: Any) -> int:
+    """Elements of a shape; -1 if it is none."""
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS:
+        return -1
+    if any(
+        isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES for size in shape
+    ):
+        return -1
+    return math.prod(shape)
 
 
 def with_stored_bytes(architecture: Architecture, sizes: Mapping[str, int]) -> Architecture:
@@ -92,7 +123,28 @@ def with_stored_bytes(architecture: Architecture, sizes: Mapping[str, int]) -> A
         note = "the safetensors files name other modules: bytes of weights follow from the configuration"
         return replace(architecture, caveats=(*architecture.caveats, note))
     shared: dict[Layer, Layer] = {}
-    return replace(architecture, layers=tuple(shared.setdefault(each, each) for each in layers if each))
+    return replace(
+        architecture,
+        embedding=_ends(architecture.embedding, sizes),
+        layers=tuple(shared.setdefault(each, each) for each in layers if each),
+        head=_ends(architecture.head, sizes),
+    )
+
+
+def _ends(weights: tuple[Weight, ...], sizes: Mapping[str, int]) -> tuple[Weight, ...]:
+    """Weights before and after the layers with stored bytes; one that the files do not have stays."""
+    stored: dict[str, int] = {}
+    for name, size in sizes.items():
+        match = _END.match(name)
+        if match is not None:
+            stored[match[1]] = stored.get(match[1], 0) + size
+    # A tied head is stored with the embedding, whatever the files repeat.
+    return tuple(
+        replace(weight, stored_bytes=stored[weight.name])
+        if weight.name in stored and weight.stored_bytes
+        else weight
+        for weight in weights
+    )
 
 
 def _module(name: str) -> str:
