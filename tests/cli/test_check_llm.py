@@ -46,6 +46,8 @@ def config(tmp_path: Path) -> Path:
         (("-d", "l4/vllm", "--in", "100k"), 1, "NO:"),  # 16.1 GB of weights and 13.3 GB of cache in 24 GiB
         (("-d", "2xh100", "--in", "64k", "--concurrency", "1:1024"), 1, "NO:"),
         (("-d", "2xl4/vllm", "--in", "64k", "--weights", "fp8", "--kv", "fp8"), 0, "YES:"),
+        (("-d", "h100/vllm"), 0, "YES:"),  # one GPU, as the .json file is no other model
+        (("-d", "h100"), 0, "YES:"),
     ],
 )
 def test_the_exit_code_is_the_verdict(

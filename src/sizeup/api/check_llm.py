@@ -44,6 +44,11 @@ def is_cluster(target: str | None) -> bool:
     return bool(_COUNTED.fullmatch(name)) or name.casefold() in shipped_clusters() or engine in _ENGINES
 
 
+def is_configuration(model: str) -> bool:
+    """Whether a model is a .gguf or .json file, which no other model is without the prefix `hf:`."""
+    return Path(model).suffix.lower() in (".json", ".gguf") and not model.startswith("hf:")
+
+
 def check_language_models(
     models: Sequence[str], options: LlmCheckOptions, progress: Progress | None = None
 ) -> tuple[Check, ...]:
