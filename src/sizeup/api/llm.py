@@ -20,6 +20,7 @@ from sizeup.results.llm import Serving
 INPUT, OUTPUT = 4096, 512
 _MOST_TOKENS = 1 << 32
 _MOST_SEQUENCES = 1 << 24
+_MOST_COUNTS = 1_000
 
 NOT_MODELED = (
     "latency and throughput",
@@ -52,19 +53,20 @@ def llm(
     """
     architecture = read(config, weights)
     machines, engine_name = cluster(target)
-    engine = engine_of(engine_name)
     counts = _counts(concurrency)
     _check_tokens(architecture, input, output)
+    _check_device(machines)
     memory = machines.memory_bytes
     if memory is None:
         raise TargetError(f"{machines.name}: the memory of {machines.device.name} is unknown")
+    engine = engine_of(engine_name).on(machines.device.name, memory)
     precision = kv or architecture.kv_dtype or _cache_dtype(architecture)
     cache_bits(precision)
-    chosen = _layout(layout, architecture, machines)
+    chosen = _layout(layout, architecture, machines, engine)
     serving = Serving(
         architecture.name, architecture, machines, engine, chosen, precision, weights or "", input, output,
         counts, gpus_of(architecture, chosen, engine, memory, precision),
-        _assumptions(architecture, engine, kv, layout is None), NOT_MODELED,
+        _assumptions(architecture, engine, kv, machines, layout is None), NOT_MODELED,
         _sources(engine, machines),
     )  # fmt: skip
     return replace(serving, remedies=_remedies(config, serving)) if serving.fits == "no" else serving
@@ -95,16 +97,33 @@ _PRECISIONS: tuple[tuple[str | None, str | None], ...] = (
 )  # fmt: skip
 
 
+def _check_device(machines: Cluster) -> None:
+    """Raises TargetError for a device that is no GPU: what engines reserve on others is not known."""
+    device = machines.device
+    if device.device_class not in ("gpu", "accelerator") and device.vendor != "NVIDIA":
+        raise TargetError(
+            f"{device.name} is a {device.device_class}; sizeup llm knows what engines reserve on GPUs,"
+            " e.g. -d rtx-4090/llamacpp"
+        )
+
+
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:
-    counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency)
-    if not counts or any(isinstance(count, bool) or not 1 <= count <= _MOST_SEQUENCES for count in counts):
-        raise SizeupError(f"concurrency: give numbers from 1 to {_MOST_SEQUENCES:,}")
+    counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency[: _MOST_COUNTS + 1])
+    are_valid = all(_is_within(count, _MOST_SEQUENCES) for count in counts)
+    if not 1 <= len(counts) <= _MOST_COUNTS or not are_valid:
+        raise SizeupError(
+            f"concurrency: give integers from 1 to {_MOST_SEQUENCES:,}, at most {_MOST_COUNTS:,} of them"
+        )
     return tuple(sorted(set(counts)))
+
+
+def _is_within(count: object, most: int) -> bool:
+    return isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= most
 
 
 def _check_tokens(architecture: Architecture, input: int, output: int) -> None:
     for name, count in (("input", input), ("output", output)):
-        if isinstance(count, bool) or not 1 <= count <= _MOST_TOKENS:
+        if not _is_within(count, _MOST_TOKENS):
             raise SizeupError(f"{name}: give a number of tokens from 1 to {_MOST_TOKENS:,}")
     limit = architecture.max_context
     if limit and input + output > limit:
@@ -118,7 +137,9 @@ def _cache_dtype(architecture: Architecture) -> str:
     return architecture.dtype if architecture.dtype != "fp32" else "bf16"
 
 
-def _layout(layout: str | Layout | None, architecture: Architecture, machines: Cluster) -> Layout:
+def _layout(
+    layout: str | Layout | None, architecture: Architecture, machines: Cluster, engine: Engine
+) -> Layout:
     if isinstance(layout, str):
         return parse_layout(layout, architecture, machines)
     layouts = enumerate_layouts(architecture, machines)
@@ -127,25 +148,38 @@ def _layout(layout: str | Layout | None, architecture: Architecture, machines: C
         return layout
     if not len(layouts):
         raise SizeupError(f"{architecture.name}: no layout divides it over {machines.devices:,} devices")
-    return _default(layouts)
+    return _default(layouts, engine)
 
 
-def _default(layouts: Layouts) -> Layout:
-    """The widest tensor parallelism, then as few stages as possible, without expert parallelism."""
+def _default(layouts: Layouts, engine: Engine) -> Layout:
+    """The widest tensor parallelism, then as few stages as possible, without expert parallelism.
+
+    llama.cpp gives each GPU whole layers (`--split-mode layer`).
+    """
     rows = (layouts[row] for row in range(len(layouts)))
+    if engine.name == "llamacpp":
+        return min(rows, key=lambda row: (-row.pipeline, row.tensor, row.replicas, row.data, row.expert))
     return min(rows, key=lambda row: (-row.tensor, row.replicas, row.data, row.pipeline, row.expert))
 
 
 def _assumptions(
-    architecture: Architecture, engine: Engine, kv: str | None, is_default_layout: bool
+    architecture: Architecture, engine: Engine, kv: str | None, machines: Cluster, is_default_layout: bool
 ) -> tuple[str, ...]:
     lines = [
         f"{engine.title} {engine.version}: {engine.defaults}; capacity {engine.verification}",
         "buffers of the engine: intervals from start-up logs",
         "activations: from half to twice the widest layer",
     ]
-    if is_default_layout:
-        lines.append("layout: tensor parallelism within a node, pipeline stages across nodes")
+    device = machines.device
+    if device.vendor != "NVIDIA":
+        lines.append(f"buffers are those of NVIDIA GPUs; none are known for {device.title}")
+    if machines.has_inline_ecc:
+        lines.append(f"memory: ECC is on, which takes 1/16 of the memory of {device.name}")
+    if is_default_layout and machines.devices > 1:
+        kind = "tensor parallelism within a node, pipeline stages across nodes"
+        lines.append(f"layout: {'--split-mode layer' if engine.name == 'llamacpp' else kind}")
+    if machines.devices > 1:
+        lines.append("transfer: bytes at data-sheet bandwidth, all stages one after another, without latency")
     if kv is None:
         stated = "as the checkpoint states" if architecture.kv_dtype else "the checkpoint's dtype"
         lines.append(f"key-value cache: {stated}")
