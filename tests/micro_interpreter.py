@@ -162,8 +162,9 @@ _MODES = {"--fits": _fits, "--runs": _survives}
 
 if __name__ == "__main__":
     mode = _MODES.get(sys.argv[1]) if len(sys.argv) > 1 else None
-    if mode is _survives:
-        from tflite_micro import runtime  # noqa: F401 - every copy of the process has it
+    if mode is _survives:  # every copy of the process has them
+        from ai_edge_litert import schema_py_generated  # noqa: F401
+        from tflite_micro import runtime  # noqa: F401
     for argument in sys.argv[2 if mode else 1 :]:
         answer = str(mode(argument)) if mode else json.dumps(_answer(argument))
         sys.stdout.write(answer + "\n")
