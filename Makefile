@@ -1,4 +1,4 @@
-.PHONY: check quick fast bare long zoo boards splits format readme golden
+.PHONY: check quick fast bare long zoo boards splits format readme golden site first-answers coverage mutants
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -29,12 +29,28 @@ boards:  ## arenas and verdicts for TFLite Micro compared with emulated boards, 
 splits:  ## arenas of model files with and without strips, with the results in docs/splits.md
 	python tools/splits.py
 
+coverage:  ## line and branch coverage of the package by all tests but those of time; `TESTS=tests/ops` for some of them
+	mkdir -p build/coverage && rm -f build/coverage/data*
+	coverage run -m pytest -q -m "not alone" $(TESTS)
+	coverage combine -q
+	coverage report
+	coverage json -q -o build/coverage/coverage.json
+
+mutants:  ## a seeded sample of mutants of operators, cost, memory, latency and checks, judged by the tests that reach them
+	python tools/mutants.py
+
 format:  ## let ruff rewrite what it can
 	ruff check --fix .
 	ruff format .
 
 readme:  ## run the commands of the documentation and write their output into it
 	python tools/readme.py
+
+site:  ## build the documentation site into site/ (pip install --group docs)
+	NO_MKDOCS_2_WARNING=1 mkdocs build
+
+first-answers:  ## time the pages of docs/start in clean environments, with the transcript in docs/first-answers.md
+	python tools/first_answers.py
 
 golden:  ## record again what every verb prints and writes; look at the difference before you commit it
 	rm -f tests/golden/outputs/*

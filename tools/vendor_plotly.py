@@ -1,4 +1,4 @@
-"""Replaces the plotly.js bundle and its license in the package by another version.
+"""Replaces the plotly.js bundle, its license and its SBOM in the package by another version.
 
     python tools/vendor_plotly.py 4.1.1
 
@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,22 @@ ROOT = Path(__file__).resolve().parent.parent
 VENDOR = ROOT / "src" / "sizeup" / "render" / "html" / "vendor"
 PACKAGE = "plotly.js-basic-dist-min"
 FILES = {"package/plotly-basic.min.js": "plotly-basic.min.js", "package/LICENSE": "LICENSE"}
+SBOM = "plotly.cdx.json"
+
+
+def sbom(version: str, bundle: bytes) -> str:
+    """The CycloneDX list of what is vendored: the bundle, with its version and digest."""
+    component = {
+        "type": "library",
+        "bom-ref": f"pkg:npm/{PACKAGE}@{version}",
+        "name": PACKAGE,
+        "version": version,
+        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(bundle).hexdigest()}],
+        "licenses": [{"license": {"id": "MIT"}}],
+        "purl": f"pkg:npm/{PACKAGE}@{version}",
+    }
+    content = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": [component]}
+    return json.dumps(content, indent=2) + "\n"
 
 
 def main(version: str) -> None:
@@ -33,6 +50,8 @@ def main(version: str) -> None:
                 content = file.read()
                 (VENDOR / name).write_bytes(content)
                 print(f"{name}: {len(content):,} B, sha256 {hashlib.sha256(content).hexdigest()}")
+    bundle = (VENDOR / "plotly-basic.min.js").read_bytes()
+    (VENDOR / SBOM).write_text(sbom(version, bundle), "utf-8")
     print("now run the tests of the HTML report, and look at the images in build/pages")
 
 

@@ -19,6 +19,14 @@ from sizeup.runtimes import ROUNDS, TIMED_RUNTIMES, TURN, TurnProgress, TurnTime
 _MAX_MACS = {"tflm": 5e6}
 """Maximum MACs of a network in slow runtimes."""
 
+_WRITERS = {
+    "ai_edge_litert": ("ai-edge-litert", "tflite"),
+    "flatbuffers": ("ai-edge-litert", "tflite"),
+    "onnx": ("onnx", "onnx"),
+    "torch": ("torch", "torch"),
+}
+"""The modules that write networks, with the package and the extra that install them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalibrationModel:
@@ -38,10 +46,9 @@ def calibration_models(runtime: str) -> list[CalibrationModel]:
     try:
         models = list(make(networks()))
     except ImportError as error:
-        library = TIMED_RUNTIMES[runtime].library
-        raise MissingLibrary(
-            f"writing networks for {library.title}", error.name or library.package, library.extra
-        ) from error
+        title = TIMED_RUNTIMES[runtime].library.title
+        package, extra = _WRITERS.get(error.name or "", (str(error.name), None))
+        raise MissingLibrary(f"writing networks for {title}", package, extra) from error
     max_macs = _MAX_MACS.get(runtime, float("inf"))
     return [model for model in models if model.cost.total_macs <= max_macs]
 

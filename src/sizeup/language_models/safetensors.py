@@ -6,6 +6,7 @@ after the header is read. The content is untrusted: the number of files, headers
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -41,23 +42,37 @@ _RENAMED = {"block_sparse_moe.": "mlp."}
 
 def stored_bytes(folder: Path) -> dict[str, int] | None:
     """Bytes of every tensor in the safetensors files of a folder; None if there are none."""
-    files = sorted(folder.glob("*.safetensors"))[: _MOST_FILES + 1]
-    if len(files) > _MOST_FILES:
-        raise LoadError(f"{folder}: more than {_MOST_FILES:,} safetensors files")
     sizes: dict[str, int] = {}
     left = _MOST_HEADERS
-    for file in files:
-        header, length = _header(file, left)
-        left -= length
-        for name, size in header.items():
+    for file in _files(folder):
+        text = _header_text(file, left)
+        left -= len(text)
+        for name, size in _header(file, text).items():
             if name in sizes:
                 raise CorruptModel(f"{file}: tensor {quoted(name)} is also in another file")
             sizes[name] = size
     return sizes or None
 
 
-def _header(path: Path, left: int) -> tuple[dict[str, int], int]:
-    """Bytes of every tensor, and the length of the header, which is at most `left`."""
+def headers_digest(folder: Path) -> str:
+    """The SHA-256 of the names and headers of the safetensors files of a folder; '' if there are none."""
+    lines, left = [], _MOST_HEADERS
+    for file in _files(folder):
+        text = _header_text(file, left)
+        left -= len(text)
+        lines.append(f"{file.name}\0{hashlib.sha256(text).hexdigest()}")
+    return hashlib.sha256("\0".join(lines).encode("utf-8", "surrogateescape")).hexdigest() if lines else ""
+
+
+def _files(folder: Path) -> list[Path]:
+    files = sorted(folder.glob("*.safetensors"))[: _MOST_FILES + 1]
+    if len(files) > _MOST_FILES:
+        raise LoadError(f"{folder}: more than {_MOST_FILES:,} safetensors files")
+    return files
+
+
+def _header_text(path: Path, left: int) -> bytes:
+    """The header of a file, which has at most `left` bytes."""
     check_regular(path)
     try:
         with path.open("rb") as file:
@@ -71,6 +86,11 @@ def _header(path: Path, left: int) -> tuple[dict[str, int], int]:
         raise LoadError(f"{path}: {read_problem(error)}") from error
     if len(text) < length:
         raise CorruptModel(f"{path}: the file ends within its header")
+    return text
+
+
+def _header(path: Path, text: bytes) -> dict[str, int]:
+    """Bytes of every tensor."""
     try:
         content = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -78,7 +98,7 @@ def _header(path: Path, left: int) -> tuple[dict[str, int], int]:
     if not isinstance(content, dict):
         raise CorruptModel(f"{path}: the header is not an object")
     content.pop("__metadata__", None)
-    return {name: _size(entry, name, path) for name, entry in content.items()}, length
+    return {name: _size(entry, name, path) for name, entry in content.items()}
 
 
 def _size(entry: Any, name: str, path: Path) -> int:

@@ -1,0 +1,214 @@
+"""Changes one operator or number of the package at a time, and reports which changes no test notices.
+
+    make coverage                       # once: which tests reach which lines
+    python tools/mutants.py --mutants 1000 --seed 0
+
+A mutant is a copy of the package with one change. It is judged by the tests that reach its line, in a fresh
+process; a test that fails or runs too long finds it. Survivors are printed with their line, before and after.
+Outside CI: a mutant takes seconds to minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "sizeup"
+DATA = ROOT / "build" / "coverage" / "data"
+FOLDERS = ("ops", "cost", "memory", "latency", "checks")
+MOST_TESTS = 60  # functions per mutant; those of the mutated folder first
+SECONDS = 300.0
+
+_OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.FloorDiv: ast.Mult,
+    ast.Div: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+class Mutant(NamedTuple):
+    """One change: file, position of the node in a walk, line, and the expression before and after."""
+
+    path: Path
+    position: int
+    line: int
+    before: str
+    after: str
+
+    def text(self) -> str:
+        """The whole file with the change."""
+        tree = ast.parse(self.path.read_text("utf-8"))
+        changed = ast.parse(self.after, mode="eval").body
+        whole = _Replacement(self.position, changed).visit(tree)
+        return ast.unparse(ast.fix_missing_locations(whole))
+
+
+def _mutated(node: ast.AST) -> ast.AST | None:
+    """A changed copy of a node, or None if nothing in it is changed."""
+    changed = copy.deepcopy(node)
+    match changed:
+        case ast.Compare(ops=[operator]) if type(operator) in _OPERATORS:
+            changed.ops = [_OPERATORS[type(operator)]()]  # type: ignore[list-item]
+        case ast.BinOp(op=operator) | ast.BoolOp(op=operator) if type(operator) in _OPERATORS:
+            changed.op = _OPERATORS[type(operator)]()  # type: ignore[assignment]
+        case ast.UnaryOp(op=ast.Not()):
+            return changed.operand
+        case ast.Constant(value=bool(value)):
+            changed.value = not value
+        case ast.Constant(value=int(value)):
+            changed.value = value + 1
+        case ast.IfExp(body=body, orelse=other):
+            changed.body, changed.orelse = other, body
+        case _:
+            return None
+    return changed
+
+
+def _annotations(tree: ast.AST) -> set[int]:
+    """The nodes of annotations, which do nothing at run time."""
+    roots: list[ast.AST | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            roots.append(node.returns)
+        elif isinstance(node, ast.arg | ast.AnnAssign):
+            roots.append(node.annotation)
+    return {id(each) for root in roots if root is not None for each in ast.walk(root)}
+
+
+class _Replacement(ast.NodeTransformer):
+    def __init__(self, position: int, replacement: ast.AST) -> None:
+        self.position, self.replacement, self.count = position, replacement, -1
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        self.count += 1
+        return self.replacement if self.count == self.position else super().generic_visit(node)
+
+
+def _positions(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes in the order in which a NodeTransformer visits them."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        yield from _positions(child)
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """All mutants of a file."""
+    tree = ast.parse(path.read_text("utf-8"))
+    ignored = _annotations(tree)
+    for position, node in enumerate(_positions(tree)):
+        changed = None if id(node) in ignored else _mutated(node)
+        if changed is not None and isinstance(node, ast.expr):
+            yield Mutant(path, position, node.lineno, ast.unparse(node), ast.unparse(changed))
+
+
+def sample(count: int, seed: int, folders: Sequence[str]) -> list[Mutant]:
+    """A seeded sample over all files of the folders, each mutant as likely as another."""
+    paths = [path for folder in folders for path in sorted((PACKAGE / folder).rglob("*.py"))]
+    every = [mutant for path in paths for mutant in mutants(path)]
+    return random.Random(seed).sample(every, min(count, len(every)))
+
+
+def tests_by_line(path: Path) -> dict[int, list[str]]:
+    """The tests that reach each line of a file, as pytest names them; from the data of `make coverage`."""
+    from coverage import CoverageData
+
+    data = CoverageData(str(DATA))
+    data.read()
+    lines: dict[int, list[str]] = {}
+    for line, contexts in data.contexts_by_lineno(str(path)).items():
+        ids = {_test_id(context) for context in contexts}
+        lines[line] = sorted(each for each in ids if each)
+    return lines
+
+
+def _test_id(context: str) -> str:
+    module, _, function = context.rpartition(".")
+    path = ROOT / "tests" / f"{module.replace('.', '/')}.py"
+    return f"{path}::{function}" if module and path.is_file() else ""
+
+
+def tests_of(mutant: Mutant) -> list[str]:
+    """The tests that judge a mutant; none if no test reaches its line."""
+    tests = tests_by_line(mutant.path).get(mutant.line, [])
+    folder = f"/tests/{mutant.path.relative_to(PACKAGE).parts[0]}/"
+    return sorted(tests, key=lambda each: (folder not in each, each))[:MOST_TESTS]
+
+
+def survives(mutant: Mutant, sources: Path, seconds: float) -> bool:
+    """Whether all tests that reach its line pass; the copy in `sources` is as before afterwards."""
+    tests = tests_of(mutant)
+    if not tests:
+        return True
+    copied = sources / "sizeup" / mutant.path.relative_to(PACKAGE)
+    before = copied.read_text("utf-8")
+    copied.write_text(mutant.text(), "utf-8")
+    paths = [str(sources), str(ROOT / "tests"), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not alone"]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        copied.write_text(before, "utf-8")
+    return done.returncode == 0
+
+
+def main() -> None:
+    """Judges the sample, and prints survivors and score."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--mutants", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit per mutant")
+    parser.add_argument("--folders", nargs="+", default=FOLDERS)
+    options = parser.parse_args()
+    if not DATA.exists():
+        raise SystemExit(f"{DATA.relative_to(ROOT)} does not exist: run make coverage")
+    found = judged = 0
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(PACKAGE, Path(folder, "sizeup"), ignore=shutil.ignore_patterns("__pycache__"))
+        for mutant in sample(options.mutants, options.seed, options.folders):
+            alive = survives(mutant, Path(folder), options.seconds)
+            judged, found = judged + 1, found + (not alive)
+            if alive:
+                reason = "survives" if tests_of(mutant) else "not reached by a test"
+                where = f"{mutant.path.relative_to(ROOT)}:{mutant.line}"
+                print(f"{where}: {reason}: {mutant.before}  ->  {mutant.after}", flush=True)
+    print(f"{found:,} of {judged:,} mutants found ({found / max(judged, 1):.1%}), seed {options.seed}")
+
+
+if __name__ == "__main__":
+    main()
