@@ -1,4 +1,4 @@
-.PHONY: check quick fast bare long zoo boards splits format readme golden coverage mutants
+.PHONY: check quick fast bare long zoo boards splits format readme golden site first-answers coverage mutants
 
 check:  ## what CI runs: the wheel in a fresh environment, all Pythons
 	.ci/run
@@ -45,6 +45,12 @@ format:  ## let ruff rewrite what it can
 
 readme:  ## run the commands of the documentation and write their output into it
 	python tools/readme.py
+
+site:  ## build the documentation site into site/ (pip install --group docs)
+	NO_MKDOCS_2_WARNING=1 mkdocs build
+
+first-answers:  ## time the pages of docs/start in clean environments, with the transcript in docs/first-answers.md
+	python tools/first_answers.py
 
 golden:  ## record again what every verb prints and writes; look at the difference before you commit it
 	rm -f tests/golden/outputs/*

@@ -31,9 +31,12 @@ def test_output_in_the_pages_is_current(shared: Path) -> None:
 
 @pytest.mark.extras
 def test_python_in_the_readme_gives_what_it_says(tmp_path: Path) -> None:
-    text = "".join((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/examples.md"))
+    text = "".join(
+        (ROOT / page).read_text("utf-8")
+        for page in ("README.md", "docs/examples.md", "docs/start/pytorch.md")
+    )
     blocks = re.findall(r"```pycon\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     (tmp_path / "readme.txt").write_text("\n".join(blocks), "utf-8")
     command = [sys.executable, "-m", "doctest", str(tmp_path / "readme.txt")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -101,7 +101,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+SPEC = """\
+models = ["llama-3.1-*b.json", "gpt-oss-120b.json", "deepseek-v3.json"]
+targets = ["8xh100/vllm", "dgx-b200"]
+weights = ["stored", "fp8"]
+concurrency = 16
+input = 32768
+"""
+
+
 def make(folder: Path) -> None:
-    """Write each configuration to a folder, e.g. `llama-3.1-70b.json`."""
+    """Write each configuration to a folder, e.g. `llama-3.1-70b.json`, and the results of a sweep."""
+    import sizeup
+
     for name, config in CONFIGS.items():
         (folder / f"{name.lower()}.json").write_text(json.dumps(config), "utf-8")
+    (folder / "serving.toml").write_text(SPEC, "utf-8")
+    sizeup.sweep(folder / "serving.toml", folder / "results", in_process=True)

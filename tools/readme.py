@@ -4,8 +4,9 @@
     python tools/readme.py --check    # exit 1 if one is out of date
     python tools/readme.py docs/querying.md
 
-A `console` block has a command after `$ ` and its output. Model files are read from `shared/models` next to
-the project, or from $SIZEUP_SHARED/models.
+A `console` block has a command after `$ ` and its output. Pictures of a terminal and the results of
+validations in README.md are written too. Model files are read from `shared/models` next to the project, or
+from $SIZEUP_SHARED/models.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,9 @@ from pathlib import Path
 
 import published_configs
 import registry
+import sizeup
+from documentation import picture, sample_files, validation
+from fitting.page import with_block
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared")) / "models"
@@ -38,32 +43,52 @@ PAGES = (
     "docs/json.md",
     "docs/latency.md",
     "docs/llm.md",
+    "docs/llm-times.md",
     "docs/measuring.md",
     "docs/memory.md",
+    "docs/optimizing.md",
     "docs/precision.md",
     "docs/querying.md",
+    "docs/start/embedded.md",
+    "docs/start/inference.md",
+    "docs/start/registry.md",
     "docs/targets.md",
     "docs/vendor-runtimes.md",
 )
 WIDTH = 88
+SAMPLE = ROOT / "src" / "sizeup" / "cli" / "sample.tflite"
+# Pictures, and the command that each shows.
+PICTURES = {"docs/pictures/check.svg": "check sample.tflite -d nrf52832"}
 
 _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 
-# Pages whose commands run in a temporary folder with generated files instead of the models.
+def link_models(folder: Path) -> None:
+    """Links to the models, in a folder that commands can write to."""
+    for model in MODELS.glob("*.tflite"):
+        (folder / model.name).symlink_to(model.resolve())
+
+
+# Pages whose commands run in a temporary folder with generated files or links instead of the models.
 GENERATORS: dict[str, Callable[[Path], None]] = {
     "docs/llm.md": published_configs.make,
+    "docs/llm-times.md": published_configs.make,
+    "docs/optimizing.md": link_models,
     "docs/querying.md": registry.make,
+    **sample_files.FILES,
 }
 
 
-def output_of(command: str, folder: Path) -> str:
-    """The output of a command, as wide as a page and without colors."""
-    plain = {**os.environ, "COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+def output_of(command: str, folder: Path, *, is_colored: bool = False) -> str:
+    """The output of a command, as wide as a page."""
+    colors = {"FORCE_COLOR": "1", "TERM": "xterm-256color"} if is_colored else {"NO_COLOR": "1"}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")
+    }
     done = subprocess.run(
         [sys.executable, "-m", "sizeup", *shlex.split(command)],
         cwd=folder,
-        env=plain,
+        env={**environment, **colors, "COLUMNS": str(WIDTH)},
         capture_output=True,
         text=True,
         check=False,
@@ -81,8 +106,29 @@ def current(text: str, folder: Path = MODELS) -> str:
     )
 
 
+def picture_now(name: str) -> str:
+    """A picture of a command's output, on the sample model."""
+    with tempfile.TemporaryDirectory() as scratch:
+        shutil.copy(SAMPLE, scratch)
+        output = output_of(PICTURES[name], Path(scratch), is_colored=True)
+    return picture.svg(f"sizeup {PICTURES[name]}", output, WIDTH)
+
+
+def readme_now(before: str) -> str:
+    """README.md with the current number of devices and results of validations."""
+    known = f"knows {len(sizeup.devices()):,} devices and {len(sizeup.boards()):,} boards"
+    counted, count = re.subn(r"knows [\d,]+ devices and [\d,]+ boards", known, before)
+    if count != 1:
+        raise SystemExit("README.md does not state how many devices and boards sizeup knows")
+    return with_block(counted, "proof", validation.proof_strip("docs/"))
+
+
 def page_now(name: str, before: str) -> str:
     """A page with current outputs, after generating its files if it needs any."""
+    if name in PICTURES:
+        return picture_now(name)
+    if name == "README.md":
+        before = readme_now(before)
     if name not in GENERATORS:
         return current(before)
     with tempfile.TemporaryDirectory() as scratch:
@@ -96,9 +142,9 @@ def main() -> int:
         raise SystemExit("the outputs of check depend on tflite-micro: pip install 'sizeup[measure]'")
     stale = 0
     pages = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    for name in pages or PAGES:
+    for name in pages or (*PAGES, *PICTURES):
         path = ROOT / name
-        before = path.read_text("utf-8")
+        before = path.read_text("utf-8") if path.exists() else ""
         after = page_now(name, before)
         if "--check" not in sys.argv:
             path.write_text(after, "utf-8")

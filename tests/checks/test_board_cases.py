@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import sizeup
+from sizeup.render.console.check import reasons
 
 pytestmark = pytest.mark.extras
 
@@ -40,7 +41,7 @@ CASES = {
         "nucleo-l4r5zi",
         "mlperf_vww96_int8.tflite",
         True,
-        "https://github.com/mlcommons/tiny_results_v0.5 (reference submission)",
+        "https://github.com/mlcommons/tiny_results_v0.5/blob/main/closed/reference/results/Nucleo-L4R5ZI/vww",
     ),
     "MobileNetV2 with 224 x 224 pixels on a Cortex-M7 with 320 KiB of RAM and 1 MiB of flash": (
         "nucleo-f746zg",
@@ -73,6 +74,8 @@ def test_check_uses_the_usable_memory_and_names_it(board: str, limit: int, share
     own = sizeup.check(shared / "models" / "tflm_person_detect.tflite", board, ram="70 KiB", remedies=False)
     assert own.fits is False
     assert own.limits[0].source == "--ram"
+    large = sizeup.check(shared / "models" / "tflm_mobilenetv2_224.tflite", "nano33ble", remedies=False)
+    assert "the 256 KiB usable on Arduino Nano 33 BLE" in next(reasons(large)).text
 
 
 def test_an_arena_too_large_for_the_chip_is_in_external_ram_with_a_lower_bound(shared: Path) -> None:

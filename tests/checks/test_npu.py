@@ -18,6 +18,7 @@ from sizeup.errors import RunFailed
 from sizeup.memory.tflm.kernel_call import Call
 from sizeup.memory.tflm.kernels import ETHOS_U_KERNEL
 from sizeup.memory.tflm.layout import FIRMWARE
+from sizeup.render.console.check import reasons
 from sizeup.runtimes import vela
 from sizeup.runtimes.vela import VelaOptions, compile_for_npu
 
@@ -133,6 +134,27 @@ def test_an_unquantized_model_is_not_an_npu_model(models: Path) -> None:
     assert "not an NPU model" in report.no_latency_reason
 
 
+def test_the_reason_against_an_npu_is_stated_once(models: Path) -> None:
+    file = models / "mlperf_kws_fp32.tflite"
+    check = sizeup.check(file, "ethos-u55-128", latency="1 ms", remedies=False)
+    assert sum("leaves all 13" in finding.text for finding in reasons(check)) == 1
+
+
+def test_tensors_before_compilation_are_not_those_in_the_memory_of_the_npu(
+    models: Path, tmp_path: Path
+) -> None:
+    file = models / "tflm_micro_speech.tflite"
+    check = sizeup.check(file, "corstone-310", remedies=False)
+    assert check.peak_tensors == ()
+    assert check.limits[0].largest == ()
+    assert any("256 MACs are assumed" in text for text in check.limits[0].assumptions)
+    sizeup.analyze(file, target="corstone-310").save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "no plan needs less" not in page
+    assert "for the model as it is, without an NPU" in page
+    assert "size of the memory unknown<br><small>" in page
+
+
 def test_without_vela_nothing_is_known(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vela, "installed_version", lambda: None)
     file = models / "mlperf_kws_int8.tflite"
@@ -181,6 +203,20 @@ def test_a_compiled_file_is_judged_as_it_is(models: Path) -> None:
     assert "compiled already" in report.no_latency_reason
 
 
+@pytest.mark.parametrize(("offset", "content"), [(0, b"XXXX"), (11, b"\xf0")])
+def test_a_command_stream_without_a_header_is_refused(
+    models: Path, tmp_path: Path, offset: int, content: bytes
+) -> None:
+    """The driver compares the magic number and the configuration before it runs a stream."""
+    data = (models / "tflm_person_detect_vela.tflite").read_bytes()
+    start = data.index(b"COP1") + offset
+    file = tmp_path / "damaged.tflite"
+    file.write_bytes(data[:start] + content + data[start + len(content) :])
+    check = sizeup.check(file, "ethos-u55-256", ram="1 MiB", flash="1 MiB")
+    assert check.fits is False
+    assert "no header of an Ethos-U" in str(check.unsupported_reason)
+
+
 def test_the_kernel_of_the_npu_requests_an_address_and_a_size_per_tensor(models: Path) -> None:
     graph = sizeup.load(models / "tflm_person_detect_vela.tflite")
     (op,) = graph.ops
@@ -216,6 +252,35 @@ def test_a_compilation_beyond_its_time_limit_is_undetermined(
     assert all("took longer than 0.01 s" in item.unknown[0] and item.need is None for item in check.limits)
 
 
+def test_a_compilation_beyond_its_memory_limit_is_undetermined(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    limited = functools.partial(compile_for_npu, memory_bytes=8 << 20)
+    monkeypatch.setattr(npu_checks, "compile_for_npu", limited)
+    check = sizeup.check(models / "tflm_hello_int8.tflite", "ethos-u55-128", ram="1 MiB", flash="1 MiB")
+    assert check.fits is None
+    assert all("takes more than 8.00 MiB" in item.unknown[0] and item.need is None for item in check.limits)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_file_that_changes_meanwhile_does_not_enter_the_cache(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file, other = tmp_path / "model.tflite", models / "tflm_micro_speech.tflite"
+    shutil.copyfile(models / "tflm_hello_int8.tflite", file)
+
+    def changed(digest: str) -> None:
+        shutil.copyfile(other, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vela, "_read", changed)
+        first = compile_for_npu(file, U55)
+    assert first == compile_for_npu(models / "tflm_hello_int8.tflite", U55)
+    assert first.macs < compile_for_npu(file, U55).macs
+
+
 def test_a_compilation_is_read_from_the_cache_if_it_is_whole(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,9 +295,19 @@ def test_a_compilation_is_read_from_the_cache_if_it_is_whole(
         patch.setattr(vela, "Supervisor", fail)
         assert compile_for_npu(file, U55) == first
         (stored,) = (tmp_path / "sizeup/vela").glob("*.tflite")
-        stored.write_bytes(stored.read_bytes()[:-1])
-        with pytest.raises(AssertionError, match="a worker was started"):
-            compile_for_npu(file, U55)
+        figures = stored.with_suffix(".json")
+        whole, text = stored.read_bytes(), figures.read_text("utf-8")
+        changed = text.replace(f'"total_cycles": {first.total_cycles}', '"total_cycles": 1')
+        assert changed != text
+        for content, report in (
+            (whole[:-1], text),
+            (whole, text[:-1]),
+            (whole, changed),
+        ):
+            stored.write_bytes(content)
+            figures.write_text(report, "utf-8")
+            with pytest.raises(AssertionError, match="a worker was started"):
+                compile_for_npu(file, U55)
     shutil.rmtree(tmp_path / "sizeup")
     (tmp_path / "sizeup").write_text("")  # no folder can be made here
     assert compile_for_npu(file, U55) == first

@@ -26,6 +26,8 @@ def test_boards_are_found_by_name_alias_and_title(tmp_path: Path) -> None:
     [
         ("", "line 1: no column 'board'; the first line names the columns: board,price"),
         ("board,cost\npico,4\n", "line 1: no column 'price'"),
+        ("board;price\npico;4,50\n", "line 1: no column 'board'; separate cells by commas, not semicolons"),
+        ("board\tprice\npico\t4\n", "line 1: no column 'board'; separate cells by commas, not tabs"),
         ("board,price,price\npico,4,5\n", "line 1: more than one column 'price'"),
         ("board,price\npico,$4\n", r"line 2: price '\$4' is not a number such as 12.50"),
         ("board,price\npico,-4\n", "line 2: price '-4' is not a number"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sizeup.checks import MemoryFit
 from sizeup.checks.limits import MemoryNeed, MemoryPart
 from sizeup.checks.ranking import BoardFit, Reason, _best, _with_verdict
 from sizeup.cli import main
+from sizeup.render.console.ranking import latency_text
 from sizeup.targets import LatencyStanding
 
 RAM = MemoryNeed("ram", 100, (MemoryPart("arena", 50, 50, "a test"),))
@@ -66,6 +68,41 @@ def test_undetermined_memory_is_no_fit_at_any_latency() -> None:
     assert verdict.fits is None
     assert [reason.about for reason in verdict.reasons] == ["RAM"]
     assert best(None, row("tflm", 0.1, 0.2, UNDETERMINED), row("microtvm", 0.01)).fits is True
+
+
+def test_an_estimate_of_vela_is_no_bound_and_counts_before_one() -> None:
+    """It has no interval, so that a limit is neither met nor missed; the CPU does not rule out the NPU."""
+    npu = replace(
+        row("tflm", None), target=targets.target("alif-e7-dk/tflm-ethos-u"), seconds=0.001, standing="vela"
+    )
+    assert best(None, row("tflm-cmsis-nn", 0.002), npu).target is npu.target
+    assert best(None, npu).fits is True
+    assert latency_text(npu) == "1 ms"
+    verdict = best(0.1, row("tflm-cmsis-nn", 0.2, 0.4), npu)
+    assert (verdict.fits, verdict.target) == (None, npu.target)
+    assert verdict.reasons == (Reason("latency", "Vela's estimate has no prediction interval: 1 ms"),)
+    assert best(1e-6, npu).fits is None
+
+
+@pytest.mark.extras
+def test_boards_with_an_ethos_u_are_ranked_by_vela(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ethosu", reason="Vela is not installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = shared / "models" / "tflm_micro_speech.tflite"
+    (fit,) = sizeup.rank_targets(path, boards="alif-e7-dk").fits
+    latency = sizeup.analyze(path, target=fit.target).latency
+    assert latency is not None
+    assert (fit.target.runtime.name, fit.standing, fit.seconds) == ("tflm-ethos-u", "vela", latency.seconds)
+    assert (fit.low_seconds, fit.high_seconds, fit.caveats) == (None, None, ())
+    monkeypatch.setattr("sizeup.runtimes.vela.installed_version", lambda: None)
+    (other,) = sizeup.rank_targets(path, boards="alif-e7-dk").fits
+    assert other.target.runtime.name == "tflm-cmsis-nn"
+    assert "not on the Ethos-U" in other.caveats[-1]
+    with pytest.raises(SystemExit):
+        main(["devices", "alif-e7-dk", "--for", str(path)])
+    assert "pip install 'sizeup[ethos-u]'" in " ".join(capfd.readouterr().out.split())
 
 
 @pytest.mark.extras

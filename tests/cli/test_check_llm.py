@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 import sizeup
 from cli.running import Run
-from sizeup.api.check_llm import LlmCheckOptions, check_language_model, is_cluster
+from sizeup.api.check_llm import LlmCheckOptions, check_language_model
+from sizeup.language_models.clusters import is_cluster
 
 # Llama-3.1-8B: 16.06 GB of bf16 weights, 131,072 bytes of cache per token.
 LLAMA = {
@@ -107,3 +109,79 @@ def test_clusters_are_recognized(target: str) -> None:
 @pytest.mark.parametrize("target", [None, "", "stm32f746/tflm", "h100", "a100/vllm", "rpi5/ort", "x.toml"])
 def test_other_targets_are_no_clusters(target: str | None) -> None:
     assert not is_cluster(target)
+
+
+RACK = '[cluster]\nname = "rack"\n[[node]]\ncount = 2\ndevices = { name = "l4", count = 4 }\n'
+
+
+def test_a_cluster_file_is_a_target(run: Run, config: Path, tmp_path: Path) -> None:
+    rack = tmp_path / "rack.toml"
+    rack.write_text(RACK, "utf-8")
+    ended = run("check", str(config), "-d", str(rack))
+    assert (ended.code, ended.err) == (0, "")
+    assert "fits on rack/vllm" in ended.out
+    rack.write_text(RACK.replace("count = 4", "cuont = 4"), "utf-8")
+    ended = run("check", str(config), "-d", str(rack))
+    assert ended.code == 2
+    assert "unknown key 'cuont'; nearest: count" in ended.err
+
+
+def test_a_file_that_is_no_cluster_is_named(run: Run, config: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text("[node]\n", "utf-8")
+    ended = run("check", str(config), "-d", str(other), "--concurrency", "2")
+    assert ended.code == 2
+    assert "unknown key 'node'" in ended.err
+    with pytest.raises(sizeup.SizeupError, match=r"not a cluster file: \[cluster\] is missing"):
+        sizeup.check(config, str(other), concurrency=2)
+
+
+def test_python_checks_language_models_too(config: Path) -> None:
+    check = sizeup.check(config, "2xh100/vllm", concurrency=8, kv="fp8", input_tokens=1000)
+    assert (check.fits, check.format, check.target) == (True, "language model", "2xh100-sxm/vllm")
+    assert sizeup.check(str(config), "l4/vllm", input_tokens=100_000, remedies=False).remedies == ()
+    with pytest.raises(sizeup.SizeupError, match="precision and limits do not apply"):
+        sizeup.check(config, "2xh100", precision="int8")
+    with pytest.raises(sizeup.SizeupError, match="needs a cluster"):
+        sizeup.check(config, concurrency=2)
+
+
+def test_remedies_fit_as_printed(run: Run, config: Path) -> None:
+    """Every command is run; 16.1 GB of weights and 4.6 GB of cache may exceed what an L4 has for them."""
+    ended = run("check", str(config), "-d", "l4/vllm", "--in", "8k", "--concurrency", "4")
+    assert ended.code == 3
+    commands = [line.strip().removeprefix("$ ") for line in ended.out.splitlines() if "$ sizeup" in line]
+    options = [set(command.split()) for command in commands]
+    for expected in ({"--concurrency", "3"}, {"--kv", "fp8"}, {"--weights", "int4"}, {"2xl4/vllm"}):
+        assert any(expected <= words for words in options), (expected, ended.out)
+    assert "changes the model: quantize it" in ended.out
+    for command in commands:
+        again = run(*shlex.split(command)[1:])
+        assert (again.code, again.out[:4]) == (0, "YES:"), command
+    shorter = next(words for words in map(str.split, commands) if words[words.index("--in") + 1] != "8192")
+    tokens = int(shorter[shorter.index("--in") + 1])
+    longer = [*shorter[1:]]
+    longer[longer.index("--in") + 1] = str(tokens + 32)  # two blocks more
+    assert run(*longer, "--no-remedies").code != 0
+
+
+def test_more_gpus_are_the_fewest(config: Path) -> None:
+    """70 GB of cache on 24 GiB each: fewer GPUs than proposed do not fit in any layout."""
+    (remedy,) = (
+        remedy
+        for remedy in sizeup.check(config, "l4/vllm", input_tokens=32_000, concurrency=16).remedies
+        if " x l4 as " in remedy.description
+    )
+    count = int(remedy.description.split()[0])
+    assert remedy.fits is True
+    assert count > 2
+    for fewer in range(1, count):
+        serving = sizeup.llm(config, target=f"{fewer}xl4/vllm", input=32_000, concurrency=16)
+        assert all(row.fits != "yes" for row in serving.layouts(20)), fewer
+
+
+def test_no_remedy_is_searched_for_what_fits_or_if_not_asked_for(run: Run, config: Path) -> None:
+    ended = run("check", str(config), "-d", "l4/vllm", "--in", "100k", "--no-remedies")
+    assert ended.code == 1
+    assert "$ sizeup" not in ended.out
+    assert "No remedy found" not in ended.out

@@ -162,6 +162,30 @@ def test_an_own_file_with_a_slip_is_one_line_and_no_traceback(
     assert err == f"sizeup: {path}: device mine: unknown key 'tilte'; nearest: title\n"
 
 
+def test_clusters_are_listed_and_shown_with_their_links_and_sources(run: Run) -> None:
+    assert row(run()[1], "dgx-h100")[1:-1] == ["8", "80.0", "GiB", "450", "GB/s", "50.0", "GB/s"]
+    assert "dgx-h100" not in run("--kind", "gpu")[1]
+    code, out, _ = run("dgx-h100")
+    assert code == 0
+    assert out.startswith("dgx-h100: NVIDIA DGX H100 (cluster)\n")
+    text = " ".join(out.split())
+    for part in ("8 x h100-sxm", "nvlink4, 450 GB/s", "ndr400, 50.0 GB/s", "source https://docs.nvidia.com/"):
+        assert part in text
+    (cluster,) = json.loads(run("2xdgx-h100", "--json")[1])["clusters"]
+    assert (cluster["nodes"], cluster["devices_per_node"], cluster["device"]) == (2, 8, "h100-sxm")
+    assert cluster["network"]["bytes_per_second"] == 50e9
+    assert "infrastructure" in cluster["network"]["source"]
+
+
+def test_a_cluster_file_is_shown(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "rack.toml"
+    path.write_text('[cluster]\nname = "rack"\n[[node]]\ndevices = { name = "l4", count = 4 }\n', "utf-8")
+    code, out, _ = run(str(path))
+    assert code == 0
+    assert "4 x l4" in out
+    assert "the link between the 4 devices of a node" in out
+
+
 def test_the_page_of_devices_is_current(run: Run) -> None:
     kept = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
     assert run("--markdown")[1] == kept, "run: sizeup devices --markdown > docs/devices.md"

@@ -56,6 +56,52 @@ def test_a_model_that_does_not_fit_is_told_with_what_it_would(configs: Path) -> 
     assert shown[1].startswith("fits yes")
 
 
+def test_times_have_intervals_and_a_basis_if_the_engine_is_calibrated(configs: Path) -> None:
+    shown = lines(run("llm", configs / "llama-3.1-70b.json", "-d", "8xh100/vllm", "--concurrency", "1,64"))
+    start = shown.index("requests TPOT 90 % interval TTFT 90 % interval")
+    for line, requests in zip(shown[start + 1 : start + 3], ("1", "64"), strict=True):
+        assert re.fullmatch(rf"{requests} [0-9.]+ ms [0-9.]+ ms - [0-9.]+ ms [0-9.]+ m?s [0-9.ms -]+", line)
+    assert any(line.startswith("basis calibrated for vLLM 0.12.0 to 0.19.0 on h100-sxm") for line in shown)
+
+
+def test_times_without_a_calibration_are_lower_bounds(configs: Path) -> None:
+    shown = lines(run("llm", configs / "llama-3.1-8b.json", "-d", "a100/vllm"))
+    # 15.0 GB of weights without the embedding and 0.6 GB of cache at 2.039 TB/s
+    assert any(re.fullmatch("1 at least 7.[0-9]+ ms none at least [0-9]+ ms none", line) for line in shown)
+    assert any(line.startswith("basis data sheet of a100-80gb-sxm, without overhead") for line in shown)
+
+
+def test_random_arrivals_have_percentiles_or_an_overload(configs: Path) -> None:
+    command = ("llm", configs / "llama-3.1-70b.json", "-d", "8xh100/vllm", "--in", "1024", "--out", "256")
+    shown = lines(run(*command, "--rate", "4"))
+    start = shown.index("mean p50 p90 p99 simulated")
+    for line, name in zip(shown[start + 1 : start + 3], ("TTFT", "TPOT"), strict=True):
+        assert re.fullmatch(rf"([0-9.]+ m?s ){{4}}{name}", line)
+    overloaded = lines(run(*command, "--rate", "1000"))
+    assert any(line.startswith("traffic overloaded: 1,000 requests/s arrive, at most") for line in overloaded)
+    traffic = json.loads(run(*command, "--rate", "1000", "--json").stdout)["traffic"]
+    assert (traffic["is_overloaded"], traffic["ttft_seconds"], traffic["preemptions"]) == (True, None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("-d", "a100/vllm", "--rate", "4"),
+            "a rate needs calibrated times, and vLLM on a100-80gb-sxm has none",
+        ),
+        (("-d", "h100/vllm", "--rate", "0"), "rate: give requests per second from 1e-06 to 1,000,000"),
+        (("-d", "h100/vllm", "--rate", "nan"), "rate: give requests per second from 1e-06 to 1,000,000"),
+    ],
+)
+def test_a_rate_that_cannot_be_simulated_says_why(
+    configs: Path, options: tuple[str, ...], message: str
+) -> None:
+    done = run("llm", configs / "llama-3.1-8b.json", *options)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+
+
 def test_layouts_are_ordered_by_memory_or_communication(configs: Path) -> None:
     command = ("llm", configs / "llama-3.1-8b.json", "-d", "8xh100/vllm", "--top", "10")
     by_memory, by_communication = (

@@ -285,3 +285,19 @@ def test_extra_that_is_missing_is_named_as_it_is_installed(
     assert done.stderr.startswith("sizeup: reading ")
     assert done.stderr.endswith(f"{line}\n")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (
+            ("check", "model.tflite", "-d", "pico", "--device=nano33ble"),
+            "sizeup devices --for MODEL ranks boards",
+        ),
+        (("compare", "a.tflite", "b.tflite", "-dpico", "-d", "nano33ble"), "--device-b is the target of B"),
+    ],
+)
+def test_a_second_target_is_refused(run: Run, arguments: tuple[str, ...], hint: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert f"-d is given 2 times, and only one target counts; {hint}" in err

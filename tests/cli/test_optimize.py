@@ -69,6 +69,12 @@ def test_what_cannot_be_written_is_one_line_and_code_2(shared: Path, tmp_path: P
     assert optimize(source).returncode == 2
 
 
+def test_a_limit_of_macs_without_strips_is_an_error(tmp_path: Path) -> None:
+    done = optimize("model.tflite", "-o", tmp_path / "out.tflite", "--max-extra-macs", "5%")
+    assert done.returncode == 2
+    assert "needs --split" in done.stderr
+
+
 def test_a_weak_test_is_called_so(shared: Path, tmp_path: Path) -> None:
     done = optimize(shared / "models/tflm_keyword_scrambled_8bit.tflite", "-o", tmp_path / "out.tflite")
     assert done.returncode == 0

@@ -89,7 +89,7 @@ error = 0.1
 held_out = "network"
 source = "bench"
 band = { low = -0.1, high = 0.1, typical = 0.02, low_longer = 0.3, high_longer = 0.2, high_shorter = 0.1 }
-rates = { pooled = { mac = 5e-6, byte = 0.0, launch = 0.0 } }
+rates = { cache = { bytes = 100, reread = 2e-6 }, pooled = { mac = 5e-6, byte = 0.0, launch = 0.0 } }
 
 [[fit]]
 name = "slate/softly"

@@ -46,6 +46,14 @@ def test_what_fits_the_cache_is_not_far() -> None:
     assert kernels(RATES, kernel(read=4096)).traffic[0] == pytest.approx(1e-11 * 4096)
 
 
+def test_weights_beyond_the_cache_are_read_again_for_each_row() -> None:
+    rates = Rates(Rate(1e-9, 0.0, 0.0), cache=4096.0, reread=2e-9)
+    work = from_columns(["conv"] * 2, 2, [0, 1], macs=[1e6, 1e6], weights=[4096, 4097], read=[9000, 0])
+    assert kernels(rates, work).traffic.tolist() == pytest.approx([0.0, 2e-3])
+    assert seconds(rates, work).tolist() == pytest.approx([1e-3, 3e-3])
+    assert seconds(rates_from(rates.to_dict()), work).tolist() == pytest.approx([1e-3, 3e-3])
+
+
 def test_a_class_that_was_not_seen_has_the_rate_of_all() -> None:
     times = kernels(RATES, kernel("softmax", macs=10, read=5))
     assert times.compute[0] == pytest.approx(1e-8)

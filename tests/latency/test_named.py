@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ pytest.importorskip("scipy", reason="fits need scipy")
 
 import numpy as np
 
-from fitting import aihub, named, networks
+from fitting import aihub, espdl, named, networks
 from fitting.intervals import Pool, held_out
 from sizeup.dtypes import precision
 from sizeup.latency import PredictionInterval, kernels, rates_from
@@ -108,3 +109,32 @@ def test_a_float_network_is_estimated_in_fp16() -> None:
     assert as_given.seconds == pytest.approx(
         sizeup.latency.estimate(cost, target, precision("fp16")).seconds, rel=0.01
     )
+
+
+def test_the_kernels_of_an_espdl_file_are_those_of_the_network() -> None:
+    rows = csv.DictReader(espdl.PATH.read_text("utf-8").splitlines())
+    name = ("s3", "imagenet_cls_mobilenetv2_s8_v1")
+    mobilenet = [row for row in rows if (row["chip"], row["network"]) == name]
+    macs = sum(int(row["macs"]) * int(row["count"]) for row in mobilenet)
+    parameters = sum(int(row["weights"]) * int(row["count"]) for row in mobilenet)
+    # torchvision's documentation, with the norms folded into convolutions.
+    assert macs == pytest.approx(0.301e9, rel=0.01)
+    assert parameters == pytest.approx(3_504_872, rel=0.01)
+    # Its largest filters: the classifier, the last convolution, and those of the last block.
+    assert sorted({int(row["weights"]) for row in mobilenet})[-3:] == [
+        960 * 320 + 320,
+        320 * 1280 + 1280,
+        1280 * 1000 + 1000,
+    ]
+
+
+def test_esp_dl_is_within_30_percent_of_families_that_were_left_out(shared: Path) -> None:
+    pool = named.esp_dl_pool(shared / "truth")
+    names = {each.samples.target.name for each in pool.targets}
+    assert names == {"esp32-s3/esp-dl", "esp32-p4/esp-dl"}
+    for each in pool.targets:
+        assert len(set(each.samples.group.tolist())) >= 8
+        assert np.abs(each.estimated / each.samples.seconds - 1).mean() <= 0.3
+        shipped = CATALOG.calibration(each.samples.target)
+        assert shipped is not None
+        assert shipped.measurements == len(each.samples.seconds)

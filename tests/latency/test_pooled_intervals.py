@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("scipy", reason="the fitting tools need scipy")
 
-from fitting.intervals import HeldOut, Pool, held_out
+from fitting.intervals import HeldOut, Pool, held_out, interval_of_few_networks
 from fitting.measured import Measured
 from sizeup.latency import Rate, Rates, from_columns
 from sizeup.latency.work import Floats, Work
@@ -60,8 +60,8 @@ def test_the_ends_follow_the_skew_and_the_spread_of_the_target() -> None:
 def test_an_end_has_a_slope_if_errors_grow_with_the_distance_on_that_side() -> None:
     pool = pool_of(1, slope=1.0)
     stated = pool.interval(pool.targets[0])
-    assert min(stated.low_longer, stated.low_shorter) > 0.1
-    assert max(stated.high_longer, stated.high_shorter) < 0.1
+    assert stated.low_longer == stated.low_shorter > 0.1
+    assert stated.high_longer == stated.high_shorter < 0.1
     assert stated.typical == pytest.approx(np.median(pool.targets[0].samples.seconds))
 
 
@@ -84,3 +84,15 @@ def test_networks_are_estimated_without_their_family() -> None:
     result = held_out(measured(macs * np.array([1, 1, 5, 5]), macs, family), mean_rate)
     assert result.estimated.tolist() == pytest.approx([5, 10, 3, 4])
     assert result.rates["f1"].pooled.mac == pytest.approx(1.0)
+
+
+def test_the_interval_of_few_networks_holds_a_new_network_in_nine_of_ten_cases() -> None:
+    draw = np.random.default_rng(0)
+    networks = np.repeat(["a", "b", "c", "d"], [20, 5, 20, 3])
+    inside = 0
+    for _ in range(2000):
+        effects = dict(zip([*"abcd", "new"], draw.normal(0, 0.3, 5).tolist(), strict=True))
+        errors = np.array([effects[name] for name in networks.tolist()]) + draw.normal(0, 0.03, len(networks))
+        stated = interval_of_few_networks(errors, networks)
+        inside += stated.low <= effects["new"] <= stated.high
+    assert 0.88 <= inside / 2000 <= 0.92

@@ -110,6 +110,32 @@ def test_without_a_solver_the_gap_and_the_remedy_are_reported() -> None:
     assert status in ("optimal", "feasible")
 
 
+def test_the_time_to_load_the_solver_is_not_part_of_the_time_limit() -> None:
+    """On a busy machine the import alone takes seconds, and no plan would be searched."""
+    pytest.importorskip("ortools", reason="loads the solver")
+    code = (
+        "import sys, time\n"
+        "import numpy as np\n"
+        "from sizeup.memory import Buffers\n"
+        "from sizeup.memory.packing import first_fit, pack\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        time.sleep(3 if name == 'ortools' else 0)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "generator = np.random.default_rng(3)\n"
+        "while True:\n"
+        "    first = generator.integers(0, 9, 12)\n"
+        "    n = range(12)\n"
+        "    columns = generator.integers(1, 60, 12), first, first + generator.integers(0, 5, 12)\n"
+        "    buffers = Buffers(*columns, tuple((i,) for i in n), tuple(n), 14)\n"
+        "    if first_fit(buffers).status == 'feasible':\n"
+        "        break\n"
+        "print(pack(buffers, time_limit=2.5).method)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() != "first fit"
+
+
 def test_ten_thousand_buffers_take_seconds() -> None:
     generator = np.random.default_rng(7)
     first = generator.integers(0, 10_000, 10_000)

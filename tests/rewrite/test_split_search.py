@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import sizeup
-from full_size import full_size_only
+from full_size import full_size_only, size
 from rewrite import strip_networks
 from rewrite.strip_networks import Network
 from sizeup.errors import WriteError
@@ -21,7 +22,9 @@ from sizeup.rewrite.result import OptimizeOptions
 from sizeup.rewrite.split.assembly import assemble, restructured_graph
 from sizeup.rewrite.split.closed_forms import Prices
 from sizeup.rewrite.split.program import program
-from sizeup.rewrite.split.search import find_segments, search
+from sizeup.rewrite.split.row_rules import Rows
+from sizeup.rewrite.split.search import PlannedArena, balanced_strips, find_segments, find_splits, search
+from sizeup.rewrite.split.segments import Segment
 from sizeup.rewrite.verify import is_equal
 from sizeup.runtimes import random_samples, run
 
@@ -35,6 +38,11 @@ NO_LIMIT = 1 << 40
 def exact_bytes(graph: Graph) -> int:
     """Head and tail with the best memory plan for the schedule of the graph."""
     return min(candidate.expected.total_bytes for candidate in arrange(graph, OPTIONS).candidates)
+
+
+def exact_arena(graph: Graph) -> PlannedArena:
+    """The same for the search."""
+    return PlannedArena(exact_bytes(graph), is_proven=True)
 
 
 def chain(side: int = 12) -> bytes:
@@ -67,19 +75,94 @@ def test_no_single_segment_in_equal_strips_is_better_than_the_search(content: by
                 predicted = arena(whole)
                 if predicted.live_bytes + (predicted.tail_bytes_64 or 0) < by_brute_force:
                     by_brute_force = min(by_brute_force, exact_bytes(whole))
-    result = search(graph, Prices(graph, PYTHON_PACKAGE, False), exact_bytes, NO_LIMIT, NO_LIMIT, 60.0)
+    result = search(graph, Prices(graph, PYTHON_PACKAGE, False), exact_arena, NO_LIMIT, NO_LIMIT, 60.0)
     assert result.is_proven
     assert result.arena_bytes is not None
     assert result.arena_bytes <= by_brute_force < exact_bytes(graph)
 
 
+def two_peaks(side: int = 24) -> bytes:
+    """Two wide parts around a narrow tensor that is also an output: the peak falls only if both are split."""
+    network = Network((1, side, side, 2))
+    value = network.window(network.input, "conv", 24, side=1)
+    middle = network.window(network.window(value, "depthwise"), "conv", 2, 1)
+    value = network.window(network.window(middle, "conv", 24, 1), "depthwise", stride=2)
+    return network.pack(middle, network.window(value, "conv", 2, 1))
+
+
+def test_no_pair_of_segments_is_better_than_the_search() -> None:
+    """All segments alone and all pairs, in any equal strips, each with its best memory plan."""
+    graph = tflite.load(two_peaks())
+    splits = []
+    for segment in find_segments(graph):
+        for strips in range(2, min(segment.rows, size(8, ci=3)) + 1):
+            steps = program(graph, segment, segment.equal_strips(strips))
+            splits += [] if steps is None else [steps, steps.with_slices_first()]
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(splits, 2)
+        if one.segment.last < other.segment.first or other.segment.last < one.segment.first
+    ]
+    best: dict[int, int] = {}
+    for chosen in (*((one,) for one in splits), *pairs):
+        whole = restructured_graph(graph, assemble(graph, chosen))
+        predicted = arena(whole)
+        least = best.get(len(chosen), NO_LIMIT)
+        # Planning takes long: leave out what cannot win.
+        if predicted.live_bytes + (predicted.tail_bytes_64 or 0) < least:
+            best[len(chosen)] = min(least, exact_bytes(whole))
+    assert best[2] < best[1] < exact_bytes(graph)
+    result = search(graph, Prices(graph, PYTHON_PACKAGE, False), exact_arena, NO_LIMIT, NO_LIMIT, 60.0)
+    assert result.arena_bytes is not None
+    assert result.arena_bytes <= best[2]
+    assert result.best is not None
+    assert len(result.best.splits) == 2
+
+
+def test_a_plan_without_proof_is_no_proof_of_the_split() -> None:
+    graph = tflite.load(chain())
+
+    def planned(split: Graph) -> PlannedArena:
+        return PlannedArena(exact_bytes(split) + 64, is_proven=False)
+
+    prices = Prices(graph, PYTHON_PACKAGE, False)
+    assert not search(graph, prices, planned, NO_LIMIT, NO_LIMIT, 60.0).is_proven
+
+
+def test_a_search_ends_at_its_deadline() -> None:
+    graph = tflite.load(chain())
+    prices = Prices(graph, PYTHON_PACKAGE, False)
+    splits, is_complete = find_splits(graph, prices, NO_LIMIT, NO_LIMIT, (2, 3), deadline=0.0)
+    assert not splits
+    assert not is_complete
+    assert not search(graph, prices, exact_arena, exact_bytes(graph), NO_LIMIT, 0.0).is_proven
+
+
+def test_the_edges_of_very_many_rows_are_tried_at_few_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network((1, 1 << 20, 1, 1))
+    value = network.window(network.window(network.input, "conv", 8), "depthwise")
+    graph = tflite.load(network.pack(network.window(value, "conv", 1, stride=2)))
+    prices, tried = Prices(graph, PYTHON_PACKAGE, False), []
+    strip_head = Prices.strip_head
+
+    def counted(self: Prices, segment: Segment, rows: Rows, *, slices_first: bool) -> float:
+        tried.append(rows)
+        return strip_head(self, segment, rows, slices_first=slices_first)
+
+    monkeypatch.setattr(Prices, "strip_head", counted)
+    segment = next(segment for segment in find_segments(graph) if segment.last == 2)
+    strips = balanced_strips(prices, segment, 4, slices_first=False)
+    assert strips is None or sum(rows.size for rows in strips) == segment.rows
+    assert 4 < len(tried) < 2000
+
+
 def test_a_limit_of_macs_is_kept() -> None:
     graph = tflite.load(strip_networks.mobilenet_v1())
     prices = Prices(graph, PYTHON_PACKAGE, False)
-    free = search(graph, prices, exact_bytes, exact_bytes(graph), NO_LIMIT, 20.0)
+    free = search(graph, prices, exact_arena, exact_bytes(graph), NO_LIMIT, 20.0)
     assert free.best is not None
     assert free.best.macs > 0
-    limited = search(graph, prices, exact_bytes, exact_bytes(graph), free.best.macs - 1, 20.0)
+    limited = search(graph, prices, exact_arena, exact_bytes(graph), free.best.macs - 1, 20.0)
     assert limited.best is None or limited.best.macs < free.best.macs
 
 

@@ -333,6 +333,18 @@ def test_ops_of_unknown_cost_do_not_take_zero_milliseconds(folder: Path, shared:
     assert all(row["latency_missing"] for row in rows_of(folder / "out"))
 
 
+def test_an_ethos_u_is_undetermined_in_a_sweep(folder: Path, shared: Path) -> None:
+    """Vela does not run in a sweep, and nothing else estimates an Ethos-U."""
+    (folder / "speech.tflite").symlink_to(shared / "models" / "tflm_micro_speech.tflite")
+    sizeup.sweep({"models": ["speech.tflite"], "targets": ["alif-e7"]}, folder / "out", in_process=True)
+    (row,) = rows_of(folder / "out")
+    assert row["status"] == "ok"
+    names = ("fits", "ms", "low_ms", "ram_need_bytes", "flash_need_bytes", "arena_bytes", "energy_mj")
+    assert {name: row[name] for name in names} == dict.fromkeys(names)
+    assert "Vela" in row["latency_missing"]
+    assert row["fits_reason"].count("Vela") == 1
+
+
 def test_many_sizes_of_a_file_are_what_loading_it_anew_says(folder: Path) -> None:
     write_free(folder / "free.onnx")
     spec = {"models": ["free.onnx"], "targets": ["rpi5/ort", "rtx4090"], "precisions": ["stored", "int8"]}

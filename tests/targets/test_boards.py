@@ -28,6 +28,10 @@ FACTS = {
     "32f746gdiscovery": (320 << 10, 1 << 20, 8 << 20),
     "portenta-h7": (523_624, 1_966_080, 8 << 20),
     "sparkfun-edge": (384 << 10, 983_040, None),
+    # The larger flashes of these kits are not connected, or not what they boot from.
+    "mimxrt1060-evk": (512 << 10, 8 << 20, 32 << 20),  # MicroPython: MICROPY_HW_FLASH_SIZE
+    "mimxrt1170-evk": (1280 << 10, 16 << 20, 64 << 20),
+    "grove-vision-ai-v2": ((2 << 20) - 0x1F000, 16 << 20, None),  # W25Q128JW
     "rpi5-4gb": (4 << 30, None, None),
 }
 
@@ -106,6 +110,11 @@ def test_a_board_has_the_calibration_of_its_device_and_a_digest_of_its_own() -> 
     assert catalog.calibration(board) == catalog.calibration(device) is not None
     assert target_digest(board) != target_digest(device)
     assert target_digest(board) != target_digest(targets.target("32f746gdiscovery/tinyengine"))
+
+
+def test_an_unknown_board_is_reported_without_a_list_of_all() -> None:
+    with pytest.raises(TargetError, match=r"^unknown board 'zzz'; sizeup devices --boards lists all$"):
+        targets.boards("zzz")
 
 
 def test_a_runtime_that_does_not_run_on_a_board_is_refused_by_name() -> None:

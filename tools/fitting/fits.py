@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fitting import hailo, named, ncnn, search_spaces, tiny, vidur
-from fitting.intervals import HeldOut, Pool, held_out, pools_by_runtime
+from fitting.intervals import HeldOut, Pool, held_out, interval_of_few_networks, pools_by_runtime
 from fitting.measured import Measured, no_faster, target_of
 from fitting.shipped import Shipped, Source, github, shipped_calibration
 from latency.truth.splits import drawn, every, folds
@@ -175,8 +175,8 @@ def board_interval(folder: Path, models: Path, network: str | None = None) -> Pr
         for name, estimate in zip(samples.group.tolist(), from_others(samples).tolist(), strict=True)
     }
     rows = [each for each in tiny.results(folder) if each.network != network]
-    estimated = [others[each.target.name, each.network] for each in rows]
-    return prediction_interval(np.array(estimated), np.array([each.seconds for each in rows]))
+    errors = [np.log(each.seconds / others[each.target.name, each.network]) for each in rows]
+    return interval_of_few_networks(np.array(errors), np.array([each.network for each in rows]))
 
 
 def per_mac(samples: Measured) -> Floats:

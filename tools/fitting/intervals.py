@@ -2,22 +2,25 @@
 
 One target has about 30 networks, whose 5 % and 95 % quantiles are its extremes. Targets with the same runtime
 have errors of the same shape, so these are divided by the spread of each target and pooled. Each end of the
-interval moves outwards with the distance of a latency from the typical one of the target, at the slopes (for
-longer and for shorter latencies) that fit the quantile best. Quantiles of the same errors are slightly too
-narrow for new networks, so the share beyond each end is the largest one at which families that are left out
-in turn are covered as stated.
+interval moves outwards with the distance of a latency from the typical one of the target, at the slope that
+fits the quantile best. Quantiles of the same errors are slightly too narrow for new networks, so the share
+beyond each end is the largest one at which families that are left out in turn are covered as stated.
+
+The form (one slope per end, not one for longer and one for shorter latencies, nor none) has the smallest
+interval score on families that are left out, whichever runtime the score leaves out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import t as student
 
 from fitting.measured import Measured
 from latency.truth.splits import folds
+from latency.truth.tables import Words
 from sizeup.latency import PredictionInterval, Rates, Work, seconds
 from sizeup.latency.interval import LEVEL
 from sizeup.latency.work import Flags, Floats
@@ -47,9 +50,8 @@ class HeldOut(NamedTuple):
 
     @property
     def distance(self) -> Floats:
-        """How much longer, and how much shorter each estimate is than the typical latency, in logarithms."""
-        away = np.log(self.estimated / self.typical)
-        return np.stack([np.maximum(away, 0.0), np.maximum(-away, 0.0)])
+        """How much longer or shorter each estimate is than the typical latency, in logarithms."""
+        return np.asarray(np.abs(np.log(self.estimated / self.typical)), np.float64)
 
 
 def held_out(samples: Measured, fit: Callable[[Work, Floats], Rates], most_folds: int = 10) -> HeldOut:
@@ -65,15 +67,14 @@ def held_out(samples: Measured, fit: Callable[[Work, Floats], Rates], most_folds
 
 
 class _End(NamedTuple):
-    """One end of the interval of a pool in spreads of a target: its distance from 0, and its slopes."""
+    """One end of the interval of a pool in spreads of a target: its distance from 0, and its slope."""
 
     typical: float
-    longer: float
-    shorter: float
+    slope: float
 
     def at(self, distance: Floats) -> Floats:
         """The end at some distances."""
-        return np.asarray(self.typical + np.array([self.longer, self.shorter]) @ distance, np.float64)
+        return np.asarray(self.typical + self.slope * distance, np.float64)
 
 
 class Pool:
@@ -82,7 +83,7 @@ class Pool:
     def __init__(self, targets: Iterable[HeldOut]) -> None:
         self.targets = tuple(targets)
         self.errors = np.concatenate([each.errors for each in self.targets])
-        self.distance = np.concatenate([each.distance for each in self.targets], axis=1)
+        self.distance = np.concatenate([each.distance for each in self.targets])
         self.family = np.concatenate([each.samples.group for each in self.targets])
         self.target = np.repeat(np.arange(len(self.targets)), [len(each.estimated) for each in self.targets])
         self.known: dict[str | None, tuple[_End, _End, Floats]] = {}
@@ -98,14 +99,14 @@ class Pool:
             self.known[family] = (*self._ends(used, self._tail(used)), self._spreads(used))
         low, high, spreads = self.known[family]
         own = float(spreads[next(index for index, each in enumerate(self.targets) if each is target)])
-        slopes = (*low[1:], *high[1:])
         return PredictionInterval(
             min(-low.typical * own, 0.0),
             max(high.typical * own, 0.0),
-            0.0,
-            0.0,
-            target.typical if any(slopes) else 0.0,
-            *(slope * own for slope in slopes),
+            typical=target.typical if low.slope or high.slope else 0.0,
+            low_longer=low.slope * own,
+            low_shorter=low.slope * own,
+            high_longer=high.slope * own,
+            high_shorter=high.slope * own,
         )
 
     def _spreads(self, used: Flags) -> Floats:
@@ -119,7 +120,7 @@ class Pool:
     def _ends(self, used: Flags, tail: float) -> tuple[_End, _End]:
         """The ends of the interval that leave a share of the errors beyond each of them."""
         scaled = (self.errors / self._spreads(used)[self.target])[used]
-        distance = self.distance[:, used]
+        distance = self.distance[used]
         return _upper_end(-scaled, distance, tail), _upper_end(scaled, distance, tail)
 
     def _tail(self, used: Flags) -> float:
@@ -129,7 +130,7 @@ class Pool:
             for family in np.unique(self.family[used]):
                 rest, left_out = used & (self.family != family), used & (self.family == family)
                 scaled = (self.errors / self._spreads(rest)[self.target])[left_out]
-                low, high = (end.at(self.distance[:, left_out]) for end in self._ends(rest, tail))
+                low, high = (end.at(self.distance[left_out]) for end in self._ends(rest, tail))
                 inside += int(((-low <= scaled) & (scaled <= high)).sum())
             if inside >= LEVEL * used.sum():
                 return tail
@@ -148,11 +149,23 @@ def _upper_end(errors: Floats, distance: Floats, tail: float) -> _End:
     """The upper end of an interval."""
     level = 1 - tail
 
-    def loss(slopes: tuple[float, ...]) -> float:
-        beyond = errors - np.array(slopes) @ distance
+    def loss(slope: float) -> float:
+        beyond = errors - slope * distance
         beyond = beyond - np.quantile(beyond, level)
         return float(np.mean(np.maximum(level * beyond, (level - 1) * beyond)))
 
-    longer, shorter = min(product(_SLOPES, repeat=2), key=loss)
-    typical = float(np.quantile(errors - np.array([longer, shorter]) @ distance, level))
-    return _End(typical, longer, shorter)
+    slope = min(_SLOPES, key=loss)
+    return _End(float(np.quantile(errors - slope * distance, level)), slope)
+
+
+def interval_of_few_networks(errors: Floats, networks: Words) -> PredictionInterval:
+    """The interval from errors of a few networks, each left out in turn, on many targets.
+
+    The errors of a network go together, so there are as many samples as networks, all with the same weight,
+    and the quantile is that of Student's distribution. The interval is symmetric: if one network predicts
+    another too low, that one predicts it too high.
+    """
+    names, codes, counts = np.unique(networks, return_inverse=True, return_counts=True)
+    mean_square = np.average(errors**2, weights=1 / counts[codes])
+    half = float(student.ppf((1 + LEVEL) / 2, len(names)) * np.sqrt(mean_square))
+    return PredictionInterval(-half, half)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -82,17 +83,44 @@ def aihub_fit(each: HeldOut, pool: Pool) -> Shipped:
 
 
 def of_esp(folder: Path, models: Path) -> list[Shipped]:
-    """Seconds per MAC; each network held out in turn, in TFLite Micro on the chips with two networks."""
-    from fitting.fits import BY_MACS, board_interval, by_macs  # late: it reads SOURCES below
+    """ESP-DL by kernels, families held out; TFLite Micro by MACs, networks held out on chips with two."""
+    from fitting.fits import BY_MACS, board_interval  # late: it reads SOURCES below
 
     interval = board_interval(folder, models)
-    calibrations = [by_macs(samples, "esp_dl", BY_MACS) for samples in esp.esp_dl(folder)]
-    calibrations += _micro([*esp.micro(models)])
     notes = {"esp32-p4": f"{BY_MACS}; measured at 360 MHz"}
-    return [
+    micro = [
         replace(each, interval=_wider(interval, each), note=notes.get(each.target.split("/")[0], each.note))
-        for each in calibrations
+        for each in _micro([*esp.micro(models)])
     ]
+    pool = esp_dl_pool(folder)
+    return [*(_esp_dl_fit(each, pool) for each in pool.targets), *micro]
+
+
+@cache
+def esp_dl_pool(folder: Path) -> Pool:
+    """ESP-DL on two chips, architecture families held out."""
+    return Pool(held_out(samples, _esp_dl_rates(samples)) for samples in esp.esp_dl(folder))
+
+
+def _esp_dl_rates(samples: Measured) -> Callable[[Work, Floats], Rates]:
+    peak = samples.target.peak("int8")
+    assert peak is not None
+    return partial(esp.rates, peak=peak)
+
+
+def _esp_dl_fit(each: HeldOut, pool: Pool) -> Shipped:
+    samples = each.samples
+    calibration = shipped_calibration(
+        samples.target.name,
+        ["int8"],
+        _esp_dl_rates(samples)(samples.work, samples.seconds),
+        each.estimated,
+        samples.seconds,
+        "architecture families",
+        "esp_dl",
+        note="image networks of ESP-DL's model zoo, on one core",
+    )
+    return replace(calibration, interval=pool.interval(each))
 
 
 def _micro(chips: list[Measured]) -> list[Shipped]:
@@ -141,7 +169,7 @@ SOURCES = (
             "esp_nn": github("espressif/esp-nn", "d45b843", "Apache-2.0", "ESP-NN, README.md"),
             "esp_dl": github("espressif/esp-dl", "12c0616", "MIT", "ESP-DL, models/*/README.md"),
         },
-        "One to six networks per chip, of which only MACs are known.",
+        "Networks of ESP-DL by the kernels in their files; one or two in TFLite Micro by their MACs.",
         of_esp,
     ),
 )

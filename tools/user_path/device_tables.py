@@ -14,7 +14,7 @@ from latency.truth import gpu_networks
 from latency.truth.board_sets import board_of, engine_of
 from latency.truth.splits import drawn
 from latency.truth.tables import Table, read
-from user_path.pairs import Network, Pair, Quantity, pair
+from user_path.pairs import Network, Pair, pair
 
 _CELLS = 12
 _NONE = "none"  # runtimes differ in what they do with this operator of a cell
@@ -114,30 +114,24 @@ _MOBILENETS = {
     "MobileNet v3 Large": "torchvision:mobilenet_v3_large",
     "MobileNet v3 Small": "torchvision:mobilenet_v3_small",
 }
-_MULTI_CORE = "esp-dl multi-core"
 
 
 def small_tables(folder: Path) -> Iterator[Pair]:
-    """TinyEngine's network that has a file, MobileNets in XNNPACK, and MobileNet v2 in ESP-DL."""
+    """TinyEngine's network that has a file, MobileNets in XNNPACK, and MobileNet v2 in ESP-DL on one core."""
     table = read(folder / "small_tables.csv")
     names = ("dataset", "device", "runtime", "precision", "model")
     words = [table.words(name).tolist() for name in names]
     numbers = [table.numbers(name).tolist() for name in ("macs", "latency_ms")]
     for source, device, runtime, precision, model, macs, latency in zip(*words, *numbers, strict=True):
-        quantity: Quantity = "latency"
         if source == "tinyengine" and model == "mcunet-vww1":
             network, name, dtype = Network("te_vww.tflite", macs=macs), _TINY_ENGINE[runtime], None
         elif source == "xnnpack_readme" and runtime == "XNNPACK threads=all big":
             network, name, dtype = Network(_MOBILENETS[model], (1, 3, 224, 224)), "litert-xnnpack", precision
-        elif source == "espdl" and model.startswith("mobilenetv2_s8"):
+        elif source == "espdl" and runtime == "esp-dl" and model.startswith("mobilenetv2_s8"):
             network, name, dtype = Network("torchvision:mobilenet_v2", (1, 3, 224, 224)), "esp-dl", "int8"
-            quantity = "latency" if runtime == _MULTI_CORE else "one core"
-        elif source == "espdl" and model.startswith("mobilenetv2_0_5"):
-            network, name, dtype = Network("mobilenet_v2 0.5", (1, 3, 128, 128)), "esp-dl", "int8"
-            quantity = "one core"
         else:
             continue
-        yield from pair(source, network, dtype, device, name, latency / 1e3, quantity)
+        yield from pair(source, network, dtype, device, name, latency / 1e3)
 
 
 def _square(reference: str, size: int) -> Network:

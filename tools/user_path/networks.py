@@ -122,7 +122,6 @@ _BUILT: dict[str, Callable[[str], nn.Module]] = {
     "resnet50 v1": _resnet50_v1,
     "mobilenet_v2 0.35": _mobilenet_v2(0.35, 1000),
     "mobilenet_v2 0.35 flowers": _mobilenet_v2(0.35, 5),
-    "mobilenet_v2 0.5": _mobilenet_v2(0.5, 1000),
     "mobilenet_v1 0.25": _mobilenet_v1(0.25, 1000),
     "mobilenet_v1 0.25 flowers": _mobilenet_v1(0.25, 5),
     "mobilenet_v1 0.5": _mobilenet_v1(0.5, 1000),

@@ -11,7 +11,7 @@ from fitting import aihub, ncnn, tiny
 from fitting.fits import board_interval, from_others, ncnn_pools
 from fitting.intervals import Pool
 from fitting.measured import no_faster
-from fitting.named import aihub_pools
+from fitting.named import aihub_pools, esp_dl_pool
 from fitting.networks import NETWORKS
 from sizeup.latency import Estimate, PredictionInterval, Rates
 from sizeup.latency.prediction import predict_calibrated
@@ -25,7 +25,7 @@ Interval = tuple[float, float, float]  # seconds, low and high
 
 
 class Refits:
-    """Calibrations of ncnn, Qualcomm AI Hub and MLPerf Tiny without a family of networks."""
+    """Calibrations of ncnn, Qualcomm AI Hub, ESP-DL and MLPerf Tiny without a family of networks."""
 
     def __init__(self, truth: Path, models: Path) -> None:
         self.truth, self.models = truth, models
@@ -43,6 +43,10 @@ class Refits:
             device, _, runtime = pair.target.name.partition("/")
             target = f"{_PHONES.get(device, device)}/{runtime}"
             return self._pooled(target, family, aihub_pools(self.truth), estimate)
+        if pair.source == "espdl":
+            return self._pooled(
+                pair.target.name, "mobilenet_v2", {"esp-dl": esp_dl_pool(self.truth)}, estimate
+            )
         return self._of_boards(pair) if pair.source == "mlperf_tiny" else None
 
     def _pooled(

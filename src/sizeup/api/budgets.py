@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sizeup.api.analyze import check_precision, target_of
-from sizeup.api.check import (
-    SECONDS,
-    Model,
-    Progress,
-    at_revision,
-    build_check,
-    check_each,
-    error_check,
-    int_limit,
-    removed_check,
-)
+from sizeup.api.check import SECONDS, Model, at_revision, build_check, int_limit
+from sizeup.api.check_each import Progress, check_each, error_check, removed_check
 from sizeup.api.check_options import command_options
 from sizeup.errors import BudgetError, UnboundDimension
 from sizeup.units import toml_key

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from sizeup import cost
 from sizeup.api.analyze import check_precision, target_of
+from sizeup.api.check_each import Progress, check_each
+from sizeup.api.check_llm import check_served, is_served
 from sizeup.api.check_options import (
     command_options,
     input_options,
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
 SECONDS = 5.0
 """Time limit per search for a remedy."""
-Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the number of checked models, their total, and the next model."""
 
 
 @with_keyword_hints
@@ -61,6 +61,12 @@ def check(
     remedies: bool = True,
     time_limit: float = SECONDS,
     run: bool | None = None,
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+    concurrency: int | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    layout: str | None = None,
 ) -> Check:
     """Check whether a model fits the RAM and flash of a target and all given limits.
 
@@ -76,7 +82,14 @@ def check(
 
     `source` may be a report of `analyze`: nothing is loaded again, its precision and target apply unless
     others are given, and remedies that need the model (a smaller input, a rewritten file) are left out.
+
+    A language model is checked if the target is a cluster such as 8xh100/vllm, or one of the last six
+    arguments is given: `source` is then a config.json, its folder or a .gguf file, as for `llm`.
     """
+    served = (input_tokens, output_tokens, concurrency, weights, kv, layout)
+    if is_served(target, served):
+        others = (inputs, kwargs, bind, precision, ram, flash, arena, latency, energy, macs, params)
+        return check_served(source, target, served, others, remedies)
     if isinstance(source, Report) and target is None:
         target = source.target
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}
@@ -125,40 +138,6 @@ def check_models(
         yield checker.check(model, revision)
 
     return tuple(check_each(models, check_one, revision, progress))
-
-
-def check_each(
-    models: Sequence[str],
-    check_one: Callable[[str], Iterable[Check]],
-    revision: Revision | None,
-    progress: Progress | None,
-) -> Iterator[Check]:
-    """The checks of all models; an error of one model does not stop the others."""
-    for number, model in enumerate(models):
-        if progress is not None:
-            progress(number, len(models), model)
-        try:
-            if revision is not None and not Path(model).exists() and revision.has(model):
-                yield removed_check(model, revision)
-            else:
-                yield from check_one(model)
-        except (SizeupError, OSError) as error:
-            yield error_check(model, error)
-
-
-def error_check(model: str, error: Exception) -> Check:
-    """The check of a model, or of a pattern of models, that ended in an error."""
-    from sizeup.results.check import Check
-
-    is_file = os.path.isfile(model)  # noqa: PTH113 - Path.is_file raises for a name that is too long
-    return Check(model, Path(model).name, is_file=is_file, error=str(error))
-
-
-def removed_check(model: str, revision: Revision) -> Check:
-    """The check of a model that exists at a revision but not in the work tree."""
-    from sizeup.results.check import Check
-
-    return Check(model, Path(model).name, is_file=True, base_revision=revision.name, is_removed=True)
 
 
 class _Checker:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sizeup.api.check import Progress, check_each
-from sizeup.api.llm import INPUT, OUTPUT, llm
-from sizeup.language_models.clusters import shipped_clusters
+from sizeup.api.check_each import Progress, check_each
+from sizeup.errors import SizeupError
+from sizeup.language_models.clusters import is_cluster
+from sizeup.language_models.deployment import INPUT, OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sizeup.checks import Limit
-    from sizeup.language_models.capacity import Capacity
-    from sizeup.language_models.serving import GpuMemory
     from sizeup.results.check import Check
-    from sizeup.results.llm import Serving
-
-_COUNTED = re.compile(r"[0-9]+ ?[xX] ?.+")
-_ENGINES = ("sglang", "trtllm", "llamacpp")  # that serve language models alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +30,27 @@ class LlmCheckOptions:
     weights: str | None = None
     kv: str | None = None
     layout: str | None = None
+    remedies: bool = True
 
 
-def is_cluster(target: str | None) -> bool:
-    """Whether a target is a cluster or an engine of language models, which no other model runs on."""
-    name, _, engine = (target or "").strip().partition("/")
-    return bool(_COUNTED.fullmatch(name)) or name.casefold() in shipped_clusters() or engine in _ENGINES
+def is_served(target: Any, served: Sequence[Any]) -> bool:
+    """Whether a target, or an argument about how a model is served, is of language models."""
+    return any(value is not None for value in served) or (isinstance(target, str) and is_cluster(target))
+
+
+def check_served(
+    source: Any, target: Any, served: Sequence[Any], others: Sequence[Any], remedies: bool
+) -> Check:
+    """Check one language model; `served` are the fields of LlmCheckOptions after the target."""
+    if not isinstance(source, str | os.PathLike):
+        raise SizeupError("a language model is checked from its config.json, its folder or a .gguf file")
+    if not isinstance(target, str):
+        raise SizeupError('a language model needs a cluster as its target, e.g. "8xh100/vllm"')
+    if any(value is not None for value in others):
+        raise SizeupError("inputs, bind, precision and limits do not apply to language models")
+    names = ("input", "output", "concurrency", "weights", "kv", "layout")
+    given = {name: value for name, value in zip(names, served, strict=True) if value is not None}
+    return check_language_model(os.fspath(source), LlmCheckOptions(target, **given, remedies=remedies))
 
 
 def check_language_models(
@@ -57,59 +66,24 @@ def check_language_models(
 
 def check_language_model(model: str, options: LlmCheckOptions) -> Check:
     """Check whether a language model, its buffers and all sequences fit the fullest GPU."""
+    from sizeup.checks.language_models import ServingCheck
+    from sizeup.checks.serving_remedies import serving_remedies
     from sizeup.results.check import Check
 
-    serving = llm(
-        model, target=options.target, input=options.input, output=options.output,
-        concurrency=options.concurrency, weights=options.weights, kv=options.kv, layout=options.layout,
+    check = ServingCheck(
+        model, options.target, options.input, options.output, options.concurrency,
+        options.weights, options.kv, options.layout,
     )  # fmt: skip
+    deployment, limit = check.deployment, check.limit
+    is_searched = options.remedies and limit.fits is not True
     return Check(
         model,
-        serving.name,
+        deployment.architecture.name,
         "language model",
-        f"{serving.cluster.name}/{serving.engine.name}",
-        (_limit(serving, options.concurrency),),
+        f"{deployment.cluster.name}/{deployment.engine.name}",
+        (limit,),
+        serving_remedies(check) if is_searched else (),
         is_file=Path(model.removeprefix("hf:")).is_file(),
-        caveats=(f"layout {serving.layout}", *serving.architecture.caveats),
+        has_searched_remedies=is_searched,
+        caveats=(f"layout {deployment.layout}", *deployment.architecture.caveats),
     )
-
-
-def _limit(serving: Serving, sequences: int) -> Limit:
-    """The memory of the fullest GPU; its verdict is that of the engine's cache blocks."""
-    limits = [_stage_limit(serving, gpu, sequences) for gpu in serving.gpus]
-    return max(limits, key=lambda limit: (limit.need_low or 0, limit.need_high or 0))
-
-
-def _stage_limit(serving: Serving, gpu: GpuMemory, sequences: int) -> Limit:
-    from sizeup.checks import Limit
-    from sizeup.checks.limits import MemoryPart
-
-    each, context = -(-sequences // serving.servers), serving.context
-    held = gpu.weights_bytes + gpu.tower_bytes
-    # What the engine sets aside is what it leaves of its share; if nothing is left, the buffers themselves.
-    buffers = gpu.communication + gpu.context
-    if serving.engine.name != "sglang":  # whose share has no activations and graphs
-        buffers = buffers + gpu.activations + gpu.graphs
-    low = gpu.usable_bytes - gpu.cache.high - held if gpu.cache.high else buffers.low
-    high = gpu.usable_bytes - gpu.cache.low - held if gpu.cache.low else buffers.high
-    least = _cache_bytes(gpu.capacity_high, gpu.cache.high, each, context)
-    most = _cache_bytes(gpu.capacity_low, gpu.cache.low, each, context)
-    parts = (
-        MemoryPart("weights", held, held, "the configuration"),
-        MemoryPart("buffers", low, high, f"{serving.engine.title}: activations, graphs, communication"),
-        MemoryPart("cache", least, most, f"{each:,} sequences of {context:,} tokens"),
-    )
-    source = f"{serving.engine.title} on {serving.cluster.device.title}"
-    need_low, need_high = held + low + least, held + high + most
-    return Limit("ram", "bytes", gpu.usable_bytes, need_low, need_high, source=source, parts=parts)
-
-
-def _cache_bytes(capacity: Capacity, cache_bytes: int, sequences: int, tokens: int) -> int:
-    """Bytes of the cache of all sequences: at most `cache_bytes` if and only if every pool holds them.
-
-    An engine with several pools divides its cache in fixed shares, so that the fullest pool decides.
-    """
-    needed = [(pool, pool.needed(tokens) * sequences) for pool in capacity.pools]
-    if len(needed) > 1 and all(pool.size for pool, _ in needed):
-        return max(-(-cache_bytes * units // pool.size) for pool, units in needed)
-    return sum(pool.unit_bytes * units for pool, units in needed)

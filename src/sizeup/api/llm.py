@@ -7,22 +7,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sizeup.api.keywords import with_keyword_hints
-from sizeup.errors import SizeupError, TargetError
+from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
+from sizeup.language_models.deployment import INPUT, OUTPUT, check_concurrency, deploy
 from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, driver_memory, engine_of
-from sizeup.language_models.layouts import Layout, Layouts, enumerate_layouts, parse_layout
+from sizeup.language_models.layouts import Layout
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
 from sizeup.results.llm import Serving
+from sizeup.serving.estimate import calibrated_server
+from sizeup.serving.rates import calibrations
+from sizeup.serving.scheduler import SchedulerLimits
+from sizeup.serving.traffic import Traffic, simulate_rate
 
-INPUT, OUTPUT = 4096, 512
-_MOST_TOKENS = 1 << 32
-_MOST_SEQUENCES = 1 << 24
+_LEAST_RATE, _MOST_RATE = 1e-6, 1e6
 
 NOT_MODELED = (
-    "latency and throughput",
+    "requests of different lengths: all have the same number of input and output tokens",
     "prefix caching: shared prompts are stored once per sequence",
     "speculative decoding: MTP layers and draft models are not loaded",
     "LoRA adapters, offloading to the host, and fragmentation of the allocator",
@@ -41,33 +44,54 @@ def llm(
     weights: str | None = None,
     kv: str | None = None,
     layout: str | Layout | None = None,
+    rate: float | None = None,
 ) -> Serving:
-    """Return whether a language model fits a cluster, and how many sequences of which context it holds.
+    """Return whether a language model fits a cluster, how many sequences it holds, and how fast it is.
 
     `config` is a config.json (hf_quant_config.json next to it is read), `target` a cluster and an engine such
     as `8xh100/vllm`. `input` and `output` are tokens of a prompt and its answer, `concurrency` one or more
     numbers of concurrent sequences. `weights` and `kv` replace the precision of weights and cache; `layout`
-    such as `tp4,dp2` replaces tensor parallelism in a node with one pipeline stage per node. No weight is
-    read, and torch is not imported.
+    such as `tp4,dp2` replaces tensor parallelism in a node with one pipeline stage per node. `rate` is a
+    number of requests per second that arrive at random: their TTFT and TPOT are simulated. No weight is read,
+    and torch is not imported.
     """
+    if rate is not None and not _LEAST_RATE <= rate <= _MOST_RATE:
+        raise SizeupError(f"rate: give requests per second from {_LEAST_RATE:g} to {_MOST_RATE:,.0f}")
     architecture = read(config, weights)
     machines, engine_name = cluster(target)
     engine = engine_of(engine_name)
     counts = _counts(concurrency)
-    _check_tokens(architecture, input, output)
-    memory = machines.memory_bytes
-    if memory is None:
-        raise TargetError(f"{machines.name}: the memory of {machines.device.name} is unknown")
-    precision = kv or architecture.kv_dtype or _cache_dtype(architecture)
-    cache_bits(precision)
-    chosen = _layout(layout, architecture, machines)
+    deployment = deploy(architecture, machines, engine, input=input, output=output, kv=kv, layout=layout)
     serving = Serving(
-        architecture.name, architecture, machines, engine, chosen, precision, weights or "", input, output,
-        counts, gpus_of(architecture, chosen, engine, memory, precision),
-        _assumptions(architecture, engine, kv, layout is None), NOT_MODELED,
-        _sources(engine, machines),
+        architecture.name, architecture, machines, engine, deployment.layout, deployment.kv, weights or "",
+        input, output, counts, deployment.gpus, _assumptions(architecture, engine, kv, layout is None),
+        NOT_MODELED, _sources(engine, machines),
     )  # fmt: skip
-    return replace(serving, remedies=_remedies(config, serving)) if serving.fits == "no" else serving
+    if serving.fits == "no":
+        return replace(serving, remedies=_remedies(config, serving))
+    return serving if rate is None else replace(serving, traffic=_traffic(serving, rate))
+
+
+def _traffic(serving: Serving, rate: float) -> Traffic:
+    """Simulate one server of the layout."""
+    engine, machines = serving.engine, serving.cluster
+    calibrated = calibrated_server(serving.architecture, serving.layout, machines, engine.name, serving.kv)
+    if calibrated is None or calibrated[1] is None:
+        known = calibrations().get(engine.name)
+        devices = f"; calibrated: {', '.join(known.rates)}" if known else ""
+        raise SizeupError(
+            f"a rate needs calibrated times, and {engine.title} on {machines.device.name} has none{devices}"
+        )
+    server = calibrated[0]
+    servers, block = server.division.servers, engine.block_tokens
+    blocks = serving.max_sequences() * (serving.context // block) // servers
+    limits = SchedulerLimits(
+        engine.batched_tokens,
+        min(engine.sequences(machines.memory_bytes or 0), engine.batched_tokens),
+        max(blocks, -(-serving.context // block)),
+        block,
+    )
+    return simulate_rate(server, rate, serving.input, serving.output, limits)
 
 
 def _remedies(config: str | os.PathLike[str], serving: Serving) -> tuple[str, ...]:
@@ -97,43 +121,8 @@ _PRECISIONS: tuple[tuple[str | None, str | None], ...] = (
 
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:
     counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency)
-    if not counts or any(isinstance(count, bool) or not 1 <= count <= _MOST_SEQUENCES for count in counts):
-        raise SizeupError(f"concurrency: give numbers from 1 to {_MOST_SEQUENCES:,}")
+    check_concurrency(counts)
     return tuple(sorted(set(counts)))
-
-
-def _check_tokens(architecture: Architecture, input: int, output: int) -> None:
-    for name, count in (("input", input), ("output", output)):
-        if isinstance(count, bool) or not 1 <= count <= _MOST_TOKENS:
-            raise SizeupError(f"{name}: give a number of tokens from 1 to {_MOST_TOKENS:,}")
-    limit = architecture.max_context
-    if limit and input + output > limit:
-        raise SizeupError(
-            f"{input:,} + {output:,} tokens exceed the context of {architecture.name}, {limit:,} tokens"
-            " (max_position_embeddings)"
-        )
-
-
-def _cache_dtype(architecture: Architecture) -> str:
-    return architecture.dtype if architecture.dtype != "fp32" else "bf16"
-
-
-def _layout(layout: str | Layout | None, architecture: Architecture, machines: Cluster) -> Layout:
-    if isinstance(layout, str):
-        return parse_layout(layout, architecture, machines)
-    layouts = enumerate_layouts(architecture, machines)
-    if layout is not None:
-        layouts.index(layout)
-        return layout
-    if not len(layouts):
-        raise SizeupError(f"{architecture.name}: no layout divides it over {machines.devices:,} devices")
-    return _default(layouts)
-
-
-def _default(layouts: Layouts) -> Layout:
-    """The widest tensor parallelism, then as few stages as possible, without expert parallelism."""
-    rows = (layouts[row] for row in range(len(layouts)))
-    return min(rows, key=lambda row: (-row.tensor, row.replicas, row.data, row.pipeline, row.expert))
 
 
 def _assumptions(

@@ -25,11 +25,11 @@ def query(
 ) -> QueryResult:
     """Query the results of a sweep by a view, or by SQL on `points` and the views.
 
-    Views are summary, fits, misfits, fastest, pareto (over two `axes`, e.g. "ms,max:accuracy"), unknown,
-    errors, and regressions relative to an earlier sweep (`against`, table `before` in SQL). `devices` (or
-    targets), `precisions` and `under` (a latency such as "20 ms", or seconds) filter the points; `join` names
-    tables with further columns per model. `top` limits the rows, in fits, misfits and fastest per target,
-    precision and batch.
+    Views are summary, fits, misfits, fastest, serving (language models), pareto (over two `axes`, e.g.
+    "ms,max:accuracy"), unknown, errors, and regressions relative to an earlier sweep (`against`, table
+    `before` in SQL). `devices` (or targets), `precisions` and `under` (a latency such as "20 ms", or seconds)
+    filter the points; `join` names tables with further columns per model. `top` limits the rows, in fits,
+    misfits and fastest per target, precision and batch.
     """
     from sizeup.checks.limits import parse_limit
     from sizeup.results.query import QueryResult

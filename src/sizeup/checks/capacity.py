@@ -115,9 +115,8 @@ def _npu_fit(npu: NpuFit, target: Target, ram: int | None, flash: int | None) ->
         reasons = (npu.reason,)
         flash_need = replace(flash_need, parts=(), unknown=reasons)
         ram_need = ram_need if npu.is_known else replace(ram_need, unknown=reasons, assumptions=())
-    dram = dram_note(npu)
-    if dram:
-        ram_need = replace(ram_need, assumptions=(*ram_need.assumptions, dram))
+    notes = tuple(filter(None, (target.units[0].note, dram_note(npu))))
+    ram_need = replace(ram_need, assumptions=(*ram_need.assumptions, *notes))
     return MemoryFit(ram_need, flash_need, npu.unsupported_reason, npu=npu)
 
 

@@ -249,7 +249,9 @@ class Subject:
 
     @cached_property
     def peak_tensors(self) -> tuple[Contribution, ...]:
-        """The tensors live at the peak, the largest first."""
+        """The tensors live at the peak, the largest first; none on an Ethos-U, whose plan is that of Vela."""
+        if self.target is not None and is_npu_target(self.target):
+            return ()
         return tuple(Contribution(tensor.name, tensor.bytes) for tensor in self.usage.peak_tensors)
 
     @property

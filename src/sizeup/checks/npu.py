@@ -5,7 +5,7 @@ Every figure of the NPU is Vela's. Without one, the verdict is undetermined: not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,30 +116,34 @@ def _not_for_npu(compilation: Compilation) -> str:
 def _compiled_file(graph: Graph, target: Target, options: VelaOptions, file_bytes: int | None) -> NpuFit:
     reason = "the file is compiled already: Vela's report on the original file has its cycles"
     fit = NpuFit(options.accelerator, reason=reason, is_compiled_file=True, file_bytes=file_bytes)
-    compiled_for = accelerator_of(graph)
-    if compiled_for is not None and compiled_for != options.accelerator:
-        reason = f"the file was compiled for {compiled_for}, and the driver of another NPU refuses it"
-        fit = replace(fit, unsupported_reason=reason)
+    for compiled_for in accelerators_of(graph):
+        if compiled_for is None:
+            reason = "the driver of the NPU refuses the file: a command stream has no header of an Ethos-U"
+        elif compiled_for != options.accelerator:
+            reason = f"the file was compiled for {compiled_for}, and the driver of another NPU refuses it"
+        else:
+            continue
+        return _with_arena(replace(fit, unsupported_reason=reason), graph, target)
     return _with_arena(fit, graph, target)
 
 
-def accelerator_of(graph: Graph) -> str | None:
-    """The accelerator that a compiled file is for, from its first command stream; None if it is not stated.
+def accelerators_of(graph: Graph) -> Iterator[str | None]:
+    """The accelerator that each command stream of a compiled file is for; None if it has no such header.
 
     A command stream starts with a magic number, an action and the configuration register of the NPU: the
-    logarithm of MACs per cycle in its lowest 4 bits, the product in its highest 4.
+    logarithm of MACs per cycle in its lowest 4 bits, the product in its highest 4. The driver compares the
+    magic number and the configuration before it runs the stream.
     """
     for op in graph.ops:
-        data = graph.tensors[op.inputs[0]].data if op.source == ETHOS_U and op.inputs else None
-        if data is None or data.read is None:
+        if op.source != ETHOS_U:
             continue
-        start = np.ravel(data.read())[:_HEADER].tobytes()[:_HEADER]
-        if len(start) < _HEADER or not start.startswith(_MAGIC):
-            return None
+        data = graph.tensors[op.inputs[0]].data if op.inputs else None
+        content = np.empty(0, np.uint8) if data is None or data.read is None else np.ravel(data.read())
+        start = content[:_HEADER].tobytes()[:_HEADER]
         word = int.from_bytes(start[8:], "little")
         product = word >> 28
-        return f"{_PRODUCTS[product]}-{1 << (word & 15)}" if product < len(_PRODUCTS) else None
-    return None
+        is_header = len(start) == _HEADER and start.startswith(_MAGIC) and product < len(_PRODUCTS)
+        yield f"{_PRODUCTS[product]}-{1 << (word & 15)}" if is_header else None
 
 
 def _with_arena(fit: NpuFit, graph: Graph, target: Target) -> NpuFit:

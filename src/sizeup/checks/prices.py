@@ -20,6 +20,7 @@ _MOST_ROWS = 100_000
 _LONGEST_NAME = 200
 _PRICE = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 _EXAMPLE = "board,price"
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,13 @@ def _rows(file: str, text: str) -> Iterator[tuple[str, str, str]]:
         header = [cell.strip().casefold() for cell in next(reader, [])]
         missing = [name for name in _COLUMNS if header.count(name) != 1]
         if missing:
-            raise SizeupError(
-                f"{file}: line 1: {'no' if missing[0] not in header else 'more than one'} column"
-                f" {missing[0]!r}; the first line names the columns: {_EXAMPLE}"
+            problem = f"{'no' if missing[0] not in header else 'more than one'} column {missing[0]!r}"
+            hint = f"the first line names the columns: {_EXAMPLE}"
+            other = next(
+                (name for mark, name in _OTHER_SEPARATORS.items() if mark in text[:_LONGEST_NAME]), ""
             )
+            hint = f"separate cells by commas, not {other}, and write 12.50, not 12,50" if other else hint
+            raise SizeupError(f"{file}: line 1: {problem}; {hint}")
         board, price = map(header.index, _COLUMNS)
         for count, row in enumerate(reader, 1):
             place = f"{file}: line {reader.line_num}"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sizeup import units
 from sizeup.checks.capacity import EXTERNAL_RAM, MemoryFit, fit_memory
 from sizeup.checks.needs import Needs
+from sizeup.checks.npu import is_npu_target, npu_estimate
 from sizeup.errors import TargetError
 from sizeup.formats.names import is_unreadable
 from sizeup.latency import Estimate, Execution, estimate, execution_of
@@ -39,10 +40,11 @@ class BoardFit:
     reasons: tuple[Reason, ...]
     low_seconds: float | None = None  # of the 90 % interval, or a lower bound if there is no `high_seconds`
     high_seconds: float | None = None
-    seconds: float | None = None  # expected; None if only a lower bound is known
+    seconds: float | None = None  # expected; None if only a lower bound is known; Vela's has no interval
     standing: LatencyStanding = "unknown"
     latency_missing: str = ""  # why there is no latency
     price: float | None = None
+    npu_missing: str = ""  # why another runtime is shown than that of the board's Ethos-U
 
     @property
     def board(self) -> Board:
@@ -59,7 +61,12 @@ class BoardFit:
     @property
     def caveats(self) -> tuple[str, ...]:
         """Reservations about the fit."""
-        return self.memory_fit.caveats
+        return (*self.memory_fit.caveats, *self.npu_caveats)
+
+    @property
+    def npu_caveats(self) -> tuple[str, ...]:
+        """That the row is not for the Ethos-U of the board, if so."""
+        return (f"not on the Ethos-U: {self.npu_missing}",) if self.npu_missing else ()
 
 
 def rank_boards(
@@ -83,15 +90,18 @@ def rank_boards(
             for target in targets or known_targets
         ]
         if fits:
-            rows.append(_best(fits))
+            rows.append(_with_npu_missing(_best(fits), fits))
     return rows
 
 
-def _readable(targets: list[Target], format: str) -> list[Target]:
-    """The targets whose runtime reads files of a format, else those that may read it, else all."""
-    reading = [target for target in targets if format in (target.runtime.formats or ())]
-    maybe = [target for target in targets if not is_unreadable(format, target.runtime.formats)]
-    return reading or maybe or targets
+def _with_npu_missing(row: BoardFit, others: Sequence[BoardFit]) -> BoardFit:
+    """The row of a board, with the reason if it is not that of the Ethos-U, which may be much faster."""
+    for other in others:
+        if is_npu_target(other.target) and not is_npu_target(row.target) and other.fits is not False:
+            return replace(
+                row, npu_missing="; ".join(reason.text for reason in other.reasons) or other.latency_missing
+            )
+    return row
 
 
 class _Estimates:
@@ -109,12 +119,16 @@ class _Estimates:
             if fusions not in self._executed:
                 self._executed[fusions] = execution_of(self._needs.cost, self._needs.precision, fusions)
             try:
-                self._estimates[name] = estimate(
-                    self._needs.cost, target, self._needs.precision, executed=self._executed[fusions]
-                )
+                self._estimates[name] = self._estimate(target, self._executed[fusions])
             except TargetError as error:
                 self._estimates[name] = str(error)
         return self._estimates[name]
+
+    def _estimate(self, target: Target, executed: Execution) -> Estimate:
+        needs = self._needs
+        if is_npu_target(target):
+            return npu_estimate(needs.cost, target, needs.npu(target))
+        return estimate(needs.cost, target, needs.precision, executed=executed)
 
 
 def _board_fit(
@@ -133,6 +147,8 @@ def _board_fit(
 
 def _with_latency(row: BoardFit, prediction: Estimate) -> BoardFit:
     has_interval = prediction.low is not None
+    if prediction.basis == "vela":
+        return replace(row, seconds=prediction.seconds, standing="vela")
     if prediction.basis == "calibrated" or prediction.basis == "instructions":
         standing: LatencyStanding = prediction.basis
     else:
@@ -164,6 +180,8 @@ def _in_time(row: BoardFit, under: float) -> bool | None:
 
 
 def _undetermined_latency(row: BoardFit) -> str:
+    if row.seconds is not None and row.low_seconds is None:
+        return f"Vela's estimate has no prediction interval: {units.duration(row.seconds)}"
     if row.low_seconds is None:
         return row.latency_missing or "the latency is not known"
     if row.memory_fit.ram.is_external:
@@ -218,8 +236,8 @@ def _best(rows: Sequence[BoardFit]) -> BoardFit:
     """The runtime to show for a board: one that fits, with the best standing, then the shortest latency.
 
     If a runtime with a prediction interval is certainly too slow, the board is: runtimes of which only a
-    lower bound of the latency is known do not make it undetermined. Reference kernels of TFLite Micro count
-    only if no other runtime can hold the model, because they are much slower.
+    lower bound of the latency is known do not make it undetermined, except that of an Ethos-U. Reference
+    kernels of TFLite Micro count only if no other runtime can hold the model, because they are much slower.
     """
     optimized = [row for row in rows if row.target.runtime.micro != "reference"]
     if any(row.memory_fit.fits is not False for row in optimized):
@@ -228,7 +246,11 @@ def _best(rows: Sequence[BoardFit]) -> BoardFit:
     if fitting:
         return min(fitting, key=_preference)
     too_slow = [row for row in rows if row.fits is False and row.high_seconds is not None]
-    undetermined = [row for row in rows if row.fits is None and not (too_slow and row.high_seconds is None)]
+    undetermined = [
+        row
+        for row in rows
+        if row.fits is None and not (too_slow and row.seconds is None and not is_npu_target(row.target))
+    ]
     if undetermined:
         return min(undetermined, key=_preference)
     return min(too_slow or [row for row in rows if row.fits is False] or rows, key=_preference)

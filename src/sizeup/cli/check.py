@@ -177,7 +177,7 @@ def check(
     language |= {"--weights": weights, "--kv": kv, "--layout": layout}
     names = {name for name, value in (unused_with_budget | language).items() if value}
     _require_model_or_budget(models, budget, names)
-    language_options = _language_options(device, language, names - {"-d", *language})
+    language_options = _language_options(device, language, names - {"-d", *language}, remedies is not False)
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
@@ -241,12 +241,13 @@ def _load_rules(rules: list[Path] | None) -> None:
 
 
 def _language_options(
-    device: str | None, language: Mapping[str, str | None], others: set[str]
+    device: str | None, language: Mapping[str, str | None], others: set[str], remedies: bool
 ) -> LlmCheckOptions | None:
     """The options of a check of language models; None if neither the target nor an option is of one."""
-    from sizeup.api.check_llm import LlmCheckOptions, is_cluster
-    from sizeup.api.llm import INPUT, OUTPUT
+    from sizeup.api.check_llm import LlmCheckOptions
     from sizeup.cli.llm import counts_of, tokens_of
+    from sizeup.language_models.clusters import is_cluster
+    from sizeup.language_models.deployment import INPUT, OUTPUT
 
     names = sorted(name for name, value in language.items() if value is not None)
     if not names and not is_cluster(device):
@@ -263,7 +264,10 @@ def _language_options(
         INPUT if prompt is None else tokens_of(prompt, "--in"),
         OUTPUT if answer is None else tokens_of(answer, "--out"),
         1 if concurrency is None else max(counts_of(concurrency)),
-        *(language[name] for name in ("--weights", "--kv", "--layout")),
+        language["--weights"],
+        language["--kv"],
+        language["--layout"],
+        remedies,
     )
 
 

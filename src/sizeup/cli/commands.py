@@ -83,6 +83,18 @@ class _PlainHelp:
 class Command(_PlainHelp, TyperCommand):
     """A command of sizeup."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; fails if there are several targets, of which only the last would count."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        count = sum("--device" in param.opts and not getattr(param, "multiple", False) for param in order)
+        if count > 1 and not ctx.resilient_parsing:
+            has_second = any("--device-b" in param.opts for param in self.get_params(ctx))
+            hint = (
+                "--device-b is the target of B" if has_second else "sizeup devices --for MODEL ranks boards"
+            )
+            ctx.fail(f"-d is given {count} times, and only one target counts; {hint}")
+        return super().parse_args(ctx, args)
+
 
 class CommandGroup(_PlainHelp, TyperGroup):
     """The commands of sizeup; suggests one if an unknown command is typed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from sizeup.cli.runner import command
 from sizeup.errors import SizeupError
 
 if TYPE_CHECKING:
+    from sizeup.language_models.clusters import Cluster
     from sizeup.targets import Board, Device
 
 EXAMPLE = "Example: sizeup devices stm32f746"
@@ -25,8 +27,8 @@ def devices(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Device or board, part of the name of a device, vendor or core, or a device file, e.g."
-            " stm32f746.",
+            help="Device, board or cluster, part of the name of a device, vendor or core, or a device or"
+            " cluster file, e.g. stm32f746.",
             autocompletion=completion.devices,
             show_default=False,
         ),
@@ -76,9 +78,10 @@ def devices(
         bool, typer.Option("--template", help="Print a device file to fill in for a new device NAME.")
     ] = False,
 ) -> None:
-    """List the known devices or boards, print one in full with its sources, or rank boards for a model."""
+    """List known devices and clusters or boards, print one with its sources, or rank boards for a model."""
     from sizeup import targets
     from sizeup.cli.runner import device_files, parse_device_file
+    from sizeup.language_models.clusters import cluster, is_cluster, shipped_clusters
 
     if model is not None:
         _check_ranking(kind, markdown, template)
@@ -91,13 +94,18 @@ def devices(
             targets.template(name or "my device", [runtime.name for runtime in targets.runtimes()])
         )
         return
+    if name is not None and not boards and is_cluster(name):
+        _print_cluster(cluster(name)[0], json, markdown)
+        return
     device_file = parse_device_file(name)
     if boards or (name is not None and device_file is None and targets.current_catalog().has_board(name)):
         _print_boards(targets.boards(name), name is not None, json, markdown)
         return
     if device_file is None:
         matches = targets.devices(name, kind=kind)
-        _print(matches, name is not None and len(matches) == 1, json, markdown)
+        is_all = name is None and kind is None
+        listed = tuple(shipped_clusters().values()) if is_all else ()
+        _print(matches, name is not None and len(matches) == 1, json, markdown, listed)
         return
     with device_files(device_file.file):
         file = Path(device_file.file)
@@ -167,7 +175,22 @@ def _print_boards(matches: list[Board], in_full: bool, json: bool, markdown: boo
         report.render_list(matches, devices, terminal.output())
 
 
-def _print(matches: list[Device], in_full: bool, json: bool, markdown: bool) -> None:
+def _print_cluster(cluster: Cluster, json: bool, markdown: bool) -> None:
+    from sizeup.cli import terminal
+    from sizeup.render.console import clusters as report
+    from sizeup.render.data import devices as device_data
+
+    if json:
+        sys.stdout.writelines(device_data.json_lines((), (), (), listed_clusters=(cluster,)))
+    elif markdown:
+        sys.stdout.writelines(report.markdown((cluster,)))
+    else:
+        report.render_one(cluster, terminal.output())
+
+
+def _print(
+    matches: list[Device], in_full: bool, json: bool, markdown: bool, clusters: Sequence[Cluster] = ()
+) -> None:
     from sizeup import targets
     from sizeup.cli import terminal
     from sizeup.latency import standings_of
@@ -178,9 +201,11 @@ def _print(matches: list[Device], in_full: bool, json: bool, markdown: bool) -> 
     if json:
         fits = [fit for device in matches for fit in targets.calibrations(device)]
         rows = [standing for listed in standings.values() for standing in listed]
-        sys.stdout.writelines(device_data.json_lines(matches, targets.runtimes(matches), rows, fits))
+        sys.stdout.writelines(
+            device_data.json_lines(matches, targets.runtimes(matches), rows, fits, clusters)
+        )
     elif markdown:
-        sys.stdout.writelines(report.markdown(matches, targets.runtimes(matches), standings))
+        sys.stdout.writelines(report.markdown(matches, targets.runtimes(matches), standings, clusters))
     elif in_full:
         device = matches[0]
         report.render_one(
@@ -191,4 +216,4 @@ def _print(matches: list[Device], in_full: bool, json: bool, markdown: bool) -> 
             fits=targets.calibrations(device),
         )
     else:
-        report.render_list(matches, terminal.output(), standings)
+        report.render_list(matches, terminal.output(), standings, clusters)

@@ -78,6 +78,14 @@ def llm(
             show_default=False,
         ),
     ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Simulate requests that arrive at random, N per second on average, e.g. 4.",
+            show_default=False,
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="List the N best layouts, e.g. 10.")] = 5,
     by: Annotated[
         By, typer.Option(metavar="memory|communication", help="Order of the layouts, e.g. communication.")
@@ -108,7 +116,7 @@ def llm(
         render.check_path("Serving", path)
     serving = api.llm(
         config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
-        concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout,
+        concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout, rate=rate,
     )  # fmt: skip
     for path in file or ():
         serving.save(path)

@@ -71,9 +71,11 @@ def optimize(
         ),
     ] = False,
     max_extra_macs: Annotated[
-        str,
-        typer.Option(metavar="SHARE", help="Limit of the MACs that --split may add, e.g. 5%."),
-    ] = "5%",
+        str | None,
+        typer.Option(
+            metavar="SHARE", help="Limit of the MACs that --split may add, e.g. 5%.", show_default="5%"
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option(help="Run the original and the result in a real runtime and compare the outputs.")
     ] = True,
@@ -90,7 +92,9 @@ def optimize(
     from sizeup.render.console import optimize as rewriting
 
     sizes = bindings(bind)
-    extra_macs = parse_share(max_extra_macs, "--max-extra-macs")
+    if max_extra_macs is not None and not split:
+        raise typer.BadParameter("needs --split", param_hint="--max-extra-macs")
+    extra_macs = parse_share("5%" if max_extra_macs is None else max_extra_macs, "--max-extra-macs")
     with terminal.searching(f"rewriting {terminal.name_of(model)}", time_limit) as progress:
         result = api.optimize(
             model,

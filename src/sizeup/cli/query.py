@@ -34,8 +34,8 @@ def query(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="View to print: summary, fits, misfits, fastest, pareto, unknown, errors or regressions,"
-            " e.g. fits (default: summary).",
+            help="View to print: summary, fits, misfits, fastest, serving, pareto, unknown, errors or"
+            " regressions, e.g. fits (default: summary).",
             show_default=False,
         ),
     ] = None,

@@ -96,9 +96,13 @@ class DeviceFile(NamedTuple):
 
 
 def parse_device_file(text: Any) -> DeviceFile | None:
-    """The device file that a text names; None if it is the name of a device, or not a text."""
+    """The device file that a text names; None for a name, a cluster file, or another type."""
     match = _DEVICE_FILE.fullmatch(text) if isinstance(text, str) else None
-    return None if match is None else DeviceFile(match[1], match[2], match[3])
+    if match is None:
+        return None
+    from sizeup.language_models.clusters import is_cluster
+
+    return None if is_cluster(text) else DeviceFile(match[1], match[2], match[3])
 
 
 @contextmanager

@@ -206,6 +206,9 @@ class _ByFit:
                 compute = " * ".join(factors if is_idle else factors[:2])
         if _is_nonzero(_moved(form)):
             traffic = self._traffic(rate.byte)
+        if self.rates.reread and _is_nonzero(form.quantities[0]) and _is_nonzero(form.quantities[3]):
+            lines.append((self.named("weights"), _quotient(form.quantities[3])))
+            traffic = " + ".join(term for term in (traffic, self._reread()) if term)
         norm = _norm(compute, traffic, self.rates.power) if compute and traffic else compute or traffic
         return lines, _added([norm, _nonzero(rate.launch)])
 
@@ -227,6 +230,11 @@ class _ByFit:
         if factors or wave:
             lines.append((self.named("idle"), _added([" * ".join(factors) or "1", wave])))
         return lines
+
+    def _reread(self) -> str:
+        """The time of weights that are read again for each row of the result."""
+        exceeds = f"({self.named('weights')} > {_exactly(self.rates.cache)})"
+        return f"{_number(self.rates.reread)} * {self.named('macs')} * {exceeds}"
 
     def _traffic(self, byte: float) -> str:
         rates, moved = self.rates, self.named("bytes")

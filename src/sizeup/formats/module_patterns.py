@@ -7,6 +7,7 @@ exponentially with the length of a name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 _MOST_LETTERS = 1_000  # of a pattern
@@ -30,6 +31,7 @@ class UnsupportedPattern(Exception):
     """A regular expression with a construct that the automaton does not support, such as a lookahead."""
 
 
+@lru_cache(maxsize=1 << 12)
 def canonical(name: str) -> str:
     """Return a module name without the prefixes, and with the component names, that vary by library."""
     parts = name.split(".")
@@ -47,6 +49,7 @@ class ModulePatterns:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._names: set[str] = set()
+        self._longest = 0  # components of a name
         self._prefixes: set[str] = set()
         self._automata: list[_Automaton] = []
         self.unsupported: list[str] = []
@@ -65,6 +68,7 @@ class ModulePatterns:
             name = pattern.strip(".")
             if name:
                 self._names.update((name, canonical(name)))
+                self._longest = max(self._longest, name.count(".") + 1)
         elif pattern.find("*") == len(pattern) - 1:
             self._prefixes.update((pattern[:-1], canonical(pattern[:-1])))
         else:
@@ -79,17 +83,20 @@ class ModulePatterns:
         return any(self._matches(text) for text in dict.fromkeys((name, canonical(name))))
 
     def _matches(self, name: str) -> bool:
-        if self._names and any(run in self._names for run in _runs(name)):
+        parts = name.split(".")
+        if not self._names.isdisjoint(parts):
+            return True
+        if self._longest > 1 and any(run in self._names for run in _runs(parts, self._longest)):
             return True
         if self._prefixes and any(name[:end] in self._prefixes for end in range(len(name) + 1)):
             return True
         return any(automaton.match(name) for automaton in self._automata)
 
 
-def _runs(name: str) -> Iterator[str]:
-    parts = name.split(".")
+def _runs(parts: list[str], most: int) -> Iterator[str]:
+    """Every run of two to `most` components."""
     for first in range(len(parts)):
-        for last in range(first + 1, len(parts) + 1):
+        for last in range(first + 2, min(first + most, len(parts)) + 1):
             yield ".".join(parts[first:last])
 
 

@@ -19,7 +19,8 @@ The number of bytes is that of a checkpoint: quantized weights include scales an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -112,6 +113,16 @@ class Layer:
     def macs(self) -> int:
         """MACs per token in the weights of the layer, without attention to cached tokens."""
         return sum(weight.macs for weight in self.weights)
+
+
+def distinct(layers: Iterable[Layer]) -> list[tuple[Layer, int]]:
+    """The layers that are different objects, each with its number; readers share equal layers."""
+    first: dict[int, Layer] = {}
+    counts: Counter[int] = Counter()
+    for layer in layers:
+        first.setdefault(id(layer), layer)
+        counts[id(layer)] += 1
+    return [(layer, counts[key]) for key, layer in first.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sizeup.errors import SizeupError
-from sizeup.language_models.architecture import Architecture, Attention, Layer
+from sizeup.language_models.architecture import Architecture, Attention, Layer, distinct
 from sizeup.units import quoted
 
 CACHE_BITS = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4}
@@ -68,14 +68,14 @@ def sequence_cost(
     """What one sequence costs on one GPU of a tensor-parallel group; `layers`: those of a pipeline stage."""
     full = state = 0
     windows: dict[int, int] = {}
-    for layer in architecture.layers if layers is None else layers:
+    for layer, count in distinct(architecture.layers if layers is None else layers):
         attention = layer.attention
-        per_token = token_bytes(attention, kv, group)
+        per_token = count * token_bytes(attention, kv, group)
         if attention.window:
             windows[attention.window] = windows.get(attention.window, 0) + per_token
         else:
             full += per_token
-        state += state_bytes(attention, architecture.dtype, group)
+        state += count * state_bytes(attention, architecture.dtype, group)
     return SequenceCost(full, tuple(sorted(windows.items())), state)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sizeup.language_models.architecture import Architecture, Layer
+from sizeup.language_models.architecture import Architecture, Layer, distinct
 from sizeup.language_models.cache import cache_bits, state_bytes, token_bytes
 from sizeup.language_models.engines import Engine
 
@@ -89,12 +89,12 @@ class _Kind:
 
 def _kinds(architecture: Architecture, layers: Sequence[Layer], kv: str, group: int) -> Counter[_Kind]:
     kinds: Counter[_Kind] = Counter()
-    for layer in layers:
+    for layer, count in distinct(layers):
         attention = layer.attention
         per_token = token_bytes(attention, kv, group)
         state = state_bytes(attention, architecture.dtype, group)
         if per_token or state:
-            kinds[_Kind(attention.window, per_token, state)] += 1
+            kinds[_Kind(attention.window, per_token, state)] += count
     return kinds
 
 

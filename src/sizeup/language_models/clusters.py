@@ -46,6 +46,8 @@ _TARGET = re.compile(rf"(?:{_COUNT})?(?:{_COUNT})?([^/]+)(?:/([^/]+))?")
 _FILE = re.compile(r"(.+\.toml)(?:/([^/]+))?")
 _PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([A-Z]{3})/h")
 _SIZE = re.compile(r"[0-9]{1,6}")
+_COUNTED = re.compile(r"[0-9]+ ?[xX] ?.+")
+_ENGINES = ("sglang", "trtllm", "llamacpp")  # that serve language models alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +128,36 @@ def _bandwidth(link: Link | None) -> float | None:
     return None if link is None else link.bytes_per_second
 
 
-def cluster(text: str) -> tuple[Cluster, str]:
+def is_cluster(target: str | None, folder: Path | None = None) -> bool:
+    """Whether a target is a cluster or an engine of language models, which no other model runs on.
+
+    The path of a cluster file is relative to `folder`, by default the current one.
+    """
+    stripped = (target or "").strip()
+    file = _FILE.fullmatch(stripped)
+    if file is not None:
+        return file[2] in _ENGINES or _is_cluster_file(Path(folder or "", file[1]))
+    name, _, engine = stripped.partition("/")
+    return bool(_COUNTED.fullmatch(name)) or name.casefold() in _shipped_names() or engine in _ENGINES
+
+
+def _is_cluster_file(path: Path) -> bool:
+    try:
+        return "cluster" in _top(path).values
+    except TargetError:  # reported by whatever reads the file as a target
+        return False
+
+
+def cluster(text: str, folder: Path | None = None) -> tuple[Cluster, str]:
     """The cluster of a target, and the name of its engine; the name is empty if the text has none.
 
-    Raises TargetError if the text is not a target, or a device, cluster or file is unknown.
+    The path of a cluster file is relative to `folder`, by default the current one. Raises TargetError if the
+    text is not a target, or a device, cluster or file is unknown.
     """
     stripped = text.strip()
     file = _FILE.fullmatch(stripped)
     if file is not None:
-        return read_cluster(file[1]), file[2] or ""
+        return read_cluster(Path(folder or "", file[1])), file[2] or ""
     match = _TARGET.fullmatch(stripped)
     if match is None:
         raise TargetError(
@@ -205,8 +228,12 @@ def _shipped_links() -> dict[str, Link]:
 
 def shipped_clusters() -> dict[str, Cluster]:
     """The clusters that sizeup knows, by name; devices are those of the current catalog."""
-    paths = sorted(path for path in FOLDER.glob("*.toml") if path.stem != _LINKS)
-    return {path.stem: read_cluster(path) for path in paths}
+    return {name: read_cluster(FOLDER / f"{name}.toml") for name in _shipped_names()}
+
+
+@cache
+def _shipped_names() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != _LINKS))
 
 
 def read_cluster(path: str | Path) -> Cluster:
@@ -215,10 +242,10 @@ def read_cluster(path: str | Path) -> Cluster:
     Raises TargetError if the file cannot be read or its content is invalid.
     """
     top = _top(Path(path))
-    top.check_keys(("cluster", "node", "network", "links"))
     head = top.table("cluster")
     if head is None:
-        raise top.error("[cluster] is missing; it has at least a name")
+        raise top.error("not a cluster file: [cluster] is missing; it has at least a name")
+    top.check_keys(("cluster", "node", "network", "links"))
     head.check_keys(("name", "title", "price", "source", "recorded", "note"))
     head.date("recorded")
     links = {**_shipped_links(), **_links(top)}

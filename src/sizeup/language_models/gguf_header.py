@@ -12,6 +12,7 @@ used, and at most 128 MiB are read.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from collections.abc import Callable, Mapping
@@ -129,6 +130,11 @@ class _Cursor:
         start = self.skip(size)
         return self._data[start : start + size]
 
+    @property
+    def passed(self) -> bytes:
+        """All bytes before the cursor."""
+        return self._data[: self._position]
+
     def scalar(self, code: str) -> Any:
         layout = _LAYOUTS[code]
         return layout.unpack_from(self._data, self.skip(layout.size))[0]
@@ -162,11 +168,22 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 
     Raises LoadError if it cannot be read or its version is not supported, CorruptModel if it is damaged.
     """
+    return _read(path)[0]
+
+
+def header_digest(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of the header of a GGUF file; raises as `read_header`."""
+    return hashlib.sha256(_read(path)[1]).hexdigest()
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
+    """The header and its bytes."""
     source = os.fspath(path)
     check_regular(Path(source), source)
     try:
         with Path(source).open("rb") as file:
-            return _header(_Cursor(file, source))
+            cursor = _Cursor(file, source)
+            return _header(cursor), cursor.passed
     except OSError as error:
         raise LoadError(f"{source}: {read_problem(error)}; give a local .gguf file") from error
 

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sizeup.errors import SizeupError
-from sizeup.language_models.architecture import Architecture
+from sizeup.language_models.architecture import Architecture, distinct
 from sizeup.language_models.clusters import MOST_DEVICES, Cluster
 from sizeup.units import quoted
 
@@ -128,6 +128,18 @@ def enumerate_layouts(architecture: Architecture, cluster: Cluster, *, across_no
     return Layouts(*np.array(rows, np.int64).reshape(-1, 5).T)
 
 
+def default_layout(architecture: Architecture, cluster: Cluster) -> Layout:
+    """The widest tensor parallelism, then as few stages as possible, without expert parallelism.
+
+    Raises SizeupError if no layout divides the model over all devices.
+    """
+    layouts = enumerate_layouts(architecture, cluster)
+    if not len(layouts):
+        raise SizeupError(f"{architecture.name}: no layout divides it over {cluster.devices:,} devices")
+    columns = (-layouts.tensor, layouts.replicas, layouts.data, layouts.pipeline, layouts.expert)
+    return layouts[int(np.lexsort(columns[::-1])[0])]
+
+
 def parse_layout(text: str, architecture: Architecture, cluster: Cluster) -> Layout:
     """The layout of a text such as `tp4,pp2` or `dp32,ep32` on a cluster, replicated to use all devices.
 
@@ -175,8 +187,8 @@ def _tensors(architecture: Architecture, devices: int) -> list[int]:
 
 def _divides_heads(tensor: int, architecture: Architecture) -> bool:
     """Whether every attention can be divided; key-value heads are replicated beyond their number."""
-    attentions = {layer.attention for layer in architecture.layers}
-    for attention in attentions:
+    for layer, _ in distinct(architecture.layers):
+        attention = layer.attention
         heads, groups = attention.query_heads, attention.cache_ways
         if heads and heads % tensor:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,13 +11,15 @@ from typing import Any
 
 from sizeup.errors import CorruptModel, LoadError, SizeupError
 from sizeup.formats.config_json import declared_quantization, parse_json
+from sizeup.formats.digest import content_digest
 from sizeup.formats.module_patterns import ModulePatterns
 from sizeup.formats.quantization_config import QuantizationConfig
 from sizeup.language_models import families, gguf, hybrids, towers
 from sizeup.language_models.architecture import Architecture, Layer, Part, Weight
 from sizeup.language_models.families import BuildLayer, Family
+from sizeup.language_models.gguf_header import header_digest
 from sizeup.language_models.modules import WEIGHT_PRECISIONS, Modules
-from sizeup.language_models.safetensors import stored_bytes, with_stored_bytes
+from sizeup.language_models.safetensors import headers_digest, stored_bytes, with_stored_bytes
 from sizeup.language_models.settings import MOST_LAYERS, Settings
 from sizeup.units import quoted
 
@@ -106,6 +109,19 @@ def read(source: str | os.PathLike[str], weights: str | None = None) -> Architec
     # Other file names are not those of a checkpoint: the files next to them may belong to another.
     sizes = stored_bytes(path.parent) if weights is None and path.name == "config.json" else None
     return architecture if sizes is None else with_stored_bytes(architecture, sizes)
+
+
+def checkpoint_digest(path: Path) -> str:
+    """A digest of all that `read` reads of a checkpoint: a config.json or its folder, or a .gguf file.
+
+    Raises LoadError or OSError if a file cannot be read.
+    """
+    if path.suffix.lower() == gguf.SUFFIX:
+        return header_digest(path)
+    path = path / "config.json" if path.is_dir() else path
+    own = content_digest(path)
+    headers = headers_digest(path.parent) if path.name == "config.json" else ""
+    return hashlib.sha256(f"{own}\0{headers}".encode()).hexdigest() if headers else own
 
 
 def architecture_of(

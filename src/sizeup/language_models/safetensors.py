@@ -6,6 +6,7 @@ after the header is read. The content is untrusted: the number of files, headers
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -31,11 +32,8 @@ _RENAMED = {"block_sparse_moe.": "mlp."}
 
 def stored_bytes(folder: Path) -> dict[str, int] | None:
     """Bytes of every tensor in the safetensors files of a folder; None if there are none."""
-    files = sorted(folder.glob("*.safetensors"))[: _MOST_FILES + 1]
-    if len(files) > _MOST_FILES:
-        raise LoadError(f"{folder}: more than {_MOST_FILES:,} safetensors files")
     sizes: dict[str, int] = {}
-    for file in files:
+    for file in _files(folder):
         for name, size in _header(file).items():
             if name in sizes:
                 raise CorruptModel(f"{file}: tensor {quoted(name)} is also in another file")
@@ -43,7 +41,20 @@ def stored_bytes(folder: Path) -> dict[str, int] | None:
     return sizes or None
 
 
-def _header(path: Path) -> dict[str, int]:
+def headers_digest(folder: Path) -> str:
+    """The SHA-256 of the names and headers of the safetensors files of a folder; '' if there are none."""
+    lines = [f"{file.name}\0{hashlib.sha256(_header_text(file)).hexdigest()}" for file in _files(folder)]
+    return hashlib.sha256("\0".join(lines).encode("utf-8", "surrogateescape")).hexdigest() if lines else ""
+
+
+def _files(folder: Path) -> list[Path]:
+    files = sorted(folder.glob("*.safetensors"))[: _MOST_FILES + 1]
+    if len(files) > _MOST_FILES:
+        raise LoadError(f"{folder}: more than {_MOST_FILES:,} safetensors files")
+    return files
+
+
+def _header_text(path: Path) -> bytes:
     check_regular(path)
     try:
         with path.open("rb") as file:
@@ -55,6 +66,11 @@ def _header(path: Path) -> dict[str, int]:
         raise LoadError(f"{path}: {read_problem(error)}") from error
     if len(text) < length:
         raise CorruptModel(f"{path}: the file ends within its header")
+    return text
+
+
+def _header(path: Path) -> dict[str, int]:
+    text = _header_text(path)
     try:
         content = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sizeup.language_models.architecture import Architecture, Layer, Weight
+from sizeup.language_models.architecture import Architecture, Layer, Weight, distinct
 from sizeup.language_models.capacity import Capacity, capacity_of
 from sizeup.language_models.engines import (
     COMMUNICATION,
@@ -82,7 +82,7 @@ def _gpu(
     layers: tuple[Layer, ...],
 ) -> GpuMemory:
     is_last = stage == layout.pipeline - 1
-    weights = sum(_shards(layer.weights, layout) for layer in layers)
+    weights = sum(count * _shards(layer.weights, layout) for layer, count in distinct(layers))
     towers = 0
     if stage == 0:
         weights += _shards(architecture.embedding, layout)
@@ -125,7 +125,7 @@ def _activations(
     has_head: bool,
 ) -> Range:
     """The peak of activations in a step of the engine's batched tokens."""
-    widest = max(_width(layer, architecture.hidden_size, layout.tensor) for layer in set(layers))
+    widest = max(_width(layer, architecture.hidden_size, layout.tensor) for layer, _ in distinct(layers))
     size = 2 * engine.batched_tokens * widest
     if has_head:
         size += 4 * engine.sequences(memory_bytes) * architecture.vocabulary

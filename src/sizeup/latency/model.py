@@ -29,7 +29,8 @@ class Rates:
     sum, large: their maximum). idle is (1 + length / length of the product), times the same for columns and
     rows: short products leave lanes and cores idle. Rows are computed in tiles of `tile`, the last of which
     may be partly empty. A device that computes a `wave` of results at once leaves half of the last wave idle
-    on average. If a kernel's bytes exceed the `cache`, each byte takes `far` seconds more.
+    on average. If a kernel's bytes exceed the `cache`, each byte takes `far` seconds more. If its weights
+    alone exceed it, they are read again for each row of the result: each MAC takes `reread` seconds more.
     """
 
     pooled: Rate
@@ -43,6 +44,7 @@ class Rates:
     cache: float = 0.0
     far: float = 0.0
     wave: float = 0.0
+    reread: float = 0.0
 
     def of(self, name: str) -> Rate:
         """The rate of a class, else of its dtype, else the pooled one."""
@@ -65,7 +67,11 @@ class Rates:
                 "tile": self.tile,
                 "wave": self.wave,
             },
-            "cache": {"bytes": self.cache, "far": self.far},
+            "cache": {
+                "bytes": self.cache,
+                "far": self.far,
+                **({"reread": self.reread} if self.reread else {}),
+            },
             "pooled": _plain(self.pooled),
             "classes": {name: _plain(rate) for name, rate in sorted(self.classes.items())},
         }
@@ -91,6 +97,7 @@ def rates_from(table: Mapping[str, Any]) -> Rates:
         float(table.get("power", 1.0)),
         cache=float(cache.get("bytes", 0.0)),
         far=float(cache.get("far", 0.0)),
+        reread=float(cache.get("reread", 0.0)),
         **{key: float(saturation.get(key, 0.0)) for key in ("length", "columns", "rows", "tile", "wave")},
     )
 
@@ -140,6 +147,11 @@ def cache_miss_bytes(work: Work, cache: float) -> Floats:
     return np.where(moved > cache, moved, 0.0) if cache else np.zeros(len(work))
 
 
+def reread_macs(work: Work, cache: float) -> Floats:
+    """MACs of the kernels whose weights exceed the cache."""
+    return np.where(work.weights > cache, work.macs, 0.0)
+
+
 def kernels(rates: Rates, work: Work) -> Kernels:
     """Seconds of each kernel at these rates."""
     table = np.array([[r.mac, r.byte, r.launch] for r in map(rates.of, work.names)]).reshape(-1, 3)
@@ -147,6 +159,8 @@ def kernels(rates: Rates, work: Work) -> Kernels:
     idle = idle_factor(work, rates.length, rates.columns, rates.rows, rates.tile, rates.wave)
     compute = mac * work.macs * idle
     traffic = byte * work.traffic + rates.far * cache_miss_bytes(work, rates.cache)
+    if rates.reread:
+        traffic = traffic + rates.reread * reread_macs(work, rates.cache)
     return Kernels(compute, traffic, launch, power_norm(compute, traffic, rates.power) + launch)
 
 

@@ -67,8 +67,8 @@ def _rescaled(prior: Rates, work: Work, measured: Floats) -> Rates:
         return Rate(rate.mac * factor, rate.byte * factor, rate.launch * factor)
 
     classes = {name: scaled(rate) for name, rate in prior.classes.items()}
-    far, run = prior.far * factor, prior.run * factor
-    return replace(prior, pooled=scaled(prior.pooled), classes=classes, far=far, run=run)
+    far, run, reread = prior.far * factor, prior.run * factor, prior.reread * factor
+    return replace(prior, pooled=scaled(prior.pooled), classes=classes, far=far, run=run, reread=reread)
 
 
 def _fit_pooled(work: Work, measured: Floats, form: FitOptions) -> Rates:

@@ -205,11 +205,16 @@ def _solve(
     alignment: int,
     progress: Progress | None,
 ) -> tuple[_Solution, int, str] | None:
-    """The best packing, the proven lower bound and the method; None without a solver."""
+    """The best packing, the proven lower bound and the method; None without a solver.
+
+    The time to load the solver is added to the deadline.
+    """
+    started = time.monotonic()
     try:
         from ortools.sat.python import cp_model
     except ImportError:
         return None
+    deadline += time.monotonic() - started
     if progress is not None:
         progress(bound, best[0])
     unit = int(np.gcd.reduce([*_numbers(buffers.size, conflicts), 0])) or alignment

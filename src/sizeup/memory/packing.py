@@ -174,11 +174,16 @@ def _solve(
     deadline: float,
     progress: Progress | None,
 ) -> tuple[_Solution, int, str] | None:
-    """The best packing, the proven lower bound and the method; None without a solver."""
+    """The best packing, the proven lower bound and the method; None without a solver.
+
+    The time to load the solver, seconds on a busy machine, is added to the deadline.
+    """
+    started = time.monotonic()
     try:
         from ortools.sat.python import cp_model  # noqa: F401 - check once whether it is installed
     except ImportError:
         return None
+    deadline += time.monotonic() - started
     height, method = target, "first fit"
     while best[0] > target and bound < best[0] and time.monotonic() < deadline:
         if progress is not None:

@@ -10,11 +10,14 @@ import numpy as np
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import decode_macs, prefill_macs, sequence_cost
 from sizeup.language_models.clusters import Cluster
+from sizeup.language_models.deployment import Deployment
 from sizeup.language_models.engines import Engine
 from sizeup.language_models.layout_costs import LayoutCosts, evaluate
 from sizeup.language_models.layouts import Layout, enumerate_layouts
 from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 from sizeup.results.result import Result
+from sizeup.serving.estimate import ServingEstimate, estimate
+from sizeup.serving.traffic import Traffic
 
 _MOST_CURVE = 1 << 16
 _CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
@@ -64,6 +67,7 @@ class Serving(Result):
     not_modeled: tuple[str, ...]
     sources: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
+    traffic: Traffic | None = None  # simulated, if a rate was given and it fits
 
     @property
     def context(self) -> int:
@@ -71,17 +75,21 @@ class Serving(Result):
         return self.input + self.output
 
     @property
+    def deployment(self) -> Deployment:
+        """The model in its layout, which capacities are computed of."""
+        return Deployment(
+            self.architecture, self.cluster, self.engine, self.layout, self.kv, self.context, self.gpus
+        )
+
+    @property
     def servers(self) -> int:
         """Groups that hold different sequences."""
-        return self.layout.data * self.layout.replicas
+        return self.deployment.servers
 
     @property
     def memory(self) -> GpuMemory:
         """The memory of the fullest GPU: the one that holds the fewest sequences."""
-        return min(self.gpus, key=self._fullness)
-
-    def _fullness(self, gpu: GpuMemory) -> tuple[int, int, int]:
-        return gpu.capacity.max_sequences(self.context), gpu.cache.expected, -gpu.shortfall_bytes
+        return self.deployment.memory
 
     @property
     def fits(self) -> Fits:
@@ -90,30 +98,33 @@ class Serving(Result):
 
     def fits_at(self, sequences: int) -> Fits:
         """Whether that number of concurrent sequences fits."""
-        each = -(-sequences // self.servers)
-        verdicts = {gpu.fits(each, self.context) for gpu in self.gpus}
-        return "no" if "no" in verdicts else "undetermined" if "undetermined" in verdicts else "yes"
+        return self.deployment.fits_at(sequences)
 
     def max_sequences(self, context: int | None = None) -> int:
         """Sequences of that context that all servers hold at once."""
-        tokens = self.context if context is None else context
-        return self.servers * min(gpu.capacity.max_sequences(tokens) for gpu in self.gpus)
+        return self.deployment.max_sequences(context)
 
     def sequences_range(self) -> tuple[int, int]:
         """The least and the most sequences, as far as buffers are known."""
-        lows = (gpu.capacity_low.max_sequences(self.context) for gpu in self.gpus)
-        highs = (gpu.capacity_high.max_sequences(self.context) for gpu in self.gpus)
-        return self.servers * min(lows), self.servers * min(highs)
+        return self.deployment.sequences_range()
+
+    def times(self) -> ServingEstimate | None:
+        """TPOT, TTFT and throughput at each concurrency; None if it does not fit, or rates are unknown."""
+        if self.fits == "no":
+            return None
+        return estimate(
+            self.architecture, self.layout, self.cluster, self.engine.name, self.kv,
+            input=self.input, output=self.output, concurrency=self.concurrency, most=self.max_sequences(),
+        )  # fmt: skip
 
     def max_context(self, sequences: int = 1) -> int:
         """The longest context of that number of concurrent sequences."""
-        each = -(-sequences // self.servers)
-        return min(gpu.capacity.max_context(each) for gpu in self.gpus)
+        return self.deployment.max_context(sequences)
 
     @property
     def sequence_bytes(self) -> int:
         """Bytes of the cache of one sequence at its end, over all layers, undivided."""
-        return sequence_cost(self.architecture, self.kv).bytes_of(self.context)
+        return self.deployment.sequence_bytes
 
     def points(self) -> tuple[ConcurrencyPoint, ...]:
         """One point per concurrency that was asked for."""

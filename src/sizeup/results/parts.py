@@ -13,6 +13,7 @@ from sizeup.checks.ranking import BoardFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
+from sizeup.language_models.clusters import Cluster, Link
 from sizeup.language_models.engines import Range as ByteRange
 from sizeup.language_models.serving import GpuMemory
 from sizeup.latency import (
@@ -35,6 +36,8 @@ from sizeup.mixed_precision.tradeoff import Point, Row
 from sizeup.rewrite import Footprint, KernelArena, Optimization, StripExecution, StripSegment, Verification
 from sizeup.runtimes import Compilation
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
+from sizeup.serving.estimate import Duration, ServingEstimate, ServingPoint
+from sizeup.serving.traffic import Percentiles, Traffic
 from sizeup.sweeps import Sweep
 from sizeup.sweeps.leaderboard import Leaderboard
 from sizeup.sweeps.query import Preview
@@ -48,12 +51,14 @@ __all__ = [
     "ByteRange",
     "Calibration",
     "Change",
+    "Cluster",
     "Column",
     "ComparedRow",
     "Compilation",
     "Contribution",
     "ConventionCounts",
     "DeviceMemory",
+    "Duration",
     "EnergyEstimate",
     "Estimate",
     "Figures",
@@ -68,6 +73,7 @@ __all__ = [
     "Leaderboard",
     "Limit",
     "LimiterShare",
+    "Link",
     "LiveBreakdown",
     "MeasuredAssignment",
     "MemoryFit",
@@ -77,16 +83,20 @@ __all__ = [
     "ModuleTime",
     "NpuFit",
     "Optimization",
+    "Percentiles",
     "PipelinedThroughput",
     "Point",
     "Preview",
     "QuerySpec",
     "Remedy",
     "Row",
+    "ServingEstimate",
+    "ServingPoint",
     "StripExecution",
     "StripSegment",
     "Sweep",
     "Throughput",
+    "Traffic",
     "Update",
     "Usage",
     "Utilization",

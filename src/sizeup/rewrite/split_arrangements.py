@@ -11,20 +11,24 @@ from sizeup.errors import Incomplete, TargetError, WriteError
 from sizeup.formats import tflite
 from sizeup.graph import Graph
 from sizeup.latency import estimate
+from sizeup.memory.packing import INSTALL_HINT
 from sizeup.memory.schedule import peak_bytes
 from sizeup.memory.tflm import arena
 from sizeup.memory.tflm.layout import PYTHON_PACKAGE
 from sizeup.rewrite.candidates import Arrangement, arrangements, measured_arena, predicted, search
 from sizeup.rewrite.result import LatencyChange, OptimizeOptions, StripExecution
-from sizeup.rewrite.split import ArenaOf, SplitModel, split_model
+from sizeup.rewrite.split import SplitModel, no_split, split_model
+from sizeup.rewrite.split.search import ArenaOf, PlannedArena
 from sizeup.rewrite.target_arena import TargetArena, arena_of
 from sizeup.rewrite.target_candidates import plans, target_arrangements
 from sizeup.rewrite.verify import Verifier
 from sizeup.targets import Target
 
+_PROVEN = (None, "optimal")  # status of plans of which none needs less; None: the interpreter's own
+
 
 class SplitArrangements(NamedTuple):
-    """The split files that need less than the limit, best first, and the reason if there are none."""
+    """The split files that need less than the limit, best first, and notes: the reason if there are none."""
 
     better: list[Arrangement]
     notes: list[str]
@@ -57,8 +61,9 @@ def split_arrangements(
         return _none(str(error))
     if isinstance(model, str):
         return _none(model)
-    better = _arranged(model, options, verifier, target)
-    return SplitArrangements([entry for entry in better if (entry.total_bytes or 0) < limit_bytes], [])
+    better, notes = _arranged(model, options, verifier, target)
+    below = [entry for entry in better if (entry.total_bytes or 0) < limit_bytes]
+    return SplitArrangements(below, notes) if below or not better else _none(no_split(limit_bytes))
 
 
 def _none(reason: str) -> SplitArrangements:
@@ -69,44 +74,46 @@ def _arena_of(graph: Graph, options: OptimizeOptions, target_arena: TargetArena 
     """The function that returns the exact arena of a split graph in its schedule with its best plan."""
     options = replace(options, reorder=False, progress=None)
     if target_arena is None:
-        return lambda split: _package_arena(split, options)
+        return lambda split: package_arena(split, options)
     current = target_arena.sizes(graph, graph.offsets or None, overlap=True)
     return lambda split: _target_arena(split, options, target_arena, current)
 
 
-def _package_arena(graph: Graph, options: OptimizeOptions) -> int | None:
+def package_arena(graph: Graph, options: OptimizeOptions) -> PlannedArena | None:
+    """The arena of a graph in the interpreter's 64-bit build, with its best plan; None if not known."""
     try:
-        return min(candidate.expected.total_bytes for candidate in search(graph, options).candidates)
+        tried = search(graph, options).candidates
     except Incomplete:
         return None
+    return PlannedArena(
+        min(candidate.expected.total_bytes for candidate in tried),
+        all(candidate.plan_status in _PROVEN for candidate in tried),
+    )
 
 
 def _target_arena(
     graph: Graph, options: OptimizeOptions, target_arena: TargetArena, current: tuple[int, ...] | None
-) -> int | None:
+) -> PlannedArena | None:
     """The largest arena of the builds of a target; None if one of them needs more than before."""
+    tried = list(plans(graph, options, target_arena, is_reordered=False))
     sizes = [target_arena.sizes(graph)]
-    sizes += [
-        target_arena.sizes(graph, plan.offsets, overlap=plan.overlaps > 0)
-        for plan in plans(graph, options, target_arena, is_reordered=False)
-    ]
+    sizes += [target_arena.sizes(graph, plan.offsets, overlap=plan.overlaps > 0) for plan in tried]
     known = [
         max(entry)
         for entry in sizes
         if entry is not None and current is not None and all(map(int.__le__, entry, current))
     ]
-    return min(known, default=None)
+    return PlannedArena(min(known), all(plan.status in _PROVEN for plan in tried)) if known else None
 
 
 def _arranged(
     model: SplitModel, options: OptimizeOptions, verifier: Verifier | None, target: Target | None
-) -> list[Arrangement]:
+) -> SplitArrangements:
     """The split file as it is, and with its best schedules and memory plans, smallest arena first."""
     graph = tflite.load(model.content)
     if target is None:
         result = arrangements(model.content, graph, options, verifier, None)
-        notes: list[str] = []
-        used = predicted(graph) if verifier is None else measured_arena(verifier, model.content, notes)
+        used = predicted(graph) if verifier is None else measured_arena(verifier, model.content, [])
         total = None if used is None else used.total_bytes
     else:
         result = target_arrangements(model.content, graph, options, target)
@@ -116,7 +123,11 @@ def _arranged(
     known = [entry for entry in (*result.better, plain) if entry.total_bytes is not None]
     known.sort(key=lambda entry: (entry.total_bytes, entry.peak_bytes))
     reason = arena(graph).unsupported_reason
-    return [] if reason else [entry._replace(split=model) for entry in known]
+    if reason:
+        return _none(reason)
+    # Other notes compare the split file with itself in another schedule.
+    notes = [note for note in result.notes if note == INSTALL_HINT]
+    return SplitArrangements([entry._replace(split=model) for entry in known], notes)
 
 
 def strip_execution(

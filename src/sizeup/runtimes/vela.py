@@ -31,7 +31,7 @@ MEMORY_BYTES = 1 << 30
 """Memory limit of the worker."""
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _PACKAGE, _EXTRA = "ethos-u-vela", "ethos-u"
-_LAYOUT = 1  # of the files in the cache
+_LAYOUT = 2  # of the files in the cache
 _MAX_CACHED = 128
 # Fields of a compilation that are figures of Vela as they are.
 _FIGURES = (
@@ -164,36 +164,37 @@ def compile_for_npu(
     if version is None:
         raise MissingLibrary("compiling for Ethos-U", _PACKAGE, _EXTRA)
     setting = json.dumps([_LAYOUT, version, asdict(options)]).encode()
-    digest = hashlib.sha256(setting + b"\n" + Path(path).read_bytes()).hexdigest()
+    model = Path(path).read_bytes()  # once: what is compiled has the digest of the stored compilation
+    digest = hashlib.sha256(setting + b"\n" + model).hexdigest()
     stored = _read(digest)
     if stored is None:
-        stored = _compile(path, options, seconds, memory_bytes)
+        stored = _compile(model, options, seconds, memory_bytes)
         _write(digest, *stored)
     answer, content = stored
     return _compilation(answer, content, version, options.accelerator)
 
 
 def _compile(
-    path: str | os.PathLike[str], options: VelaOptions, seconds: float, memory_bytes: int
+    model: bytes, options: VelaOptions, seconds: float, memory_bytes: int
 ) -> tuple[dict[str, Any], bytes]:
     with (
         tempfile.TemporaryDirectory(prefix="sizeup-vela-") as folder,
         Supervisor(memory_bytes, _ENVIRONMENT) as supervisor,
     ):
+        file = Path(folder, "model.tflite")
+        file.write_bytes(model)
         try:
-            answer = supervisor.call(
-                _call, str(Path(path).absolute()), asdict(options), folder, seconds=seconds
-            )
+            answer = supervisor.call(_call, str(file), asdict(options), seconds=seconds)
         except WorkerFailed as failed:
             verb = "refuses the file: " if failed.kind == RAISED else ""
             raise RunFailed(f"Vela {verb}{bounded(str(failed))}") from None
         return answer, supervisor.payload.read()
 
 
-def _call(model: str, options: dict[str, Any], folder: str, channel: object) -> dict[str, Any]:
+def _call(model: str, options: dict[str, Any], channel: object) -> dict[str, Any]:
     """Runs in a worker."""
     module = importlib.import_module("sizeup.runtimes.vela_compiler")
-    answer: dict[str, Any] = module.compile_file(model, options, folder, channel)
+    answer: dict[str, Any] = module.compile_file(model, options, channel)
     return answer
 
 
@@ -218,14 +219,20 @@ def _folder() -> Path:
 
 
 def _read(digest: str) -> tuple[dict[str, Any], bytes] | None:
-    """The figures and the compiled file of an earlier compilation; None if a part of them is missing."""
+    """The figures and the compiled file of an earlier compilation; None if a part is missing or changed."""
     try:
         content = (_folder() / f"{digest}.tflite").read_bytes()
-        answer = json.loads((_folder() / f"{digest}.json").read_text("utf-8"))
+        checksum, _, figures = (_folder() / f"{digest}.json").read_text("utf-8").partition("\n")
+        if checksum != _checksum(figures, content):
+            return None
+        answer: dict[str, Any] = json.loads(figures)
     except (OSError, ValueError):
         return None
-    is_whole = isinstance(answer, dict) and answer.get("sha256") == hashlib.sha256(content).hexdigest()
-    return (answer, content) if is_whole else None
+    return answer, content
+
+
+def _checksum(figures: str, content: bytes) -> str:
+    return hashlib.sha256(figures.encode() + b"\n" + content).hexdigest()
 
 
 def _write(digest: str, answer: Mapping[str, Any], content: bytes) -> None:
@@ -234,8 +241,8 @@ def _write(digest: str, answer: Mapping[str, Any], content: bytes) -> None:
     with suppress(OSError, WriteError):
         folder.mkdir(parents=True, exist_ok=True)
         write_bytes(folder / f"{digest}.tflite", content)
-        text = json.dumps({**answer, "sha256": hashlib.sha256(content).hexdigest()})
-        write_bytes(folder / f"{digest}.json", text.encode())
+        figures = json.dumps(answer)
+        write_bytes(folder / f"{digest}.json", f"{_checksum(figures, content)}\n{figures}".encode())
         stored = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
         for old in stored[:-_MAX_CACHED]:
             old.unlink()

@@ -20,7 +20,6 @@ from ethosu.vela import architecture_features, vela
 
 from sizeup.workers.worker import limit_output
 
-_MODEL = "model"
 _MAX_OUTPUT_BYTES = 1 << 28  # of a file that Vela writes
 _KIB = 1024
 _MEMORIES = ("sram", "dram", "on_chip_flash", "off_chip_flash")
@@ -32,16 +31,15 @@ _FALLBACK = re.compile(
 )
 
 
-def compile_file(model: str, options: dict[str, Any], folder: str, channel: Any) -> dict[str, Any]:
+def compile_file(model: str, options: dict[str, Any], channel: Any) -> dict[str, Any]:
     """Compile a file with Vela's command line; returns its figures, and sends the compiled file.
 
-    `options` are the fields of `VelaOptions`, `folder` is an empty folder for the files of Vela.
+    `options` are the fields of `VelaOptions`. Vela writes its files to the folder of the model.
     """
     limit_output(_MAX_OUTPUT_BYTES)
-    network, home = Path(folder, f"{_MODEL}.tflite"), Path(folder)
-    network.write_bytes(Path(model).read_bytes())
+    home, name = Path(model).parent, Path(model).stem
     arguments = [
-        str(network),
+        model,
         *("--accelerator-config", options["accelerator"], "--memory-mode", options["memory_mode"]),
         *_system_config(options, home),
         *("--output-dir", str(home), "--show-cpu-operations", "--verbose-performance"),
@@ -51,8 +49,8 @@ def compile_file(model: str, options: dict[str, Any], folder: str, channel: Any)
         code = vela.main(arguments)
     if code:
         raise RuntimeError(f"Vela ended with exit code {code}")
-    channel.write((home / f"{_MODEL}_vela.tflite").read_bytes())
-    (summary,) = home.glob(f"{_MODEL}_summary_*.csv")
+    channel.write((home / f"{name}_vela.tflite").read_bytes())
+    (summary,) = home.glob(f"{name}_summary_*.csv")
     with summary.open(encoding="utf-8", newline="") as file:
         row = next(csv.DictReader(file))
     report, database = compiled[0].perf_report, compiled[0].opt_database

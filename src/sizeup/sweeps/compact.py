@@ -21,7 +21,10 @@ from sizeup.sweeps.store import CURRENT, MERGED, TABLE, Store, digest_of_names, 
 
 _CHUNK = 1 << 17  # rows sorted at a time
 _MOST = 1 << 20  # rows held in memory until their files are written
-_ORDER = ("device", "precision", "model", "model_hash", "runtime", "shapes", "batch", "bind", "version")
+_ORDER = (
+    *("device", "precision", "model", "model_hash", "runtime", "shapes", "batch", "bind"),
+    *("input_tokens", "output_tokens", "concurrency", "requested_kv", "requested_layout", "version"),
+)
 # Files that compaction writes; other files in the folder are left alone.
 _SORTED = re.compile(rf"{TABLE}/\w+-\w+/(device=[^/]+/precision=[^/]+/part-\d+\.parquet|{re.escape(MERGED)})")
 _FEW = 20  # models named as examples

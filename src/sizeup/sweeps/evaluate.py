@@ -48,7 +48,7 @@ def evaluate(
             graph, defaulted = load_resolved(loader, sizes, shapes, bind)
             counted = count(graph)
         except (SizeupError, MemoryError) as error:
-            if _is_out_of_memory(error) and not is_last:
+            if is_out_of_memory(error) and not is_last:
                 raise MemoryError from error
             yield from ((point, failure_row(point, *classify_error(error))) for point in points)
             continue
@@ -61,25 +61,23 @@ def evaluate(
 
 def failure_row(point: Point, error_kind: str, reason: str) -> Row:
     """The row of a point that could not be evaluated."""
-    return {**_point_columns(point), "status": ERROR, "error_kind": error_kind, "error": reason}
+    return {**point_columns(point), "status": ERROR, "error_kind": error_kind, "error": reason}
 
 
 def classify_error(error: BaseException) -> tuple[str, str]:
     """The class of an error, and its message in one line."""
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return OUT_OF_MEMORY, "exceeds the memory limit"
     text = str(error) if isinstance(error, SizeupError) else f"{type(error).__name__}: {error}"
     return type(error).__name__, " ".join(text.split())[:_LONGEST_REASON]
 
 
-def _is_out_of_memory(error: BaseException | None) -> bool:
+def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out, also if a library raised another error for it."""
     if error is None:
         return False
     return (
-        isinstance(error, MemoryError)
-        or "allocate memory" in str(error)
-        or _is_out_of_memory(error.__cause__)
+        isinstance(error, MemoryError) or "allocate memory" in str(error) or is_out_of_memory(error.__cause__)
     )
 
 
@@ -93,8 +91,10 @@ def _checked_target(name: str, digest: str) -> Target:
     return target
 
 
-def _point_columns(point: Point) -> Row:
-    device, _, runtime = point.target.partition("/")
+def point_columns(point: Point) -> Row:
+    """The columns of a row that identify its point."""
+    device, _, runtime = point.target.rpartition("/")
+    serving = point.serving
     return {
         "target": point.target,
         "device": device,
@@ -103,6 +103,11 @@ def _point_columns(point: Point) -> Row:
         "batch": point.batch,
         "shapes": point.shapes,
         "bind": point.bind or None,
+        "input_tokens": serving and serving.input,
+        "output_tokens": serving and serving.output,
+        "concurrency": serving and serving.concurrency,
+        "requested_kv": serving and serving.kv,
+        "requested_layout": serving and serving.layout,
     }
 
 
@@ -123,7 +128,7 @@ class _GraphResults:
         priced, needs = self._at_precision(point.precision, point.dtype)
         verdict = fit_memory(needs, target)
         return {
-            **_point_columns(point),
+            **point_columns(point),
             "caveat": self.caveat,
             "status": OK,
             **self.counts,
@@ -189,7 +194,7 @@ def _fit_reason(verdict: MemoryFit) -> str:
     spaces = [space for space in verdict.memories if space.fits is False]
     if not spaces:
         spaces = [space for space in verdict.memories if space.fits is None]
-    return "; ".join(", ".join(space.unknown) or _shortage(space) for space in spaces)
+    return "; ".join(dict.fromkeys(", ".join(space.unknown) or _shortage(space) for space in spaces))
 
 
 def _shortage(space: MemoryNeed) -> str:

@@ -86,9 +86,21 @@ def _files(spec: Spec, pattern: str, entry: str) -> Iterator[tuple[str, str]]:
     matches = sorted(glob.glob(pattern, root_dir=spec.folder, recursive=True))  # noqa: PTH207 - absolute ones too
     if not matches:
         raise SizeupError(f"{entry}: no file matches in {spec.folder}")
+    is_model = _is_checkpoint if spec.point_set.clusters else _is_no_folder
     for name in matches:
-        if not (spec.folder / name).is_dir():
+        if is_model(spec.folder / name):
             yield name, str(spec.folder / name)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a match may be a language model: a folder with its configuration, or a file."""
+    if path.is_dir():
+        return (path / "config.json").is_file()
+    return not path.name.endswith("hf_quant_config.json")  # read with the config.json next to it
+
+
+def _is_no_folder(path: Path) -> bool:
+    return not path.is_dir()
 
 
 def _is_file(spec: Spec, entry: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from sizeup.errors import LoadError
 from sizeup.formats.digest import content_digest
 from sizeup.formats.names import is_code
+from sizeup.language_models.reader import checkpoint_digest
 
 # A format and the bit length of the file size: models of one class take about the same time.
 SizeClass: TypeAlias = tuple[str, int]
@@ -93,8 +94,7 @@ def digest_of(*parts: str | bytes) -> str:
 def _content_digest(source: str) -> str:
     prefix, _, rest = source.partition(":")
     path = Path(rest if prefix == "hf" else source)
-    path = path / "config.json" if prefix == "hf" and path.is_dir() else path
-    if path.is_file() and prefix != "hf":
+    if prefix != "hf" and (path.is_file() or (path / "config.json").is_file()):
         return _file_digest(path)
     if prefix in _PACKAGES:
         content = _file_digest(path) if prefix == "hf" else ""
@@ -105,11 +105,15 @@ def _content_digest(source: str) -> str:
 def _file_digest(path: Path) -> str:
     """The digest of a file's content, or of its path and error if it cannot be read."""
     try:
-        return content_digest(path)[:32]
+        return (checkpoint_digest(path) if _is_checkpoint(path) else content_digest(path))[:32]
     except OSError as error:
         return digest_of("unreadable", str(path), str(error.errno))
     except LoadError as error:
         return digest_of("unreadable", str(path), str(error))
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return path.suffix.lower() in (".json", ".gguf") or path.is_dir()
 
 
 def code_digest(module: str) -> str:

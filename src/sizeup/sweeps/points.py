@@ -1,16 +1,19 @@
-"""The points of a sweep: combinations of target, precision, batch and shapes."""
+"""The points of a sweep: combinations of target, precision, batch and shapes, or of how a model is served."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
 from sizeup import dtypes
+from sizeup.language_models.clusters import Cluster
+from sizeup.language_models.deployment import INPUT, OUTPUT
+from sizeup.language_models.engines import engine_of
 from sizeup.sweeps.schema import STORED
 from sizeup.targets import Target, current_catalog
 
@@ -19,10 +22,29 @@ _SEPARATOR = "\0"
 PointShape: TypeAlias = tuple[int | None, str, str]
 
 
+DEFAULT_LAYOUT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPoint:
+    """How a language model is served: tokens of prompt and answer, sequences at once, cache and layout."""
+
+    input: int = INPUT
+    output: int = OUTPUT
+    concurrency: int = 1
+    kv: str = STORED  # stored: as the checkpoint states
+    layout: str = DEFAULT_LAYOUT
+
+    @property
+    def text(self) -> str:
+        """All of it as text, for a digest."""
+        return f"{self.input} {self.output} {self.concurrency} {self.kv} {self.layout}"
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """A target by name, a precision, a batch (None: the model's own), and shapes and sizes of symbolic
-    dimensions as JSON.
+    dimensions as JSON. A point with `serving` is of a language model on a cluster, at a precision of weights.
     """
 
     target: str
@@ -30,6 +52,7 @@ class Point:
     batch: int | None = None
     shapes: str = ""
     bind: str = ""
+    serving: ServingPoint | None = None
 
     @property
     def dtype(self) -> dtypes.DType | None:
@@ -44,11 +67,14 @@ class Point:
 
 @dataclass(frozen=True)
 class PointSet:
-    """The points of a sweep, the digests of their targets by name, and the version of sizeup."""
+    """The points of a sweep, the digests of their targets by name, the version of sizeup, and clusters by
+    the name of their target.
+    """
 
     points: tuple[Point, ...]
     target_digests: Mapping[str, str]
     version: str
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -69,22 +95,40 @@ class PointSet:
         subset = tuple(points)
         names = {point.target for point in subset}
         return replace(
-            self, points=subset, target_digests={n: h for n, h in self.target_digests.items() if n in names}
+            self,
+            points=subset,
+            target_digests={name: digest for name, digest in self.target_digests.items() if name in names},
+            clusters={name: cluster for name, cluster in self.clusters.items() if name in names},
         )
 
     def _parts(self, point: Point) -> tuple[str, ...]:
         batch = "" if point.batch is None else str(point.batch)
         parts = (self.target_digests[point.target], point.precision, batch, point.shapes)
+        if point.serving is not None:
+            return (*parts, point.serving.text)
         # Points without bindings have the keys of stores from versions without `bind`.
         return (*parts, point.bind) if point.bind else parts
 
 
-def point_set_of(points: Iterable[Point]) -> PointSet:
+def point_set_of(points: Iterable[Point], clusters: Mapping[str, Cluster] | None = None) -> PointSet:
     """The set of points, without duplicates, with the current digests of their targets."""
     once = tuple(dict.fromkeys(points))
-    names = dict.fromkeys(point.target for point in once)
+    clusters = clusters or {}
     catalog = current_catalog()
-    return PointSet(once, {name: target_digest(catalog.target(name)) for name in names}, version("sizeup"))
+    digests = {
+        name: cluster_digest(name, clusters[name])
+        if name in clusters
+        else target_digest(catalog.target(name))
+        for name in dict.fromkeys(point.target for point in once)
+    }
+    return PointSet(once, digests, version("sizeup"), clusters)
+
+
+def cluster_digest(target: str, cluster: Cluster) -> str:
+    """A digest of a cluster and the serving engine of a target, independent of file paths."""
+    engine = engine_of(target.rpartition("/")[2])
+    plain = replace(cluster, device=replace(cluster.device, file=""))
+    return _digest(repr(plain), repr(engine))
 
 
 def target_digest(target: Target) -> str:

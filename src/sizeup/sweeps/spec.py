@@ -16,6 +16,7 @@ from typing import Any
 from sizeup import dtypes
 from sizeup.errors import SizeupError, TargetError
 from sizeup.files import read_problem
+from sizeup.sweeps import serving_spec
 from sizeup.sweeps.points import Point, PointSet, point_set_of, shapes_text
 from sizeup.sweeps.schema import STORED
 from sizeup.sweeps.worker import Limits
@@ -29,8 +30,8 @@ else:
     import tomli as tomllib
 
 _GRID = ("targets", "precisions", "batch", "shapes", "bind")
-_KEYS = ("models", "generate", "exclude", *_GRID, "points", "limits")
-_POINT_KEYS = ("target", "precision", "batch", "shapes", "bind")
+_KEYS = ("models", "generate", "exclude", *_GRID, *serving_spec.KEYS, "points", "limits")
+_POINT_KEYS = ("target", "precision", "batch", "shapes", "bind", *serving_spec.POINT_KEYS)
 _LIMIT_KEYS = ("seconds", "memory", "tries")
 _MOST = 2**31
 WILD = "*?["
@@ -75,10 +76,13 @@ def _spec(table: Table, folder: Path) -> Spec:
     models, generate = _texts(table, "models"), _texts(table, "generate")
     if not models and not generate:
         raise table.error('no models; name them as models = ["folder/*.onnx", "timm:resnet50"]')
-    points = [*_grid(table), *(_point(entry) for entry in table.tables("points"))]
+    clusters = serving_spec.Clusters()
+    points = [*_grid(table, folder, clusters)]
+    points += [_point(entry, folder, clusters) for entry in table.tables("points")]
     if not points:
         raise table.error('no targets; name them as targets = ["rpi5/ort", "stm32f746"]')
-    return Spec(models, generate, table.texts("exclude"), point_set_of(points), _limits(table), folder)
+    point_set = point_set_of(points, clusters)
+    return Spec(models, generate, table.texts("exclude"), point_set, _limits(table), folder)
 
 
 def _texts(table: Table, name: str) -> tuple[str, ...]:
@@ -86,9 +90,13 @@ def _texts(table: Table, name: str) -> tuple[str, ...]:
     return (table.text(name),) if isinstance(table.values.get(name), str) else table.texts(name)
 
 
-def _grid(table: Table) -> Iterator[Point]:
-    """Every combination of target, precision, batch and shapes."""
-    names = [name for text in _texts(table, "targets") for name in _targets(table, text)]
+def _grid(table: Table, folder: Path, clusters: serving_spec.Clusters) -> Iterator[Point]:
+    """Every combination of target, precision, batch and shapes, or of how a language model is served."""
+    texts = _texts(table, "targets")
+    if serving_spec.is_of_language_models(table, texts, folder):
+        yield from serving_spec.serving_grid(table, texts, folder, clusters)
+        return
+    names = [name for text in texts for name in _targets(table, text)]
     stray = [key for key in _GRID[1:] if key in table.values]
     if not names and stray:
         raise table.error(f'{stray[0]} without targets; name them as targets = ["rpi5/ort"]')
@@ -101,8 +109,10 @@ def _grid(table: Table) -> Iterator[Point]:
                     yield Point(target, precision, batch, shapes, bind)
 
 
-def _point(table: Table) -> Point:
+def _point(table: Table, folder: Path, clusters: serving_spec.Clusters) -> Point:
     table.check_keys(_POINT_KEYS)
+    if serving_spec.is_of_language_models(table, (table.text("target"),), folder):
+        return serving_spec.serving_point(table, folder, clusters)
     return Point(
         current_catalog().target(table.text("target")).name,
         _precision(table, table.text("precision", STORED)),

@@ -15,7 +15,7 @@ from sizeup.files import atomic_path
 from sizeup.sweeps.schema import FIELDS, NAMES
 from sizeup.sweeps.storage import RemoteStorage
 from sizeup.sweeps.store import TABLE, Manifest, Store, read_manifest
-from sizeup.sweeps.views import KEYS, Axis, quoted, views
+from sizeup.sweeps.views import KEYS, MATCH, Axis, quoted, views
 from sizeup.targets import names
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ ALL = "all_rows"
 _RESERVED = frozenset({"points", "before", "considered", "stored_points", "stored_before", ALL})
 _READERS = {".csv": "read_csv", ".tsv": "read_csv", ".parquet": "read_parquet"}
 _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL")
-_TABLES = ("points", "before", "summary", "fits", "misfits", "fastest", "pareto", "unknown", "errors",
-           "regressions", ALL)  # fmt: skip
+_TABLES = ("points", "before", "summary", "fits", "misfits", "fastest", "serving", "pareto", "unknown",
+           "errors", "regressions", ALL)  # fmt: skip
 _NO_COLUMN = re.compile(r'Referenced column "(?P<name>.+?)" (?:was )?not found|column named "(?P<other>.+?)"')
 _NO_TABLE = re.compile(r"Table with name (?P<name>.+?) does not exist")
 
@@ -117,8 +117,7 @@ def _current_rows(connection: DuckDBPyConnection, name: str, manifest: Manifest,
         ON stored.target = evaluated.target AND stored.target_hash = evaluated.target_hash
             AND stored.version = evaluated.version
         QUALIFY row_number() OVER (
-            PARTITION BY stored.device, stored.precision, stored.target, stored.model, stored.model_hash,
-                stored.batch, stored.shapes, stored.bind
+            PARTITION BY stored.device, stored.model_hash, {", ".join(f"stored.{name}" for name in MATCH)}
             ORDER BY evaluated.number DESC NULLS LAST
         ) = 1
         """

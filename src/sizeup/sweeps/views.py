@@ -14,7 +14,8 @@ from sizeup.errors import SizeupError
 from sizeup.targets.names import suggestion
 
 # The columns that identify a point in two sweeps; digests and versions may differ.
-MATCH = ("model", "target", "precision", "batch", "shapes", "bind")
+_SERVED = ("input_tokens", "output_tokens", "concurrency", "requested_kv", "requested_layout")
+MATCH = ("model", "target", "precision", "batch", "shapes", "bind", *_SERVED)
 # The columns that a table can be joined by.
 KEYS = ("model", "target", "device", "runtime", "precision", "batch", "shapes", "format", "model_hash")
 DEFAULT = "summary"
@@ -140,7 +141,7 @@ _PLAIN = (
             energy_mj, params, macs, basis
         FROM points WHERE status = 'ok' AND fits
         """,
-        "target, precision, batch NULLS FIRST, NOT certain, ms NULLS LAST, model, shapes",
+        "target, precision, batch NULLS FIRST, NOT certain, ms NULLS LAST, model, shapes, ram_need_bytes",
         grouped=True,
         unknown="status = 'ok' AND fits IS NULL",
     ),
@@ -151,7 +152,7 @@ _PLAIN = (
         SELECT target, precision, model, batch, shapes, fits_reason, {_MEMORY_COLUMNS}
         FROM points WHERE status = 'ok' AND NOT fits
         """,
-        "target, precision, model, batch NULLS FIRST, shapes",
+        "target, precision, model, batch NULLS FIRST, shapes, ram_need_bytes",
         grouped=True,
         timed=False,
     ),
@@ -166,16 +167,30 @@ _PLAIN = (
         unknown=f"{OPTION} AND ms IS NULL",
     ),
     View(
+        "serving",
+        "language models: fit, memory of the fullest GPU, and largest context and number of sequences",
+        """
+        SELECT model, target, precision AS weights, kv, fits, max_sequences, max_context, concurrency,
+            layout, input_tokens, output_tokens, free_bytes, ram_need_bytes, ram_bytes, weight_bytes,
+            gpu_weight_bytes, kv_token_bytes, sequence_bytes, max_sequences_low, max_sequences_high, params,
+            fits_reason, assumptions
+        FROM points WHERE status = 'ok' AND concurrency IS NOT NULL
+        """,
+        "model, target, weights, kv, input_tokens, output_tokens, concurrency, layout",
+        timed=False,
+    ),
+    View(
         "unknown",
         "evaluated points with an unknown fit, latency or op cost, with the reasons",
         """
         SELECT target, precision, model, batch, shapes, concat_ws(', ',
                 CASE WHEN fits IS NULL THEN 'fit' END,
-                CASE WHEN ms IS NULL THEN 'latency' END,
+                CASE WHEN ms IS NULL AND concurrency IS NULL THEN 'latency' END,
                 CASE WHEN known_ops IS DISTINCT FROM ops THEN 'operators' END) AS missing,
             fits_reason, latency_missing, counts_missing, known_ops, ops
         FROM points
-        WHERE status = 'ok' AND (fits IS NULL OR ms IS NULL OR known_ops IS DISTINCT FROM ops)
+        WHERE status = 'ok' AND (fits IS NULL OR (ms IS NULL AND concurrency IS NULL)
+            OR known_ops IS DISTINCT FROM ops)
         """,
         "model, target, precision, batch NULLS FIRST, shapes",
         timed=False,

@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sizeup.errors import SizeupError, WorkerFailed
 from sizeup.sweeps.evaluate import Row, classify_error, evaluate, failure_row
 from sizeup.sweeps.models import Identity, Model
 from sizeup.sweeps.points import Point, PointSet
+from sizeup.sweeps.serving import evaluate_serving
 from sizeup.units import size
 from sizeup.workers import CRASHED, OUT_OF_MEMORY, TIMED_OUT, Supervisor
 
@@ -141,9 +143,14 @@ def rows_of(
 
     Raises MemoryError if memory runs out and another try is left.
     """
-    for point, row in evaluate(
-        model.load_source(), point_set, model.file_bytes, is_last=is_last, bound=bound
-    ):
+    source = model.load_source()
+    served = point_set.subset(point for point in point_set.points if point.serving is not None)
+    others = point_set.subset(point for point in point_set.points if point.serving is None)
+    rows = chain(
+        evaluate(source, others, model.file_bytes, is_last=is_last, bound=bound) if others.points else (),
+        evaluate_serving(source, served, is_last=is_last) if served.points else (),
+    )
+    for point, row in rows:
         if "error" in row:
             row["error"] = _without_path(row["error"], model)
         yield {**row, **_identity_columns(identity, point_set, point)}

@@ -187,7 +187,10 @@ class Catalog:
         )
 
     def _listing(self, kind: str) -> str:
-        return "sizeup devices lists all" if kind == "device" else f"known: {', '.join(self._tables[kind])}"
+        commands = {"device": "sizeup devices", "board": "sizeup devices --boards"}
+        return (
+            f"{commands[kind]} lists all" if kind in commands else f"known: {', '.join(self._tables[kind])}"
+        )
 
     def _board(self, table: Table) -> Board:
         board = read.board(table)

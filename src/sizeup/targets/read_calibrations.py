@@ -78,7 +78,10 @@ def _quantity(table: Table) -> MeasuredQuantity:
 
 
 _RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
-_RATES_PARTS = {"saturation": ("length", "columns", "rows", "tile", "wave"), "cache": ("bytes", "far")}
+_RATES_PARTS = {
+    "saturation": ("length", "columns", "rows", "tile", "wave"),
+    "cache": ("bytes", "far", "reread"),
+}
 _RATE_KEYS = ("mac", "byte", "launch")
 _SLOPES = ("low_longer", "low_shorter", "high_longer", "high_shorter")
 _INTERVAL_PARTS = ("unseen", "drift", "typical", *_SLOPES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -127,11 +128,11 @@ def _size(value: int | None) -> str:
 def _facts(board: Board, device: Device) -> Iterator[tuple[str, str, str]]:
     """Yields label, text and style of every line."""
     yield "device", f"{board.device}: {device.title}", ""
-    for memory in device.memories:
-        if memory.role not in ("cache", "instruction ram"):
-            yield memory.role, memory_text(memory), "bold"
-            if memory.source != board.source:
-                yield "from", memory.source, "dim"
+    listed = (memory for memory in device.memories if memory.role not in ("cache", "instruction ram"))
+    for source, memories in itertools.groupby(listed, lambda memory: memory.source):
+        yield from ((memory.role, memory_text(memory), "bold") for memory in memories)
+        if source != board.source:
+            yield "from", source, "dim"
     yield from _amounts("usable", board.usable)
     yield from _amounts("reserve", board.reserve)
     yield "runtimes", ", ".join(device.runtimes), ""

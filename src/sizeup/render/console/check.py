@@ -114,7 +114,8 @@ def reasons(check: Check, *, with_tensors: bool = True) -> Iterator[Finding]:
             yield Finding("over", over(limit, with_largest=not is_listed), "error", cells(limit).name)
     yield from _met(check)
     for limit in check.limits:
-        if limit.fits is None and limit.is_applicable:
+        is_repeated = limit.unknown == (check.unsupported_reason,)
+        if limit.fits is None and limit.is_applicable and not is_repeated:
             yield Finding("unknown", undetermined(limit), "warning", cells(limit).name)
     if check.unknown_ops:
         count = check.unknown_ops
@@ -210,7 +211,8 @@ def over(limit: Limit, *, with_largest: bool = True) -> str:
     low, high = limit.need_low, limit.need_high
     prefix = "at least " if high is None else ""
     need = _span(limit, low, low if high is None else high)
-    owner = f" of {limit.source}" if limit.source else " allowed"
+    link = "" if limit.source.startswith("usable on ") else "of "
+    owner = f" {link}{limit.source}" if limit.source else " allowed"
     excess_text = (
         f"{_excess(limit, low, low if high is None else high)} the {limit.format(limit.maximum)}{owner}"
     )

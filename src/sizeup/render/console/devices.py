@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sizeup import units
+from sizeup.render.console import clusters
 from sizeup.render.vocabulary import standing_text, verified_text
 from sizeup.targets import (
     DEVICE_CLASSES,
@@ -22,6 +23,8 @@ from sizeup.targets import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from sizeup.results.parts import Cluster
 
 _WIDE = 100  # cells of a terminal that has room for all columns and for whole names
 _SHOWN = ("int8", "fp16", "fp32")
@@ -47,9 +50,12 @@ This page is generated: `sizeup devices --markdown > docs/devices.md`.
 
 
 def render_list(
-    devices: Sequence[Device], console: Console, standings: Mapping[str, Sequence[Standing]]
+    devices: Sequence[Device],
+    console: Console,
+    standings: Mapping[str, Sequence[Standing]],
+    listed_clusters: Sequence[Cluster] = (),
 ) -> None:
-    """Print a table per device class, without columns that are empty for all its devices.
+    """Print a table per device class, without columns that are empty for all its devices, and the clusters.
 
     `standings` are those of each device, by its name.
     """
@@ -64,6 +70,8 @@ def render_list(
         titles, rows = _table(group, columns)
         console.print(Text(_HEADINGS[device_class], style="bold"))
         print_rows(console, [*titles[1:], titles[0]], [[*row[1:], row[0]] for row in rows])
+    if listed_clusters:
+        clusters.render_list(listed_clusters, console)
     for text in (
         f"peak MACs per second{'; FLOP/B: ops:byte ratio, 2 FLOPs per MAC' if is_wide else ''}",
         "RAM: total (largest bank)",
@@ -97,9 +105,12 @@ def render_one(
 
 
 def markdown(
-    devices: Sequence[Device], runtimes: Sequence[Runtime], standings: Mapping[str, Sequence[Standing]]
+    devices: Sequence[Device],
+    runtimes: Sequence[Runtime],
+    standings: Mapping[str, Sequence[Standing]],
+    listed_clusters: Sequence[Cluster] = (),
 ) -> Iterator[str]:
-    """Yields a page of the documentation: one section per device class, then the runtimes."""
+    """Yields a page of the documentation: one section per device class, then clusters and runtimes."""
     yield _PREFACE
     for device_class, group in _by_class(devices):
         columns: _Columns = {
@@ -112,6 +123,8 @@ def markdown(
         yield f"| {' | '.join(['device', 'title', *titles[1:]])} |\n|{'---|' * (len(titles) + 1)}\n"
         for device, row in zip(group, rows, strict=True):
             yield f"| {' | '.join([f'`{device.name}`', device.title, *row[1:]])} |\n"
+    if listed_clusters:
+        yield from clusters.markdown(listed_clusters)
     yield "\n## Runtimes\n\n| runtime | title | runs on | dtypes | fuses | in place |\n"
     yield "|---|---|---|---|---|---|\n"
     for runtime in sorted(runtimes, key=lambda runtime: runtime.name):

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
+from sizeup.render.console import llm_times
 from sizeup.render.console.layout import print_labeled, print_rows
 from sizeup.units import FLOPS_PER_MAC, plural, printable
 
@@ -33,6 +34,7 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     )
     console.print()
     print_rows(console, POINT_TITLES, point_rows(serving))
+    llm_times.render(serving, console)
     rows = layout_rows(serving, top, by)
     if rows:
         console.print()

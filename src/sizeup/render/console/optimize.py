@@ -142,10 +142,12 @@ def _strips(strips: StripExecution) -> Iterator[tuple[str, str, str]]:
         rows = "rows" if segment.axis == 1 else "columns"
         sizes = sorted(set(segment.strip_rows))
         heights = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-        ops = f"operators {segment.first_op} to {segment.last_op}"
+        is_one = segment.first_op == segment.last_op
+        ops = f"operators {segment.first_op} to {segment.last_op} run"
+        ops = f"operator {segment.first_op} runs" if is_one else ops
         count = plural(len(segment.strip_rows), "strip")
-        yield "split", f"{ops} run in {count} of {heights} {rows}", ""
-    proof = "smallest of all splits searched" if strips.status == "optimal" else "best found in time"
+        yield "split", f"{ops} in {count} of {heights} {rows}", ""
+    proof = "smallest of all splits searched" if strips.status == "optimal" else "best found, not proven"
     cost = f"+{100 * strips.extra_macs_share:.1f} % MACs, {strips.added_ops:,} more operators"
     yield "split cost", f"{cost}; {proof}", ""
     latency = strips.latency

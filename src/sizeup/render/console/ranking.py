@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,19 +20,22 @@ if TYPE_CHECKING:
     from sizeup.results.ranking import Ranking
 
 _MOST_NAMED = 3
-_WIDE = 100  # cells of a terminal that has room for all columns
+_WIDE = 110  # cells of a terminal that has room for all columns
 _SHORT = {
     "calibrated": "cal",
     "instructions": "inst",
+    "vela": "vela",
     "slowdown": "slow",
     "data sheet only": "data",
     "unknown": "-",
 }
-_NOTES = (
-    "usable: RAM for the model; latency: expected (90 % interval), >= is a lower bound",
-    "basis: cal: calibrated, inst: instructions, slow: slowdown, data: data sheet",
-    "why: what is undetermined; sizeup check MODEL -d TARGET shows the reasons",
-)
+_BASES = {
+    "calibrated": "calibrated",
+    "instructions": "instructions",
+    "vela": "Vela without interval",
+    "slowdown": "slowdown",
+    "data sheet only": "data sheet",
+}
 
 
 def render(ranking: Ranking, console: Console) -> None:
@@ -46,9 +50,8 @@ def render(ranking: Ranking, console: Console) -> None:
             print_rows(console, *_table(ranking, rows, console.width >= _WIDE))
     for caveat in _caveats(ranking):
         print_labeled(console, "caveat", printable(caveat), "dim", width=13)
-    if ranking.fits or ranking.undetermined:
-        for text in _NOTES:
-            console.print(Text(text, style="dim"))
+    for text in _notes(ranking):
+        console.print(Text(text, style="dim"))
 
 
 def headline(ranking: Ranking) -> list[str]:
@@ -97,7 +100,7 @@ def _usable(row: BoardFit) -> str:
 def latency_text(row: BoardFit) -> str:
     """Returns the latency with its interval, a lower bound, or a question mark."""
     if row.low_seconds is None:
-        return "?"
+        return "?" if row.seconds is None else units.duration(row.seconds)
     if row.seconds is None or row.high_seconds is None:
         return f">= {units.duration(row.low_seconds)}"
     low, high = units.duration(row.low_seconds), units.duration(row.high_seconds)
@@ -105,8 +108,21 @@ def latency_text(row: BoardFit) -> str:
     return f"{units.duration(row.seconds)} ({low.removesuffix(unit)}-{high})"
 
 
+def _notes(ranking: Ranking) -> Iterator[str]:
+    """The meaning of the columns and abbreviations that are printed."""
+    rows = (*ranking.fits, *ranking.undetermined)
+    if rows:
+        yield "usable: RAM for the model; latency: expected (90 % interval), >= is a lower bound"
+        standings = {row.standing for row in rows}
+        bases = (f"{_SHORT[name]}: {text}" for name, text in _BASES.items() if name in standings)
+        yield f"basis: {', '.join(bases)}"
+    if ranking.undetermined:
+        yield "why: what is undetermined; sizeup check MODEL -d TARGET shows the reasons"
+
+
 def _caveats(ranking: Ranking) -> list[str]:
-    caveats = list(dict.fromkeys(caveat for row in ranking.fits for caveat in row.caveats))
+    texts = [*(row.caveats for row in ranking.fits), *(row.npu_caveats for row in ranking.undetermined)]
+    caveats = list(dict.fromkeys(itertools.chain(*texts)))
     if any(row.memory_fit.ram.is_external for row in (*ranking.fits, *ranking.undetermined)):
         caveats.append("*: usable is external RAM")
     if ranking.unknown_prices:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sizeup.render import envelope
+from sizeup.render.data import clusters
 from sizeup.targets import Device, Energy, Memory, Power, Runtime, Standing, TargetCalibration, Unit
+
+if TYPE_CHECKING:
+    from sizeup.results.parts import Cluster
 
 
 def to_dict(device: Device) -> dict[str, Any]:
@@ -98,19 +102,21 @@ def json_lines(
     runtimes: Sequence[Runtime],
     standings: Sequence[Standing],
     calibrations: Sequence[TargetCalibration] = (),
+    listed_clusters: Sequence[Cluster] = (),
 ) -> Iterator[str]:
-    """Yields devices, their runtimes, standings and calibrations as JSON text, one per line."""
+    """Yields devices, their runtimes, standings, calibrations and clusters as JSON text, one per line."""
     lists = {
         "devices": [to_dict(device) for device in devices],
         "runtimes": [runtime_to_dict(runtime) for runtime in runtimes],
         "standings": [standing_to_dict(standing) for standing in standings],
         "calibrations": [calibration_to_dict(calibration) for calibration in calibrations],
+        "clusters": [clusters.to_dict(cluster) for cluster in listed_clusters],
     }
     yield "{\n"
     yield from (f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in envelope.head().items())
     for key, rows in lists.items():
         body = ",\n    ".join(map(json.dumps, rows))
-        end = "" if key == "calibrations" else ","
+        end = "" if key == "clusters" else ","
         yield f'  "{key}": [\n    {body}\n  ]{end}\n' if rows else f'  "{key}": []{end}\n'
     yield "}\n"
 

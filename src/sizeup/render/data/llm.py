@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sizeup.render import envelope
 
 if TYPE_CHECKING:
     from sizeup.results.llm import LayoutRow, Serving
-    from sizeup.results.parts import ByteRange, GpuMemory
+    from sizeup.results.parts import ByteRange, Duration, GpuMemory, ServingEstimate, Traffic
 
 LAYOUTS = 20
 """Layouts in a file."""
@@ -60,12 +61,75 @@ def to_dict(serving: Serving) -> dict[str, Any]:
             }
             for point in serving.points()
         ],
+        "times": times_of(serving.times()),
+        "traffic": _traffic(serving.traffic),
         "curve": [{"sequences": count, "max_context": context} for count, context in serving.curve()],
         "layouts": [_layout(row) for row in serving.layouts(LAYOUTS)],
         "assumptions": list(serving.assumptions),
         "not_modeled": list(serving.not_modeled),
         "sources": list(serving.sources),
     }
+
+
+def times_of(times: ServingEstimate | None) -> dict[str, Any] | None:
+    """Returns times as plain data, in seconds."""
+    if times is None:
+        return None
+    calibration = times.calibration
+    return {
+        "basis": "lower bound" if calibration is None else "calibrated",
+        "calibration": None
+        if calibration is None
+        else {
+            "engine_versions": calibration.versions,
+            "measurements": calibration.counts[times.device],
+            "families": list(calibration.families),
+            "tpot_mape": calibration.mape[times.device][0],
+            "ttft_mape": calibration.mape[times.device][1],
+            "date": calibration.date,
+            "source": calibration.source,
+        },
+        "caveats": list(times.caveats),
+        "points": [
+            {
+                "requests": point.requests,
+                "running": point.running,
+                "tpot_seconds": _duration(point.tpot),
+                "ttft_seconds": _duration(point.ttft),
+                "user_tokens_per_second": _digits(point.user_tokens_per_second),
+                "gpu_tokens_per_second": _digits(point.gpu_tokens_per_second),
+                "limiter": point.limiter,
+                "causes_seconds": {name: _digits(value) for name, value in point.causes.items()},
+            }
+            for point in times.points
+        ],
+    }
+
+
+def _traffic(traffic: Traffic | None) -> dict[str, Any] | None:
+    if traffic is None:
+        return None
+    return {
+        "requests_per_second": traffic.rate,
+        "max_requests_per_second": traffic.max_rate,
+        "is_overloaded": traffic.is_overloaded,
+        "requests": traffic.requests,
+        "seed": traffic.seed,
+        "ttft_seconds": None if traffic.ttft is None else asdict(traffic.ttft),
+        "tpot_seconds": None if traffic.tpot is None else asdict(traffic.tpot),
+        "output_tokens_per_second": traffic.output_tokens_per_second,
+        "preemptions": traffic.preemptions,
+    }
+
+
+def _duration(duration: Duration) -> dict[str, float | None]:
+    bounds = {"expected": duration.seconds, "low": duration.low, "high": duration.high}
+    return {name: None if value is None else _digits(value) for name, value in bounds.items()}
+
+
+def _digits(value: float) -> float:
+    """Returns six significant digits: the last ones of a power differ between platforms."""
+    return float(f"{value:.6g}")
 
 
 def gpu_of(gpu: GpuMemory) -> dict[str, Any]:

@@ -101,13 +101,15 @@ def memory_map(report: Report) -> dict[str, Any] | None:
         "size": boxes.size,
         "offset": boxes.offset,
         "height": boxes.height,
-        "caption": _caption(boxes, usage.peak_bytes),
+        "caption": _caption(boxes, usage.peak_bytes, is_compiled=report.npu is not None),
         "peak_bytes": usage.peak_bytes,
         "peak_op": usage.peak_op,
     }
 
 
-def _caption(boxes: MemoryLayout, peak: int) -> str:
+def _caption(boxes: MemoryLayout, peak: int, *, is_compiled: bool) -> str:
+    if is_compiled:
+        return f"First-fit memory plan of {boxes.height:,} B for the model as it is, without an NPU."
     if boxes.is_tflm:
         return f"Memory plan of TFLite Micro: arena head of {boxes.height:,} B."
     bound = f"the lower bound is {peak:,} B. sizeup plan searches for the best memory plan."

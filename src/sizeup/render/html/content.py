@@ -292,7 +292,7 @@ def _space(space: MemoryNeed) -> str:
     style = {True: "", False: ' class="short"', None: ' class="open"'}[space.fits]
     parts = escape(printable("; ".join(_parts(space))))
     words = f"<b>{escape(space.title)}</b>: {escape(needed(space)).replace(' %', '&nbsp;%')}"
-    return f"<li{style}>{words}{_gauge(space)}<small>{parts}</small></li>"
+    return f"<li{style}>{words}{_gauge(space) or '<br>'}<small>{parts}</small></li>"
 
 
 def _gauge(space: MemoryNeed) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sizeup import units
 from sizeup.render.console import llm as words
+from sizeup.render.console import llm_times
 from sizeup.render.data.llm import LAYOUTS, to_dict
 from sizeup.render.html.shell import shell
 from sizeup.render.html.tables import escaped, framed, row
@@ -64,6 +65,7 @@ def _body(serving: Serving) -> str:
 <h2 id="context-title">Longest context by concurrent sequences</h2>
 {_curve(serving)}
 {_points_table(serving)}</section>
+{_times(serving)}
 <section id="layouts" aria-labelledby="layouts-title"><h2 id="layouts-title">Layouts</h2>
 <p>Those that fit first, then by memory of the fullest GPU; sizes are per GPU.</p>
 {framed("Layouts", _named_first(words.LAYOUT_TITLES), _layout_rows(serving))}</section>
@@ -150,6 +152,36 @@ def _curve(serving: Serving) -> str:
 def _points_table(serving: Serving) -> str:
     rows = "".join(row(cells) for cells in words.point_rows(serving))
     return framed("Concurrency", words.POINT_TITLES, rows)
+
+
+def _times(serving: Serving) -> str:
+    """Returns times and throughput at each concurrency; empty if they are unknown."""
+    times = serving.times()
+    if times is None:
+        return ""
+    notes = (f"Basis: {llm_times.basis(serving, times)}", *(f"Caveat: {text}" for text in times.caveats))
+    seconds = "".join(row(cells) for cells in llm_times.time_rows(times))
+    rates = "".join(row(cells) for cells in llm_times.rate_rows(times))
+    tables = (
+        framed("Times", llm_times.TIME_TITLES, seconds),
+        framed("Throughput", llm_times.RATE_TITLES, rates),
+    )
+    return (
+        '<section id="times" aria-labelledby="times-title"><h2 id="times-title">Times</h2>'
+        f"<p>Times per output token (TPOT) and to the first token (TTFT) for {serving.input:,} input and"
+        f" {serving.output:,} output tokens, at a constant number of requests.</p>{''.join(tables)}"
+        f"{''.join(f'<p>{escaped(text)}</p>' for text in notes)}{_traffic(serving)}</section>"
+    )
+
+
+def _traffic(serving: Serving) -> str:
+    """Returns percentiles of a simulation; empty if no rate was given."""
+    if serving.traffic is None:
+        return ""
+    rows = "".join(row(_named_first(cells)) for cells in llm_times.traffic_rows(serving.traffic))
+    table = framed("Simulated traffic", _named_first(llm_times.TRAFFIC_TITLES), rows) if rows else ""
+    text = llm_times.traffic_text(serving.traffic)
+    return f"<h3>Random arrivals</h3><p>{escaped(text[:1].upper() + text[1:])}.</p>{table}"
 
 
 def _named_first(cells: tuple[str, ...]) -> tuple[str, ...]:

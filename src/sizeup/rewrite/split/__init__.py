@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from sizeup.cost import count
@@ -11,7 +10,7 @@ from sizeup.formats.tflite.restructure import restructured
 from sizeup.graph import Graph, name_of
 from sizeup.memory.tflm import Build
 from sizeup.rewrite.split.closed_forms import Prices
-from sizeup.rewrite.split.search import Candidate, SplitSearch, search
+from sizeup.rewrite.split.search import ArenaOf, Candidate, SplitSearch, search
 from sizeup.rewrite.split.segments import AXES, strip_rules
 
 
@@ -39,9 +38,6 @@ class SplitModel:
     bound_bytes: int | None  # lower bound of the arena over the splits searched
 
 
-ArenaOf = Callable[[Graph], "int | None"]
-
-
 def split_model(
     content: bytes,
     graph: Graph,
@@ -55,7 +51,7 @@ def split_model(
 ) -> SplitModel | str:
     """The file with the smallest arena below the limit, or the reason why there is none.
 
-    `arena_of` returns the exact arena of a graph, or None if it does not run.
+    `arena_of` returns the exact arena of a graph with its best plan, or None if it does not run.
     """
     if any(op.bodies for op in graph.ops) or graph.other_graphs:
         return "a file with several graphs is not executed in strips"
@@ -66,7 +62,7 @@ def split_model(
     max_macs = int(max_extra_macs * sum(prices.macs))
     result = search(graph, prices, arena_of, limit_bytes, max_macs, time_limit)
     if result.best is None:
-        return _reason(graph, prices, limit_bytes)
+        return _reason(graph, prices) or no_split(limit_bytes, is_proven=result.is_proven)
     return _model(content, graph, result, result.best)
 
 
@@ -93,12 +89,19 @@ def _model(content: bytes, graph: Graph, result: SplitSearch, best: Candidate) -
     )
 
 
-def _reason(graph: Graph, prices: Prices, limit_bytes: int) -> str:
-    """Why no segment in strips needs less, e.g. because the operator that sets the peak cannot be split."""
+def no_split(limit_bytes: int, *, is_proven: bool = True) -> str:
+    """That nothing needs less than the limit, or that nothing was found."""
+    if is_proven:
+        return f"no split needs less than {limit_bytes:,} B"
+    return f"no split was found that needs less than {limit_bytes:,} B"
+
+
+def _reason(graph: Graph, prices: Prices) -> str | None:
+    """Why no segment in strips can need less: the operator that sets the peak cannot be split."""
     peak = max(range(len(prices.live)), key=lambda index: prices.live[index], default=None)
     if peak is None:
         return "it has no operators"
     reasons = [strip_rules(graph, axis)[peak] for axis in AXES]
     if all(isinstance(reason, str) for reason in reasons):
         return f"the operator that sets the peak cannot be split: {reasons[0]}"
-    return f"no split needs less than {limit_bytes:,} B"
+    return None

@@ -12,6 +12,7 @@ from sizeup.rewrite.split.row_rules import Needs, Padding, Rows, StripRule
 from sizeup.rewrite.split.segments import Segment
 
 MAX_CONCATENATED = 10  # inputs of TFLite Micro's CONCATENATION
+_NAME_LENGTH = 40
 
 
 class StripTensor(NamedTuple):
@@ -106,7 +107,7 @@ def _concatenate(program: Program, parts: Sequence[int]) -> None:
             group = tuple(parts[start:stop])
             rows = sum(program.shape(part)[axis] for part in group)
             shape = _with_rows(program.shape(output), axis, rows)
-            target = program.tensor(f"{name}/strips{number}", shape, output)
+            target = program.tensor(f"{_short(name)}/strips{number}", shape, output)
             program.steps.append(Step("CONCATENATION", group, target))
             joined.append(target)
         parts = joined
@@ -115,6 +116,11 @@ def _concatenate(program: Program, parts: Sequence[int]) -> None:
 
 def _with_rows(shape: Shape, axis: int, rows: int) -> Shape:
     return (*shape[:axis], rows, *shape[axis + 1 :])
+
+
+def _short(name: str) -> str:
+    """The last two parts of a path: every tensor stores its name, and fused operators have all of theirs."""
+    return "/".join(name.split(";", 1)[0].rsplit("/", 2)[-2:])[-_NAME_LENGTH:]
 
 
 class _Strip:
@@ -188,7 +194,7 @@ class _Strip:
         return self.program.constant(tuple(count for pad in pads for count in pad), (len(pads), 2))
 
     def _name(self, identity: int, part: str = "") -> str:
-        name = f"{self.program.graph.tensors[identity].name}/strip{self.number}"
+        name = f"{_short(self.program.graph.tensors[identity].name)}/strip{self.number}"
         return f"{name}/{part}" if part else name
 
 

@@ -86,17 +86,21 @@ def strip_rule(graph: Graph, op: Op, axis: int) -> StripRule | str:
         return f"{label} cannot be executed in strips"
     if len(op.outputs) != 1 or not op.inputs or op.inputs[0] == ABSENT:
         return f"{label} has no single output"
+    if name not in _WINDOWS and ABSENT in op.inputs:
+        return f"{label} lacks an input"
     output = graph.tensors[op.outputs[0]]
     tensors = [graph.tensors[identity] for identity in op.inputs if identity != ABSENT]
     if not is_computed(output) or any(not _is_plain(tensor) for tensor in (*tensors, output)):
         return f"{label} has a shape or a dtype that is not supported"
     if len(output.shape or ()) != _RANK:
         return f"{label} has {len(output.shape or ())} dimensions; 4 are required"
-    if name in _WINDOWS:
-        return _window_rule(graph, op, axis)
-    if name == "PAD":
-        return _pad_rule(graph, op, axis)
-    return _rowwise_rule(graph, op, axis)
+    rule_of = {"PAD": _pad_rule}.get(name, _window_rule if name in _WINDOWS else _rowwise_rule)
+    rule = rule_of(graph, op, axis)
+    if isinstance(rule, StripRule):
+        sliced = (output, *(graph.tensors[op.inputs[position]] for position in rule.sliced))
+        if any(tensor.quant is not None and len(tensor.quant.scale) > 1 for tensor in sliced):
+            return f"{label} has computed values with several scales"
+    return rule
 
 
 def _label(graph: Graph, op: Op) -> str:

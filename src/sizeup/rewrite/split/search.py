@@ -13,7 +13,7 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sizeup.formats.tflite.restructure import Restructuring
 from sizeup.graph import Graph
@@ -29,7 +29,9 @@ _COARSE_PLANNED = 3
 _SHIFTED = 12  # candidates whose strips are tried with different heights
 _MAX_SHIFTED = 6  # inner edges that are moved one by one
 _BOUND_SHARE = 4  # of the time limit, to bound candidates before any is planned
+_CLOCK = 16  # segments per look at the clock, which is slow on some systems
 _STEP = 64  # bytes
+_EDGES = 256  # positions of an edge that are tried between strips of different height
 _SLACK = 32  # bytes of alignment in the tail that the closed form does not know
 
 
@@ -68,6 +70,16 @@ class Candidate(NamedTuple):
         return assemble(graph, [split.program(graph) for split in self.splits])
 
 
+class PlannedArena(NamedTuple):
+    """The arena of a graph with its best memory plan, and whether no plan needs less."""
+
+    arena_bytes: int
+    is_proven: bool
+
+
+ArenaOf: TypeAlias = Callable[[Graph], "PlannedArena | None"]
+
+
 class SplitSearch(NamedTuple):
     """The best candidate and its exact arena, if it is below the limit, and whether that is proven."""
 
@@ -77,15 +89,13 @@ class SplitSearch(NamedTuple):
     is_proven: bool
 
 
-def find_segments(graph: Graph) -> list[Segment]:
+def find_segments(graph: Graph) -> Iterator[Segment]:
     """All segments, each along the longer axis of its output."""
-    chosen = []
     for axis in AXES:
         for segment in segments(graph, axis, strip_rules(graph, axis)):
             shape = graph.tensors[graph.ops[segment.last].outputs[0]].shape or ()
             if axis == (1 if shape[1] >= shape[2] else 2):
-                chosen.append(segment)
-    return chosen
+                yield segment
 
 
 def find_splits(
@@ -101,15 +111,22 @@ def find_splits(
     More strips are tried, in the order of `counts`, until they add too many MACs or too much to the tail.
     """
     spare = limit_bytes - prices.tail + _SLACK
-    possible = [segment for segment in find_segments(graph) if prices.least_head(segment) < spare]
-    floor = head_floor(prices, possible)
+    now = time.process_time()
+    possible, is_complete = [], True
+    for number, segment in enumerate(find_segments(graph)):
+        if number % _CLOCK == 0 and time.process_time() > now + (deadline - now) / 2:
+            is_complete = False
+            break
+        if prices.least_head(segment) < spare:
+            possible.append(segment)
+    floor = head_floor(prices, possible) if is_complete else 0
     splits: list[Split] = []
-    for segment in possible:
-        if time.process_time() > deadline:
+    for number, segment in enumerate(possible):
+        if number % _CLOCK == 0 and time.process_time() > deadline:
             return splits, False
         if max(prices.live[segment.first : segment.last + 1]) > floor:
             splits += _splits(graph, prices, segment, spare, floor, max_macs, counts)
-    return splits, True
+    return splits, is_complete
 
 
 def head_floor(prices: Prices, possible: Sequence[Segment]) -> int:
@@ -168,7 +185,9 @@ class _Label(NamedTuple):
     splits: tuple[Split, ...]
 
 
-def candidates(prices: Prices, splits: Sequence[Split], limit_bytes: int, max_macs: int) -> list[Candidate]:
+def candidates(
+    prices: Prices, splits: Sequence[Split], limit_bytes: int, max_macs: int, deadline: float = math.inf
+) -> list[Candidate]:
     """Candidates below the limit by their bounds, lowest first: single splits and best combinations."""
     by_start: dict[int, dict[Segment, list[Split]]] = {}
     for split in splits:
@@ -180,7 +199,7 @@ def candidates(prices: Prices, splits: Sequence[Split], limit_bytes: int, max_ma
     for head in heads:
         if head < floor:
             continue
-        if head + prices.tail >= min(limit_bytes + _SLACK, least):
+        if head + prices.tail >= min(limit_bytes + _SLACK, least) or time.process_time() > deadline:
             break
         label = _shortest(prices, by_start, head, max_macs)
         if label is not None and label.splits:
@@ -241,7 +260,7 @@ def _undominated(labels: list[_Label]) -> list[_Label]:
 def search(
     graph: Graph,
     prices: Prices,
-    arena_of: Callable[[Graph], int | None],
+    arena_of: ArenaOf,
     limit_bytes: int,
     max_macs: int,
     time_limit: float,
@@ -252,14 +271,15 @@ def search(
     seconds of processor time, so that the result does not depend on the load of the machine.
     """
     best, least, bound, is_proven = None, limit_bytes, None, True
+    unproven: list[int] = []  # bounds of candidates that a better memory plan may reach
     for counts in (_COARSE, range(2, MAX_STRIPS + 1)):
         deadline = time.process_time() + _BOUND_SHARE * time_limit
         splits, is_complete = find_splits(graph, prices, least, max_macs, counts, deadline)
-        is_proven &= is_complete or counts is _COARSE
-        ranked = candidates(prices, splits, least, max_macs)
+        ranked = candidates(prices, splits, least, max_macs, deadline)
         if counts is not _COARSE:
-            ranked = _with_shifted_edges(graph, prices, ranked, splits, least, max_macs)
+            ranked = _with_shifted_edges(graph, prices, ranked, splits, least, max_macs, deadline)
             bound = ranked[0].bound_bytes if ranked else None
+            is_proven = is_complete and time.process_time() <= deadline
         else:
             ranked = ranked[:_COARSE_PLANNED]
         deadline = time.process_time() + time_limit
@@ -269,9 +289,14 @@ def search(
             if best is not None and time.process_time() > deadline:
                 is_proven = False
                 break
-            size = arena_of(candidate.graph(graph))
-            if size is not None and size < least:
-                best, least = candidate, size
+            planned = arena_of(candidate.graph(graph))
+            if planned is not None and planned.arena_bytes < least:
+                best, least = candidate, planned.arena_bytes
+            if planned is not None and not planned.is_proven:
+                unproven.append(candidate.bound_bytes - _SLACK)
+    # Per limit of the head, only the best combination is planned; others have a bound that is not lower.
+    combined = [candidate.bound_bytes + _SLACK for candidate in ranked if len(candidate.splits) > 1]
+    is_proven &= min((*unproven, *combined), default=least) >= least
     return SplitSearch(best, None if best is None else least, bound, is_proven)
 
 
@@ -282,12 +307,15 @@ def _with_shifted_edges(
     splits: list[Split],
     limit_bytes: int,
     max_macs: int,
+    deadline: float,
 ) -> list[Candidate]:
     """The candidates, and those with strips of different height in the segments of the best ones."""
     promising = dict.fromkeys(split for candidate in ranked[:_SHIFTED] for split in candidate.splits)
     shifted = []
     keys = dict.fromkeys((split.segment, len(split.strips), split.slices_first) for split in promising)
     for segment, count, slices_first in keys:
+        if time.process_time() > deadline:
+            break
         variants = dict.fromkeys(_shifted(segment.equal_strips(count)))
         for number in (count - 1, count):
             strips = balanced_strips(prices, segment, number, slices_first) if number > 1 else None
@@ -295,7 +323,7 @@ def _with_shifted_edges(
         splits_of = [_split(graph, prices, segment, strips, max_macs) for strips in variants]
         shifted += [split for split in splits_of if split is not None]
     by_head = sorted({*splits, *shifted}, key=lambda split: (split.price.tail_bytes, split.price.head_bytes))
-    return candidates(prices, by_head, limit_bytes, max_macs)
+    return candidates(prices, by_head, limit_bytes, max_macs, deadline)
 
 
 def _shifted(strips: tuple[Rows, ...]) -> Iterator[tuple[Rows, ...]]:
@@ -319,6 +347,7 @@ def balanced_strips(
     The first and the last strip need less around them, and later ones run after earlier results.
     """
     heads: dict[Rows, float] = {}
+    step = -(-segment.rows // _EDGES)
 
     def head(rows: Rows) -> float:
         if rows not in heads:
@@ -330,11 +359,11 @@ def balanced_strips(
         edges = [0]
         while edges[-1] < segment.rows and len(edges) <= count:
             start = edges[-1]
-            stops = range(start + 1, segment.rows + 1)
+            stops = [*range(start + step, segment.rows, step), segment.rows]
             fitting = bisect_right(stops, limit, key=lambda stop: head(Rows(start, stop)))
             if not fitting:
                 return None
-            edges.append(start + fitting)
+            edges.append(stops[fitting - 1])
         return tuple(map(Rows, edges, edges[1:])) if edges[-1] == segment.rows else None
 
     low, high = 0, max(int(head(rows)) for rows in segment.equal_strips(count))

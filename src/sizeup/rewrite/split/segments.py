@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sizeup.graph import ABSENT, Graph
+from sizeup.graph import ABSENT, Graph, Op
 from sizeup.rewrite.split.row_rules import Rows, StripRule, strip_rule
 
 AXES = (1, 2)  # height and width
@@ -37,11 +37,14 @@ def strip_rules(graph: Graph, axis: int) -> list[StripRule | str]:
 def segments(graph: Graph, axis: int, rules: Sequence[StripRule | str]) -> Iterator[Segment]:
     """All segments along an axis."""
     last_use = _last_uses(graph)
+    producer = {identity: index for index, op in enumerate(graph.ops) for identity in op.outputs}
     for first in range(len(graph.ops)):
         latest: float = first
         for last in range(first, min(first + _MAX_OPS, len(graph.ops))):
             rule = rules[last]
-            if isinstance(rule, str):
+            if isinstance(rule, str) or any(
+                producer.get(identity, -1) >= first for identity in _read_whole(graph.ops[last], rule)
+            ):
                 break
             output = graph.ops[last].outputs[0]
             if output not in last_use:
@@ -54,6 +57,11 @@ def segments(graph: Graph, axis: int, rules: Sequence[StripRule | str]) -> Itera
             latest = max(latest, last_use[output])
             if math.isinf(latest):
                 break
+
+
+def _read_whole(op: Op, rule: StripRule) -> list[int]:
+    """The inputs of which every strip reads all rows, so that none of them is computed in strips."""
+    return [identity for position, identity in enumerate(op.inputs) if position not in rule.sliced]
 
 
 def _last_uses(graph: Graph) -> dict[int, float]:

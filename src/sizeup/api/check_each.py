@@ -1,0 +1,51 @@
+"""Checks of several models, of which one may end in an error or have been removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from sizeup.errors import SizeupError
+
+if TYPE_CHECKING:
+    from sizeup.checks.revision import Revision
+    from sizeup.results.check import Check
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+"""Called with the number of checked models, their total, and the next model."""
+
+
+def check_each(
+    models: Sequence[str],
+    check_one: Callable[[str], Iterable[Check]],
+    revision: Revision | None,
+    progress: Progress | None,
+) -> Iterator[Check]:
+    """The checks of all models; an error of one model does not stop the others."""
+    for number, model in enumerate(models):
+        if progress is not None:
+            progress(number, len(models), model)
+        try:
+            if revision is not None and not Path(model).exists() and revision.has(model):
+                yield removed_check(model, revision)
+            else:
+                yield from check_one(model)
+        except (SizeupError, OSError) as error:
+            yield error_check(model, error)
+
+
+def error_check(model: str, error: Exception) -> Check:
+    """The check of a model, or of a pattern of models, that ended in an error."""
+    from sizeup.results.check import Check
+
+    is_file = os.path.isfile(model)  # noqa: PTH113 - Path.is_file raises for a name that is too long
+    return Check(model, Path(model).name, is_file=is_file, error=str(error))
+
+
+def removed_check(model: str, revision: Revision) -> Check:
+    """The check of a model that exists at a revision but not in the work tree."""
+    from sizeup.results.check import Check
+
+    return Check(model, Path(model).name, is_file=True, base_revision=revision.name, is_removed=True)

@@ -1,0 +1,132 @@
+"""A language model on the GPUs of a cluster: which sequences of which context its servers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sizeup.errors import SizeupError, TargetError
+from sizeup.language_models.architecture import Architecture
+from sizeup.language_models.cache import cache_bits, sequence_cost
+from sizeup.language_models.clusters import Cluster
+from sizeup.language_models.engines import Engine
+from sizeup.language_models.layouts import Layout, default_layout, enumerate_layouts, parse_layout
+from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
+
+INPUT, OUTPUT = 4096, 512
+"""Tokens of a prompt and of an answer, by default."""
+MOST_TOKENS = 1 << 32
+MOST_SEQUENCES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A language model in one layout, with its cache at one precision, for sequences of `context` tokens."""
+
+    architecture: Architecture
+    cluster: Cluster
+    engine: Engine
+    layout: Layout
+    kv: str
+    context: int
+    gpus: tuple[GpuMemory, ...]  # one per pipeline stage
+
+    @property
+    def servers(self) -> int:
+        """Groups that hold different sequences."""
+        return self.layout.data * self.layout.replicas
+
+    @property
+    def memory(self) -> GpuMemory:
+        """The memory of the fullest GPU: the one that holds the fewest sequences."""
+        return min(self.gpus, key=self._fullness)
+
+    def _fullness(self, gpu: GpuMemory) -> tuple[int, int, int]:
+        return gpu.capacity.max_sequences(self.context), gpu.cache.expected, -gpu.shortfall_bytes
+
+    def fits_at(self, sequences: int) -> Fits:
+        """Whether that number of concurrent sequences fits."""
+        each = -(-sequences // self.servers)
+        verdicts = {gpu.fits(each, self.context) for gpu in self.gpus}
+        return "no" if "no" in verdicts else "undetermined" if "undetermined" in verdicts else "yes"
+
+    def max_sequences(self, context: int | None = None) -> int:
+        """Sequences of that context that all servers hold at once."""
+        tokens = self.context if context is None else context
+        return self.servers * min(gpu.capacity.max_sequences(tokens) for gpu in self.gpus)
+
+    def sequences_range(self) -> tuple[int, int]:
+        """The least and the most sequences, as far as buffers are known."""
+        lows = (gpu.capacity_low.max_sequences(self.context) for gpu in self.gpus)
+        highs = (gpu.capacity_high.max_sequences(self.context) for gpu in self.gpus)
+        return self.servers * min(lows), self.servers * min(highs)
+
+    def max_context(self, sequences: int = 1) -> int:
+        """The longest context of that number of concurrent sequences."""
+        each = -(-sequences // self.servers)
+        return min(gpu.capacity.max_context(each) for gpu in self.gpus)
+
+    @property
+    def sequence_bytes(self) -> int:
+        """Bytes of the cache of one sequence at its end, over all layers, undivided."""
+        return sequence_cost(self.architecture, self.kv).bytes_of(self.context)
+
+
+def deploy(
+    architecture: Architecture,
+    cluster: Cluster,
+    engine: Engine,
+    *,
+    input: int = INPUT,
+    output: int = OUTPUT,
+    kv: str | None = None,
+    layout: str | Layout | None = None,
+) -> Deployment:
+    """Return a model on a cluster, by default in the layout of `default_layout`.
+
+    Raises SizeupError if tokens, the cache precision or the layout are not possible.
+    """
+    check_tokens(architecture, input, output)
+    memory = cluster.memory_bytes
+    if memory is None:
+        raise TargetError(f"{cluster.name}: the memory of {cluster.device.name} is unknown")
+    precision = cache_precision(architecture, kv)
+    chosen = _layout(layout, architecture, cluster)
+    gpus = gpus_of(architecture, chosen, engine, memory, precision)
+    return Deployment(architecture, cluster, engine, chosen, precision, input + output, gpus)
+
+
+def check_tokens(architecture: Architecture, input: int, output: int) -> None:
+    """Raise SizeupError if a number of tokens is out of range, or exceeds the context of the model."""
+    for name, count in (("input", input), ("output", output)):
+        if isinstance(count, bool) or not 1 <= count <= MOST_TOKENS:
+            raise SizeupError(f"{name}: give a number of tokens from 1 to {MOST_TOKENS:,}")
+    limit = architecture.max_context
+    if limit and input + output > limit:
+        raise SizeupError(
+            f"{input:,} + {output:,} tokens exceed the context of {architecture.name}, {limit:,} tokens"
+            " (max_position_embeddings)"
+        )
+
+
+def check_concurrency(counts: Sequence[int]) -> None:
+    """Raise SizeupError unless these are numbers of concurrent sequences."""
+    if not counts or any(isinstance(count, bool) or not 1 <= count <= MOST_SEQUENCES for count in counts):
+        raise SizeupError(f"concurrency: give numbers from 1 to {MOST_SEQUENCES:,}")
+
+
+def cache_precision(architecture: Architecture, kv: str | None) -> str:
+    """The precision of the cache: as asked for, as the checkpoint states, or that of activations."""
+    own = architecture.dtype if architecture.dtype != "fp32" else "bf16"
+    precision = kv or architecture.kv_dtype or own
+    cache_bits(precision)
+    return precision
+
+
+def _layout(layout: str | Layout | None, architecture: Architecture, cluster: Cluster) -> Layout:
+    if layout is None:
+        return default_layout(architecture, cluster)
+    if isinstance(layout, str):
+        return parse_layout(layout, architecture, cluster)
+    enumerate_layouts(architecture, cluster).index(layout)
+    return layout

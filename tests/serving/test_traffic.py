@@ -1,0 +1,87 @@
+"""Random arrivals, compared with the closed form and with step times that are not interpolated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from language_model_configs import architecture
+from sizeup.language_models.clusters import cluster
+from sizeup.language_models.layouts import Layout
+from sizeup.serving.rates import calibrations
+from sizeup.serving.scheduler import Requests, SchedulerLimits, simulate
+from sizeup.serving.step import Server, server_of, step_time
+from sizeup.serving.times import times
+from sizeup.serving.traffic import REQUESTS, simulate_rate, step_seconds
+
+LIMITS = SchedulerLimits(batch_tokens=8192, sequences=128, blocks=20_000, block_tokens=16)
+# Differences of the closed form from the simulation that were found, rounded up.
+TPOT_RANGE = 0.05
+
+
+def server(name: str, target: str, layout: Layout, engine: str) -> Server:
+    machines, _ = cluster(target)
+    result = server_of(architecture(name), layout, machines, "bf16")
+    assert result is not None
+    return replace(result, rates=calibrations()[engine].rates[machines.device.name])
+
+
+SERVERS = {
+    "dense": server("Llama-3.1-8B", "h100", Layout(), "vllm"),
+    "tensor parallel": server("Llama-3.1-70B", "8xh200", Layout(4, data=2), "trtllm"),
+    "experts": server("Mixtral-8x7B", "4xh100", Layout(4), "sglang"),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("clients", [1, 16, 100])
+def test_the_closed_form_is_within_its_range_of_the_simulation(name: str, clients: int) -> None:
+    random, count = np.random.default_rng(7), 20 * clients
+    # Requests of equal lengths would run in step: prompts would delay each other, and no decoding sequence.
+    prompt, answer = random.integers(819, 1025, count), random.integers(205, 257, count)
+    requests = Requests(np.zeros(count), prompt, answer)
+    timeline = simulate(requests, LIMITS, step_seconds(SERVERS[name], LIMITS, 1280), concurrency=clients)
+    groups = SERVERS[name].division.servers
+    closed = times(SERVERS[name], clients * groups, float(prompt.mean()), float(answer.mean()), 1 << 20)
+    assert float(closed.tpot) == pytest.approx(float(timeline.tpot_s.mean()), rel=TPOT_RANGE)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_interpolated_steps_are_near_the_step_time(name: str) -> None:
+    subject, random = SERVERS[name], np.random.default_rng(5)
+    seconds = step_seconds(subject, LIMITS, 16_384)
+    for _ in range(200):
+        count, context = int(random.integers(1, 129)), float(random.integers(0, 16_384))
+        tokens, cached = int(random.integers(2, 8192)), float(random.integers(0, 16_384))
+        columns = (np.array([value]) for value in (float(count), context, float(tokens), cached))
+        decode = step_time(subject, count * subject.division.servers, context)
+        prefill = step_time(subject, 1, cached, tokens)
+        expected = float(decode + subject.rates.prefill_share * prefill)
+        assert float(seconds(*columns)[0]) == pytest.approx(expected, rel=0.01)
+
+
+def test_times_rise_with_the_rate_until_the_servers_are_overloaded() -> None:
+    subject = SERVERS["tensor parallel"]
+    idle = simulate_rate(subject, 0.01, 1024, 256, LIMITS)
+    assert idle.ttft is not None
+    assert idle.tpot is not None
+    # A request alone takes the steps of one sequence.
+    alone = times(subject, 1, 1024, 256, 1)
+    assert idle.tpot.p50 == pytest.approx(float(alone.tpot), rel=0.01)
+    results = [simulate_rate(subject, share * idle.max_rate, 1024, 256, LIMITS) for share in (0.3, 0.6, 0.9)]
+    assert all(each.requests == REQUESTS and not each.is_overloaded for each in results)
+    for quantity in ("ttft", "tpot"):
+        values = [getattr(each, quantity) for each in (idle, *results)]
+        assert [each.p90 for each in values] == sorted(each.p90 for each in values)
+        assert all(each.p50 <= each.p90 <= each.p99 for each in values)
+    assert results[1].output_tokens_per_second == pytest.approx(0.6 * idle.max_rate * 256, rel=0.05)
+    overloaded = simulate_rate(subject, 1.01 * idle.max_rate, 1024, 256, LIMITS)
+    assert overloaded.is_overloaded
+    assert (overloaded.ttft, overloaded.tpot, overloaded.output_tokens_per_second) == (None, None, None)
+
+
+def test_the_same_rate_gives_the_same_result() -> None:
+    first, second = (simulate_rate(SERVERS["dense"], 5, 512, 64, LIMITS) for _ in range(2))
+    assert first == second
