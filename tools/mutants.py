@@ -148,8 +148,9 @@ def tests_by_line(path: Path) -> dict[int, list[str]]:
 
 
 def _test_id(context: str) -> str:
+    """`tests.ops.test_rules.test_x` as pytest names it; empty if it is no test of ours."""
     module, _, function = context.rpartition(".")
-    path = ROOT / "tests" / f"{module.replace('.', '/')}.py"
+    path = ROOT / f"{module.replace('.', '/')}.py"
     return f"{path}::{function}" if module and path.is_file() else ""
 
 
