@@ -151,8 +151,7 @@ def test_python_checks_language_models_too(config: Path) -> None:
 def test_remedies_fit_as_printed(run: Run, config: Path) -> None:
     """Every command is run; 16.1 GB of weights and 4.6 GB of cache may exceed what an L4 has for them.
 
-    Of 22.5 GiB, 20.2 are left by the driver and vLLM, and 2.9 by weights and at most 2.4 GiB of buffers: 2 sequences
-    of 1.06 GiB.
+    Of 22.5 GiB, the driver and vLLM leave 20.2, weights and at most 2.4 GiB of buffers 2.9: 2 of 1.06.
     """
     ended = run("check", str(config), "-d", "l4/vllm", "--in", "8k", "--concurrency", "4")
     assert ended.code == 3
