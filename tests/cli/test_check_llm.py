@@ -48,6 +48,8 @@ def config(tmp_path: Path) -> Path:
         (("-d", "l4/vllm", "--in", "100k"), 1, "NO:"),  # 16.1 GB of weights and 13.3 GB of cache in 24 GiB
         (("-d", "2xh100", "--in", "64k", "--concurrency", "1:1024"), 1, "NO:"),
         (("-d", "2xl4/vllm", "--in", "64k", "--weights", "fp8", "--kv", "fp8"), 0, "YES:"),
+        (("-d", "h100/vllm"), 0, "YES:"),  # one GPU, as the .json file is no other model
+        (("-d", "h100"), 0, "YES:"),
     ],
 )
 def test_the_exit_code_is_the_verdict(
@@ -147,12 +149,15 @@ def test_python_checks_language_models_too(config: Path) -> None:
 
 
 def test_remedies_fit_as_printed(run: Run, config: Path) -> None:
-    """Every command is run; 16.1 GB of weights and 4.6 GB of cache may exceed what an L4 has for them."""
+    """Every command is run; 16.1 GB of weights and 4.6 GB of cache may exceed what an L4 has for them.
+
+    Of 22.5 GiB, the driver and vLLM leave 20.2, weights and at most 2.4 GiB of buffers 2.9: 2 of 1.06.
+    """
     ended = run("check", str(config), "-d", "l4/vllm", "--in", "8k", "--concurrency", "4")
     assert ended.code == 3
     commands = [line.strip().removeprefix("$ ") for line in ended.out.splitlines() if "$ sizeup" in line]
     options = [set(command.split()) for command in commands]
-    for expected in ({"--concurrency", "3"}, {"--kv", "fp8"}, {"--weights", "int4"}, {"2xl4/vllm"}):
+    for expected in ({"--concurrency", "2"}, {"--kv", "fp8"}, {"--weights", "int4"}, {"2xl4/vllm"}):
         assert any(expected <= words for words in options), (expected, ended.out)
     assert "changes the model: quantize it" in ended.out
     for command in commands:

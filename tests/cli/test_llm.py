@@ -150,7 +150,13 @@ def test_the_page_has_a_bar_per_stage_and_the_curve(configs: Path, tmp_path: Pat
         (("-d", "8xh100", "--in", "four"), "--in four: write a number of tokens, such as 4096 or 32k"),
         (("-d", "8xh100", "--in", "256k"), "exceed the context of llama-3.1-70b, 131,072 tokens"),
         (("-d", "8xh100", "--concurrency", "many"), "--concurrency many: write 64, 1,8,64 or 1:256"),
-        (("-d", "8xh100", "--concurrency", "0"), "concurrency: give numbers from 1"),
+        (("-d", "8xh100", "--concurrency", "0"), "concurrency: give integers from 1"),
+        (
+            ("-d", "8xh100", "--concurrency", "8:1"),
+            "--concurrency 8:1: write the smaller number first, e.g. 1:8",
+        ),
+        (("-d", "stm32h743"), "stm32h743 is a microcontroller"),
+        (("-d", "rpi5/llamacpp"), "rpi5 is a single-board computer"),
         (("-d", "8xh100", "--weights", "fp3"), "weight precision 'fp3' is unknown"),
         (("-d", "8xh100", "--kv", "fp3"), "cache precision 'fp3' is unknown"),
         (("-d", "8xh100", "--layout", "tp3"), "--layout tp3"),
@@ -179,6 +185,47 @@ def test_the_result_answers_questions(configs: Path) -> None:
     last = by_communication[-1]
     assert (str(last.layout), last.link_bytes, last.fits, last.max_sequences) == ("dp8", 0, "no", 24)
     assert all(row.fits == "yes" for row in by_communication[:-1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"input": 4.5},
+        {"input": "4k"},
+        {"output": True},
+        {"concurrency": "1:8"},
+        {"concurrency": range(1, 10**7)},
+    ],
+)
+def test_wrong_numbers_are_refused(configs: Path, wrong: dict[str, object]) -> None:
+    with pytest.raises(sizeup.SizeupError, match=f"{next(iter(wrong))}: give "):
+        sizeup.llm(configs / "llama-3.1-70b.json", target="8xh100", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_questions_about_no_sequence_or_token_are_refused(configs: Path, count: int) -> None:
+    serving = sizeup.llm(configs / "llama-3.1-70b.json", target="8xh100")
+    for question in (serving.max_sequences, serving.max_context):
+        with pytest.raises(sizeup.SizeupError, match="give an integer of at least 1"):
+            question(count)
+
+
+def test_llamacpp_gives_each_gpu_whole_layers(configs: Path) -> None:
+    serving = sizeup.llm(configs / "llama-3.1-70b.json", target="8xh100 / LlamaCpp")
+    assert str(serving.layout) == "pp8"
+    assert "layout: --split-mode layer" in serving.assumptions
+
+
+def test_layouts_state_the_concurrency_at_which_they_are_compared(configs: Path) -> None:
+    shown = lines(run("llm", configs / "llama-3.1-70b.json", "-d", "8xh100", "--concurrency", "1:64"))
+    assert "layouts for 64 sequences of 4,608 tokens, per GPU:" in shown
+
+
+def test_what_was_measured_on_other_gpus_is_stated(configs: Path) -> None:
+    path = configs / "llama-3.1-70b.json"
+    assert any("NVIDIA GPUs" in text for text in sizeup.llm(path, target="8xmi300x").assumptions)
+    assert any("ECC is on" in text for text in sizeup.llm(path, target="8xl4").assumptions)
+    assert not any("transfer" in text for text in sizeup.llm(path, target="l4").assumptions)
 
 
 def test_fewer_gpus_need_more_of_each(configs: Path) -> None:

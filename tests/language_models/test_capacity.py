@@ -13,7 +13,15 @@ from language_model_configs import CONFIGS, architecture
 from sizeup.errors import TargetError
 from sizeup.language_models.cache import sequence_cost
 from sizeup.language_models.capacity import Capacity, Group, Pool, capacity_of
-from sizeup.language_models.engines import ENGINES, GIB, engine_of, sglang_static_fraction, vllm_utilization
+from sizeup.language_models.clusters import cluster
+from sizeup.language_models.engines import (
+    ENGINES,
+    GIB,
+    driver_memory,
+    engine_of,
+    sglang_static_fraction,
+    vllm_utilization,
+)
 from sizeup.language_models.layouts import Layout
 from sizeup.language_models.serving import gpus_of
 
@@ -82,6 +90,39 @@ def test_llamacpp_allocates_windows_of_a_context_at_start() -> None:
     capacity = capacity_of(model, model.layers, ENGINES["llamacpp"], 8 * GIB, "bf16", 1)
     needed = capacity.pools[0].needed(8192)
     assert needed == 24_576 * 8192 + 24_576 * 768  # 128 + 512 tokens, in blocks of 256
+
+
+@pytest.mark.parametrize(
+    ("device", "gib", "tokens", "sequences"),
+    [("h100-sxm", 80, 8192, 1024), ("a100-80gb-sxm", 80, 2048, 256), ("rtx-4090", 24, 2048, 256)],
+)
+def test_steps_of_vllm_depend_on_the_device(device: str, gib: int, tokens: int, sequences: int) -> None:
+    """`get_batch_defaults` in vllm/engine/arg_utils.py of vLLM 0.24, for the server."""
+    engine = VLLM.on(device, gib * GIB)
+    assert (engine.batched_tokens, engine.logits) == (tokens, sequences)
+    assert f"--max-num-batched-tokens {tokens}" in engine.defaults
+    # Widest activations of Llama-3.1-8B: twice 14,336 and the hidden size; logits in 32 bits.
+    model = architecture("Llama-3.1-8B")
+    (gpu,) = gpus_of(model, Layout(), engine, gib * GIB, "bf16")
+    assert gpu.activations.expected == 2 * tokens * (2 * 14_336 + 4096) + 4 * sequences * 128_256
+
+
+def test_llamacpp_reserves_the_logits_of_a_whole_step_and_no_collectives() -> None:
+    """llama.cpp b6000, src/llama-context.cpp: graph_reserve(n_tokens, n_seqs, n_outputs = n_tokens)."""
+    model = architecture("Llama-3.1-8B")
+    gpus = gpus_of(model, Layout(pipeline=2), ENGINES["llamacpp"], 24 * GIB, "fp16")
+    assert gpus[1].activations.expected == 2 * 512 * (2 * 14_336 + 4096) + 4 * 512 * 128_256
+    assert [gpu.communication.high for gpu in gpus] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("target", "reported"), [("l4", 22.03), ("rtx-3090", 23.68), ("h100", 79.1), ("h200", 139.8)]
+)
+def test_the_memory_that_pytorch_reports_is_in_the_interval(target: str, reported: float) -> None:
+    machine, _ = cluster(target)
+    assert machine.memory_bytes is not None
+    driver = driver_memory(machine.memory_bytes)
+    assert machine.memory_bytes - driver.high <= reported * GIB <= machine.memory_bytes - driver.low
 
 
 def test_an_unknown_engine_is_refused() -> None:

@@ -200,6 +200,23 @@ def test_a_damaged_or_unknown_file_is_refused(
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize("offset", range(9))
+def test_headers_of_any_length_are_read(tmp_path: Path, offset: int) -> None:
+    """A number may lie across the end of what was read: real vocabularies take several MB."""
+    metadata, tensors = gguf_files.llama()
+    tokens = ["x" * (1 << 16)] * 15 + ["y" * (60_000 + offset)] + ["z"] * 2_000
+    path = tmp_path / "model.gguf"
+    path.write_bytes(gguf_files.gguf({**metadata, "tokenizer.ggml.tokens": tokens}, tensors))
+    assert path.stat().st_size > 1 << 20
+    assert gguf.read(path) == gguf.read(_small(tmp_path))
+
+
+def _small(folder: Path) -> Path:
+    path = folder / "small.gguf"
+    path.write_bytes(gguf_files.gguf(*gguf_files.llama()))
+    return path
+
+
 def test_a_part_of_a_model_is_refused(read: Callable[[bytes], Architecture]) -> None:
     metadata, tensors = gguf_files.llama()
     with pytest.raises(LoadError, match="llama-gguf-split --merge"):

@@ -31,6 +31,56 @@ def test_a_setting_that_may_change_sizes_is_refused_by_name() -> None:
         architecture_of({**_LLAMA, "memory_slots": 4}, "config.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("is_encoder_decoder", True),
+        ("add_cross_attention", True),
+        ("cross_attention_hidden_size", 64),
+        ("pruned_heads", {"0": [1]}),
+        ("expert_dtype", "fp4"),
+    ],
+)
+def test_general_settings_that_change_sizes_are_not_neutral(name: str, value: Any) -> None:
+    with pytest.raises(LoadError, match=f"'{name}' is an unknown setting that may change sizes"):
+        architecture_of({**_LLAMA, name: value}, "config.json")
+
+
+@pytest.mark.parametrize("name", ["LlamaForSequenceClassification", "LlamaForQuestionAnswering"])
+def test_a_model_with_another_head_is_refused(name: str) -> None:
+    with pytest.raises(LoadError, match="no causal language model"):
+        architecture_of({**_LLAMA, "architectures": [name]}, "config.json")
+
+
+def test_layers_before_max_window_layers_have_no_window() -> None:
+    config = {**_LLAMA, "model_type": "qwen2", "sliding_window": 1024, "max_window_layers": 28}
+    windows = [
+        [layer.attention.window for layer in architecture_of(each, "config.json").layers]
+        for each in ({**config, "use_sliding_window": True}, config)
+    ]
+    assert windows == [[0] * 28 + [1024] * 4, [0] * 32]
+
+
+@pytest.mark.parametrize(
+    ("scaling", "context"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 131_072}, 524_288),
+        ({"type": "yarn", "factor": 0.5, "original_max_position_embeddings": 131_072}, 131_072),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 131_072}, 131_072),
+        ({"rope_type": "yarn", "factor": math.inf, "original_max_position_embeddings": 8192}, 131_072),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 10**400}, 131_072),
+    ],
+)
+def test_yarn_extends_the_context(scaling: dict[str, Any], context: int) -> None:
+    assert architecture_of({**_LLAMA, "rope_scaling": scaling}, "config.json").max_context == context
+
+
+def test_more_experts_per_token_than_experts_are_refused() -> None:
+    config = {**CONFIGS["Mixtral-8x7B"], "num_experts_per_tok": 9}
+    with pytest.raises(CorruptModel, match="9 experts per token, of 8"):
+        architecture_of(config, "config.json")
+
+
 @pytest.mark.parametrize("value", [None, False, [], {}])
 def test_an_unknown_setting_that_is_off_is_accepted(value: Any) -> None:
     assert architecture_of({**_LLAMA, "memory_slots": value}, "config.json").parameters == 8_030_261_248
@@ -39,6 +89,8 @@ def test_an_unknown_setting_that_is_off_is_accepted(value: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
+        ("num_key_value_heads", 7, "num_attention_heads 32 is not a multiple of 7 key-value heads"),
+        ("num_key_value_heads", 64, "num_attention_heads 32 is not a multiple of 64 key-value heads"),
         ("hidden_size", 0, "hidden_size is 0"),
         ("hidden_size", True, "hidden_size is True"),
         ("hidden_size", "4096", "hidden_size is '4096'"),

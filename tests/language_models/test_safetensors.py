@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sizeup.errors import CorruptModel, SizeupError
+from sizeup.errors import CorruptModel, LoadError, SizeupError
 from sizeup.language_models.reader import read
 
 _CONFIG = {
@@ -70,6 +70,27 @@ def test_the_bytes_of_layers_are_those_of_the_files(tmp_path: Path, bits: int) -
     assert by_name["mlp.experts.gate_up_proj"].stored_bytes == 2 * 2 * (128 * bits // 8 + 4)
     assert len(set(map(id, model.layers))) == 1
     assert model.caveats == ()
+
+
+def test_the_embedding_and_the_head_are_those_of_the_files(tmp_path: Path) -> None:
+    sizes = {**_tensors(), "model.embed_tokens.weight": 1024, "lm_head.weight": 1024}
+    assert read(_checkpoint(tmp_path, sizes)).stored_bytes == sum(sizes.values())
+
+
+def test_a_header_whose_bytes_are_not_those_of_its_shape_is_refused(tmp_path: Path) -> None:
+    entry = {"dtype": "BF16", "shape": [8, 8], "data_offsets": [0, 1]}
+    text = json.dumps({"model.norm.weight": entry}).encode()
+    (tmp_path / "config.json").write_text(json.dumps(_CONFIG))
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    with pytest.raises(CorruptModel, match="data_offsets that do not match its shape"):
+        read(tmp_path)
+
+
+def test_headers_of_a_folder_are_limited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _checkpoint(tmp_path, _tensors())
+    monkeypatch.setattr("sizeup.language_models.safetensors._MOST_HEADERS", 4000)
+    with pytest.raises(LoadError, match="headers of more than"):
+        read(folder)
 
 
 def test_files_with_other_modules_leave_the_configuration_with_a_caveat(tmp_path: Path) -> None:

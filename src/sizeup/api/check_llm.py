@@ -53,6 +53,11 @@ def check_served(
     return check_language_model(os.fspath(source), LlmCheckOptions(target, **arguments, remedies=remedies))
 
 
+def is_configuration(model: str) -> bool:
+    """Whether a model is a .gguf or .json file, which no other model is without the prefix `hf:`."""
+    return Path(model).suffix.lower() in (".json", ".gguf") and not model.startswith("hf:")
+
+
 def check_language_models(
     models: Sequence[str], options: LlmCheckOptions, progress: Progress | None = None
 ) -> tuple[Check, ...]:

@@ -11,7 +11,7 @@ from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
-from sizeup.language_models.deployment import INPUT, OUTPUT, check_concurrency, deploy
+from sizeup.language_models.deployment import INPUT, MOST_COUNTS, OUTPUT, check_concurrency, deploy
 from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, driver_memory, engine_of
 from sizeup.language_models.layouts import Layout
 from sizeup.language_models.reader import read
@@ -59,12 +59,14 @@ def llm(
         raise SizeupError(f"rate: give requests per second from {_LEAST_RATE:g} to {_MOST_RATE:,.0f}")
     architecture = read(config, weights)
     machines, engine_name = cluster(target)
-    engine = engine_of(engine_name)
     counts = _counts(concurrency)
+    engine = engine_of(engine_name)
     deployment = deploy(architecture, machines, engine, input=input, output=output, kv=kv, layout=layout)
+    engine = deployment.engine
     serving = Serving(
         architecture.name, architecture, machines, engine, deployment.layout, deployment.kv, weights or "",
-        input, output, counts, deployment.gpus, _assumptions(architecture, engine, kv, layout is None),
+        input, output, counts, deployment.gpus,
+        _assumptions(architecture, engine, kv, machines, layout is None),
         NOT_MODELED, _sources(engine, machines),
     )  # fmt: skip
     if serving.fits == "no":
@@ -84,10 +86,10 @@ def _traffic(serving: Serving, rate: float) -> Traffic:
         )
     server = calibrated[0]
     servers, block = server.division.servers, engine.block_tokens
-    blocks = serving.max_sequences() * (serving.context // block) // servers
+    blocks = serving.max_sequences() * -(-serving.context // block) // servers
     limits = SchedulerLimits(
         engine.batched_tokens,
-        min(engine.sequences(machines.memory_bytes or 0), engine.batched_tokens),
+        min(engine.logits, engine.batched_tokens),
         max(blocks, -(-serving.context // block)),
         block,
     )
@@ -120,21 +122,29 @@ _PRECISIONS: tuple[tuple[str | None, str | None], ...] = (
 
 
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:
-    counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency)
+    counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency[: MOST_COUNTS + 1])
     check_concurrency(counts)
     return tuple(sorted(set(counts)))
 
 
 def _assumptions(
-    architecture: Architecture, engine: Engine, kv: str | None, is_default_layout: bool
+    architecture: Architecture, engine: Engine, kv: str | None, machines: Cluster, is_default_layout: bool
 ) -> tuple[str, ...]:
     lines = [
         f"{engine.title} {engine.version}: {engine.defaults}; capacity {engine.verification}",
         "buffers of the engine: intervals from start-up logs",
         "activations: from half to twice the widest layer",
     ]
-    if is_default_layout:
-        lines.append("layout: tensor parallelism within a node, pipeline stages across nodes")
+    device = machines.device
+    if device.vendor != "NVIDIA":
+        lines.append(f"buffers are those of NVIDIA GPUs; none are known for {device.title}")
+    if machines.has_inline_ecc:
+        lines.append(f"memory: ECC is on, which takes 1/16 of the memory of {device.name}")
+    if is_default_layout and machines.devices > 1:
+        kind = "tensor parallelism within a node, pipeline stages across nodes"
+        lines.append(f"layout: {'--split-mode layer' if engine.name == 'llamacpp' else kind}")
+    if machines.devices > 1:
+        lines.append("transfer: bytes at data-sheet bandwidth, all stages one after another, without latency")
     if kv is None:
         stated = "as the checkpoint states" if architecture.kv_dtype else "the checkpoint's dtype"
         lines.append(f"key-value cache: {stated}")

@@ -177,7 +177,9 @@ def check(
     language |= {"--weights": weights, "--kv": kv, "--layout": layout}
     names = {name for name, value in (unused_with_budget | language).items() if value}
     _require_model_or_budget(models, budget, names)
-    language_options = _language_options(device, language, names - {"-d", *language}, remedies is not False)
+    language_options = _language_options(
+        models or (), device, language, names - {"-d", *language}, remedies is not False
+    )
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
@@ -241,16 +243,21 @@ def _load_rules(rules: list[Path] | None) -> None:
 
 
 def _language_options(
-    device: str | None, language: Mapping[str, str | None], others: set[str], remedies: bool
+    models: Sequence[str],
+    device: str | None,
+    language: Mapping[str, str | None],
+    others: set[str],
+    remedies: bool,
 ) -> LlmCheckOptions | None:
-    """The options of a check of language models; None if neither the target nor an option is of one."""
-    from sizeup.api.check_llm import LlmCheckOptions
+    """The options of a check of language models; None if no file, target or option is of one."""
+    from sizeup.api.check_llm import LlmCheckOptions, is_configuration
     from sizeup.cli.llm import counts_of, tokens_of
     from sizeup.language_models.clusters import is_cluster
     from sizeup.language_models.deployment import INPUT, OUTPUT
 
     names = sorted(name for name, value in language.items() if value is not None)
-    if not names and not is_cluster(device):
+    are_configurations = bool(models) and device is not None and all(map(is_configuration, models))
+    if not names and not is_cluster(device) and not are_configurations:
         return None
     if device is None:
         raise typer.BadParameter("needs -d TARGET, e.g. -d 8xh100/vllm", param_hint=names[0])

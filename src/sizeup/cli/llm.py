@@ -34,7 +34,9 @@ def llm(
     config: Annotated[
         str,
         typer.Argument(
-            metavar="CONFIG", help="A config.json, or the folder of a checkpoint.", show_default=False
+            metavar="CONFIG",
+            help="A config.json, the folder of a checkpoint, or a .gguf file.",
+            show_default=False,
         ),
     ],
     device: Annotated[
@@ -140,10 +142,12 @@ def counts_of(text: str) -> list[int]:
     match = _RANGE.fullmatch(text)
     if match is not None:
         first, last = int(match[1]), int(match[2])
+        if last < first:
+            raise SizeupError(f"--concurrency {text}: write the smaller number first, e.g. {last}:{first}")
         counts = [first]
         while 0 < counts[-1] * 2 <= last:
             counts.append(counts[-1] * 2)
-        return counts if counts[-1] == last or last < first else [*counts, last]
+        return counts if counts[-1] == last else [*counts, last]
     parts = text.split(",")
     if len(parts) > _MOST_COUNTS or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
         raise SizeupError(f"--concurrency {text}: write 64, 1,8,64 or 1:256")

@@ -39,6 +39,10 @@ FOLDER = BUILT_IN / "clusters"
 MOST_DEVICES = 16_384
 """The largest number of devices in a cluster."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+# Data-center boards with GDDR6, whose ECC is on by default and stored in the memory itself: PyTorch reports
+# 22.0 of 24 GiB on an L4 (https://github.com/ArcInstitute/evo2/issues/190) and 44.4 of 48 GiB on an L40
+# (https://github.com/QwenLM/Qwen3-VL/issues/2097).
+_INLINE_ECC = ("a10", "a40", "l4", "l40s", "t4")
 _LINKS = "links"  # the file of shipped links
 _MOST_LINKS = 100  # in a file
 _COUNT = r"([0-9]{1,9}) ?[xX] ?"
@@ -107,8 +111,14 @@ class Cluster:
 
     @property
     def memory_bytes(self) -> int | None:
-        """Memory of one device; None if unknown."""
-        return self.device.ram_bytes
+        """Memory of one device, without the bits of its ECC; None if unknown."""
+        size = self.device.ram_bytes
+        return size - size // 16 if size is not None and self.has_inline_ecc else size
+
+    @property
+    def has_inline_ecc(self) -> bool:
+        """Whether ECC bits take a sixteenth of the memory of the data sheet."""
+        return self.device.name in _INLINE_ECC
 
     @property
     def unknown(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ INPUT, OUTPUT = 4096, 512
 """Tokens of a prompt and of an answer, by default."""
 MOST_TOKENS = 1 << 32
 MOST_SEQUENCES = 1 << 24
+MOST_COUNTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +88,31 @@ def deploy(
     Raises SizeupError if tokens, the cache precision or the layout are not possible.
     """
     check_tokens(architecture, input, output)
-    memory = cluster.memory_bytes
-    if memory is None:
-        raise TargetError(f"{cluster.name}: the memory of {cluster.device.name} is unknown")
+    memory = memory_of(cluster)
+    engine = engine.on(cluster.device.name, memory)
     precision = cache_precision(architecture, kv)
-    chosen = _layout(layout, architecture, cluster)
+    chosen = _layout(layout, architecture, cluster, engine)
     gpus = gpus_of(architecture, chosen, engine, memory, precision)
     return Deployment(architecture, cluster, engine, chosen, precision, input + output, gpus)
+
+
+def memory_of(cluster: Cluster) -> int:
+    """Bytes of one GPU; raises TargetError if they, or what engines reserve on the device, are unknown."""
+    device, memory = cluster.device, cluster.memory_bytes
+    if device.device_class not in ("gpu", "accelerator") and device.vendor != "NVIDIA":
+        raise TargetError(
+            f"{device.name} is a {device.device_class}; what engines reserve is known for GPUs alone,"
+            " e.g. -d rtx-4090/llamacpp"
+        )
+    if memory is None:
+        raise TargetError(f"{cluster.name}: the memory of {device.name} is unknown")
+    return memory
 
 
 def check_tokens(architecture: Architecture, input: int, output: int) -> None:
     """Raise SizeupError if a number of tokens is out of range, or exceeds the context of the model."""
     for name, count in (("input", input), ("output", output)):
-        if isinstance(count, bool) or not 1 <= count <= MOST_TOKENS:
+        if not _is_within(count, MOST_TOKENS):
             raise SizeupError(f"{name}: give a number of tokens from 1 to {MOST_TOKENS:,}")
     limit = architecture.max_context
     if limit and input + output > limit:
@@ -111,8 +124,15 @@ def check_tokens(architecture: Architecture, input: int, output: int) -> None:
 
 def check_concurrency(counts: Sequence[int]) -> None:
     """Raise SizeupError unless these are numbers of concurrent sequences."""
-    if not counts or any(isinstance(count, bool) or not 1 <= count <= MOST_SEQUENCES for count in counts):
-        raise SizeupError(f"concurrency: give numbers from 1 to {MOST_SEQUENCES:,}")
+    are_valid = all(_is_within(count, MOST_SEQUENCES) for count in counts)
+    if not 1 <= len(counts) <= MOST_COUNTS or not are_valid:
+        raise SizeupError(
+            f"concurrency: give integers from 1 to {MOST_SEQUENCES:,}, at most {MOST_COUNTS:,} of them"
+        )
+
+
+def _is_within(count: object, most: int) -> bool:
+    return isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= most
 
 
 def cache_precision(architecture: Architecture, kv: str | None) -> str:
@@ -123,9 +143,11 @@ def cache_precision(architecture: Architecture, kv: str | None) -> str:
     return precision
 
 
-def _layout(layout: str | Layout | None, architecture: Architecture, cluster: Cluster) -> Layout:
+def _layout(
+    layout: str | Layout | None, architecture: Architecture, cluster: Cluster, engine: Engine
+) -> Layout:
     if layout is None:
-        return default_layout(architecture, cluster)
+        return default_layout(architecture, cluster, by_layers=engine.name == "llamacpp")
     if isinstance(layout, str):
         return parse_layout(layout, architecture, cluster)
     enumerate_layouts(architecture, cluster).index(layout)

@@ -5,7 +5,7 @@ Sizes that depend on the driver, the version or the kernels are ranges, each wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sizeup.errors import TargetError
 from sizeup.units import quoted
@@ -38,10 +38,14 @@ COMMUNICATION = _gib(
     0.34, 0.36, 0.38, "NCCL and custom all-reduce buffers: start-up logs of vLLM, 2 to 8 GPUs"
 )
 GRAPHS = _gib(0.4, 0.8, 1.3, "CUDA graphs of the default batch sizes: start-up logs of vLLM")
-# Shares of the memory of a data sheet.
+# Shares of the memory of a data sheet, and what a small GPU may lose at most.
 _DRIVER = (0.004, 0.010, 0.013)
+_DRIVER_HIGH = GIB // 2
 _DRIVER_SOURCE = (
-    "driver: PyTorch reports 79.1 to 79.3 of 80 GiB (A100, H100) and 139.8 of 141 GiB (H200) as total memory"
+    "driver: PyTorch reports 79.1 to 79.3 of 80 GiB (A100, H100), 139.8 of 141 GiB (H200), 23.7 of 24 GiB"
+    " (RTX 3090: https://github.com/vllm-project/vllm/issues/16343), and, without ECC bits, 44.4 of 45 GiB"
+    " (L40: https://github.com/QwenLM/Qwen3-VL/issues/2097) and 22.0 of 22.5 GiB (L4:"
+    " https://github.com/ArcInstitute/evo2/issues/190) as total memory"
 )
 LLAMACPP_GRAPHS = Range(0, 0, 0, "graphs of llama.cpp hold no buffers")
 
@@ -54,44 +58,54 @@ class Engine:
     title: str
     version: str
     batched_tokens: int  # tokens of one step
+    logits: int  # sequences or tokens whose logits one step computes at most
     block_tokens: int  # tokens of a block of the cache
     graphs: Range
     defaults: str
     verification: str  # of its capacity
     source: str
 
-    def sequences(self, memory_bytes: int) -> int:
-        """Sequences whose logits one step computes, by default."""
-        if self.name == "vllm":
-            return 1024 if memory_bytes >= 70 * GIB else 256
-        return {"sglang": 512, "trtllm": 2048}.get(self.name, 1)
+    def on(self, device: str, memory_bytes: int) -> Engine:
+        """The engine with the defaults that its server has on a device."""
+        # vLLM 0.24, `get_batch_defaults` in vllm/engine/arg_utils.py: large steps are slower on an A100.
+        if self.name != "vllm" or (memory_bytes >= 70 * GIB and "a100" not in device.casefold()):
+            return self
+        return replace(self, batched_tokens=2048, logits=256, defaults=_vllm_defaults(2048, 256))
+
+
+def _vllm_defaults(tokens: int, sequences: int) -> str:
+    return (
+        f"--gpu-memory-utilization 0.92, --max-num-batched-tokens {tokens}, --max-num-seqs as many as fit"
+        f" (default {sequences})"
+    )
 
 
 ENGINES = {
     "vllm": Engine(
-        "vllm", "vLLM", "0.24", 8192, 16, GRAPHS,
-        "--gpu-memory-utilization 0.92, --max-num-batched-tokens 8192",
+        "vllm", "vLLM", "0.24", 8192, 1024, 16, GRAPHS,
+        _vllm_defaults(8192, 1024),
         "within 0.003 % of two logged servers of one model",
-        "vllm/v1/core/kv_cache_utils.py, vllm/v1/kv_cache_interface.py; utilization 0.90 before 0.22",
+        "vllm/v1/core/kv_cache_utils.py, vllm/v1/kv_cache_interface.py, vllm/engine/arg_utils.py;"
+        " utilization 0.90 before 0.22",
     ),
     "sglang": Engine(
-        "sglang", "SGLang", "0.5", 8192, 1, GRAPHS,
+        "sglang", "SGLang", "0.5", 8192, 512, 1, GRAPHS,
         "--mem-fraction-static from the reserved memory, --swa-full-tokens-ratio 0.8,"
         " --mamba-full-memory-ratio 0.9",
         "not compared with a server",
         "python/sglang/srt/server_args.py",
     ),
     "trtllm": Engine(
-        "trtllm", "TensorRT-LLM", "1.0", 8192, 32, GRAPHS,
+        "trtllm", "TensorRT-LLM", "1.0", 8192, 2048, 32, GRAPHS,
         "free_gpu_memory_fraction 0.9, tokens_per_block 32, max_num_tokens 8192",
         "not compared with a server",
         "tensorrt_llm/llmapi/llm_args.py",
     ),
     "llamacpp": Engine(
-        "llamacpp", "llama.cpp", "b6000", 512, 256, LLAMACPP_GRAPHS,
-        "one cache for all sequences, allocated at start, --ubatch-size 512",
+        "llamacpp", "llama.cpp", "b6000", 512, 512, 256, LLAMACPP_GRAPHS,
+        "one cache for all sequences, allocated at start, --ubatch-size 512, --flash-attn, all layers on GPU",
         "not compared with a server",
-        "src/llama-kv-cache.cpp",
+        "src/llama-kv-cache-unified.cpp; logits of all tokens of a step: src/llama-context.cpp",
     ),
 }  # fmt: skip
 """Serving engines by the name after the slash of a target."""
@@ -99,7 +113,7 @@ ENGINES = {
 
 def engine_of(name: str) -> Engine:
     """The engine of that name; vLLM without one."""
-    engine = ENGINES.get(name or "vllm")
+    engine = ENGINES.get(name.strip().casefold() or "vllm")
     if engine is None:
         raise TargetError(f"serving engine {quoted(name)} is unknown; use one of {', '.join(ENGINES)}")
     return engine
@@ -127,4 +141,4 @@ def sglang_static_fraction(memory_bytes: int, tensor: int, pipeline: int, data: 
 def driver_memory(memory_bytes: int) -> Range:
     """Memory of a GPU that programs cannot allocate."""
     low, expected, high = (int(share * memory_bytes) for share in _DRIVER)
-    return Range(low, expected, high, _DRIVER_SOURCE)
+    return Range(low, expected, max(high, min(_DRIVER_HIGH, memory_bytes)), _DRIVER_SOURCE)

@@ -25,6 +25,8 @@ def heads_of(settings: Settings, *, norm: str = "", head_size: int = 0) -> Heads
     size = settings.size("head_dim", default=head_size or max(hidden // query, 1))
     bias = settings.flag("attention_bias")
     kv = settings.size("num_key_value_heads", default=query)
+    if query % kv:
+        raise settings.error(f"num_attention_heads {query:,} is not a multiple of {kv:,} key-value heads")
     return Heads(query, kv, size, qkv_bias=bias, output_bias=bias, norm=norm)
 
 
@@ -33,9 +35,11 @@ def _windows(settings: Settings) -> list[int]:
     layers = settings.count("num_hidden_layers")
     types = settings.per_layer("layer_types", layers)
     window = settings.tokens("sliding_window", "attention_chunk_size", default=0)
+    # Qwen: layers before this one have no window, and none has one unless that is stated.
+    first = settings.count("max_window_layers", default=0)
     if types is None:
-        used = settings.flag("use_sliding_window", default=True)
-        return [window if used else 0] * layers
+        used = settings.flag("use_sliding_window", default="max_window_layers" not in settings)
+        return [window if used and layer >= first else 0 for layer in range(layers)]
     settings.skip("use_sliding_window", "sliding_window_pattern")
     known = (*_WINDOW_TYPES, "full_attention")
     for name in types:

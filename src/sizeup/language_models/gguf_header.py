@@ -137,7 +137,8 @@ class _Cursor:
 
     def scalar(self, code: str) -> Any:
         layout = _LAYOUTS[code]
-        return layout.unpack_from(self._data, self.skip(layout.size))[0]
+        start = self.skip(layout.size)  # first: it may replace the data by more of the file
+        return layout.unpack_from(self._data, start)[0]
 
     def scalars(self, code: str, count: int) -> list[Any]:
         size = _LAYOUTS[code].size * count

@@ -13,7 +13,8 @@ the hidden state, k experts per token and m = tensor x data:
     stage boundary          a send: t d
 
 An all-reduce over several nodes reduces in the node first, so that 1 / (devices of the group in a node) of it
-crosses the network. Groups that are not aligned with nodes are counted as if all devices were in other nodes.
+crosses the network. Groups that are not aligned with nodes are counted as if all devices were in other nodes;
+a send crosses the network if it leaves its node.
 Not counted: the embedding's all-reduce, the gathering of logits, and imbalance between experts.
 """
 
@@ -204,16 +205,33 @@ class _Traffic:
     link: Floats
     network: Floats
     send: float
-    sends_across: npt.NDArray[np.bool_]
+    layouts: Layouts
 
     def sent(self, rows: Integers, counts: Integers, cluster: Cluster) -> tuple[Floats, Floats, Floats]:
-        """Per token: bytes of the busiest stage over links and the network, and seconds of all stages."""
+        """Per token: bytes of the busiest stage over links and the network, and seconds of all stages.
+
+        The busiest stage sends most over the network, and of those with as much the most over links.
+        """
         link, network = self.link[rows] @ counts, self.network[rows] @ counts
-        across = self.sends_across[rows]
-        network[:, :-1] += np.where(across, self.send, 0.0)[:, None]
-        link[:, :-1] += np.where(across, 0.0, self.send)[:, None]
+        across = _sends_across(self.layouts, rows, counts.shape[1], cluster)
+        network[:, :-1] += np.where(across, self.send, 0.0)
+        link[:, :-1] += np.where(across, 0.0, self.send)
         seconds = _seconds(link, cluster.link) + _seconds(network, cluster.network)
-        return link.max(axis=1), network.max(axis=1), seconds.sum(axis=1)
+        most = network.max(axis=1)
+        busiest = np.where(network == most[:, None], link, -1.0).max(axis=1)
+        return busiest, most, seconds.sum(axis=1)
+
+
+def _sends_across(layouts: Layouts, rows: Integers, pipeline: int, cluster: Cluster) -> npt.NDArray[np.bool_]:
+    """Whether stages send to another node, by layout and stage but the last."""
+    members, node = (layouts.tensor * layouts.data)[rows, None], cluster.devices_per_node
+    first = np.arange(pipeline - 1)[None, :] * members
+    is_outside = first // node != (first + 2 * members - 1) // node
+    # Servers that do not start with a node cross nodes at other stages.
+    span = members * pipeline
+    is_split = (layouts.replicas[rows, None] > 1) & (span % node != 0) & (node % span != 0)
+    across: npt.NDArray[np.bool_] = (is_outside | is_split) & (cluster.nodes > 1)
+    return across
 
 
 def _seconds(sent: Floats, link: Link | None) -> Floats:
@@ -240,8 +258,7 @@ def _traffic(model: _Model, cluster: Cluster, layouts: Layouts) -> _Traffic:
             exchanged = 2 * token * copies / tensor
             link[:, column] += exchanged * (near - 1) / members
             network[:, column] += exchanged * (members - near) / members
-    is_inside = _in_node(layouts.pipeline, members, cluster) == layouts.pipeline
-    return _Traffic(link, network, token, ~is_inside)
+    return _Traffic(link, network, token, layouts)
 
 
 def _all_reduces(layer: Layer) -> int:

@@ -128,15 +128,18 @@ def enumerate_layouts(architecture: Architecture, cluster: Cluster, *, across_no
     return Layouts(*np.array(rows, np.int64).reshape(-1, 5).T)
 
 
-def default_layout(architecture: Architecture, cluster: Cluster) -> Layout:
+def default_layout(architecture: Architecture, cluster: Cluster, *, by_layers: bool = False) -> Layout:
     """The widest tensor parallelism, then as few stages as possible, without expert parallelism.
 
+    With `by_layers`, as many stages as possible instead (llama.cpp's `--split-mode layer`).
     Raises SizeupError if no layout divides the model over all devices.
     """
     layouts = enumerate_layouts(architecture, cluster)
     if not len(layouts):
         raise SizeupError(f"{architecture.name}: no layout divides it over {cluster.devices:,} devices")
     columns = (-layouts.tensor, layouts.replicas, layouts.data, layouts.pipeline, layouts.expert)
+    if by_layers:
+        columns = (-layouts.pipeline, layouts.tensor, layouts.replicas, layouts.data, layouts.expert)
     return layouts[int(np.lexsort(columns[::-1])[0])]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +21,13 @@ from sizeup.language_models.families import BuildLayer, Family
 from sizeup.language_models.gguf_header import header_digest
 from sizeup.language_models.modules import WEIGHT_PRECISIONS, Modules
 from sizeup.language_models.safetensors import headers_digest, stored_bytes, with_stored_bytes
-from sizeup.language_models.settings import MOST_LAYERS, Settings
+from sizeup.language_models.settings import MOST_LAYERS, MOST_TOKENS, Settings
 from sizeup.units import quoted
 
 MOST_PARAMETERS = 1 << 50
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _PREFIX = "hf:"
+_OTHER_TASK = re.compile(r"For(?!CausalLM|ConditionalGeneration)[A-Z]")
 _Tower = Callable[[Settings, int, Modules], Part]
 
 
@@ -100,7 +102,7 @@ def read(source: str | os.PathLike[str], weights: str | None = None) -> Architec
         return gguf.read(path)
     if path.is_dir():
         path = path / "config.json"
-    name = f"{_PREFIX}{path}"
+    name = str(path)
     content = parse_json(path, name)
     if not isinstance(content, dict):
         raise CorruptModel(f"{name}: not a Hugging Face configuration")
@@ -139,6 +141,7 @@ def architecture_of(
             f"{source}: model type {quoted(model_type)} is not supported; sizeup llm reads"
             f" {', '.join(sorted(MODEL_TYPES))}"
         )
+    _check_task(outer)
     text = outer.nested("text_config")
     settings = outer if text is None else text
     dtype, caveats = _dtype(outer, settings)
@@ -149,8 +152,11 @@ def architecture_of(
     count = settings.count("num_hidden_layers", default=len(settings.items("layers_block_type") or []))
     layers = _layers(build, count, modules, source)
     parts, notes = _parts(entry, outer, settings, build, modules)
+    if quantization is not None:
+        outer.skip("expert_dtype")  # read with the quantization
     settings.refuse_unread()
     outer.refuse_unread()
+    _check_experts(layers, source)
     architecture = Architecture(
         _name(source),
         model_type,
@@ -161,7 +167,7 @@ def architecture_of(
         (*modules.vector("norm", hidden), _head(modules, vocabulary, hidden, tied)),
         parts,
         tied,
-        settings.tokens("max_position_embeddings", default=0),
+        _max_context(settings),
         dtype,
         _kv_dtype(quantization),
         (*caveats, *notes),
@@ -169,6 +175,34 @@ def architecture_of(
     if architecture.parameters > MOST_PARAMETERS:
         raise CorruptModel(f"{source}: more than {MOST_PARAMETERS:,} parameters")
     return architecture
+
+
+def _check_task(outer: Settings) -> None:
+    """Raises LoadError unless the model generates text: others have another head."""
+    for name in outer.items("architectures") or ():
+        if isinstance(name, str) and _OTHER_TASK.search(name):
+            raise outer.unsupported(f"architectures names {quoted(name)}, which is no causal language model")
+
+
+def _check_experts(layers: tuple[Layer, ...], source: str) -> None:
+    for experts in {layer.experts for layer in layers if layer.experts is not None}:
+        if experts.per_token > experts.count:
+            raise CorruptModel(f"{source}: {experts.per_token:,} experts per token, of {experts.count:,}")
+
+
+def _max_context(settings: Settings) -> int:
+    """Positions of the model, which YaRN multiplies as vLLM does; 0 if not stated."""
+    stated = settings.tokens("max_position_embeddings", default=0)
+    for name in ("rope_scaling", "rope_parameters"):
+        scaling = settings.content.get(name)
+        if not isinstance(scaling, dict) or "yarn" not in (scaling.get("rope_type"), scaling.get("type")):
+            continue
+        factor, original = scaling.get("factor"), scaling.get("original_max_position_embeddings")
+        if not isinstance(factor, (int, float)) or not isinstance(original, int):
+            continue
+        if 1 <= original <= MOST_TOKENS and 1 <= factor * original <= MOST_TOKENS:
+            return max(stated, int(factor * original))
+    return stated
 
 
 def _layers(build: BuildLayer, count: int, modules: Modules, source: str) -> tuple[Layer, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,8 +23,17 @@ from sizeup.units import quoted
 
 _MOST_HEADER = 100 << 20  # the limit of the safetensors library
 _MOST_FILES = 2_000
+_MOST_HEADERS = 64 << 20  # of all files; those of a model with 1 T parameters have 30 MB
 _MOST_BYTES = 1 << 60
+_MOST_DIMENSIONS = 16
+# Bits per element of the dtypes of the format; the bytes of others are taken from their offsets alone.
+_BITS = {
+    "F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32,
+    "BF16": 16, "F16": 16, "I16": 16, "U16": 16,
+    "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I8": 8, "U8": 8, "BOOL": 8, "F4": 4,
+}  # fmt: skip
 _LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,5})\.(.+)")
+_END = re.compile(r"(?:(?:model|language_model)\.)*(embed_tokens|norm|lm_head)\.")
 # Experts are stored one by one; an architecture has one weight for all of a layer.
 _EXPERT = re.compile(r"experts\.[0-9]{1,5}\.(gate_proj|up_proj|down_proj|w1|w2|w3)(?=\.|$)")
 _STACKED = dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj")
@@ -33,8 +43,11 @@ _RENAMED = {"block_sparse_moe.": "mlp."}
 def stored_bytes(folder: Path) -> dict[str, int] | None:
     """Bytes of every tensor in the safetensors files of a folder; None if there are none."""
     sizes: dict[str, int] = {}
+    left = _MOST_HEADERS
     for file in _files(folder):
-        for name, size in _header(file).items():
+        text = _header_text(file, left)
+        left -= len(text)
+        for name, size in _header(file, text).items():
             if name in sizes:
                 raise CorruptModel(f"{file}: tensor {quoted(name)} is also in another file")
             sizes[name] = size
@@ -43,7 +56,11 @@ def stored_bytes(folder: Path) -> dict[str, int] | None:
 
 def headers_digest(folder: Path) -> str:
     """The SHA-256 of the names and headers of the safetensors files of a folder; '' if there are none."""
-    lines = [f"{file.name}\0{hashlib.sha256(_header_text(file)).hexdigest()}" for file in _files(folder)]
+    lines, left = [], _MOST_HEADERS
+    for file in _files(folder):
+        text = _header_text(file, left)
+        left -= len(text)
+        lines.append(f"{file.name}\0{hashlib.sha256(text).hexdigest()}")
     return hashlib.sha256("\0".join(lines).encode("utf-8", "surrogateescape")).hexdigest() if lines else ""
 
 
@@ -54,13 +71,16 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _header_text(path: Path) -> bytes:
+def _header_text(path: Path, left: int) -> bytes:
+    """The header of a file, which has at most `left` bytes."""
     check_regular(path)
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= _MOST_HEADER:
                 raise CorruptModel(f"{path}: a safetensors header has 2 B to 100 MiB, not {length:,} B")
+            if length > left:
+                raise LoadError(f"{path}: headers of more than {_MOST_HEADERS >> 20} MiB in its folder")
             text = file.read(length)
     except OSError as error:
         raise LoadError(f"{path}: {read_problem(error)}") from error
@@ -69,15 +89,16 @@ def _header_text(path: Path) -> bytes:
     return text
 
 
-def _header(path: Path) -> dict[str, int]:
-    text = _header_text(path)
+def _header(path: Path, text: bytes) -> dict[str, int]:
+    """Bytes of every tensor."""
     try:
         content = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise CorruptModel(f"{path}: the header is not JSON") from error
     if not isinstance(content, dict):
         raise CorruptModel(f"{path}: the header is not an object")
-    return {name: _size(entry, name, path) for name, entry in content.items() if name != "__metadata__"}
+    content.pop("__metadata__", None)
+    return {name: _size(entry, name, path) for name, entry in content.items()}
 
 
 def _size(entry: Any, name: str, path: Path) -> int:
@@ -88,7 +109,21 @@ def _size(entry: Any, name: str, path: Path) -> int:
     first, last = offsets or (0, 0)
     if not 0 <= first <= last <= _MOST_BYTES:
         raise CorruptModel(f"{path}: tensor {quoted(name)} has no valid data_offsets")
+    bits = _BITS.get(str(entry.get("dtype")))
+    if bits is not None and 8 * (last - first) != bits * _elements(entry.get("shape")):
+        raise CorruptModel(f"{path}: tensor {quoted(name)} has data_offsets that do not match its shape")
     return int(last - first)
+
+
+def _elements(shape: Any) -> int:
+    """Elements of a shape; -1 if it is none."""
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS:
+        return -1
+    if any(
+        isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES for size in shape
+    ):
+        return -1
+    return math.prod(shape)
 
 
 def with_stored_bytes(architecture: Architecture, sizes: Mapping[str, int]) -> Architecture:
@@ -108,7 +143,28 @@ def with_stored_bytes(architecture: Architecture, sizes: Mapping[str, int]) -> A
         note = "the safetensors files name other modules: bytes of weights follow from the configuration"
         return replace(architecture, caveats=(*architecture.caveats, note))
     shared: dict[Layer, Layer] = {}
-    return replace(architecture, layers=tuple(shared.setdefault(each, each) for each in layers if each))
+    return replace(
+        architecture,
+        embedding=_ends(architecture.embedding, sizes),
+        layers=tuple(shared.setdefault(each, each) for each in layers if each),
+        head=_ends(architecture.head, sizes),
+    )
+
+
+def _ends(weights: tuple[Weight, ...], sizes: Mapping[str, int]) -> tuple[Weight, ...]:
+    """Weights before and after the layers with stored bytes; one that the files do not have stays."""
+    stored: dict[str, int] = {}
+    for name, size in sizes.items():
+        match = _END.match(name)
+        if match is not None:
+            stored[match[1]] = stored.get(match[1], 0) + size
+    # A tied head is stored with the embedding, whatever the files repeat.
+    return tuple(
+        replace(weight, stored_bytes=stored[weight.name])
+        if weight.name in stored and weight.stored_bytes
+        else weight
+        for weight in weights
+    )
 
 
 def _module(name: str) -> str:

@@ -93,8 +93,9 @@ def _gpu(
             weights += _shards(architecture.embedding, layout)
     # Data-parallel groups of a model with experts exchange tokens; those of a dense model are replicas.
     data = layout.data if architecture.expert_count else 1
-    activations = _activations(architecture, layers, layout, engine, memory_bytes, is_last)
-    communication = COMMUNICATION if layout.tensor * layout.pipeline * data > 1 else NOTHING
+    activations = _activations(architecture, layers, layout, engine, is_last)
+    has_collectives = engine.name != "llamacpp" and layout.tensor * layout.pipeline * data > 1
+    communication = COMMUNICATION if has_collectives else NOTHING
     usable, cache, shortfall = _cache_range(
         layout, data, engine, memory_bytes, weights + towers, activations, communication
     )
@@ -121,14 +122,13 @@ def _activations(
     layers: tuple[Layer, ...],
     layout: Layout,
     engine: Engine,
-    memory_bytes: int,
     has_head: bool,
 ) -> Range:
     """The peak of activations in a step of the engine's batched tokens."""
     widest = max(_width(layer, architecture.hidden_size, layout.tensor) for layer, _ in distinct(layers))
     size = 2 * engine.batched_tokens * widest
     if has_head:
-        size += 4 * engine.sequences(memory_bytes) * architecture.vocabulary
+        size += 4 * engine.logits * architecture.vocabulary
     return Range(size // 2, size, 2 * size, _ACTIVATION_SOURCE)
 
 

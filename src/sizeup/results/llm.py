@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import decode_macs, prefill_macs, sequence_cost
 from sizeup.language_models.clusters import Cluster
@@ -22,6 +23,11 @@ from sizeup.serving.traffic import Traffic
 _MOST_CURVE = 1 << 16
 _CANDIDATES = 4  # per layout that is listed: buffers of the engine can change their order
 _FITS: tuple[Fits, ...] = ("yes", "undetermined", "no")
+
+
+def _check_positive(name: str, count: object) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise SizeupError(f"{name}: give an integer of at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class Serving(Result):
 
     def max_sequences(self, context: int | None = None) -> int:
         """Sequences of that context that all servers hold at once."""
+        if context is not None:
+            _check_positive("context", context)
         return self.deployment.max_sequences(context)
 
     def sequences_range(self) -> tuple[int, int]:
@@ -119,6 +127,7 @@ class Serving(Result):
 
     def max_context(self, sequences: int = 1) -> int:
         """The longest context of that number of concurrent sequences."""
+        _check_positive("sequences", sequences)
         return self.deployment.max_context(sequences)
 
     @property

@@ -38,6 +38,7 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     rows = layout_rows(serving, top, by)
     if rows:
         console.print()
+        console.print(f"  {layouts_caption(serving)}:")
         print_rows(console, LAYOUT_TITLES, rows)
     console.print()
     for text in serving.assumptions:
@@ -72,7 +73,9 @@ def facts(serving: Serving) -> Iterator[tuple[str, str]]:
     """Labels and texts of the model and its largest context."""
     model = serving.architecture
     weights = f"{units.count(model.parameters)} parameters, {units.size(model.stored_bytes)}"
-    yield "weights", f"{weights}{' at ' + serving.weights if serving.weights else ''}"
+    towers = sum(part.stored_bytes for part in model.parts if part.kind != "mtp")
+    tower = f" and {units.size(towers)} of a vision tower" if towers else ""
+    yield "weights", f"{weights}{' at ' + serving.weights if serving.weights else ''}{tower}"
     yield (
         "cache",
         f"{serving.kv}, {units.size(serving.sequence_bytes)} per sequence of {serving.context:,} tokens",
@@ -128,8 +131,14 @@ def point_rows(serving: Serving) -> list[tuple[str, ...]]:
     ]
 
 
-LAYOUT_TITLES = ("weights", "cache", "sequences", "sent per step", "transfer", "fits", "layout")
-"""Columns of the table of layouts."""
+LAYOUT_TITLES = ("weights", "cache", "at most", "sent per step", "transfer", "fits", "layout")
+"""Columns of the table of layouts; the third is the number of sequences."""
+
+
+def layouts_caption(serving: Serving) -> str:
+    """At which concurrency layouts are compared."""
+    sequences = plural(max(serving.concurrency), "sequence")
+    return f"layouts for {sequences} of {serving.context:,} tokens, per GPU"
 
 
 def layout_rows(serving: Serving, top: int, by: str = "memory") -> list[tuple[str, ...]]:

@@ -51,14 +51,14 @@ def _body(serving: Serving) -> str:
 <div class="line"><div><p class="kicker">sizeup llm</p>
 <h1>{escaped(words.title(serving))}</h1></div>
 <button type="button" class="theme" id="theme">Dark colors</button></div>
-<p><strong>Fits: {escaped(words.verdict(serving))}</strong></p>
+<p><strong>Fits {escaped(words.verdict(serving))}</strong></p>
 {"".join(f"<p>Would fit: {escaped(text)}</p>" for text in serving.remedies)}
 <dl class="facts">{facts}</dl>
 </header>
 <main id="main">
 <section id="memory" aria-labelledby="memory-title"><h2 id="memory-title">Memory of each GPU</h2>
 <p>One bar per pipeline stage; the fullest GPU is stage {serving.memory.stage + 1}.</p>
-{_legend()}
+{_legend(serving)}
 {"".join(_bar(gpu) for gpu in serving.gpus)}
 {_memory_table(serving)}</section>
 <section id="context" aria-labelledby="context-title">
@@ -67,7 +67,7 @@ def _body(serving: Serving) -> str:
 {_points_table(serving)}</section>
 {_times(serving)}
 <section id="layouts" aria-labelledby="layouts-title"><h2 id="layouts-title">Layouts</h2>
-<p>Those that fit first, then by memory of the fullest GPU; sizes are per GPU.</p>
+<p>Those that fit first, then by memory of the fullest GPU: {words.layouts_caption(serving)}.</p>
 {framed("Layouts", _named_first(words.LAYOUT_TITLES), _layout_rows(serving))}</section>
 <section id="provenance" aria-labelledby="provenance-title"><h2 id="provenance-title">Assumptions</h2>
 <ul class="notes">{assumed}</ul><h3>Not modeled</h3><ul class="notes">{missing}</ul>
@@ -76,11 +76,13 @@ def _body(serving: Serving) -> str:
 <footer class="page-foot">Made by sizeup {escaped(version("sizeup"))}.</footer>"""
 
 
-def _legend() -> str:
+def _legend(serving: Serving) -> str:
+    parts = {name for gpu in serving.gpus for name, size, _ in words.memory_parts(gpu) if size}
     items = "".join(
-        f'<span><svg width="12" height="12" aria-hidden="true"><rect width="12" height="12"'
-        f' fill="var(--{color})"/></svg> {escaped(name)}</span> '
+        f'<span style="white-space:nowrap"><svg width="12" height="12" aria-hidden="true"><rect width="12"'
+        f' height="12" fill="var(--{color})"/></svg> {escaped(name)}</span> '
         for name, color in _COLORS.items()
+        if name in parts
     )
     return f"<p>{items}</p>"
 
