@@ -114,11 +114,12 @@ def _interactive(example: str, python: Path, folder: Path) -> Step:
 
 def transcript(user: str, taken: Sequence[Step]) -> Iterator[str]:
     """The section of a user."""
-    yield f"\n## {user}\n\n```text\n"
-    for step in taken:
-        yield f"$ {step.typed}\n{step.output.rstrip()}\n"
-        yield f"# {step.seconds:.1f} s, {step.cpu_seconds:.1f} s of CPU time\n\n"
-    yield "```\n"
+    lines = (
+        f"$ {step.typed}\n{step.output}".rstrip()
+        + f"\n# {step.seconds:.1f} s, {step.cpu_seconds:.1f} s of CPU time\n"
+        for step in taken
+    )
+    yield f"\n## {user}\n\n```text\n" + "\n".join(lines) + "```\n"
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
     python tools/mutants.py --mutants 1000 --seed 0
 
 A mutant is a copy of the package with one change. It is judged by the tests that reach its line, in a fresh
-process; a test that fails or runs too long finds it. Survivors are printed with their line, before and after.
+process; a test that fails or runs too long finds it. One line per mutant: where, whether found, the change.
 Outside CI: a mutant takes seconds to minutes.
 """
 
@@ -148,14 +148,18 @@ def tests_by_line(path: Path) -> dict[int, list[str]]:
 
 
 def _test_id(context: str) -> str:
+    """`tests.ops.test_rules.test_x` as pytest names it; empty if it is no test of ours."""
     module, _, function = context.rpartition(".")
-    path = ROOT / "tests" / f"{module.replace('.', '/')}.py"
+    path = ROOT / f"{module.replace('.', '/')}.py"
     return f"{path}::{function}" if module and path.is_file() else ""
 
 
 def tests_of(mutant: Mutant) -> list[str]:
     """The tests that judge a mutant; none if no test reaches its line."""
-    tests = tests_by_line(mutant.path).get(mutant.line, [])
+    lines = tests_by_line(mutant.path)
+    tests = lines.get(mutant.line, [])
+    if not tests and mutant.line in lines:  # it runs when the module is imported
+        tests = sorted({each for ids in lines.values() for each in ids})
     folder = f"/tests/{mutant.path.relative_to(PACKAGE).parts[0]}/"
     return sorted(tests, key=lambda each: (folder not in each, each))[:MOST_TESTS]
 
@@ -203,10 +207,9 @@ def main() -> None:
         for mutant in sample(options.mutants, options.seed, options.folders):
             alive = survives(mutant, Path(folder), options.seconds)
             judged, found = judged + 1, found + (not alive)
-            if alive:
-                reason = "survives" if tests_of(mutant) else "not reached by a test"
-                where = f"{mutant.path.relative_to(ROOT)}:{mutant.line}"
-                print(f"{where}: {reason}: {mutant.before}  ->  {mutant.after}", flush=True)
+            verdict = "found" if not alive else "SURVIVES" if tests_of(mutant) else "NOT REACHED by a test"
+            where = f"{mutant.path.relative_to(ROOT)}:{mutant.line}"
+            print(f"{where}: {verdict}: {mutant.before}  ->  {mutant.after}", flush=True)
     print(f"{found:,} of {judged:,} mutants found ({found / max(judged, 1):.1%}), seed {options.seed}")
 
 

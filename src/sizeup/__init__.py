@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sizeup.api.check import check
     from sizeup.api.compare import compare
     from sizeup.api.llm import llm
+    from sizeup.api.llm_grid import llm_grid
     from sizeup.api.measure import calibrate, measure, utilization
     from sizeup.api.models import count, load, load_rules
     from sizeup.api.plan import optimize, plan
@@ -145,6 +146,7 @@ _MODULES = {
     "estimate": "api.analyze",
     "explain": "api.analyze",
     "llm": "api.llm",
+    "llm_grid": "api.llm_grid",
     "load": "api.models",
     "load_rules": "api.models",
     "measure": "api.measure",
@@ -227,6 +229,7 @@ __all__ = [
     "estimate",
     "explain",
     "llm",
+    "llm_grid",
     "load",
     "load_rules",
     "measure",

@@ -185,7 +185,7 @@ def test_more_gpus_are_the_fewest(config: Path) -> None:
         assert all(row.fits != "yes" for row in serving.layouts(20)), fewer
 
 
-def test_no_remedy_is_searched_for_what_fits_or_if_not_asked_for(run: Run, config: Path) -> None:
+def test_remedies_can_be_left_out(run: Run, config: Path) -> None:
     ended = run("check", str(config), "-d", "l4/vllm", "--in", "100k", "--no-remedies")
     assert ended.code == 1
     assert "$ sizeup" not in ended.out

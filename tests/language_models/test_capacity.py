@@ -24,7 +24,6 @@ from sizeup.language_models.engines import (
 )
 from sizeup.language_models.layouts import Layout
 from sizeup.language_models.serving import gpus_of
-from timing import cpu_seconds, slowdown
 
 VLLM = ENGINES["vllm"]
 
@@ -169,28 +168,6 @@ def test_arrays_of_tokens_give_the_same_bytes_as_single_ones(name: str, tokens: 
     cost = sequence_cost(architecture(name), "bf16")
     columns = cost.bytes_of(np.array(tokens, np.int64))
     assert columns.tolist() == [cost.bytes_of(count) for count in tokens]
-
-
-@pytest.mark.alone
-def test_a_million_points_of_memory_take_less_than_a_second() -> None:
-    """Batch x context x precision x device: 125 x 200 x 4 x 10."""
-    batches = np.arange(1, 126, dtype=np.int64)
-    contexts = np.linspace(128, 131_072, 200).astype(np.int64)
-    devices = np.arange(1, 11, dtype=np.int64) * (16 * GIB)
-    models = [architecture("Llama-3.1-70B", weights) for weights in ("bf16", "fp8")]
-    points = 0
-
-    def evaluate() -> None:
-        nonlocal points
-        points = 0
-        for model in models:
-            for kv in ("bf16", "fp8"):
-                each = sequence_cost(model, kv).bytes_of(contexts)
-                needed = model.stored_bytes + batches[:, None] * each[None, :]
-                points += (needed[None] <= devices[:, None, None]).size
-
-    assert cpu_seconds(evaluate) < 1.0 * slowdown()
-    assert points == 1_000_000
 
 
 def test_results_are_frozen() -> None:

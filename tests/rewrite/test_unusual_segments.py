@@ -9,6 +9,7 @@ import pytest
 
 import sizeup
 from formats.tflite.factory import options, quantized
+from micro_interpreter import measure
 from rewrite.strip_networks import Network
 from sizeup.memory.tflm import arena
 from sizeup.rewrite.verify import is_equal
@@ -137,3 +138,18 @@ def test_a_missing_input_of_a_sum_is_not_split(tmp_path: Path) -> None:
     assert result.strips is None or all(
         not segment.first_op <= 1 <= segment.last_op for segment in result.strips.segments
     )
+
+
+@pytest.mark.parametrize("layers", range(3))
+def test_the_arena_of_packed_weights_is_as_predicted(tmp_path: Path, layers: int) -> None:
+    """The first operator decodes weights: its kernel requests nothing before all others did."""
+    network = Network((1, 16, 16, 16))
+    value = network.window(network.window(network.input, "conv", 16), "conv", 16)
+    for _ in range(layers):
+        value = network.unary(value, "RELU")
+    source, out = tmp_path / "in.tflite", tmp_path / "out.tflite"
+    source.write_bytes(network.pack(value))
+    assert sizeup.optimize(source, out, cluster=4, pack=True, plan=False, verify=False).packed_weights == 2
+    (measured,) = measure([out])
+    predicted = arena(sizeup.load(out))
+    assert (measured.head, measured.tail) == (predicted.head_bytes, predicted.tail_bytes_64)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serving import naive_scheduler
@@ -111,6 +111,7 @@ row_values = st.lists(
 ).map(sorted)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(row_values, limit_values, st.one_of(st.none(), st.integers(1, 6)))
 def test_it_equals_a_loop_over_all_sequences(
     rows: list[tuple[float, int, int]], limits: SchedulerLimits, concurrency: int | None

@@ -116,6 +116,13 @@ def splits() -> str:
     return f"{len(smaller)} of {len(rows)} files need a smaller arena"
 
 
+def served_times() -> str:
+    """Mean errors of time per output token and time to the first token, on rows kept back from all fits."""
+    rows = table_with(_page("llm-times.md"), "frozen, models held out", "rows", "TPOT mean", "TTFT mean")
+    total = next(row for row in rows if row["frozen, models held out"] == "all")
+    return f"{total['rows']} rows: mean error of TPOT {total['TPOT mean']}, of TTFT {total['TTFT mean']}"
+
+
 def instructions() -> str:
     """MAPE of counted instructions on networks left out."""
     rows = table_with(_page("instructions.md"), "core", "kernels", "networks", "MAPE")
@@ -163,6 +170,13 @@ VALIDATIONS = (
         answers,
         "latency-user-path.md",
         "python benchmarks/latency_user_path.py --write",
+    ),
+    Validation(
+        "Times of language models",
+        served_times,
+        "llm-times.md",
+        "python benchmarks/serving_fit.py --frozen --write",
+        "how-right-is-it",
     ),
     Validation(
         "Instructions of TFLite Micro", instructions, "instructions.md", "python -m fitting.instructions"

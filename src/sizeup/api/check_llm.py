@@ -49,8 +49,8 @@ def check_served(
     if any(value is not None for value in others):
         raise SizeupError("inputs, bind, precision and limits do not apply to language models")
     names = ("input", "output", "concurrency", "weights", "kv", "layout")
-    given = {name: value for name, value in zip(names, served, strict=True) if value is not None}
-    return check_language_model(os.fspath(source), LlmCheckOptions(target, **given, remedies=remedies))
+    arguments = {name: value for name, value in zip(names, served, strict=True) if value is not None}
+    return check_language_model(os.fspath(source), LlmCheckOptions(target, **arguments, remedies=remedies))
 
 
 def is_configuration(model: str) -> bool:

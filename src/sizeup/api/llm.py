@@ -86,7 +86,7 @@ def _traffic(serving: Serving, rate: float) -> Traffic:
         )
     server = calibrated[0]
     servers, block = server.division.servers, engine.block_tokens
-    blocks = serving.max_sequences() * (serving.context // block) // servers
+    blocks = serving.max_sequences() * -(-serving.context // block) // servers
     limits = SchedulerLimits(
         engine.batched_tokens,
         min(engine.logits, engine.batched_tokens),

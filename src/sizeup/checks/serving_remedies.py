@@ -92,7 +92,7 @@ def _more_devices(check: ServingCheck) -> Iterator[Remedy]:
         try:
             is_default = larger.limit.fits is True
             changed = larger if is_default else _in_some_layout(larger)
-        except SizeupError:  # no layout divides the model over so many devices
+        except SizeupError:  # no layout divides the model over all devices
             continue
         if changed is not None:
             layout = changed.deployment.layout
@@ -157,5 +157,5 @@ def _command(check: ServingCheck) -> str:
         "--kv": check.kv,
         "--layout": check.layout,
     }
-    given = (f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None)
-    return f"sizeup check {shlex.quote(check.model)} {' '.join(given)}"
+    texts = (f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None)
+    return f"sizeup check {shlex.quote(check.model)} {' '.join(texts)}"

@@ -7,6 +7,7 @@ every kernel has a floor of a few microseconds, which dominates the steps of sma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from sizeup.language_models.architecture import Architecture, Layer, Weight
@@ -25,12 +26,19 @@ _FEED_FORWARD: Mapping[str, tuple[int, int]] = {"dense": (4, 2), "shared_experts
 def kernel_counts(architecture: Architecture) -> tuple[int, int]:
     """Kernels of a step without quantization of activations, and kernels that quantize activations."""
     kernels = quantizations = 0
-    for layer in architecture.layers:
+    for layer, layers in layer_counts(architecture):
         for (count, products), weights in _modules(layer):
-            kernels += count
+            kernels += layers * count
             if any(_is_quantized_at_run_time(weight.precision) for weight in weights):
-                quantizations += products
+                quantizations += layers * products
     return kernels, quantizations
+
+
+def layer_counts(architecture: Architecture) -> list[tuple[Layer, int]]:
+    """Layers that are one object, and how many there are."""
+    counts = Counter(map(id, architecture.layers))
+    layers = {id(layer): layer for layer in architecture.layers}
+    return [(layers[key], count) for key, count in counts.items()]
 
 
 def _modules(layer: Layer) -> Iterable[tuple[tuple[int, int], list[Weight]]]:

@@ -22,7 +22,7 @@ from sizeup.language_models.cache import state_bytes, token_bytes
 from sizeup.language_models.clusters import Cluster
 from sizeup.language_models.layout_costs import evaluate
 from sizeup.language_models.layouts import Layout, from_layouts
-from sizeup.serving.kernels import arithmetic_dtype, kernel_counts
+from sizeup.serving.kernels import arithmetic_dtype, kernel_counts, layer_counts
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.ArrayLike
@@ -95,22 +95,23 @@ class StepWork:
 
 def divide(architecture: Architecture, layout: Layout, cluster: Cluster, kv: str) -> Division:
     """The figures of a model in a layout that do not depend on the batch."""
+    kinds = layer_counts(architecture)
     parts: dict[tuple[PartClass, str], list[float]] = {}
-    body = (weight for layer in architecture.layers for weight in layer.weights)
-    for weight in (*body, *_head(architecture)):
+    body = ((weight, layers) for layer, layers in kinds for weight in layer.weights)
+    for weight, count in (*body, *((weight, 1) for weight in _head(architecture))):
         part_class = _CLASSES.get(weight.role)
         if part_class is None:
             continue
         if part_class == "experts":
             # MACs per token of a data group: all groups bring tokens, and all their devices divide the work
-            ways = layout.tensor * layout.data
-            share, macs = weight.stored_bytes / ways, weight.macs / layout.tensor
+            share = weight.stored_bytes / (layout.tensor * layout.data)
+            macs = weight.macs / layout.tensor
         else:
             share = weight.shard_bytes(layout.tensor)
             macs = weight.macs / weight.shard_ways(layout.tensor)
         sums = parts.setdefault((part_class, arithmetic_dtype(weight.precision)), [0.0, 0.0])
-        sums[0] += share
-        sums[1] += macs
+        sums[0] += count * share
+        sums[1] += count * macs
     experts = next((layer.experts for layer in architecture.layers if layer.experts), None)
     sent = evaluate(architecture, cluster, from_layouts([layout]), kv=kv)
     # `evaluate` counts the busiest stage; a step passes all of them.
@@ -141,8 +142,8 @@ def _head(architecture: Architecture) -> Iterable[Weight]:
 
 def _cached(architecture: Architecture, kv: str, tensor: int) -> Iterable[_CachedLayers]:
     counts: dict[Attention, int] = {}
-    for layer in architecture.layers:
-        counts[layer.attention] = counts.get(layer.attention, 0) + 1
+    for layer, layers in layer_counts(architecture):
+        counts[layer.attention] = counts.get(layer.attention, 0) + layers
     for attention, layers in counts.items():
         heads = min(tensor, attention.query_heads) if attention.query_heads else tensor
         each = token_bytes(attention, kv, tensor)
@@ -167,11 +168,11 @@ def _collectives(architecture: Architecture, layout: Layout) -> int:
     Experts that data groups share take two: dispatch and combine.
     """
     count = layout.pipeline - 1
-    for layer in architecture.layers:
+    for layer, layers in layer_counts(architecture):
         if layout.tensor > 1:
-            count += (layer.attention.kind != "none") + (layer.experts is None)
+            count += layers * ((layer.attention.kind != "none") + (layer.experts is None))
         if layer.experts is not None and layout.tensor * layout.data > 1:
-            count += 1 if layout.data == 1 else 2
+            count += layers * (1 if layout.data == 1 else 2)
     return count
 
 

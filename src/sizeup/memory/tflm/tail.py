@@ -137,17 +137,18 @@ def _model(graphs: Sequence[Graph], build: Build) -> Iterator[Extent]:
 
 
 def _kernels(graphs: Sequence[Graph], build: Build, *, prepared: bool) -> Iterator[Extent]:
+    """What Init of all kernels requests, and then Prepare: the order matters for alignment."""
     handles = 0
     assigned: set[object] = set()
     for graph in graphs:
         for op in graph.ops:
             yield _requested(extent(_known_kernel(op.source, build).data, build).size)
-            if not prepared:
-                continue
+    for graph in graphs if prepared else ():
+        for op in graph.ops:
             requests = kernel_requests(graph, op, build)
             handles += len(requests.scratch)
             yield from map(_requested, requests.persistent)
-        for name, size in _assignments(graph) if prepared else ():
+        for name, size in _assignments(graph):
             if name not in assigned:
                 assigned.add(name)
                 yield _requested(size)
