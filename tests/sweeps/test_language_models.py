@@ -78,9 +78,7 @@ def test_rows_are_those_of_llm_and_check(folder: Path) -> None:
             with pytest.raises(SizeupError) as refusal:
                 sizeup.llm(path, target=target, **options)
             assert row["status"] == "error"
-            assert row["error"].startswith(
-                "hf:configs/unknown.json: model type 'unheard_of' is not supported"
-            )
+            assert row["error"].startswith("configs/unknown.json: model type 'unheard_of' is not supported")
             assert str(refusal.value).startswith(row["error"])  # which has a longest length
             assert row["fits"] is row["max_context"] is row["weight_bytes"] is None
             continue
