@@ -25,6 +25,8 @@ from serving_split import is_frozen
 from sizeup.serving.rates import Rates
 
 ROOT = Path(__file__).resolve().parents[1]
+# Engines whose interval did not hold: with families held out, SGLang's covered 80 % of the frozen TPOTs.
+WITHOUT_INTERVAL = frozenset({"sglang"})
 CALIBRATIONS = ROOT / "src" / "sizeup" / "serving" / "calibrations.toml"
 PAGE = ROOT / "docs" / "llm-times.md"
 BLOCK = re.compile(r"(<!-- held-out errors -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -246,7 +248,7 @@ def calibration_lines(data: Data, by_model: np.ndarray, by_family: np.ndarray) -
         for index, name in enumerate(("tpot", "ttft")):
             mean, median, within = errors(by_model[rows, index], data.truth[rows, index])
             residual = np.log(data.truth[rows, index] / by_family[rows, index])
-            factors = interval(residual, data.families[rows])
+            factors = None if engine in WITHOUT_INTERVAL else interval(residual, data.families[rows])
             text = "" if factors is None else f", low = {factors[0]:.3f}, high = {factors[1]:.3f}"
             yield f"{name} = {{ mape = {mean / 100:.3f}, median = {median / 100:.3f},"
             yield f" within_20 = {within / 100:.3f}{text} }}\n"

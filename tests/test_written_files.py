@@ -58,6 +58,7 @@ ALLOWED = {
     "formats/torch/runnable.py:write": SCRATCH,
     "runtimes/process.py:model_path": SCRATCH,
     "runtimes/process.py:save_samples": SCRATCH,
+    "runtimes/vela.py:_compile": SCRATCH,
     "runtimes/vela_compiler.py:_printed": SCRATCH,
     "runtimes/vela_compiler.py:_system_config": SCRATCH,
     "runtimes/vela_compiler.py:compile_file": SCRATCH,

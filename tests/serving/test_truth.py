@@ -51,10 +51,13 @@ def test_every_supported_row_is_predicted_without_its_measurement(
     ]
     near = sum(abs(ratio - 1) <= 0.2 for ratio in ratios) / len(ratios)
     assert near > 0.8  # in sample; models held out: docs/llm-times.md
-    for row in results[1:]:
+    for row, truth in zip(results[1:], rows[1:], strict=True):
         for name in ("tpot", "ttft"):
-            low, value, high = (float(row[f"{name}{part}_ms"]) for part in ("_low", "", "_high"))
-            assert 0 < low < value < high
+            low, value, high = (row[f"{name}{part}_ms"] for part in ("_low", "", "_high"))
+            if truth["backend"] == "sglang":  # whose interval did not hold
+                assert (low, high) == ("", "")
+            else:
+                assert 0 < float(low) < float(value) < float(high)
 
 
 def test_the_frozen_split_does_not_move(rows: list[dict[str, str]]) -> None:

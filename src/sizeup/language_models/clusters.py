@@ -139,10 +139,7 @@ def _bandwidth(link: Link | None) -> float | None:
 
 
 def is_cluster(target: str | None, folder: Path | None = None) -> bool:
-    """Whether a target is a cluster or an engine of language models, which no other model runs on.
-
-    The path of a cluster file is relative to `folder`, by default the current one.
-    """
+    """Whether a target is a cluster (a file: relative to `folder`) or an engine of language models alone."""
     stripped = (target or "").strip()
     file = _FILE.fullmatch(stripped)
     if file is not None:

@@ -129,8 +129,10 @@ def _caveats(
     architecture: Architecture, layout: Layout, cluster: Cluster, calibration: Calibration
 ) -> Iterator[str]:
     """Why a calibrated time has no interval."""
-    if len(calibration.families) < 4 or calibration.tpot.low is None:
+    if len(calibration.families) < 4:
         yield f"no interval: measurements are of {len(calibration.families)} families of models, not 4"
+    elif calibration.tpot.low is None:
+        yield "no interval: it did not hold for measurements that were left out"
     if layout.pipeline > 1:
         yield "no interval: pipeline stages are not among the measurements"
     if cluster.nodes > 1:
