@@ -61,7 +61,6 @@ ALLOWED = {
     "runtimes/vela.py:_compile": SCRATCH,
     "runtimes/vela_compiler.py:_printed": SCRATCH,
     "runtimes/vela_compiler.py:_system_config": SCRATCH,
-    "runtimes/vela_compiler.py:compile_file": SCRATCH,
     "workers/supervisor.py:Supervisor.__init__": SCRATCH,
     "workers/worker.py:main": PIPE,
     "sweeps/engine/ray.py:_silent": "/dev/null",

@@ -39,9 +39,8 @@ FOLDER = BUILT_IN / "clusters"
 MOST_DEVICES = 16_384
 """The largest number of devices in a cluster."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
-# Data-center boards with GDDR6, whose ECC is on by default and stored in the memory itself: PyTorch reports
-# 22.0 of 24 GiB on an L4 (https://github.com/ArcInstitute/evo2/issues/190) and 44.4 of 48 GiB on an L40
-# (https://github.com/QwenLM/Qwen3-VL/issues/2097).
+# GDDR6 boards with ECC in the memory itself, on by default: PyTorch reports 22.0 of 24 GiB on an L4
+# (https://github.com/ArcInstitute/evo2/issues/190), 44.4 of 48 on an L40 (.../QwenLM/Qwen3-VL/issues/2097).
 _INLINE_ECC = ("a10", "a40", "l4", "l40s", "t4")
 _LINKS = "links"  # the file of shipped links
 _MOST_LINKS = 100  # in a file
@@ -249,10 +248,11 @@ def read_cluster(path: str | Path) -> Cluster:
     Raises TargetError if the file cannot be read or its content is invalid.
     """
     top = _top(Path(path))
+    if "node" in top.values:
+        top.check_keys(("cluster", "node", "network", "links"))
     head = top.table("cluster")
     if head is None:
         raise top.error("not a cluster file: [cluster] is missing; it has at least a name")
-    top.check_keys(("cluster", "node", "network", "links"))
     head.check_keys(("name", "title", "price", "source", "recorded", "note"))
     head.date("recorded")
     links = {**_shipped_links(), **_links(top)}
