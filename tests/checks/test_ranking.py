@@ -116,7 +116,7 @@ def test_every_verdict_is_that_of_check(shared: Path) -> None:
     for each in ranking.rows[::12]:
         check = sizeup.check(report, each.target, remedies=False)
         assert check.fits is each.fits, each.target.name
-    usable = [each.usable_ram_bytes or 0 for each in ranking.fits]
+    usable = [each.available_ram_bytes or 0 for each in ranking.fits]
     assert usable == sorted(usable)
 
 

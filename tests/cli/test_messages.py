@@ -294,6 +294,7 @@ def test_extra_that_is_missing_is_named_as_it_is_installed(
             ("check", "model.tflite", "-d", "pico", "--device=nano33ble"),
             "sizeup devices --for MODEL ranks boards",
         ),
+        (("llm", "config.json", "-d", "h100", "-d", "h200"), "sizeup sweep compares clusters"),
         (("compare", "a.tflite", "b.tflite", "-dpico", "-d", "nano33ble"), "--device-b is the target of B"),
     ],
 )

@@ -163,6 +163,12 @@ def test_names_that_may_mean_several_things_lead_to_nothing(name: str) -> None:
         targets.device(name)
 
 
+@pytest.mark.parametrize("text", ["", "/etc/passwd"])
+def test_a_target_without_a_device_is_refused_as_a_whole(text: str) -> None:
+    with pytest.raises(TargetError, match=f"'{text}' is not a target such as nano33ble"):
+        targets.target(text)
+
+
 def test_importing_sizeup_reads_no_file_of_devices() -> None:
     code = "import sys, sizeup; print([name for name in sys.modules if 'toml' in name or 'targets' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

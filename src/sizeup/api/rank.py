@@ -40,7 +40,7 @@ def rank_targets(
     and price, or a mapping.
 
     Boards that fit come first, then undetermined ones. Within both, the cheapest is first if there are
-    prices, else the one with the least usable RAM; then the shortest latency. The model is read once.
+    prices, else the one with the least available RAM; then the shortest latency. The model is read once.
     """
     from sizeup import targets
     from sizeup.checks.limits import parse_limit
@@ -80,14 +80,14 @@ _VERDICTS = (True, None, False)
 
 
 def _order(row: BoardFit) -> tuple[int, bool, float, float, float, str]:
-    """Verdict, price, usable RAM, latency, name; unknown amounts last."""
-    usable, infinity = row.usable_ram_bytes, float("inf")
+    """Verdict, price, available RAM, latency, name; unknown amounts last."""
+    available, infinity = row.available_ram_bytes, float("inf")
     seconds = row.low_seconds if row.seconds is None else row.seconds
     return (
         _VERDICTS.index(row.fits),
         row.price is None,
         row.price or 0.0,
-        infinity if usable is None else usable,
+        infinity if available is None else available,
         infinity if seconds is None else seconds,
         row.board.name,
     )

@@ -53,7 +53,7 @@ class BoardFit:
         return self.target.board
 
     @property
-    def usable_ram_bytes(self) -> int | None:
+    def available_ram_bytes(self) -> int | None:
         """The RAM for the model: the limit less the reserve; None if unknown."""
         ram = self.memory_fit.ram
         return None if ram.limit_bytes is None else max(ram.limit_bytes - ram.reserve_bytes, 0)

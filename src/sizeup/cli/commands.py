@@ -80,6 +80,9 @@ class _PlainHelp:
         return params
 
 
+_SECOND_TARGET = {"llm": "sizeup sweep compares clusters"}  # what compares targets, by command
+
+
 class Command(_PlainHelp, TyperCommand):
     """A command of sizeup."""
 
@@ -89,9 +92,8 @@ class Command(_PlainHelp, TyperCommand):
         count = sum("--device" in param.opts and not getattr(param, "multiple", False) for param in order)
         if count > 1 and not ctx.resilient_parsing:
             has_second = any("--device-b" in param.opts for param in self.get_params(ctx))
-            hint = (
-                "--device-b is the target of B" if has_second else "sizeup devices --for MODEL ranks boards"
-            )
+            hint = "--device-b is the target of B" if has_second else _SECOND_TARGET.get(self.name or "", "")
+            hint = hint or "sizeup devices --for MODEL ranks boards"
             ctx.fail(f"-d is given {count} times, and only one target counts; {hint}")
         return super().parse_args(ctx, args)
 

@@ -106,6 +106,8 @@ class Catalog:
         # An alias may contain a slash, so try the whole text as a name first.
         is_name = self.has_device(text) or self.has_board(text)
         first, _, second = (text, "", "") if is_name else text.partition("/")
+        if not first:
+            raise TargetError(f"{text!r} is not a target such as nano33ble or h100/vllm, nor a .toml file")
         board = self.board(first) if self.has_board(first) else None
         device = self.device(first if board is None else board.device)
         name = device.name if board is None else board.name

@@ -19,15 +19,15 @@ _Columns = dict[str, Callable[[Board, Device], str]]
 _PREFACE = """\
 # Boards
 
-Products that carry a device, for `-d BOARD` in every command. Usable RAM is what radio, operating system and
-bootloader leave for one array, less a reserve if no document states it; flash likewise. A missing value is
-unknown. `sizeup devices BOARD` shows the source of each value. [choosing-a-board.md](choosing-a-board.md)
+Products that carry a device, for `-d BOARD` in every command. Available RAM is what radio, operating system
+and bootloader leave for one array, less a reserve if no document states it; flash likewise. A missing value
+is unknown. `sizeup devices BOARD` shows the source of each value. [choosing-a-board.md](choosing-a-board.md)
 explains how `check` uses them, and how to add a board.
 
 This page is generated: `sizeup devices --boards --markdown > docs/board-list.md`.
 """
 _NOTES = (
-    "usable: what radio, operating system and bootloader leave, less the reserve",
+    "available: what radio, operating system and bootloader leave, less the reserve",
     "sizeup devices BOARD shows one board in full; -d BOARD is a target",
 )
 
@@ -98,7 +98,7 @@ def _columns(heading: str) -> _Columns:
     if heading == "computers":
         return {"RAM": lambda _, device: _size(device.ram_bytes)}
     return {
-        "usable RAM": lambda board, device: _less(board.ram_limit(device), board.ram_reserve),
+        "available RAM": lambda board, device: _less(board.ram_limit(device), board.ram_reserve),
         "flash": lambda board, device: _less(board.flash_limit(device), board.flash_reserve),
         "ext. RAM": lambda _, device: _external(device),
     }

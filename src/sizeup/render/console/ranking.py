@@ -61,7 +61,7 @@ def headline(ranking: Ranking) -> list[str]:
     ram = ranking.application_ram_bytes
     application = "" if ram is None else f", with {units.size(ram)} of RAM for the application"
     verb = "fits on" if ranking.under_seconds is None else "fits and runs on"
-    order = "cheapest first" if ranking.has_prices else "least usable RAM first"
+    order = "cheapest first" if ranking.has_prices else "least available RAM first"
     text = f"{model} {verb} {fitting} of {plural(len(ranking.rows), 'board')}{limit}{application}"
     lines = [printable(f"{text}; {order}" if fitting else text)]
     if ranking.unfit:
@@ -84,7 +84,7 @@ def _table(ranking: Ranking, rows: tuple[BoardFit, ...], is_wide: bool) -> tuple
         columns["RAM"] = lambda row: units.size(row.memory_fit.ram.need_bytes)
     has_reasons = any(row.reasons for row in rows)
     if is_wide or not has_reasons:
-        columns["usable"] = _usable
+        columns["available"] = _available
     columns |= {"latency": latency_text, "basis": lambda row: _SHORT[row.standing]}
     if has_reasons:
         columns["why"] = _cause
@@ -92,8 +92,8 @@ def _table(ranking: Ranking, rows: tuple[BoardFit, ...], is_wide: bool) -> tuple
     return list(columns), [[text(row) for text in columns.values()] for row in rows]
 
 
-def _usable(row: BoardFit) -> str:
-    size = row.usable_ram_bytes
+def _available(row: BoardFit) -> str:
+    size = row.available_ram_bytes
     return "?" if size is None else f"{units.size(size)}{'*' * row.memory_fit.ram.is_external}"
 
 
@@ -112,7 +112,7 @@ def _notes(ranking: Ranking) -> Iterator[str]:
     """The meaning of the columns and abbreviations that are printed."""
     rows = (*ranking.fits, *ranking.undetermined)
     if rows:
-        yield "usable: RAM for the model; latency: expected (90 % interval), >= is a lower bound"
+        yield "available: RAM for the model; latency: expected (90 % interval), >= is a lower bound"
         standings = {row.standing for row in rows}
         bases = (f"{_SHORT[name]}: {text}" for name, text in _BASES.items() if name in standings)
         yield f"basis: {', '.join(bases)}"
@@ -124,7 +124,7 @@ def _caveats(ranking: Ranking) -> list[str]:
     texts = [*(row.caveats for row in ranking.fits), *(row.npu_caveats for row in ranking.undetermined)]
     caveats = list(dict.fromkeys(itertools.chain(*texts)))
     if any(row.memory_fit.ram.is_external for row in (*ranking.fits, *ranking.undetermined)):
-        caveats.append("*: usable is external RAM")
+        caveats.append("*: available is external RAM")
     if ranking.unknown_prices:
         count, names = len(ranking.unknown_prices), ", ".join(ranking.unknown_prices[:_MOST_NAMED])
         more = " and others" if count > _MOST_NAMED else ""

@@ -57,7 +57,7 @@ def ranking_to_dict(ranking: Ranking) -> dict[str, Any]:
         "model": {"name": ranking.model, "format": ranking.format},
         "under_seconds": ranking.under_seconds,
         "application_ram_bytes": ranking.application_ram_bytes,
-        "order": "price" if ranking.has_prices else "usable RAM",
+        "order": "price" if ranking.has_prices else "available RAM",
         "unknown_prices": list(ranking.unknown_prices),
         "fits": [_row(row) for row in ranking.fits],
         "undetermined": [_row(row) for row in ranking.undetermined],
