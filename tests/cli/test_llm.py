@@ -71,6 +71,19 @@ def test_times_without_a_calibration_are_lower_bounds(configs: Path) -> None:
     assert any(line.startswith("basis data sheet of a100-80gb-sxm, without overhead") for line in shown)
 
 
+def test_goals_list_layouts_with_their_most_requests(configs: Path) -> None:
+    command = ("llm", configs / "llama-3.1-70b.json", "-d", "8xh100/vllm", "--in", "1024", "--out", "256")
+    shown = lines(run(*command, "--ttft", "1s", "--tpot", "30ms"))
+    start = shown.index("requests TPOT TTFT tokens/s per user tokens/s per GPU rank layout")
+    assert re.fullmatch(r"[0-9]+ [0-9.]+ ms [0-9.]+ m?s [0-9.]+ [0-9,.]+ best [a-z0-9,]+", shown[start + 1])
+    assert any(line.startswith("goals TTFT at most 1 s and TPOT at most 30 ms") for line in shown)
+    goals = json.loads(run(*command, "--tpot", "30ms", "--json").stdout)["goals"]
+    assert goals["ttft_seconds"] is None
+    assert goals["layouts"][0]["tpot_seconds"]["expected"] <= goals["tpot_seconds"] == 0.03
+    missed = lines(run(*command, "--tpot", "1us"))
+    assert any("no layout reaches them, even with one request" in line for line in missed)
+
+
 def test_random_arrivals_have_percentiles_or_an_overload(configs: Path) -> None:
     command = ("llm", configs / "llama-3.1-70b.json", "-d", "8xh100/vllm", "--in", "1024", "--out", "256")
     shown = lines(run(*command, "--rate", "4"))

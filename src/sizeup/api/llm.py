@@ -13,16 +13,21 @@ from sizeup.language_models.cache import cache_bits
 from sizeup.language_models.clusters import Cluster, cluster
 from sizeup.language_models.deployment import INPUT, MOST_COUNTS, OUTPUT, check_concurrency, deploy
 from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, driver_memory, engine_of
-from sizeup.language_models.layouts import Layout
+from sizeup.language_models.layouts import Layout, enumerate_layouts
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
 from sizeup.results.llm import Serving
 from sizeup.serving.estimate import calibrated_server
+from sizeup.serving.goals import Goals
 from sizeup.serving.rates import calibrations
 from sizeup.serving.scheduler import SchedulerLimits
+from sizeup.serving.step import Server
 from sizeup.serving.traffic import Traffic, simulate_rate
+from sizeup.targets import quantities
+from sizeup.targets.quantities import parse_limit
 
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e6
+_MOST_GOAL_LAYOUTS = 400  # DeepSeek-V3 has 335 on 64 devices
 
 NOT_MODELED = (
     "requests of different lengths: all have the same number of input and output tokens",
@@ -45,6 +50,8 @@ def llm(
     kv: str | None = None,
     layout: str | Layout | None = None,
     rate: float | None = None,
+    ttft: float | str | None = None,
+    tpot: float | str | None = None,
 ) -> Serving:
     """Return whether a language model fits a cluster, how many sequences it holds, and how fast it is.
 
@@ -52,9 +59,11 @@ def llm(
     as `8xh100/vllm`. `input` and `output` are tokens of a prompt and its answer, `concurrency` one or more
     numbers of concurrent sequences. `weights` and `kv` replace the precision of weights and cache; `layout`
     such as `tp4,dp2` replaces tensor parallelism in a node with one pipeline stage per node. `rate` is a
-    number of requests per second that arrive at random: their TTFT and TPOT are simulated. No weight is read,
+    number of requests per second that arrive at random: their TTFT and TPOT are simulated. `ttft` and `tpot`
+    are goals in seconds, or such as "30ms": `goal_rows` has the layouts that reach them. No weight is read,
     and torch is not imported.
     """
+    goals = Goals(parse_limit(ttft, quantities.TIME, "--ttft"), parse_limit(tpot, quantities.TIME, "--tpot"))
     if rate is not None and not _LEAST_RATE <= rate <= _MOST_RATE:
         raise SizeupError(f"rate: give requests per second from {_LEAST_RATE:g} to {_MOST_RATE:,.0f}")
     architecture = read(config, weights)
@@ -69,22 +78,38 @@ def llm(
         _assumptions(architecture, engine, kv, machines, layout is None),
         NOT_MODELED, _sources(engine, machines),
     )  # fmt: skip
+    if goals != Goals():
+        _require_few_layouts(serving)
+        _calibrated(serving, "goals need")
+        serving = replace(serving, goals=goals)
     if serving.fits == "no":
         return replace(serving, remedies=_remedies(config, serving))
     return serving if rate is None else replace(serving, traffic=_traffic(serving, rate))
 
 
-def _traffic(serving: Serving, rate: float) -> Traffic:
-    """Simulate one server of the layout."""
-    engine, machines = serving.engine, serving.cluster
-    calibrated = calibrated_server(serving.architecture, serving.layout, machines, engine.name, serving.kv)
-    if calibrated is None or calibrated[1] is None:
+def _require_few_layouts(serving: Serving) -> None:
+    count = len(enumerate_layouts(serving.architecture, serving.cluster))
+    if count > _MOST_GOAL_LAYOUTS:
+        raise SizeupError(
+            f"goals are searched in at most {_MOST_GOAL_LAYOUTS} layouts, and {serving.cluster.devices:,}"
+            f" devices have {count:,}; give the devices of one server"
+        )
+
+
+def _calibrated(serving: Serving, what: str) -> Server:
+    """The server with calibrated rates; raises SizeupError if it has none."""
+    engine, device = serving.engine, serving.cluster.device.name
+    server = calibrated_server(serving.architecture, serving.layout, serving.cluster, engine.name, serving.kv)
+    if server is None or server[1] is None:
         known = calibrations().get(engine.name)
         devices = f"; calibrated: {', '.join(known.rates)}" if known else ""
-        raise SizeupError(
-            f"a rate needs calibrated times, and {engine.title} on {machines.device.name} has none{devices}"
-        )
-    server = calibrated[0]
+        raise SizeupError(f"{what} calibrated times, and {engine.title} on {device} has none{devices}")
+    return server[0]
+
+
+def _traffic(serving: Serving, rate: float) -> Traffic:
+    """Simulate one server of the layout."""
+    engine, server = serving.engine, _calibrated(serving, "a rate needs")
     servers, block = server.division.servers, engine.block_tokens
     blocks = serving.max_sequences() * -(-serving.context // block) // servers
     limits = SchedulerLimits(

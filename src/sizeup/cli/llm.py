@@ -88,6 +88,18 @@ def llm(
             show_default=False,
         ),
     ] = None,
+    ttft: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="List the layouts whose TTFT is at most TIME, e.g. 1s.", show_default=False
+        ),
+    ] = None,
+    tpot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="List the layouts whose TPOT is at most TIME, e.g. 30ms.", show_default=False
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="List the N best layouts, e.g. 10.")] = 5,
     by: Annotated[
         By, typer.Option(metavar="memory|communication", help="Order of the layouts, e.g. communication.")
@@ -119,6 +131,7 @@ def llm(
     serving = api.llm(
         config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
         concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout, rate=rate,
+        ttft=ttft, tpot=tpot,
     )  # fmt: skip
     for path in file or ():
         serving.save(path)

@@ -17,7 +17,8 @@ from sizeup.language_models.layout_costs import LayoutCosts, evaluate
 from sizeup.language_models.layouts import Layout, enumerate_layouts
 from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 from sizeup.results.result import Result
-from sizeup.serving.estimate import ServingEstimate, estimate
+from sizeup.serving.estimate import ServingEstimate, calibrated_server, estimate
+from sizeup.serving.goals import GoalRow, Goals, most_requests, ranked
 from sizeup.serving.traffic import Traffic
 
 _MOST_CURVE = 1 << 16
@@ -74,6 +75,7 @@ class Serving(Result):
     sources: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
     traffic: Traffic | None = None  # simulated, if a rate was given and it fits
+    goals: Goals | None = None  # for TTFT and TPOT
 
     @property
     def context(self) -> int:
@@ -124,6 +126,23 @@ class Serving(Result):
             self.architecture, self.layout, self.cluster, self.engine.name, self.kv,
             input=self.input, output=self.output, concurrency=self.concurrency, most=self.max_sequences(),
         )  # fmt: skip
+
+    def goal_rows(self, top: int = 5) -> tuple[GoalRow, ...]:
+        """The layouts that reach the goals for TTFT and TPOT, by throughput at the most requests that do."""
+        layouts = enumerate_layouts(self.architecture, self.cluster)
+        rows = (self._goal_row(layouts[row]) for row in range(len(layouts)))
+        return ranked(row for row in rows if row is not None)[:top]
+
+    def _goal_row(self, layout: Layout) -> GoalRow | None:
+        gpus = gpus_of(self.architecture, layout, self.engine, self.gpus[0].total_bytes, self.kv)
+        other = replace(self, layout=layout, gpus=gpus)
+        most = other.max_sequences()
+        calibrated = calibrated_server(self.architecture, layout, self.cluster, self.engine.name, self.kv)
+        if self.goals is None or calibrated is None or not most:
+            return None
+        requests = most_requests(calibrated[0], self.goals, self.input, self.output, most)
+        times = replace(other, concurrency=(requests,)).times() if requests else None
+        return None if times is None else GoalRow(layout, times.points[0])
 
     def max_context(self, sequences: int = 1) -> int:
         """The longest context of that number of concurrent sequences."""

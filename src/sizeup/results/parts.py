@@ -37,6 +37,7 @@ from sizeup.rewrite import Footprint, KernelArena, Optimization, StripExecution,
 from sizeup.runtimes import Compilation
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
 from sizeup.serving.estimate import Duration, ServingEstimate, ServingPoint
+from sizeup.serving.goals import GoalRow, Goals
 from sizeup.serving.traffic import Percentiles, Traffic
 from sizeup.sweeps import Sweep
 from sizeup.sweeps.leaderboard import Leaderboard
@@ -63,6 +64,8 @@ __all__ = [
     "Estimate",
     "Figures",
     "Footprint",
+    "GoalRow",
+    "Goals",
     "GpuMemory",
     "Growth",
     "HostRun",

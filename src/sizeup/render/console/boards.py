@@ -27,7 +27,7 @@ explains how `check` uses them, and how to add a board.
 This page is generated: `sizeup devices --boards --markdown > docs/board-list.md`.
 """
 _NOTES = (
-    "available: what radio, operating system and bootloader leave, less the reserve",
+    "available: RAM that radio, system and bootloader leave, less the reserve",
     "sizeup devices BOARD shows one board in full; -d BOARD is a target",
 )
 
@@ -98,7 +98,7 @@ def _columns(heading: str) -> _Columns:
     if heading == "computers":
         return {"RAM": lambda _, device: _size(device.ram_bytes)}
     return {
-        "available RAM": lambda board, device: _less(board.ram_limit(device), board.ram_reserve),
+        "available": lambda board, device: _less(board.ram_limit(device), board.ram_reserve),
         "flash": lambda board, device: _less(board.flash_limit(device), board.flash_reserve),
         "ext. RAM": lambda _, device: _external(device),
     }

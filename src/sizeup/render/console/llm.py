@@ -34,7 +34,7 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     )
     console.print()
     print_rows(console, POINT_TITLES, point_rows(serving))
-    llm_times.render(serving, console)
+    llm_times.render(serving, console, top)
     rows = layout_rows(serving, top, by)
     if rows:
         console.print()

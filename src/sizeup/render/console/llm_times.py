@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from sizeup.units import plural
 
 if TYPE_CHECKING:
     from sizeup.results.llm import Serving
-    from sizeup.results.parts import Duration, ServingEstimate, Traffic
+    from sizeup.results.parts import Duration, GoalRow, ServingEstimate, Traffic
 
 TIME_TITLES = ("requests", "TPOT", "90 % interval", "TTFT", "90 % interval")
 """Columns of the table of times."""
@@ -23,24 +24,33 @@ TRAFFIC_TITLES = ("mean", "p50", "p90", "p99", "simulated")
 """Columns of the table of percentiles."""
 
 
-def render(serving: Serving, console: Console) -> None:
+GOAL_TITLES = ("requests", "TPOT", "TTFT", "tokens/s per user", "tokens/s per GPU", "rank", "layout")
+"""Columns of the table of layouts that reach the goals."""
+
+
+def render(serving: Serving, console: Console, top: int = 5) -> None:
     """Print times and throughput at each concurrency, and what they are based on."""
     times = serving.times()
-    if times is None:
-        return
-    console.print()
-    print_rows(console, TIME_TITLES, time_rows(times))
-    console.print()
-    print_rows(console, RATE_TITLES, rate_rows(times))
-    print_labeled(console, "basis", basis(serving, times))
-    for text in times.caveats:
-        print_labeled(console, "caveat", text)
+    if times is not None:
+        console.print()
+        print_rows(console, TIME_TITLES, time_rows(times))
+        console.print()
+        print_rows(console, RATE_TITLES, rate_rows(times))
+        print_labeled(console, "basis", basis(serving, times))
+        for text in times.caveats:
+            print_labeled(console, "caveat", text)
+    if serving.goals is not None:
+        rows = serving.goal_rows(top)
+        console.print()
+        print_labeled(console, "goals", goals_text(serving, rows))
+        if rows:
+            print_rows(console, GOAL_TITLES, goal_cells(rows))
     if serving.traffic is not None:
         console.print()
         print_labeled(console, "traffic", traffic_text(serving.traffic))
-        rows = traffic_rows(serving.traffic)
-        if rows:
-            print_rows(console, TRAFFIC_TITLES, rows)
+        percentiles = traffic_rows(serving.traffic)
+        if percentiles:
+            print_rows(console, TRAFFIC_TITLES, percentiles)
 
 
 def time_rows(times: ServingEstimate) -> list[tuple[str, ...]]:
@@ -70,6 +80,34 @@ def rate_rows(times: ServingEstimate) -> list[tuple[str, ...]]:
             point.limiter,
         )
         for point in times.points
+    ]
+
+
+def goals_text(serving: Serving, rows: Sequence[GoalRow]) -> str:
+    """The goals, and whether a layout reaches them."""
+    goals = serving.goals
+    named = () if goals is None else (("TTFT", goals.ttft), ("TPOT", goals.tpot))
+    text = " and ".join(
+        f"{name} at most {units.duration(value)}" for name, value in named if value is not None
+    )
+    if not rows:
+        return f"{text}: no layout reaches them, even with one request"
+    return f"{text}; the most requests of a layout that reach them"
+
+
+def goal_cells(rows: Sequence[GoalRow]) -> list[tuple[str, ...]]:
+    """Layouts that reach the goals as rows of text."""
+    return [
+        (
+            f"{row.point.requests:,}",
+            units.duration(row.point.tpot.seconds),
+            units.duration(row.point.ttft.seconds),
+            _rate(row.point.user_tokens_per_second),
+            _rate(row.point.gpu_tokens_per_second),
+            "tied" if row.is_tied else "best" if number == 0 else "",
+            str(row.layout),
+        )
+        for number, row in enumerate(rows)
     ]
 
 

@@ -9,7 +9,7 @@ from sizeup.render import envelope
 
 if TYPE_CHECKING:
     from sizeup.results.llm import LayoutRow, Serving
-    from sizeup.results.parts import ByteRange, Duration, GpuMemory, ServingEstimate, Traffic
+    from sizeup.results.parts import ByteRange, Duration, GpuMemory, ServingEstimate, ServingPoint, Traffic
 
 LAYOUTS = 20
 """Layouts in a file."""
@@ -62,6 +62,7 @@ def to_dict(serving: Serving) -> dict[str, Any]:
             for point in serving.points()
         ],
         "times": times_of(serving.times()),
+        "goals": _goals(serving),
         "traffic": _traffic(serving.traffic),
         "curve": [{"sequences": count, "max_context": context} for count, context in serving.curve()],
         "layouts": [_layout(row) for row in serving.layouts(LAYOUTS)],
@@ -90,20 +91,31 @@ def times_of(times: ServingEstimate | None) -> dict[str, Any] | None:
             "source": calibration.source,
         },
         "caveats": list(times.caveats),
-        "points": [
-            {
-                "requests": point.requests,
-                "running": point.running,
-                "tpot_seconds": _duration(point.tpot),
-                "ttft_seconds": _duration(point.ttft),
-                "user_tokens_per_second": _digits(point.user_tokens_per_second),
-                "gpu_tokens_per_second": _digits(point.gpu_tokens_per_second),
-                "limiter": point.limiter,
-                "causes_seconds": {name: _digits(value) for name, value in point.causes.items()},
-            }
-            for point in times.points
-        ],
+        "points": [_point(point) for point in times.points],
     }
+
+
+def _point(point: ServingPoint) -> dict[str, Any]:
+    return {
+        "requests": point.requests,
+        "running": point.running,
+        "tpot_seconds": _duration(point.tpot),
+        "ttft_seconds": _duration(point.ttft),
+        "user_tokens_per_second": _digits(point.user_tokens_per_second),
+        "gpu_tokens_per_second": _digits(point.gpu_tokens_per_second),
+        "limiter": point.limiter,
+        "causes_seconds": {name: _digits(value) for name, value in point.causes.items()},
+    }
+
+
+def _goals(serving: Serving) -> dict[str, Any] | None:
+    if serving.goals is None:
+        return None
+    rows = [
+        {"layout": str(row.layout), "is_tied": row.is_tied, **_point(row.point)}
+        for row in serving.goal_rows(LAYOUTS)
+    ]
+    return {"ttft_seconds": serving.goals.ttft, "tpot_seconds": serving.goals.tpot, "layouts": rows}
 
 
 def _traffic(traffic: Traffic | None) -> dict[str, Any] | None:

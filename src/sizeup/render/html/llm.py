@@ -160,7 +160,7 @@ def _times(serving: Serving) -> str:
     """Returns times and throughput at each concurrency; empty if they are unknown."""
     times = serving.times()
     if times is None:
-        return ""
+        return _goals(serving)
     notes = (f"Basis: {llm_times.basis(serving, times)}", *(f"Caveat: {text}" for text in times.caveats))
     seconds = "".join(row(cells) for cells in llm_times.time_rows(times))
     rates = "".join(row(cells) for cells in llm_times.rate_rows(times))
@@ -172,8 +172,19 @@ def _times(serving: Serving) -> str:
         '<section id="times" aria-labelledby="times-title"><h2 id="times-title">Times</h2>'
         f"<p>Times per output token (TPOT) and to the first token (TTFT) for {serving.input:,} input and"
         f" {serving.output:,} output tokens, at a constant number of requests.</p>{''.join(tables)}"
-        f"{''.join(f'<p>{escaped(text)}</p>' for text in notes)}{_traffic(serving)}</section>"
+        f"{''.join(f'<p>{escaped(text)}</p>' for text in notes)}"
+        f"{_goals(serving)}{_traffic(serving)}</section>"
     )
+
+
+def _goals(serving: Serving) -> str:
+    """Returns the layouts that reach the goals; empty if there are none."""
+    if serving.goals is None:
+        return ""
+    layouts = serving.goal_rows(LAYOUTS)
+    rows = "".join(row(_named_first(cells)) for cells in llm_times.goal_cells(layouts))
+    table = framed("Layouts that reach the goals", _named_first(llm_times.GOAL_TITLES), rows) if rows else ""
+    return f"<h2>Goals</h2><p>{escaped(llm_times.goals_text(serving, layouts))}.</p>{table}"
 
 
 def _traffic(serving: Serving) -> str:
@@ -183,7 +194,7 @@ def _traffic(serving: Serving) -> str:
     rows = "".join(row(_named_first(cells)) for cells in llm_times.traffic_rows(serving.traffic))
     table = framed("Simulated traffic", _named_first(llm_times.TRAFFIC_TITLES), rows) if rows else ""
     text = llm_times.traffic_text(serving.traffic)
-    return f"<h3>Random arrivals</h3><p>{escaped(text[:1].upper() + text[1:])}.</p>{table}"
+    return f"<h2>Random arrivals</h2><p>{escaped(text[:1].upper() + text[1:])}.</p>{table}"
 
 
 def _named_first(cells: tuple[str, ...]) -> tuple[str, ...]:
