@@ -66,6 +66,8 @@ def _body(serving: Serving) -> str:
 {_curve(serving)}
 {_points_table(serving)}</section>
 {_times(serving)}
+{_goals(serving)}
+{_traffic(serving)}
 <section id="layouts" aria-labelledby="layouts-title"><h2 id="layouts-title">Layouts</h2>
 <p>Those that fit first, then by memory of the fullest GPU: {words.layouts_caption(serving)}.</p>
 {framed("Layouts", _named_first(words.LAYOUT_TITLES), _layout_rows(serving))}</section>
@@ -160,7 +162,7 @@ def _times(serving: Serving) -> str:
     """Returns times and throughput at each concurrency; empty if they are unknown."""
     times = serving.times()
     if times is None:
-        return _goals(serving)
+        return ""
     notes = (f"Basis: {llm_times.basis(serving, times)}", *(f"Caveat: {text}" for text in times.caveats))
     seconds = "".join(row(cells) for cells in llm_times.time_rows(times))
     rates = "".join(row(cells) for cells in llm_times.rate_rows(times))
@@ -172,8 +174,7 @@ def _times(serving: Serving) -> str:
         '<section id="times" aria-labelledby="times-title"><h2 id="times-title">Times</h2>'
         f"<p>Times per output token (TPOT) and to the first token (TTFT) for {serving.input:,} input and"
         f" {serving.output:,} output tokens, at a constant number of requests.</p>{''.join(tables)}"
-        f"{''.join(f'<p>{escaped(text)}</p>' for text in notes)}"
-        f"{_goals(serving)}{_traffic(serving)}</section>"
+        f"{''.join(f'<p>{escaped(text)}</p>' for text in notes)}</section>"
     )
 
 
@@ -184,7 +185,7 @@ def _goals(serving: Serving) -> str:
     layouts = serving.goal_rows(LAYOUTS)
     rows = "".join(row(_named_first(cells)) for cells in llm_times.goal_cells(layouts))
     table = framed("Layouts that reach the goals", _named_first(llm_times.GOAL_TITLES), rows) if rows else ""
-    return f"<h2>Goals</h2><p>{escaped(llm_times.goals_text(serving, layouts))}.</p>{table}"
+    return _section("goals", "Goals", llm_times.goals_text(serving, layouts), table)
 
 
 def _traffic(serving: Serving) -> str:
@@ -193,8 +194,13 @@ def _traffic(serving: Serving) -> str:
         return ""
     rows = "".join(row(_named_first(cells)) for cells in llm_times.traffic_rows(serving.traffic))
     table = framed("Simulated traffic", _named_first(llm_times.TRAFFIC_TITLES), rows) if rows else ""
-    text = llm_times.traffic_text(serving.traffic)
-    return f"<h2>Random arrivals</h2><p>{escaped(text[:1].upper() + text[1:])}.</p>{table}"
+    return _section("arrivals", "Random arrivals", llm_times.traffic_text(serving.traffic), table)
+
+
+def _section(name: str, title: str, text: str, content: str) -> str:
+    sentence = escaped(text[:1].upper() + text[1:])
+    heading = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{title}</h2>'
+    return f"{heading}<p>{sentence}.</p>{content}</section>"
 
 
 def _named_first(cells: tuple[str, ...]) -> tuple[str, ...]:
