@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from language_model_configs import architecture
+from sizeup.errors import SizeupError
 from sizeup.language_models.clusters import cluster
 from sizeup.language_models.layouts import Layout
 from sizeup.serving.rates import calibrations
 from sizeup.serving.scheduler import Requests, SchedulerLimits, simulate
 from sizeup.serving.step import Server, server_of, step_time
 from sizeup.serving.times import times
-from sizeup.serving.traffic import REQUESTS, simulate_rate, step_seconds
+from sizeup.serving.trace import read_requests
+from sizeup.serving.traffic import REQUESTS, simulate_rate, simulate_trace, step_seconds
 
 LIMITS = SchedulerLimits(batch_tokens=8192, sequences=128, blocks=20_000, block_tokens=16)
 # Differences of the closed form from the simulation that were found, rounded up.
@@ -85,3 +88,54 @@ def test_times_rise_with_the_rate_until_the_servers_are_overloaded() -> None:
 def test_the_same_rate_gives_the_same_result() -> None:
     first, second = (simulate_rate(SERVERS["dense"], 5, 512, 64, LIMITS) for _ in range(2))
     assert first == second
+
+
+def test_recorded_requests_are_simulated_on_all_servers_in_turn() -> None:
+    subject = SERVERS["tensor parallel"]  # two servers
+    # Two requests at once, far from the others: each is alone on its server.
+    arrivals = np.array([0.0, 0.0, 100.0, 100.0])
+    requests = Requests(arrivals, np.full(4, 1024), np.full(4, 256))
+    traffic = simulate_trace(subject, requests, LIMITS)
+    alone = times(subject, 1, 1024, 256, 1)
+    assert (traffic.requests, traffic.seed, traffic.preemptions) == (4, None, 0)
+    assert traffic.rate == 3 / 100
+    assert traffic.tpot is not None
+    assert traffic.tpot.p99 == pytest.approx(float(alone.tpot), rel=0.01)
+    # All at once: a trace ends, so it has times although it overloads the servers.
+    burst = simulate_trace(subject, replace(requests, arrival_s=np.zeros(4)), LIMITS)
+    assert burst.is_overloaded
+    assert burst.ttft is not None
+    assert traffic.ttft is not None
+    assert burst.ttft.p99 > traffic.ttft.p99
+
+
+def test_a_trace_is_read_in_order_of_arrival(tmp_path: Path) -> None:
+    file = tmp_path / "day.csv"
+    file.write_text("user,arrival_s,output,input\nb,2.5,20,200\n\na,0,10,100\n")
+    requests = read_requests(file)
+    assert requests.arrival_s.tolist() == [0, 2.5]
+    assert (requests.input.tolist(), requests.output.tolist()) == ([100, 200], [10, 20])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "arrival_s,input\n0,1\n",
+            "line 1: no column 'output'; the first line names the columns: arrival_s,input",
+        ),
+        ("arrival_s;input;output\n0;1;1\n", "separate cells by commas, not semicolons"),
+        ("arrival_s,input,output\n-1,1,1\n", "line 2: arrival_s '-1' is not a number of seconds"),
+        ("arrival_s,input,output\nnan,1,1\n", "line 2: arrival_s 'nan' is not"),
+        ("arrival_s,input,output\n0,0,1\n", "line 2: input '0' is not a number of tokens"),
+        ("arrival_s,input,output\n0,1,1.5\n", "line 2: output '1.5' is not a number of tokens"),
+        ("arrival_s,input,output\n0,90,11\n", "line 2: 101 tokens exceed the context of 100"),
+        ("arrival_s,input,output\n0,1\n", "line 2: 2 cells, but line 1 has 3"),
+        ("arrival_s,input,output\n", "no request"),
+    ],
+)
+def test_a_wrong_trace_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "day.csv"
+    file.write_text(text)
+    with pytest.raises(SizeupError, match=message):
+        read_requests(file, max_context=100)

@@ -22,7 +22,8 @@ from sizeup.serving.goals import Goals
 from sizeup.serving.rates import calibrations
 from sizeup.serving.scheduler import SchedulerLimits
 from sizeup.serving.step import Server
-from sizeup.serving.traffic import Traffic, simulate_rate
+from sizeup.serving.trace import read_requests
+from sizeup.serving.traffic import Traffic, simulate_rate, simulate_trace
 from sizeup.targets import quantities
 from sizeup.targets.quantities import parse_limit
 
@@ -30,7 +31,7 @@ _LEAST_RATE, _MOST_RATE = 1e-6, 1e6
 _MOST_GOAL_LAYOUTS = 400  # DeepSeek-V3 has 335 on 64 devices
 
 NOT_MODELED = (
-    "requests of different lengths: all have the same number of input and output tokens",
+    "requests of different lengths, other than in a trace",
     "prefix caching: shared prompts are stored once per sequence",
     "speculative decoding: MTP layers and draft models are not loaded",
     "LoRA adapters, offloading to the host, and fragmentation of the allocator",
@@ -50,6 +51,7 @@ def llm(
     kv: str | None = None,
     layout: str | Layout | None = None,
     rate: float | None = None,
+    trace: str | os.PathLike[str] | None = None,
     ttft: float | str | None = None,
     tpot: float | str | None = None,
 ) -> Serving:
@@ -59,10 +61,13 @@ def llm(
     as `8xh100/vllm`. `input` and `output` are tokens of a prompt and its answer, `concurrency` one or more
     numbers of concurrent sequences. `weights` and `kv` replace the precision of weights and cache; `layout`
     such as `tp4,dp2` replaces tensor parallelism in a node with one pipeline stage per node. `rate` is a
-    number of requests per second that arrive at random: their TTFT and TPOT are simulated. `ttft` and `tpot`
-    are goals in seconds, or such as "30ms": `goal_rows` has the layouts that reach them. No weight is read,
-    and torch is not imported.
+    number of requests per second that arrive at random: their TTFT and TPOT are simulated. `trace` is a CSV
+    file of recorded requests (arrival_s, input, output) to simulate instead. `ttft` and `tpot` are goals in
+    seconds, or such as "30ms": `goal_rows` has the layouts that reach them. No weight is read, and torch is
+    not imported.
     """
+    if rate is not None and trace is not None:
+        raise SizeupError("give a rate or a trace, not both")
     goals = Goals(parse_limit(ttft, quantities.TIME, "--ttft"), parse_limit(tpot, quantities.TIME, "--tpot"))
     if rate is not None and not _LEAST_RATE <= rate <= _MOST_RATE:
         raise SizeupError(f"rate: give requests per second from {_LEAST_RATE:g} to {_MOST_RATE:,.0f}")
@@ -84,7 +89,9 @@ def llm(
         serving = replace(serving, goals=goals)
     if serving.fits == "no":
         return replace(serving, remedies=_remedies(config, serving))
-    return serving if rate is None else replace(serving, traffic=_traffic(serving, rate))
+    if rate is None and trace is None:
+        return serving
+    return replace(serving, traffic=_traffic(serving, rate, trace))
 
 
 def _require_few_layouts(serving: Serving) -> None:
@@ -107,18 +114,23 @@ def _calibrated(serving: Serving, what: str) -> Server:
     return server[0]
 
 
-def _traffic(serving: Serving, rate: float) -> Traffic:
-    """Simulate one server of the layout."""
-    engine, server = serving.engine, _calibrated(serving, "a rate needs")
+def _traffic(serving: Serving, rate: float | None, trace: str | os.PathLike[str] | None) -> Traffic:
+    """Simulate the servers of the layout, whose cache blocks are those of sequences of the mean length."""
+    engine = serving.engine
+    server = _calibrated(serving, "a rate needs" if trace is None else "a trace needs")
     servers, block = server.division.servers, engine.block_tokens
-    blocks = serving.max_sequences() * -(-serving.context // block) // servers
+    requests = None if trace is None else read_requests(trace, serving.architecture.max_context)
+    context = serving.context if requests is None else int((requests.input + requests.output).mean())
+    each = -(-context // block)
     limits = SchedulerLimits(
         engine.batched_tokens,
         min(engine.logits, engine.batched_tokens),
-        max(blocks, -(-serving.context // block)),
+        max(serving.max_sequences(context) * each // servers, each),
         block,
     )
-    return simulate_rate(server, rate, serving.input, serving.output, limits)
+    if requests is not None:
+        return simulate_trace(server, requests, limits)
+    return simulate_rate(server, rate or 0.0, serving.input, serving.output, limits)
 
 
 def _remedies(config: str | os.PathLike[str], serving: Serving) -> tuple[str, ...]:

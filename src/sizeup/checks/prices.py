@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sizeup.errors import SizeupError
-from sizeup.files import read_problem, read_settings
-from sizeup.formats.names import check_regular
+from sizeup.formats.csv_tables import read_table
 from sizeup.targets import Catalog, current_catalog
 from sizeup.units import quoted
 
 _COLUMNS = ("board", "price")
-_MOST_ROWS = 100_000
 _LONGEST_NAME = 200
 _PRICE = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
-_EXAMPLE = "board,price"
-_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +35,7 @@ def read_prices(source: str | os.PathLike[str] | Mapping[str, float]) -> Prices:
         rows = ((f"prices: {quoted(name)}", str(name), _plain(price)) for name, price in source.items())
         return _prices("prices", rows)
     file = os.fspath(source)
-    try:
-        check_regular(Path(file))
-        text = read_settings(file)
-    except OSError as error:
-        raise SizeupError(f"{file}: {read_problem(error)}") from None
-    except ValueError as error:
-        raise SizeupError(f"{file}: not a CSV file of prices: {error}") from None
-    return _prices(file, _rows(file, text))
+    return _prices(file, ((place, *cells) for place, cells in read_table(file, _COLUMNS, "prices")))
 
 
 def _plain(price: object) -> str:
@@ -56,35 +43,7 @@ def _plain(price: object) -> str:
     return f"{price:f}" if is_number else quoted(price)
 
 
-def _rows(file: str, text: str) -> Iterator[tuple[str, str, str]]:
-    """The place, the board and the price of each row."""
-    reader = csv.reader(text.splitlines(), strict=True)
-    try:
-        header = [cell.strip().casefold() for cell in next(reader, [])]
-        missing = [name for name in _COLUMNS if header.count(name) != 1]
-        if missing:
-            problem = f"{'no' if missing[0] not in header else 'more than one'} column {missing[0]!r}"
-            hint = f"the first line names the columns: {_EXAMPLE}"
-            other = next(
-                (name for mark, name in _OTHER_SEPARATORS.items() if mark in text[:_LONGEST_NAME]), ""
-            )
-            hint = f"separate cells by commas, not {other}, and write 12.50, not 12,50" if other else hint
-            raise SizeupError(f"{file}: line 1: {problem}; {hint}")
-        board, price = map(header.index, _COLUMNS)
-        for count, row in enumerate(reader, 1):
-            place = f"{file}: line {reader.line_num}"
-            if count > _MOST_ROWS:
-                raise SizeupError(f"{place}: more than {_MOST_ROWS:,} rows")
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) != len(header):
-                raise SizeupError(f"{place}: {len(row)} cells, but line 1 has {len(header)}")
-            yield place, row[board].strip(), row[price].strip()
-    except csv.Error as error:
-        raise SizeupError(f"{file}: line {reader.line_num}: not CSV: {error}") from None
-
-
-def _prices(file: str, rows: Iterator[tuple[str, str, str]]) -> Prices:
+def _prices(file: str, rows: Iterator[tuple[str, ...]]) -> Prices:
     catalog, prices, unknown = current_catalog(), dict[str, float](), dict[str, None]()
     for place, name, price in rows:
         if not _PRICE.fullmatch(price):

@@ -88,6 +88,14 @@ def llm(
             show_default=False,
         ),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Simulate recorded requests: a CSV file of arrival_s, input, output, e.g. day.csv.",
+            show_default=False,
+        ),
+    ] = None,
     ttft: Annotated[
         str | None,
         typer.Option(
@@ -131,7 +139,7 @@ def llm(
     serving = api.llm(
         config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
         concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout, rate=rate,
-        ttft=ttft, tpot=tpot,
+        trace=trace, ttft=ttft, tpot=tpot,
     )  # fmt: skip
     for path in file or ():
         serving.save(path)

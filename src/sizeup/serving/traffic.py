@@ -7,7 +7,9 @@ its prompts. Times of steps are interpolated between points of a grid, which is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,12 +36,12 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What users see if requests arrive at random. Times are None if the servers are overloaded."""
+    """What users see of simulated requests. Times are None if random arrivals overload the servers."""
 
     rate: float  # requests per second that arrive
     max_rate: float  # that the servers complete at most
     requests: int  # simulated
-    seed: int
+    seed: int | None  # None for recorded requests
     ttft: Percentiles | None
     tpot: Percentiles | None
     output_tokens_per_second: float | None
@@ -52,30 +54,53 @@ class Traffic:
 
 
 def simulate_rate(server: Server, rate: float, input: int, output: int, limits: SchedulerLimits) -> Traffic:
-    """Simulate requests of equal lengths; `limits` are those of one server, `rate` that of all."""
+    """Simulate requests of equal lengths; `limits` are those of one server, `rate` that of all.
+
+    One server is simulated: every n-th arrival of a Poisson process comes after a sum of n exponential times.
+    """
     servers = server.division.servers
-    seconds = step_seconds(server, limits, input + output)
-    # Every n-th arrival of a Poisson process comes after a sum of n exponential times.
     gaps = np.random.default_rng(_SEED).gamma(servers, 1 / rate, REQUESTS)
     lengths = (np.full(REQUESTS, length, np.int64) for length in (input, output))
-    requests = Requests(np.cumsum(gaps), *lengths)
-    busy = simulate(requests, limits, seconds, concurrency=REQUESTS)
-    max_rate = servers * REQUESTS / float(busy.end_s.max())
-    if rate >= max_rate:
-        return Traffic(rate, max_rate, REQUESTS, _SEED, None, None, None, None)
-    timeline = simulate(requests, limits, seconds)
+    traffic = _simulate(server, [Requests(np.cumsum(gaps), *lengths)], limits, rate, servers)
+    if traffic.is_overloaded:
+        return replace(traffic, ttft=None, tpot=None, output_tokens_per_second=None, preemptions=None)
+    return traffic
+
+
+def simulate_trace(server: Server, requests: Requests, limits: SchedulerLimits) -> Traffic:
+    """Simulate recorded requests, which go to the servers of the layout in turn."""
+    servers = min(server.division.servers, len(requests))
+    parts = [slice(first, None, servers) for first in range(servers)]
+    groups = [
+        Requests(requests.arrival_s[part], requests.input[part], requests.output[part]) for part in parts
+    ]
+    span = float(np.ptp(requests.arrival_s))
+    rate = (len(requests) - 1) / span if span else math.inf
+    return replace(_simulate(server, groups, limits, rate, 1), seed=None)
+
+
+def _simulate(
+    server: Server, groups: Sequence[Requests], limits: SchedulerLimits, rate: float, copies: int
+) -> Traffic:
+    """Simulate one server per group, each of which stands for `copies` servers."""
+    longest = max(int((group.input + group.output).max()) for group in groups)
+    seconds = step_seconds(server, limits, longest)
+    busy = [simulate(group, limits, seconds, concurrency=len(group)) for group in groups]
+    timelines = [simulate(group, limits, seconds) for group in groups]
     rates, division = server.rates, server.division
     launches = division.kernels + division.quantizations + division.collectives
     first = rates.first_seconds + rates.launch_seconds * launches
+    tpot = np.concatenate([each.tpot_s for each in timelines])
+    tpot = tpot[~np.isnan(tpot)]
     return Traffic(
         rate,
-        max_rate,
-        REQUESTS,
+        copies * sum(len(each.requests) / float(each.end_s.max()) for each in busy),
+        sum(map(len, groups)),
         _SEED,
-        _percentiles(timeline.ttft_s + first),
-        _percentiles(timeline.tpot_s) if output > 1 else None,
-        servers * timeline.output_tokens_per_s,
-        timeline.preemptions,
+        _percentiles(np.concatenate([each.ttft_s for each in timelines]) + first),
+        _percentiles(tpot) if len(tpot) else None,
+        copies * sum(each.output_tokens_per_s for each in timelines),
+        sum(each.preemptions for each in timelines),
     )
 
 

@@ -114,11 +114,14 @@ def goal_cells(rows: Sequence[GoalRow]) -> list[tuple[str, ...]]:
 def traffic_text(traffic: Traffic) -> str:
     """Arrivals, and whether the servers keep up."""
     most = f"{_rate(traffic.rate)} requests/s arrive, at most {_rate(traffic.max_rate)} are served"
-    if traffic.is_overloaded:
+    is_recorded = traffic.seed is None
+    if traffic.is_overloaded and not is_recorded:
         return f"overloaded: {most}, so the queue grows without end"
+    load = "overloaded" if traffic.is_overloaded else f"{traffic.rate / traffic.max_rate:.0%} load"
+    count = f"{traffic.requests:,} {'recorded requests' if is_recorded else 'requests per server'}"
     return (
-        f"{most} ({traffic.rate / traffic.max_rate:.0%} load); {traffic.requests:,} requests simulated per"
-        f" server, {plural(traffic.preemptions or 0, 'preemption')}, without an interval"
+        f"{most} ({load}); {count} simulated, {plural(traffic.preemptions or 0, 'preemption')},"
+        " without an interval"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ def _traffic(traffic: Traffic | None) -> dict[str, Any] | None:
     if traffic is None:
         return None
     return {
-        "requests_per_second": traffic.rate,
+        "requests_per_second": traffic.rate if math.isfinite(traffic.rate) else None,
         "max_requests_per_second": traffic.max_rate,
         "is_overloaded": traffic.is_overloaded,
         "requests": traffic.requests,

@@ -194,7 +194,7 @@ def _traffic(serving: Serving) -> str:
         return ""
     rows = "".join(row(_named_first(cells)) for cells in llm_times.traffic_rows(serving.traffic))
     table = framed("Simulated traffic", _named_first(llm_times.TRAFFIC_TITLES), rows) if rows else ""
-    return _section("arrivals", "Random arrivals", llm_times.traffic_text(serving.traffic), table)
+    return _section("arrivals", "Arrivals", llm_times.traffic_text(serving.traffic), table)
 
 
 def _section(name: str, title: str, text: str, content: str) -> str:
