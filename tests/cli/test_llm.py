@@ -103,6 +103,7 @@ def test_random_arrivals_have_percentiles_or_an_overload(configs: Path) -> None:
             ("-d", "a100/vllm", "--rate", "4"),
             "a rate needs calibrated times, and vLLM on a100-80gb-sxm has none",
         ),
+        (("-d", "h100/vllm", "--shared-prefix", "2k"), "give a number of tokens, and a rate or a trace"),
         (("-d", "h100/vllm", "--rate", "0"), "rate: give requests per second from 1e-06 to 1,000,000"),
         (("-d", "h100/vllm", "--rate", "nan"), "rate: give requests per second from 1e-06 to 1,000,000"),
     ],

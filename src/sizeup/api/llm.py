@@ -32,7 +32,7 @@ _MOST_GOAL_LAYOUTS = 400  # DeepSeek-V3 has 335 on 64 devices
 
 NOT_MODELED = (
     "requests of different lengths, other than in a trace",
-    "prefix caching: shared prompts are stored once per sequence",
+    "prefix caching, other than --shared-prefix in a simulation",
     "speculative decoding: MTP layers and draft models are not loaded",
     "LoRA adapters, offloading to the host, and fragmentation of the allocator",
     "images and audio in prompts; the weights of a vision tower are counted",
@@ -52,6 +52,7 @@ def llm(
     layout: str | Layout | None = None,
     rate: float | None = None,
     trace: str | os.PathLike[str] | None = None,
+    shared_prefix: int = 0,
     ttft: float | str | None = None,
     tpot: float | str | None = None,
 ) -> Serving:
@@ -62,12 +63,14 @@ def llm(
     numbers of concurrent sequences. `weights` and `kv` replace the precision of weights and cache; `layout`
     such as `tp4,dp2` replaces tensor parallelism in a node with one pipeline stage per node. `rate` is a
     number of requests per second that arrive at random: their TTFT and TPOT are simulated. `trace` is a CSV
-    file of recorded requests (arrival_s, input, output) to simulate instead. `ttft` and `tpot` are goals in
-    seconds, or such as "30ms": `goal_rows` has the layouts that reach them. No weight is read, and torch is
-    not imported.
+    file of recorded requests (arrival_s, input, output) to simulate instead, `shared_prefix` the tokens that
+    all prompts of a simulation begin with. `ttft` and `tpot` are goals in seconds, or such as "30ms":
+    `goal_rows` has the layouts that reach them. No weight is read, and torch is not imported.
     """
     if rate is not None and trace is not None:
         raise SizeupError("give a rate or a trace, not both")
+    if shared_prefix and (shared_prefix < 0 or (rate is None and trace is None)):
+        raise SizeupError("shared_prefix: give a number of tokens, and a rate or a trace to simulate")
     goals = Goals(parse_limit(ttft, quantities.TIME, "--ttft"), parse_limit(tpot, quantities.TIME, "--tpot"))
     if rate is not None and not _LEAST_RATE <= rate <= _MOST_RATE:
         raise SizeupError(f"rate: give requests per second from {_LEAST_RATE:g} to {_MOST_RATE:,.0f}")
@@ -91,7 +94,7 @@ def llm(
         return replace(serving, remedies=_remedies(config, serving))
     if rate is None and trace is None:
         return serving
-    return replace(serving, traffic=_traffic(serving, rate, trace))
+    return replace(serving, traffic=_traffic(serving, rate, trace, shared_prefix))
 
 
 def _require_few_layouts(serving: Serving) -> None:
@@ -114,7 +117,9 @@ def _calibrated(serving: Serving, what: str) -> Server:
     return server[0]
 
 
-def _traffic(serving: Serving, rate: float | None, trace: str | os.PathLike[str] | None) -> Traffic:
+def _traffic(
+    serving: Serving, rate: float | None, trace: str | os.PathLike[str] | None, shared_prefix: int
+) -> Traffic:
     """Simulate the servers of the layout, whose cache blocks are those of sequences of the mean length."""
     engine = serving.engine
     server = _calibrated(serving, "a rate needs" if trace is None else "a trace needs")
@@ -127,6 +132,7 @@ def _traffic(serving: Serving, rate: float | None, trace: str | os.PathLike[str]
         min(engine.logits, engine.batched_tokens),
         max(serving.max_sequences(context) * each // servers, each),
         block,
+        shared_prefix,
     )
     if requests is not None:
         return simulate_trace(server, requests, limits)

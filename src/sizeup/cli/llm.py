@@ -96,6 +96,14 @@ def llm(
             show_default=False,
         ),
     ] = None,
+    shared_prefix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENS",
+            help="With --rate or --trace: tokens that all prompts begin with, in the cache, e.g. 2k.",
+            show_default=False,
+        ),
+    ] = None,
     ttft: Annotated[
         str | None,
         typer.Option(
@@ -139,7 +147,7 @@ def llm(
     serving = api.llm(
         config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
         concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout, rate=rate,
-        trace=trace, ttft=ttft, tpot=tpot,
+        trace=trace, shared_prefix=tokens_of(shared_prefix or "0", "--shared-prefix"), ttft=ttft, tpot=tpot,
     )  # fmt: skip
     for path in file or ():
         serving.save(path)

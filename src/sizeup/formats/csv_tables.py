@@ -16,7 +16,7 @@ _HEADER = 200  # characters that are searched for another separator
 
 
 def read_table(file: str, columns: Sequence[str], content: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the place of each row, for messages, and its cells of the columns; `content` names what they are.
+    """Yields the place of each row, for messages, and its cells of the columns; `content` names these.
 
     Raises SizeupError, with the line, if the file cannot be read, is not CSV or lacks a column.
     """
