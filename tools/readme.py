@@ -46,7 +46,6 @@ PAGES = (
     "docs/llm-times.md",
     "docs/measuring.md",
     "docs/memory.md",
-    "docs/optimizing.md",
     "docs/precision.md",
     "docs/querying.md",
     "docs/start/embedded.md",
@@ -63,17 +62,10 @@ PICTURES = {"docs/pictures/check.svg": "check sample.tflite -d nrf52832"}
 _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 
-def link_models(folder: Path) -> None:
-    """Links to the models, in a folder that commands can write to."""
-    for model in MODELS.glob("*.tflite"):
-        (folder / model.name).symlink_to(model.resolve())
-
-
-# Pages whose commands run in a temporary folder with generated files or links instead of the models.
+# Pages whose commands run in a temporary folder with generated files instead of the models.
 GENERATORS: dict[str, Callable[[Path], None]] = {
     "docs/llm.md": published_configs.make,
     "docs/llm-times.md": published_configs.make,
-    "docs/optimizing.md": link_models,
     "docs/querying.md": registry.make,
     **sample_files.FILES,
 }
