@@ -73,7 +73,9 @@ def optimize(
     max_extra_macs: Annotated[
         str | None,
         typer.Option(
-            metavar="SHARE", help="Limit of the MACs that --split may add, e.g. 5%.", show_default="5%"
+            metavar="SHARE",
+            help="Limit of the MACs that --split may add, by default 5%, e.g. 10%.",
+            show_default=False,
         ),
     ] = None,
     verify: Annotated[
