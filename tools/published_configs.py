@@ -111,10 +111,15 @@ input = 32768
 
 
 def make(folder: Path) -> None:
-    """Write each configuration to a folder, e.g. `llama-3.1-70b.json`, and the results of a sweep."""
-    import sizeup
-
+    """Write each configuration to a folder, e.g. `llama-3.1-70b.json`."""
     for name, config in CONFIGS.items():
         (folder / f"{name.lower()}.json").write_text(json.dumps(config), "utf-8")
+
+
+def make_with_sweep(folder: Path) -> None:
+    """Write the configurations and the results of a sweep, which need the extra `sweep`."""
+    import sizeup
+
+    make(folder)
     (folder / "serving.toml").write_text(SPEC, "utf-8")
     sizeup.sweep(folder / "serving.toml", folder / "results", in_process=True)

@@ -64,7 +64,7 @@ _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 # Pages whose commands run in a temporary folder with generated files instead of the models.
 GENERATORS: dict[str, Callable[[Path], None]] = {
-    "docs/llm.md": published_configs.make,
+    "docs/llm.md": published_configs.make_with_sweep,
     "docs/llm-times.md": published_configs.make,
     "docs/querying.md": registry.make,
     **sample_files.FILES,
