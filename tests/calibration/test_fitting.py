@@ -20,8 +20,8 @@ FLOAT = dtype("float32")
 TRUE = Rates(Rate(2e-11, 4e-11, 3e-6), {}, 1e-5)
 
 
-def chain(size: int, layers: int) -> Graph:
-    """Linear layers of one size, each followed by a ReLU."""
+def chain(size: int, layers: int, activations: int = 1) -> Graph:
+    """Linear layers of one size, each followed by ReLUs."""
     builder = GraphBuilder("chain")
     value = builder.input("x", (8, size), FLOAT)
     for index in range(layers):
@@ -30,18 +30,21 @@ def chain(size: int, layers: int) -> Graph:
         builder.op(
             "matmul", [value, weights], [output], {"contracted": (1,)}, source="MatMul", name=f"linear{index}"
         )
-        value = builder.tensor(f"relu{index}", (8, size), FLOAT)
-        builder.op("relu", [output], [value], {}, source="Relu", name=f"relu{index}")
+        value = output
+        for each in range(activations):
+            name = f"relu{index}" + f" {each}" * (each > 0)
+            output, value = value, builder.tensor(name, (8, size), FLOAT)
+            builder.op("relu", [output], [value], {}, source="Relu", name=name)
     builder.outputs.append(value)
     return builder.freeze()
 
 
-def measured(number: int) -> list[NetworkMeasurement]:
-    """Networks whose latencies follow known rates."""
-    points = []
+def measured(number: int, rates: Rates = TRUE, noise: float = 0.0) -> list[NetworkMeasurement]:
+    """Networks whose latencies follow known rates, times a random factor."""
+    points, random = [], np.random.default_rng(0)
     for index in range(number):
-        cost = count(chain(16 << (index % 6), 1 + index % 4))
-        taken = float(seconds(TRUE, execution_of(cost).work)[0])
+        cost = count(chain(16 << (index % 6), 1 + index % 4, 1 + index % 5))
+        taken = float(seconds(rates, execution_of(cost).work)[0]) * float(np.exp(random.normal(0, noise)))
         points.append(network_measurement(f"network {index}", cost, taken, ()))
     return points
 
@@ -68,6 +71,16 @@ def test_five_are_the_least_and_four_are_refused() -> None:
     assert fit_calibration(measured(5)).rates.classes == {}
     with pytest.raises(SizeupError, match="4 measurements cannot calibrate a target: at least 5"):
         fit_calibration(measured(4))
+
+
+def test_rates_by_class_are_chosen_only_if_they_predict_held_out_networks_better() -> None:
+    slow = Rates(TRUE.pooled, {"linear": TRUE.pooled, "activation": Rate(0.0, 2e-8, 1e-6)}, TRUE.run)
+    by_class = fit_calibration(measured(36, slow, noise=0.02))
+    assert by_class.rates.classes["activation"].byte > 20 * by_class.rates.classes["linear"].byte
+    assert by_class.mape < 0.05
+    assert fit_calibration(measured(36, noise=0.05)).rates.classes == {}
+    assert fit_calibration(measured(120, noise=0.05)).rates.classes == {}  # however many there are
+    assert fit_calibration(measured(19, slow)).rates.classes == {}  # too few to choose
 
 
 @pytest.mark.parametrize("taken", [0.0, -1.0, float("nan"), float("inf"), 1e9])

@@ -73,12 +73,15 @@ def test_names_are_distinct_and_files_small() -> None:
     sketches = networks()
     assert len({each.name for each in sketches}) == len(sketches)
     assert {each.family for each in sketches} > set(REFERENCE_FAMILIES)
-    assert max(len(onnx_model(each).SerializeToString()) for each in sketches) < 12_000_000
+    files = (onnx_model(each).SerializeToString() for each in sketches if not each.is_for_torch_only)
+    assert max(map(len, files)) < 12_000_000
 
 
 def test_they_span_three_orders_of_macs_and_the_classes_of_kernels() -> None:
     sketches = [
-        each for each in networks() if all(is_supported(layer, each.precision) for layer in each.layers)
+        each
+        for each in networks()
+        if not each.is_for_torch_only and all(is_supported(layer, each.precision) for layer in each.layers)
     ]
     costs = [count(formats.load(tflite_file(each))) for each in sketches]
     for precision in ("fp32", "int8"):
@@ -91,7 +94,7 @@ def test_they_span_three_orders_of_macs_and_the_classes_of_kernels() -> None:
     seen = {name for cost in costs for name in execution_of(cost, None, ("activation",)).work.names}
     expected = (
         "conv_stem conv conv_1x1 depthwise_3 depthwise_5 conv_grouped linear matmul softmax pool reduce"
-        " activation elementwise concat copy resize recurrent"
+        " activation@exponential elementwise concat copy resize recurrent"
         " conv.int8 conv_1x1.int8 depthwise_3.int8 linear.int8"
     )
     assert set(expected.split()) <= seen

@@ -1,4 +1,4 @@
-"""Calibrate this machine and predict twelve networks that are not in the calibration.
+"""Calibrate this machine and predict sixteen networks that are not in the calibration.
 
 Calibration and test networks are timed alternately, and each counts with its minimum latency, so that other
 load affects both. `python tests/calibration/test_this_machine.py` prints all rows.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import statistics
 import sys
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,9 +30,9 @@ from sizeup.targets import runtime as runtime_of
 
 pytestmark = [pytest.mark.extras, pytest.mark.slow, pytest.mark.long, full_size_only]
 
-BAR = 0.12
+BARS = {"ort": 0.08, "litert-xnnpack": 0.10, "torch-eager": 0.08}
 # Also met while other processes use the machine.
-LIMITS = {"ort": 0.20, "litert-xnnpack": 0.30}
+LIMITS = {"ort": 0.20, "litert-xnnpack": 0.30, "torch-eager": 0.30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,20 @@ class Row:
     median: float
 
 
-def judge(runtime: str, networks: dict[str, bytes]) -> list[Row]:
+def judge(runtime: str, networks: dict[str, Any], home: Path) -> list[Row]:
     fuses = runtime_of(runtime).fusions
-    calibration, graphs = (
-        calibration_models(runtime),
-        {name: formats.load(data) for name, data in networks.items()},
-    )
+    calibration = calibration_models(runtime)
     models = [(each.content, each.samples) for each in calibration]
-    models += [(data, tuple(random_samples(graphs[name], 1))) for name, data in networks.items()]
+    if runtime == "torch-eager":
+        from sizeup.formats.torch.runnable import write
+
+        graphs = {name: formats.load(source, inputs=inputs) for name, (source, inputs) in networks.items()}
+        for source, inputs in networks.values():
+            write(home / "module.pt", (source, inputs, None, None))
+            models.append(((home / "module.pt").read_bytes(), ()))
+    else:
+        graphs = {name: formats.load(data) for name, data in networks.items()}
+        models += [(data, tuple(random_samples(graphs[name], 1))) for name, data in networks.items()]
     series = time_series(runtime, models)
     points = [
         network_measurement(
@@ -90,23 +99,25 @@ def show(runtime: str, rows: list[Row]) -> str:
 def judged(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
     from calibration import unseen
 
+    home = tmp_path_factory.mktemp("networks")
     return {
-        "ort": judge("ort", unseen.onnx_networks(tmp_path_factory.mktemp("onnx"))),
-        "litert-xnnpack": judge("litert-xnnpack", unseen.tflite_networks(shared)),
+        "ort": judge("ort", unseen.onnx_networks(home), home),
+        "litert-xnnpack": judge("litert-xnnpack", unseen.tflite_networks(shared), home),
+        "torch-eager": judge("torch-eager", unseen.torch_networks(home), home),
     }
 
 
 @pytest.mark.parametrize("runtime", LIMITS)
 def test_networks_that_the_fit_has_not_seen(judged: dict[str, list[Row]], runtime: str) -> None:
     rows = judged[runtime]
-    assert len(rows) == 12
+    assert len(rows) == 16
     assert mean_error(rows, "least") <= LIMITS[runtime], show(runtime, rows)
 
 
-@pytest.mark.xfail(strict=False, reason="14.7 and 20.1 % on a busy machine: see docs/calibrating.md")
+@pytest.mark.xfail(strict=False, reason="not reached on a busy machine: see docs/calibrating.md")
 @pytest.mark.parametrize("runtime", LIMITS)
 def test_the_mean_error_is_within_its_bar(judged: dict[str, list[Row]], runtime: str) -> None:
-    assert mean_error(judged[runtime], "least") <= BAR, show(runtime, judged[runtime])
+    assert mean_error(judged[runtime], "least") <= BARS[runtime], show(runtime, judged[runtime])
 
 
 if __name__ == "__main__":
@@ -114,7 +125,12 @@ if __name__ == "__main__":
     from calibration import unseen as networks
 
     home = Path(sys.argv[1])
-    if "ort" in sys.argv[2:]:
-        print(show("ort", judge("ort", networks.onnx_networks(home))))  # noqa: T201
-    if "litert-xnnpack" in sys.argv[2:]:
-        print(show("litert-xnnpack", judge("litert-xnnpack", networks.tflite_networks(home))))  # noqa: T201
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        makers: dict[str, Callable[[], dict[str, Any]]] = {
+            "ort": lambda: networks.onnx_networks(folder),
+            "litert-xnnpack": lambda: networks.tflite_networks(home),
+            "torch-eager": lambda: networks.torch_networks(folder),
+        }
+        for runtime in sys.argv[2:]:
+            print(show(runtime, judge(runtime, makers[runtime](), folder)))  # noqa: T201

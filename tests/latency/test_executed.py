@@ -56,7 +56,7 @@ def test_an_input_that_a_kernel_reads_twice_is_moved_once() -> None:
     builder.outputs.append(b)
     execution = execution_of(count(builder.freeze()), fuses=["gelu"])
     assert execution.work.traffic.tolist() == [1024]
-    assert execution.work.names == ("activation",)
+    assert execution.work.names == ("activation@exponential",)
 
 
 def test_kernels_pass_quantized_numbers_on_where_conversions_are_merged() -> None:

@@ -44,7 +44,7 @@ SAME = {
     "batch norm": ({"batch_norm"}, {"bn"}),
     "layer norm": ({"layer_norm", "layer_norm_strided"}, {"ln"}),
     "softmax": ({"softmax"}, {"softmax"}),
-    "activation": ({"activation"}, {"act"}),
+    "activation": ({"activation", "activation@exponential"}, {"act"}),
 }
 
 

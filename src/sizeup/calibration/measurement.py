@@ -44,7 +44,8 @@ def calibration_models(runtime: str) -> list[CalibrationModel]:
         raise RunFailed(f"no runtime named {runtime!r}; available: {', '.join(TIMED_RUNTIMES)}")
     make = {"ort": _onnx, "torch-eager": _torch}.get(runtime, _tflite)
     try:
-        models = list(make(networks()))
+        sketches = [each for each in networks() if make is _torch or not each.is_for_torch_only]
+        models = list(make(sketches))
     except ImportError as error:
         title = TIMED_RUNTIMES[runtime].library.title
         package, extra = _WRITERS.get(error.name or "", (str(error.name), None))

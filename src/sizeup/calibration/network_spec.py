@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
 
-_NOT_IMAGE = ("reshape", "transpose", "matmul", "tokens", "recurrent")
+FUSED_ATTENTION = "fused_attention"
+_NOT_IMAGE = (FUSED_ATTENTION, "reshape", "transpose", "matmul", "tokens", "recurrent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,11 @@ class NetworkSpec:
     def shape_of(self, value: int) -> Shape:
         """Return the shape of a value."""
         return self.layers[value - 1].shape if value else self.shape
+
+    @property
+    def is_for_torch_only(self) -> bool:
+        """Return whether only PyTorch has all layers."""
+        return any(layer.kind == FUSED_ATTENTION for layer in self.layers)
 
     def is_image(self, value: int) -> bool:
         """Return whether a value has a height, a width and channels."""
@@ -190,6 +196,10 @@ class NetworkBuilder:
         self.transpose((1, 0, 2))
         self.reshape(steps, size)
         return self.linear(size)
+
+    def fused_attention(self, x: int, y: int, z: int) -> int:
+        """Attention of queries, keys and values (heads, steps, size) in one call, which only PyTorch has."""
+        return self._add(FUSED_ATTENTION, (x, y, z), self.shape(x))
 
     def encoder(self, heads: int, wide: int = 4, act: str = "gelu") -> int:
         """A transformer encoder block."""

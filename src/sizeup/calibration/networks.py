@@ -6,37 +6,20 @@ architectures and measure the error: each is predicted by a fit with its family 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from sizeup.calibration.network_spec import NetworkBuilder, NetworkSpec, Shape
+from sizeup.calibration.reference_networks import REFERENCE_FAMILIES, Draw, reference_networks, sketch
 
-REFERENCE_FAMILIES = (
-    "plain",
-    "residual",
-    "bottleneck",
-    "inverted",
-    "excited",
-    "fire",
-    "dense",
-    "encoder",
-    "recurrent",
-)
-"""Families of complete networks; all other families are probes."""
+__all__ = ["REFERENCE_FAMILIES", "networks"]
 
 _REPEATS = 3
-_Draw = Callable[[NetworkBuilder], object]
 
 
 def networks() -> tuple[NetworkSpec, ...]:
     """Return all calibration networks, smallest first within a family."""
-    return (*_probes(), *_reference_networks())
-
-
-def _sketch(name: str, family: str, shape: Shape, precision: str, draw: _Draw) -> NetworkSpec:
-    draft = NetworkBuilder(f"{name} {precision}", family, shape, precision)
-    draw(draft)
-    return draft.build()
+    return (*_probes(), *reference_networks())
 
 
 def _conv_stack(draft: NetworkBuilder, layers: Sequence[tuple[int, ...]]) -> None:
@@ -95,6 +78,22 @@ _CONVOLUTIONS: dict[str, list[tuple[Shape, list[_Layer]]]] = {
         ((14, 14, 480), [(480, 5, 1, 0)]),
         ((7, 7, 672), [(672, 5, 1, 0), (672, 5, 1, 0)]),
     ],
+    "depthwise 7": [
+        ((56, 56, 96), [(96, 7, 1, 0)]),
+        ((14, 14, 384), [(384, 7, 1, 0)]),
+        ((10, 10, 144), [(144, 7, 2, 0), (144, 7, 1, 0)]),
+        ((7, 7, 480), [(480, 7, 1, 0)]),
+    ],
+    "odd": [  # channels that fill no blocks
+        ((56, 56, 26), [(26, 3, 1, 1)]),
+        ((28, 28, 58), [(58, 1, 1, 1), (58, 1, 1, 1)]),
+        ((14, 14, 174), [(174, 1, 1, 1)]),
+        ((14, 14, 90), [(90, 3, 1, 1)]),
+        ((28, 28, 58), [(58, 3, 1, 0), (58, 3, 1, 0)]),
+        ((56, 56, 30), [(30, 3, 1, 0)]),
+        ((14, 14, 174), [(174, 5, 1, 0), (174, 3, 1, 0)]),
+        ((28, 28, 96), [(96, 3, 1, 12)]),
+    ],
     "grouped": [
         ((56, 56, 64), [(64, 3, 1, 4)]),
         ((28, 28, 128), [(128, 3, 1, 8), (128, 3, 1, 8)]),
@@ -112,9 +111,11 @@ _LINEAR: list[tuple[Shape, tuple[int, ...]]] = [
     ((128, 256), (256,)),
     ((16, 512), (2048, 512)),
     ((197, 192), (576, 192)),
+    ((49, 512), (2048, 512)),
+    ((196, 384), (1536, 384)),
 ]
 # Steps, features, heads.
-_PRODUCTS = [(32, 64, 2), (64, 128, 4), (128, 256, 4), (197, 192, 3)]
+_PRODUCTS = [(32, 64, 2), (64, 128, 4), (128, 256, 4), (49, 512, 8), (197, 192, 3)]
 
 
 def _linear_stack(draft: NetworkBuilder, sizes: Sequence[int]) -> None:
@@ -138,6 +139,14 @@ def _attention_products(draft: NetworkBuilder, heads: int, is_scaled: bool) -> N
     draft.matmul(draft.softmax(), left)
 
 
+def _fused_attention(draft: NetworkBuilder, heads: int) -> None:
+    steps, size = draft.shape()
+    draft.reshape(steps, heads, size // heads)
+    turned = draft.transpose((1, 0, 2))
+    for _ in range(2):
+        draft.fused_attention(draft.last, turned, turned)
+
+
 def _two_activations(draft: NetworkBuilder, name: str) -> None:
     """Add two activations; the second cannot be fused into a layer before it."""
     draft.act(name)
@@ -147,6 +156,17 @@ def _two_activations(draft: NetworkBuilder, name: str) -> None:
 def _sums(draft: NetworkBuilder) -> None:
     start = _first_conv(draft)
     draft.add(draft.add(draft.conv(draft.shape()[-1], 1), start, "relu"), start)
+
+
+def _norms(draft: NetworkBuilder) -> None:
+    draft.layer_norm()
+    draft.layer_norm()
+
+
+def _plain_sums(draft: NetworkBuilder) -> None:
+    """Add sums that no layer before them can absorb."""
+    for _ in range(4):
+        draft.add(draft.last, 0)
 
 
 def _first_conv(draft: NetworkBuilder) -> int:
@@ -196,25 +216,42 @@ def _pools(draft: NetworkBuilder) -> None:
     draft.pool(2, 2, "mean")
 
 
+# Input shape, then channels and kernel of two convolutions that read the same tensor.
+_SHARED: list[tuple[Shape, int, int]] = [
+    ((14, 14, 64), 128, 1), ((28, 28, 96), 96, 1), ((56, 56, 48), 32, 1), ((7, 7, 320), 320, 1),
+    ((14, 14, 128), 128, 3), ((56, 56, 32), 32, 3), ((28, 28, 64), 64, 3), ((7, 7, 256), 256, 3),
+]  # fmt: skip
+
+
+def _shared(draft: NetworkBuilder, size: int, kernel: int) -> None:
+    """Add two convolutions of one tensor, twice: runtimes leave some of them in floats if quantized."""
+    for _ in range(2):
+        start = draft.last
+        draft.add(draft.conv(size, kernel, x=start), draft.conv(size, kernel, x=start))
+
+
 _IMAGES: list[Shape] = [(14, 14, 96), (56, 56, 64)]
 # Other probes: family, function that adds the layers, input shapes, and whether there is an int8 version.
-_OTHER_PROBES: list[tuple[str, _Draw, list[Shape], bool]] = [
+_OTHER_PROBES: list[tuple[str, Draw, list[Shape], bool]] = [
     ("sums", _sums, _IMAGES, True),
+    ("plain sums", _plain_sums, [(64, 128), (197, 768), (784, 384)], True),
     ("gates", _gates, [(14, 14, 240), (28, 28, 120)], True),
     ("scales", _scales, _IMAGES, False),
     ("maxima", _maxima, [(28, 28, 64), (56, 56, 96)], True),
+    ("first maxima", lambda draft: draft.pool(3, 2), [(28, 28, 64), (56, 56, 96)], True),
     ("pools", _pools, [(28, 28, 64), (112, 112, 64)], True),
     ("means", _means, [(7, 7, 320), (28, 28, 240)], True),
     ("concats", _concats, [(14, 14, 96), (28, 28, 128)], True),
     ("turns", _transposes, [(64, 128), (197, 192)], True),
     ("resizes", lambda draft: draft.resize(2), [(14, 14, 64), (32, 32, 32)], True),
-    ("norms", lambda draft: (draft.layer_norm(), draft.layer_norm()), [(64, 128), (197, 192)], False),
+    ("token means", NetworkBuilder.mean, [(197, 192), (784, 384)], True),
+    ("norms", _norms, [(64, 128), (197, 192), (784, 384)], False),
     ("softmaxes", NetworkBuilder.softmax, [(4, 64, 64), (3, 197, 197)], True),
-    ("relu", partial(_two_activations, name="relu6"), [(28, 28, 96)], False),
-    ("sigmoid", partial(_two_activations, name="sigmoid"), [(28, 28, 96)], False),
+    ("relu", partial(_two_activations, name="relu6"), [(28, 28, 96), (112, 112, 64)], False),
+    ("sigmoid", partial(_two_activations, name="sigmoid"), [(28, 28, 96), (56, 56, 144)], False),
     ("hardswish", partial(_two_activations, name="hardswish"), _IMAGES, False),
-    ("silu", partial(_two_activations, name="silu"), _IMAGES, False),
-    ("gelu", partial(_two_activations, name="gelu"), [(64, 512), (197, 768)], False),
+    ("silu", partial(_two_activations, name="silu"), [*_IMAGES, (112, 112, 48)], False),
+    ("gelu", partial(_two_activations, name="gelu"), [(64, 512), (197, 768), (784, 768)], False),
     ("tanh", partial(_two_activations, name="tanh"), [(64, 256)], False),
 ]
 _CELLS = [("lstm", (20, 32), 32), ("lstm", (50, 64), 96), ("lstm", (60, 128), 192), ("gru", (40, 48), 64),
@@ -225,164 +262,26 @@ def _probes() -> Iterator[NetworkSpec]:
     for precision in ("fp32", "int8"):
         for family, rows in _CONVOLUTIONS.items():
             for index, (shape, layers) in enumerate(rows):
-                yield _sketch(
+                yield sketch(
                     f"{family} {index}", family, shape, precision, partial(_conv_stack, layers=layers)
                 )
+        for index, (shape, size, kernel) in enumerate(_SHARED):
+            draw = partial(_shared, size=size, kernel=kernel)
+            yield sketch(f"shared {index}", "shared", shape, precision, draw)
         for index, (shape, sizes) in enumerate(_LINEAR):
-            yield _sketch(f"linear {index}", "linear", shape, precision, partial(_linear_stack, sizes=sizes))
+            yield sketch(f"linear {index}", "linear", shape, precision, partial(_linear_stack, sizes=sizes))
         for index, (steps, size, heads) in enumerate(_PRODUCTS):
             draw = partial(_attention_products, heads=heads, is_scaled=precision == "fp32")
-            yield _sketch(f"products {index}", "products", (steps, size), precision, draw)
+            yield sketch(f"products {index}", "products", (steps, size), precision, draw)
         for family, draw_layers, shapes, is_quantized in _OTHER_PROBES:
             for index, shape in enumerate(shapes if is_quantized or precision == "fp32" else ()):
-                yield _sketch(f"{family} {index}", family, shape, precision, draw_layers)
+                yield sketch(f"{family} {index}", family, shape, precision, draw_layers)
+    yield from _probes_in_floats()
+
+
+def _probes_in_floats() -> Iterator[NetworkSpec]:
+    for index, (steps, size, heads) in enumerate(_PRODUCTS):
+        attention = partial(_fused_attention, heads=heads)
+        yield sketch(f"attention {index}", "attention", (steps, size), "fp32", attention)
     for index, (cell, shape, size) in enumerate(_CELLS):
-        yield _sketch(f"{cell} {index}", cell, shape, "fp32", partial(_recurrent_layer, cell=cell, size=size))
-
-
-def _classifier(draft: NetworkBuilder, size: int) -> None:
-    """Add a classifier: global average pooling and a linear layer."""
-    draft.mean()
-    draft.tokens()
-    draft.reshape(draft.shape()[-1])
-    draft.linear(size)
-
-
-def _plain(draft: NetworkBuilder, width: int, depth: int) -> None:
-    draft.conv(width, 3, 2)
-    for level in range(depth):
-        draft.conv(width << level)
-        draft.conv(width << level)
-        draft.pool(2, 2)
-    _classifier(draft, 100)
-
-
-def _residual(draft: NetworkBuilder, width: int, depth: int) -> None:
-    draft.conv(width, 7, 2)
-    draft.pool(2, 2)
-    for level in range(depth):
-        size, stride = width << level, 1 + (level > 0)
-        start = draft.last
-        draft.conv(size, 3, stride)
-        end = draft.conv(size, 3, act="")
-        shortcut = draft.conv(size, 1, stride, act="", x=start) if level else start
-        start = draft.add(end, shortcut, "relu")
-        draft.conv(size)
-        draft.add(draft.conv(size, act=""), start, "relu")
-    _classifier(draft, 100)
-
-
-def _bottleneck(draft: NetworkBuilder, width: int, depth: int) -> None:
-    draft.conv(width, 3, 2)
-    for level in range(depth):
-        size = width << level
-        shortcut = draft.conv(4 * size, 1, 2, act="")
-        draft.conv(size, 1, x=shortcut - 1)
-        draft.conv(size, 3, 2)
-        draft.add(draft.conv(4 * size, 1, act=""), shortcut, "relu")
-    _classifier(draft, 100)
-
-
-def _inverted(draft: NetworkBuilder, width: int, depth: int, act: str = "relu6", kernel: int = 3) -> None:
-    draft.conv(2 * width, 3, 2, act=act)
-    draft.depthwise(act=act)
-    draft.conv(width, 1, act="")
-    for level in range(1, depth):
-        size = width * (1 + level)
-        _inverted_block(draft, size, kernel, 2, act)
-        start = draft.last
-        draft.add(_inverted_block(draft, size, kernel, 1, act), start)
-    draft.conv(8 * width * depth, 1, act=act)
-    _classifier(draft, 200)
-
-
-def _inverted_block(draft: NetworkBuilder, size: int, kernel: int, stride: int, act: str) -> int:
-    """Add an inverted bottleneck; with squeeze-excitation if the activation is SiLU or hard swish."""
-    draft.conv(6 * draft.shape()[-1], 1, act=act)
-    draft.depthwise(kernel, stride, act=act)
-    if act in ("silu", "hardswish"):
-        start, channels = draft.last, draft.shape()[-1]
-        draft.mean()
-        draft.conv(channels // 24, 1)
-        draft.mul(start, draft.conv(channels, 1, act="sigmoid"))
-    return draft.conv(size, 1, act="")
-
-
-def _fire(draft: NetworkBuilder, width: int, depth: int) -> None:
-    draft.conv(2 * width, 3, 2)
-    for level in range(depth):
-        draft.pool(3, 2)
-        size = width * (level + 1)
-        squeezed = draft.conv(size // 2, 1)
-        draft.conv(2 * size, 1, x=squeezed)
-        draft.concat(draft.last, draft.conv(2 * size, 3, x=squeezed))
-    _classifier(draft, 100)
-
-
-def _dense(draft: NetworkBuilder, width: int, depth: int) -> None:
-    draft.conv(2 * width, 3, 2)
-    for _ in range(depth):
-        for _ in range(3):
-            start = draft.last
-            draft.scale()
-            draft.act("relu")
-            draft.conv(2 * width, 1)
-            draft.concat(start, draft.conv(width, act=""))
-        draft.conv(draft.shape()[-1] // 2, 1)
-        draft.pool(2, 2, "mean")
-    _classifier(draft, 100)
-
-
-def _encoder(draft: NetworkBuilder, size: int, depth: int, heads: int) -> None:
-    if draft.shape()[-1] == 3:
-        draft.conv(size, 16, 16, act="")
-        draft.tokens()
-    for _ in range(depth):
-        draft.encoder(heads)
-    draft.layer_norm()
-    draft.mean()
-    draft.reshape(size)
-    draft.linear(100)
-
-
-def _recurrent(draft: NetworkBuilder, cell: str, size: int) -> None:
-    draft.linear(size, "relu")
-    draft.recurrent(cell, size)
-    draft.recurrent(cell, size)
-    draft.linear(size)
-    draft.mean()
-    draft.reshape(size)
-    draft.linear(12)
-
-
-# Family, whether there is an int8 version, and the input shape and layers of each network.
-_FAMILIES: list[tuple[str, bool, list[tuple[Shape, _Draw]]]] = [
-    ("plain", True, [((32, 32, 3), partial(_plain, width=16, depth=2)),
-                     ((96, 96, 3), partial(_plain, width=32, depth=3))]),
-    ("residual", True, [((64, 64, 3), partial(_residual, width=16, depth=3)),
-                        ((160, 160, 3), partial(_residual, width=32, depth=4)),
-                        ((224, 224, 3), partial(_residual, width=32, depth=4))]),
-    ("bottleneck", True, [((128, 128, 3), partial(_bottleneck, width=32, depth=3)),
-                          ((224, 224, 3), partial(_bottleneck, width=48, depth=3))]),
-    ("inverted", True, [((64, 64, 3), partial(_inverted, width=8, depth=4)),
-                        ((160, 160, 3), partial(_inverted, width=16, depth=5)),
-                        ((224, 224, 3), partial(_inverted, width=24, depth=5))]),
-    ("excited", False, [((96, 96, 3), partial(_inverted, width=16, depth=4, act="silu", kernel=5)),
-                        ((160, 160, 3), partial(_inverted, width=16, depth=5, act="hardswish"))]),
-    ("fire", True, [((64, 64, 3), partial(_fire, width=16, depth=2)),
-                    ((160, 160, 3), partial(_fire, width=32, depth=3)),
-                    ((224, 224, 3), partial(_fire, width=48, depth=4))]),
-    ("dense", False, [((96, 96, 3), partial(_dense, width=24, depth=3))]),
-    ("encoder", False, [((32, 64), partial(_encoder, size=64, depth=2, heads=2)),
-                        ((112, 112, 3), partial(_encoder, size=160, depth=3, heads=4)),
-                        ((224, 224, 3), partial(_encoder, size=128, depth=6, heads=2))]),
-    ("recurrent", False, [((40, 32), partial(_recurrent, cell="lstm", size=64)),
-                          ((30, 80), partial(_recurrent, cell="gru", size=96))]),
-]  # fmt: skip
-
-
-def _reference_networks() -> Iterator[NetworkSpec]:
-    for family, is_quantized, rows in _FAMILIES:
-        for precision in ("fp32", "int8") if is_quantized else ("fp32",):
-            for index, (shape, draw) in enumerate(rows):
-                yield _sketch(f"{family} {index}", family, shape, precision, draw)
+        yield sketch(f"{cell} {index}", cell, shape, "fp32", partial(_recurrent_layer, cell=cell, size=size))

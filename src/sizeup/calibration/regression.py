@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,6 +37,8 @@ MIN_MEASUREMENTS = 5
 RECOMMENDED_MEASUREMENTS = 20
 """Number of measurements from which the prediction interval is reliable."""
 _MOST_FOLDS = 40
+_FOLDS_WITH_CHOICE, _FOLDS_OF_CHOICE = 10, 5
+_MOST_NESTED = 300  # networks; with more, the choice hardly depends on those that are held out
 _MIN_NETWORKS = 3
 _DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int32", "int16", "int8", "int4")
 
@@ -84,20 +86,16 @@ def fit_calibration(points: Sequence[NetworkMeasurement], cache: float = 0.0) ->
         )
     work = stack([measurement.work for measurement in points])
     times = np.array([measurement.seconds for measurement in points])
-    form = _regression_form(points, cache)
-    families = [measurement.family for measurement in points if not measurement.is_probe]
+    every = list(range(len(points)))
     estimated = np.full(len(points), np.nan)
-    for fold in _folds(families):
-        left_out = [
-            i
-            for i, measurement in enumerate(points)
-            if not measurement.is_probe and measurement.family in fold
-        ]
-        rest = [i for i in range(len(points)) if i not in set(left_out)]
-        rates = _fit(points, rest, work, times, form)
-        estimated[left_out] = seconds(rates, work.select(left_out))
+    folds = _FOLDS_WITH_CHOICE if _has_choice(points, every) else _MOST_FOLDS
+    form = _regression_form(points, every, work, times, cache)
+    for left_out, rest in _splits(points, every, folds):
+        # Chosen without the networks that are held out, so that their errors include those of the choice.
+        inner = form if len(points) > _MOST_NESTED else _regression_form(points, rest, work, times, cache)
+        estimated[left_out] = seconds(_fit(points, rest, work, times, inner), work.select(left_out))
     held_out = np.flatnonzero(np.isfinite(estimated)).tolist()
-    rates = _fit(points, list(range(len(points))), work, times, form)
+    rates = _fit(points, every, work, times, form)
     judged = tuple(HeldOutPrediction(points[i].name, float(times[i]), float(estimated[i])) for i in held_out)
     spread = unseen_spread(rates, work) if rates.classes else 0.0
     return FittedRates(
@@ -110,17 +108,49 @@ def fit_calibration(points: Sequence[NetworkMeasurement], cache: float = 0.0) ->
     )
 
 
-def _regression_form(points: Sequence[NetworkMeasurement], cache: float) -> FitOptions:
-    """Return the form of the regression: per class and with saturation only if there are probes."""
+def _regression_form(
+    points: Sequence[NetworkMeasurement], indices: list[int], work: Work, times: Floats, cache: float
+) -> FitOptions:
+    """The form of the regression: with probes, by class and with saturation.
+
+    Without probes, by class only if that lowers the errors on held-out families by more than their standard
+    error: otherwise the simpler form is as good within the noise.
+    """
     if any(measurement.is_probe for measurement in points):
-        return FitOptions(by_class=True, saturating=True, cache=cache)
-    return FitOptions()
+        return FitOptions(by_class=True, saturating=True, cache=cache, cold=True)
+    simple, by_class = FitOptions(by_class=False), FitOptions(by_class=True)
+    if not _has_choice(points, indices):
+        return simple
+    gains = []
+    for left_out, rest in _splits(points, indices, _FOLDS_OF_CHOICE):
+        errors = [
+            np.log(seconds(_fit(points, rest, work, times, form), work.select(left_out)) / times[left_out])
+            for form in (simple, by_class)
+        ]
+        gains.append(float(np.mean(np.abs(errors[0]) - np.abs(errors[1]))))
+    is_better = len(gains) > 2 and np.mean(gains) > np.std(gains, ddof=1) / math.sqrt(len(gains))
+    return by_class if is_better else simple
 
 
-def _folds(families: Sequence[str]) -> list[set[str]]:
-    """Return the families held out together: one per fold, or more to bound the number of fits."""
+def _has_choice(points: Sequence[NetworkMeasurement], indices: list[int]) -> bool:
+    is_probed = any(measurement.is_probe for measurement in points)
+    return not is_probed and len(indices) >= RECOMMENDED_MEASUREMENTS
+
+
+def _splits(
+    points: Sequence[NetworkMeasurement], indices: list[int], most: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Networks that are held out, by family, and the rest; probes are never held out."""
+    for fold in _folds([points[i].family for i in indices if not points[i].is_probe], most):
+        left_out = [i for i in indices if not points[i].is_probe and points[i].family in fold]
+        held = set(left_out)
+        yield left_out, [i for i in indices if i not in held]
+
+
+def _folds(families: Sequence[str], most: int) -> list[set[str]]:
+    """The families held out together: one per fold, or more to bound the number of fits."""
     names = list(dict.fromkeys(families))
-    count = min(len(names), _MOST_FOLDS)
+    count = min(len(names), most)
     return [set(names[start::count]) for start in range(count)]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sizeup.calibration.network_spec import Layer, NetworkSpec
+from sizeup.calibration.network_spec import FUSED_ATTENTION, Layer, NetworkSpec
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -93,6 +93,8 @@ def _apply_weightless(layer: Layer, inputs: list[Tensor]) -> Tensor:
     layer_kind, settings, axis = layer.kind, layer.settings, 1 if layer.is_image else -1
     if layer_kind == "matmul":
         return torch.matmul(x, others[0])
+    if layer_kind == FUSED_ATTENTION:
+        return functional.scaled_dot_product_attention(x, others[0], others[1])
     if layer_kind in ("add", "mul"):
         return x + others[0] if layer_kind == "add" else x * others[0]
     if layer_kind == "act":

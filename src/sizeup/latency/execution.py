@@ -12,6 +12,7 @@ import numpy as np
 from sizeup import fusion
 from sizeup.dtypes import DType, precision_name
 from sizeup.graph import ABSENT, Graph, Op, Tensor, differ_only_in_dtypes
+from sizeup.latency.paths import DEQUANTIZED, PLAIN, is_blocked, path_of_activation
 from sizeup.latency.work import Codes, Flags, Work, class_of, from_columns, product_of, stack
 from sizeup.ops import cost_rule_of
 from sizeup.symbolic import divide
@@ -71,6 +72,7 @@ class _Executed:
         self.maker, self.root, self.fixed = paths.maker, paths.root, paths.fixed
         self.origin = np.array(paths.origins, np.int64)
         self.macs = paths.macs
+        self.dequantized = {op.outputs[0] for op in self.graph.ops if op.kind == "dequantize"}
         self.type = _column_type(cost)
 
     def kernels(self) -> Execution:
@@ -135,9 +137,22 @@ class _Executed:
         if name == "pool" and "max" in op.source.lower() and self._dtype(tensors[0]).bits < 16:
             name = "max_pool"  # quantized max and average pooling have very different rates
         has_weights = self.macs[main] > 0 and len(op.inputs) > 1 and op.inputs[1] != ABSENT
+        name += self._path(name, op) if "unshared" in self.paths.fuses else ""
         return class_with_dtype(
             name, self._dtype(tensors[0]), self._dtype(op.inputs[1]) if has_weights else None
         )
+
+    def _path(self, name: str, op: Op) -> str:
+        """The path of a kernel in ONNX Runtime, which computes quantized convolutions channels last."""
+        if name == "max_pool":
+            maker = int(self.maker[self.root[op.inputs[0]]])
+            follows_conv = maker >= 0 and self.graph.ops[self.paths.main[maker]].kind == "conv"
+            return "" if follows_conv else PLAIN
+        if op.kind != "conv" or self._dtype(op.inputs[0]).bits < 32:
+            return ""
+        if op.inputs[1] in self.dequantized:
+            return DEQUANTIZED
+        return "" if is_blocked(self.graph, op) else PLAIN
 
     def _dtype(self, identity: int) -> DType:
         tensor = self.graph.tensors[self.origins[identity]]
@@ -329,7 +344,9 @@ def _class(graph: Graph, macs: list[Any], fixed: list[bool], ops: tuple[int, ...
         return "weight_norm" if op_kinds & _NORMS else "weights"
     if "sqrt" in op_kinds and op_kinds & _SUMS:
         return "layer_norm"
-    return "activation" if "erf" in op_kinds or {"sigmoid", "mul"} <= op_kinds else name
+    if "erf" in op_kinds or {"sigmoid", "mul"} <= op_kinds:
+        name = "activation"
+    return name + path_of_activation(op_kinds) if name == "activation" else name
 
 
 def _is_alias(op: Op) -> bool:

@@ -139,7 +139,7 @@ def unseen_share(rates: Rates, work: Work, by_kernel: Floats | None = None) -> F
 
 def unseen_spread(rates: Rates, work: Work, level: float = LEVEL) -> float:
     """Spread of the classes' rates around the pooled rate, in logarithms; assumed for classes not covered."""
-    pooled = replace(rates, classes={}, run=0.0, cache=0.0, far=0.0, reread=0.0)
+    pooled = replace(rates, classes={}, run=0.0, cache=0.0, far=0.0, reread=0.0, cold=0.0)
     own, shared = kernels(rates, work).seconds * work.count, kernels(pooled, work).seconds * work.count
     by_own = np.bincount(work.class_index, own, len(work.names))
     by_shared = np.bincount(work.class_index, shared, len(work.names))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sizeup.latency.paths import without_path
 from sizeup.latency.work import Floats, Work
 from sizeup.targets import RATES_SCHEMA
 
@@ -30,7 +31,9 @@ class Rates:
     rows: short products leave lanes and cores idle. Rows are computed in tiles of `tile`, the last of which
     may be partly empty. A device that computes a `wave` of results at once leaves half of the last wave idle
     on average. If a kernel's bytes exceed the `cache`, each byte takes `far` seconds more. If its weights
-    alone exceed it, they are read again for each row of the result: each MAC takes `reread` seconds more.
+    alone exceed it, they are read again for each row of the result: each MAC takes `reread` seconds more. If
+    only the weights of the whole network exceed it, each byte of their share beyond it takes `cold` seconds
+    more.
     """
 
     pooled: Rate
@@ -45,14 +48,17 @@ class Rates:
     far: float = 0.0
     wave: float = 0.0
     reread: float = 0.0
+    cold: float = 0.0
 
     def of(self, name: str) -> Rate:
-        """The rate of a class, else of its dtype, else the pooled one."""
-        return self.classes.get(name) or self.classes.get(dtype_wildcard(name), self.pooled)
+        """The rate of a class, else of the class without its path, else of its dtype, else the pooled one."""
+        known = self.classes.get(name) or self.classes.get(without_path(name))
+        return known or self.classes.get(dtype_wildcard(name), self.pooled)
 
     def covers(self, name: str) -> bool:
         """Whether the calibration covers a class, or does not distinguish classes."""
-        return not self.classes or name in self.classes or dtype_wildcard(name) in self.classes
+        names = (name, without_path(name), dtype_wildcard(name))
+        return not self.classes or any(known in self.classes for known in names)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and tables for TOML and JSON."""
@@ -71,6 +77,7 @@ class Rates:
                 "bytes": self.cache,
                 "far": self.far,
                 **({"reread": self.reread} if self.reread else {}),
+                **({"cold": self.cold} if self.cold else {}),
             },
             "pooled": _plain(self.pooled),
             "classes": {name: _plain(rate) for name, rate in sorted(self.classes.items())},
@@ -98,6 +105,7 @@ def rates_from(table: Mapping[str, Any]) -> Rates:
         cache=float(cache.get("bytes", 0.0)),
         far=float(cache.get("far", 0.0)),
         reread=float(cache.get("reread", 0.0)),
+        cold=float(cache.get("cold", 0.0)),
         **{key: float(saturation.get(key, 0.0)) for key in ("length", "columns", "rows", "tile", "wave")},
     )
 
@@ -147,6 +155,18 @@ def cache_miss_bytes(work: Work, cache: float) -> Floats:
     return np.where(moved > cache, moved, 0.0) if cache else np.zeros(len(work))
 
 
+def cold_weights(work: Work, cache: float) -> Floats:
+    """Bytes of the weights that other kernels displace from the cache between two inferences."""
+    if not cache:
+        return np.zeros(len(work))
+    return np.where(work.traffic > cache, 0.0, work.weights * cold_share(work, cache)[work.network])
+
+
+def cold_share(work: Work, cache: float) -> Floats:
+    """The share of the weights of each network that does not fit into the cache."""
+    return np.maximum(0.0, 1 - cache / np.maximum(work.totals(work.weights), 1.0))
+
+
 def reread_macs(work: Work, cache: float) -> Floats:
     """MACs of the kernels whose weights exceed the cache."""
     return np.where(work.weights > cache, work.macs, 0.0)
@@ -159,6 +179,8 @@ def kernels(rates: Rates, work: Work) -> Kernels:
     idle = idle_factor(work, rates.length, rates.columns, rates.rows, rates.tile, rates.wave)
     compute = mac * work.macs * idle
     traffic = byte * work.traffic + rates.far * cache_miss_bytes(work, rates.cache)
+    if rates.cold:
+        traffic = traffic + rates.cold * cold_weights(work, rates.cache)
     if rates.reread:
         traffic = traffic + rates.reread * reread_macs(work, rates.cache)
     return Kernels(compute, traffic, launch, power_norm(compute, traffic, rates.power) + launch)

@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sizeup.errors import MissingLibrary, SizeupError
-from sizeup.latency.model import Rate, Rates, cache_miss_bytes, extents, idle_factor, power_norm, seconds
+from sizeup.latency.model import (
+    Rate,
+    Rates,
+    cache_miss_bytes,
+    cold_weights,
+    extents,
+    idle_factor,
+    power_norm,
+    seconds,
+)
 from sizeup.latency.work import Floats, Work
 
 # With fewer networks than this, one pooled rate predicts better than one rate per class.
@@ -36,6 +45,7 @@ class FitOptions:
     tile: float = 0.0  # rows of a product that a kernel computes at once; 0: unknown
     wave: float = 0.0  # results of a product that the device computes at once; 0: unknown
     cache: float = 0.0  # bytes of the device's last-level cache; 0: unknown
+    cold: bool = False  # weights of networks that exceed the cache have a separate cost
     shrink: float = 0.1  # strength of the shrinkage towards the prior
     smallest: float = 0.03  # relative errors below this are squared
 
@@ -67,8 +77,8 @@ def _rescaled(prior: Rates, work: Work, measured: Floats) -> Rates:
         return Rate(rate.mac * factor, rate.byte * factor, rate.launch * factor)
 
     classes = {name: scaled(rate) for name, rate in prior.classes.items()}
-    far, run, reread = prior.far * factor, prior.run * factor, prior.reread * factor
-    return replace(prior, pooled=scaled(prior.pooled), classes=classes, far=far, run=run, reread=reread)
+    others = {name: getattr(prior, name) * factor for name in ("far", "run", "reread", "cold")}
+    return replace(prior, pooled=scaled(prior.pooled), classes=classes, **others)
 
 
 def _fit_pooled(work: Work, measured: Floats, form: FitOptions) -> Rates:
@@ -123,16 +133,17 @@ def _solve(
 class _Regression:
     """Fits rates by class.
 
-    The unknowns are multiples of the prior's rates, of its extra cost per byte beyond the cache and of its
-    per-inference overhead, then the extents of saturation.
+    The unknowns are multiples of the prior's rates, of its extra costs per byte beyond the cache and per byte
+    of cold weights, and of its per-inference overhead, then the extents of saturation.
     """
 
     def __init__(self, work: Work, measured: Floats, form: FitOptions, prior: Rates) -> None:
         self.work, self.measured, self.form, self.prior = work, measured, form, prior
         self.class_count = len(work.names)
         self.far = cache_miss_bytes(work, form.cache)
+        self.cold = cold_weights(work, form.cache * form.cold)
         self.scale = self._scale()
-        self.multiples = np.ones(3 * self.class_count + 2)
+        self.multiples = np.ones(3 * self.class_count + 3)
         self.extents = np.array([prior.length, prior.columns, prior.rows]) * form.saturating
 
     def _scale(self) -> Floats:
@@ -144,7 +155,7 @@ class _Regression:
         table = [[r.mac for r in rates], [r.byte for r in rates], [r.launch for r in rates]]
         by_class = [np.maximum(row, lowest) for row, lowest in zip(table, least, strict=False)]
         far = max(prior.far or prior.pooled.byte, least[1])
-        return np.concatenate([*by_class, [far, max(prior.run, least[3])]])
+        return np.concatenate([*by_class, [far, prior.cold or far, max(prior.run, least[3])]])
 
     def rates(self) -> Rates:
         """Iterates to the rates with the smallest error."""
@@ -172,11 +183,12 @@ class _Regression:
         if self.form.saturating:
             self.extents += stride * (solution[-3:] - self.extents)
 
-    def _split(self, numbers: Floats) -> tuple[Floats, Floats, Floats, float, float]:
-        """Per class: seconds per MAC, byte and launch; then per byte beyond the cache and per inference."""
-        mac, byte, launch = numbers[:-2].reshape(3, self.class_count)
-        far = float(numbers[-2]) if self.form.cache else 0.0
-        return mac, byte, launch * self.form.launching, far, float(numbers[-1])
+    def _split(self, numbers: Floats) -> tuple[Floats, Floats, Floats, float, float, float]:
+        """Per class: seconds per MAC, byte and launch; then per far byte, cold byte and inference."""
+        mac, byte, launch = numbers[:-3].reshape(3, self.class_count)
+        far, cold, run = numbers[-3:].tolist()
+        has_cache = bool(self.form.cache)
+        return mac, byte, launch * self.form.launching, far * has_cache, cold * self.cold.any(), run
 
     def _derivatives(self) -> tuple[Floats, Floats, Floats]:
         """Derivatives of each network's time by the multiples and by the extents, and the time itself."""
@@ -184,9 +196,9 @@ class _Regression:
         length, columns, rows = self.extents.tolist()
         short = idle_factor(work, length, columns, rows, self.form.tile)
         slow = idle_factor(work, length, columns, rows, self.form.tile, self.form.wave)
-        mac, byte, _, far, _ = self._split(self.scale * self.multiples)
+        mac, byte, _, far, cold, _ = self._split(self.scale * self.multiples)
         compute = mac[work.class_index] * work.macs * slow
-        traffic = byte[work.class_index] * work.traffic + far * self.far
+        traffic = byte[work.class_index] * work.traffic + far * self.far + cold * self.cold
         together = power_norm(compute, traffic, self.form.power)
         by_compute, by_traffic = (_share(part, together, self.form.power) for part in (compute, traffic))
         design = self.scale * np.concatenate(
@@ -195,6 +207,7 @@ class _Regression:
                 work.by_class(by_traffic * work.traffic),
                 work.by_class(np.full(len(work), float(self.form.launching))),
                 work.totals(by_traffic * self.far)[:, None],
+                work.totals(by_traffic * self.cold)[:, None],
                 np.ones((work.networks, 1)),
             ],
             axis=1,
@@ -213,7 +226,7 @@ class _Regression:
         return np.stack(columns, axis=1)
 
     def _as_rates(self) -> Rates:
-        mac, byte, launch, far, run = self._split(self.scale * self.multiples)
+        mac, byte, launch, far, cold, run = self._split(self.scale * self.multiples)
         rows = zip(mac.tolist(), byte.tolist(), launch.tolist(), strict=True)
         classes = {name: Rate(*row) for name, row in zip(self.work.names, rows, strict=True)}
         form = self.form
@@ -230,6 +243,7 @@ class _Regression:
             form.cache,
             far,
             form.wave,
+            cold=cold,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from sizeup.errors import TargetError
-from sizeup.latency.model import Kernels
+from sizeup.latency.model import Kernels, cold_share
 from sizeup.latency.work import Flags, Floats, Work
 from sizeup.targets import Target
 
@@ -101,8 +101,7 @@ def fastest_rate(target: Target, name: str) -> float | None:
 
 def far_share(work: Work, target: Target) -> Floats:
     """The share of the weights of each network that does not fit into the caches."""
-    weights = work.totals(work.weights)
-    return np.maximum(0.0, 1 - cache_of(target) / np.maximum(weights, 1.0))
+    return cold_share(work, cache_of(target))
 
 
 def cache_of(target: Target) -> int:

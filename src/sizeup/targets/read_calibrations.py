@@ -80,7 +80,7 @@ def _quantity(table: Table) -> MeasuredQuantity:
 _RATES_KEYS = ("schema", "run", "power", "saturation", "cache", "pooled", "classes")
 _RATES_PARTS = {
     "saturation": ("length", "columns", "rows", "tile", "wave"),
-    "cache": ("bytes", "far", "reread"),
+    "cache": ("bytes", "far", "reread", "cold"),
 }
 _RATE_KEYS = ("mac", "byte", "launch")
 _SLOPES = ("low_longer", "low_shorter", "high_longer", "high_shorter")
