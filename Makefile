@@ -14,8 +14,9 @@ fast:  ## operators, graph, memory, cost, checks and the command line in less th
 	pytest -q -m "not slow and not alone" --durations=5 --durations-min=2 tests/ops tests/graph tests/memory \
 		tests/test_cost*.py tests/checks tests/cli/test_cli.py
 
-bare:  ## what needs neither extras nor a quiet machine
-	pytest -q -m "not extras and not alone"
+BARE = not extras and not alone
+bare:  ## what needs neither extras nor a quiet machine; `TESTS=tests/ops` for some of it
+	pytest -q -m "$(BARE)" $(TESTS)
 
 long:  ## at full size what CI runs smaller, with the results in docs/long-tests.md
 	python tools/long_tests.py

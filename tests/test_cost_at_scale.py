@@ -34,6 +34,7 @@ def large() -> Graph:
 
 
 @pytest.mark.alone
+@pytest.mark.both_cores  # the other core shares the cache, which only the large graph needs
 def test_time_per_operator_does_not_grow_with_the_graph(large: Graph) -> None:
     small = chain(SMALL)
     best_small = best_large = float("inf")

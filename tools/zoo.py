@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import sys
 import time
 import warnings
@@ -116,6 +117,17 @@ def _our_digest() -> str:
 
 def _versions() -> dict[str, str]:
     return {name: version(name) for name in LIBRARIES if find_spec(name)}
+
+
+def recorded_macs() -> dict[str, int]:
+    """The MACs by torch's counter that the page lists, of libraries that are installed in its versions."""
+    page, installed = PAGE.read_text(), _versions()
+    recorded = dict(re.findall(rf"\b({'|'.join(LIBRARIES)}) (\d[\w.+]*\w)", page.partition("| model |")[0]))
+    same = {name for name in LIBRARIES if installed.get(name) == recorded.get(name)}
+    rows = re.findall(r"^\| `((\w+):[^`]+)` \| [\d,]+ \| ([\d,]+) \|", page, re.MULTILINE)
+    return {
+        source: int(macs.replace(",", "")) for source, library, macs in rows if {"torch", library} <= same
+    }
 
 
 def run(

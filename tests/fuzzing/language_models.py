@@ -16,12 +16,15 @@ import gguf_files
 from fuzzing import hf_configs
 from fuzzing.texts import Settings, toml
 from fuzzing.values import INTEGERS, changed_bytes, integer
+from published_configs import BENCHMARK
+from serving.test_bench_files import TRTLLM
 from sizeup.api.llm import llm
 from sizeup.language_models import gguf, reader
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.clusters import read_cluster
 from sizeup.language_models.layout_costs import evaluate
 from sizeup.language_models.layouts import enumerate_layouts
+from sizeup.serving.bench_files import read_runs
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -75,7 +78,15 @@ _MODELS: tuple[dict[str, Any], ...] = (
     {"model_type": "qwen3", **_SIZES, "head_dim": 16, "quantization_config": _FP8},
     {"model_type": "gemma3_text", **_SIZES, **_WINDOWS, "head_dim": 16},
     {"model_type": "mixtral", **_SIZES, "num_local_experts": 8, "num_experts_per_tok": 2},
-    {"model_type": "qwen3_moe", **_SIZES, **_EXPERTS, "head_dim": 16, "mlp_only_layers": []},
+    {"model_type": "qwen3_moe", **_SIZES, **_EXPERTS, "head_dim": 16, "mlp_only_layers": [0]},
+    {
+        "model_type": "llama4_text",
+        **_SIZES,
+        "intermediate_size_mlp": 256,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 1,
+        "moe_layers": [1, 3],
+    },
     {
         "model_type": "gpt_oss",
         **_SIZES,
@@ -287,6 +298,7 @@ def _safetensors(tensors: Mapping[str, Any]) -> bytes:
 
 
 CONFIGURATIONS = _Json(_MODELS)
+BENCHMARKS = _Json((BENCHMARK, TRTLLM))
 SAFETENSORS = _Safetensors()
 QUANTIZATIONS = _Json((_QUANTIZATION,))
 GGUF = _Gguf()
@@ -319,6 +331,11 @@ def safetensors(path: Path) -> Any:
 def gguf_file(path: Path) -> Any:
     """The architecture of a GGUF header, and what it needs."""
     return {**_numbers(gguf.read(path)), **_served(path)}
+
+
+def benchmark(path: Path) -> Any:
+    """The runs of a serving benchmark."""
+    return [{"load": (run.requests, run.input, run.output), "tpot": run.tpot} for run in read_runs(path)]
 
 
 def cluster(path: Path) -> Any:

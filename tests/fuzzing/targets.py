@@ -82,6 +82,9 @@ TARGETS: Mapping[str, Target] = {
     "clusters": Target(
         "fuzzing.language_models:CLUSTERS", ".toml", {"analyze": "fuzzing.language_models:cluster"}
     ),
+    "serving-benchmarks": Target(
+        "fuzzing.language_models:BENCHMARKS", ".json", {"analyze": "fuzzing.language_models:benchmark"}
+    ),
     "hf": Target("fuzzing.hf_configs:FILES", ".json", {"analyze": "fuzzing.model_modes:configuration"}),
 }
 COMPARED = ("tflite", "onnx")  # with a real runtime, in the mode `differential`
@@ -90,7 +93,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("devices", "calibrations", "budgets", "sweeps"),
         *("coefficients", "precision-maps", "gpu-specs"),
     ),
-    "llm": ("llm-configs", "llm-quantizations", "safetensors", "gguf", "clusters"),
+    "llm": ("llm-configs", "llm-quantizations", "safetensors", "gguf", "clusters", "serving-benchmarks"),
 }
 
 

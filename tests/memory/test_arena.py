@@ -161,6 +161,7 @@ def test_time_is_kept_where_many_buffers_live_long() -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.both_cores
 @pytest.mark.extras
 @pytest.mark.parametrize("name", ["A", "B", "C", "D", "F", "G", "H", "J", "K"])
 def test_hard_instances_fit_their_capacity(name: str, shared: Path) -> None:

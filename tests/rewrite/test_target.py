@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,7 @@ REFUSED = {
     "mlperf_kws_fp32", "mp_face_detection_full_range_sparse", "mp_hand_landmark_full",
     "mp_palm_detection_lite", "mp_selfie_segmentation", "swiftnet_vww_uint8", "tflm_person_detect_vela",
 }  # fmt: skip
+OptimizeFor = Callable[[str, str], tuple[int, int]]  # by model and core
 SMALL = ("mlperf_kws_int8", "mlperf_vww96_int8", "pmw_alexa", "tflm_hello_int8", "tflm_micro_speech")
 
 
@@ -69,25 +71,35 @@ def test_files_of_optimize_have_the_arena_of_the_boards(shared: Path, tmp_path: 
     assert not wrong
 
 
-def _optimize_for(shared: Path, tmp_path: Path, name: str, core: str) -> tuple[int, int]:
-    """The arena before, as measured on a board, and after; the outputs of a changed file are equal."""
-    source, out = shared / "models" / f"{name}.tflite", tmp_path / f"{core}.tflite"
-    result = sizeup.optimize(source, out, target=TARGETS[core], verify=False, time_limit=5)
-    before, (_, after) = _board_arenas(shared)[name, core], _arena(out, core)
-    assert after is not None
-    assert [(arena.before_bytes, arena.after_bytes) for arena in result.arenas] == [(before, after)]
-    assert result.changed == (out.read_bytes() != source.read_bytes()) == (after < before)
-    assert result.changed or any("nothing needs less" in note for note in result.notes)
-    if result.changed:
-        samples = random_samples(sizeup.load(source), 3, seed=5)
-        assert is_equal(run("tflm", source, samples), run("tflm", out, samples))
-    return before, after
+@pytest.fixture(scope="module")
+def optimize_for(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> OptimizeFor:
+    """Optimizes a file once per core: the arena before, as measured on a board, and after.
+
+    The outputs of a changed file are equal.
+    """
+    folder = tmp_path_factory.mktemp("optimized")
+
+    @cache
+    def arenas(name: str, core: str) -> tuple[int, int]:
+        source, out = shared / "models" / f"{name}.tflite", folder / f"{core}.tflite"
+        result = sizeup.optimize(source, out, target=TARGETS[core], verify=False, time_limit=5)
+        before, (_, after) = _board_arenas(shared)[name, core], _arena(out, core)
+        assert after is not None
+        assert [(arena.before_bytes, arena.after_bytes) for arena in result.arenas] == [(before, after)]
+        assert result.changed == (out.read_bytes() != source.read_bytes()) == (after < before)
+        assert result.changed or any("nothing needs less" in note for note in result.notes)
+        if result.changed:
+            samples = random_samples(sizeup.load(source), 3, seed=5)
+            assert is_equal(run("tflm", source, samples), run("tflm", out, samples))
+        return before, after
+
+    return arenas
 
 
 @pytest.mark.extras
 @pytest.mark.parametrize("core", TARGETS)
-def test_no_file_gets_worse_with_the_kernels_of_the_target(shared: Path, tmp_path: Path, core: str) -> None:
-    arenas = {name: _optimize_for(shared, tmp_path, name, core) for name in SMALL}
+def test_no_file_gets_worse_with_the_kernels_of_the_target(optimize_for: OptimizeFor, core: str) -> None:
+    arenas = {name: optimize_for(name, core) for name in SMALL}
     assert all(after <= before for before, after in arenas.values())
     assert arenas["mlperf_vww96_int8"][1] < arenas["mlperf_vww96_int8"][0]
 
@@ -95,21 +107,21 @@ def test_no_file_gets_worse_with_the_kernels_of_the_target(shared: Path, tmp_pat
 @pytest.mark.extras
 @pytest.mark.slow
 @pytest.mark.parametrize("core", TARGETS)
-def test_no_real_file_gets_worse(shared: Path, tmp_path: Path, core: str) -> None:
+def test_no_real_file_gets_worse(shared: Path, tmp_path: Path, optimize_for: OptimizeFor, core: str) -> None:
     for path in sorted((shared / "models").glob("*.tflite")):
         if path.stem in REFUSED:
             with pytest.raises(sizeup.WriteError, match="TFLite Micro cannot run this file"):
                 sizeup.optimize(path, tmp_path / "out.tflite", target=TARGETS[core], verify=False)
         else:
-            before, after = _optimize_for(shared, tmp_path, path.stem, core)
+            before, after = optimize_for(path.stem, core)
             assert after <= before, path.stem
 
 
 @pytest.mark.extras
-def test_a_plan_has_space_for_the_scratch_of_the_target(shared: Path, tmp_path: Path) -> None:
+def test_a_plan_has_space_for_the_scratch_of_the_target(optimize_for: OptimizeFor) -> None:
     """The plan for the reference kernels needs 18,240 B on an M4 and 25,984 B on an M55, as measured."""
-    assert _optimize_for(shared, tmp_path, "pmw_alexa", "m4")[1] < 18_240
-    assert _optimize_for(shared, tmp_path, "pmw_alexa", "m55") == (24_768, 24_768)
+    assert optimize_for("pmw_alexa", "m4")[1] < 18_240
+    assert optimize_for("pmw_alexa", "m55") == (24_768, 24_768)
 
 
 def test_a_loss_with_cmsis_nn_is_in_every_line_that_shows_a_gain(shared: Path, tmp_path: Path) -> None:

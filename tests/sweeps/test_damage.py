@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import sizeup
+from cli.running import run_command
 from sizeup.errors import SizeupError
 from sizeup.sweeps import Store, compact
 from sweeps.generated import write_models
@@ -48,12 +47,6 @@ def cut(path: str, length: Callable[[int], int]) -> Path:
     content = file.read_bytes()
     file.write_bytes(content[: length(len(content))])
     return file
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sizeup", *words], capture_output=True, text=True, check=False
-    )
 
 
 @cut_at
@@ -121,20 +114,20 @@ def test_the_command_line_tells_in_one_line(folder: Path) -> None:
     shards = Store(folder / "out").paths()
     for path in shards[:2]:
         cut(path, CUTS["half"])
-    answer = run("query", "out")
+    answer = run_command("query", "out")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert Path(shards[0]).name in answer.stderr
     assert "1 other file too" in answer.stderr
-    sorted_ = run("sweep", "-o", "out", "--compact")
+    sorted_ = run_command("sweep", "-o", "out", "--compact")
     assert (sorted_.returncode, sorted_.stdout) == (2, "")
     assert [len(each.stderr.splitlines()) for each in (answer, sorted_)] == [1, 1]
-    again = run("sweep", "sweep.toml", "-o", "out", "--json")
+    again = run_command("sweep", "sweep.toml", "-o", "out", "--json")
     assert again.returncode == 0
     message = [line for line in again.stderr.splitlines() if "could not be read" in line]
     assert len(message) == 1
     assert message[0].startswith("out/shards/")
     assert message[0].endswith(".parquet and 1 other file could not be read and were replaced")
-    assert run("query", "out").returncode == 0
+    assert run_command("query", "out").returncode == 0
 
 
 def test_a_damaged_shard_of_other_questions_is_replaced_by_one_of_these(folder: Path) -> None:

@@ -10,13 +10,12 @@ import pytest
 from conftest import ROOT
 
 MODELS = {"mobilenet_v2", "resnet50", "efficientnet_b0", "mobilenet_v3_small", "vit_b_16", "densenet121"}
-
-
 ANALYZED = {
     "torchvision:mvit_v2_s", "torchvision:resnet50", "torchvision:swin_v2_t", "torchvision:densenet121",
     "timm:convnext_atto", "timm:efficientformerv2_s0", "transformers:bert", "transformers:llama",
     "transformers:mamba", "transformers:xlstm",
 }  # fmt: skip
+REPEATED = ("torchvision:mvit_v2_s", "transformers:mamba", "transformers:xlstm")
 
 
 def _milliseconds(script: str, *options: str) -> dict[str, tuple[float, float]]:
@@ -43,30 +42,40 @@ def test_recording_is_at_most_a_third_slower_than_running() -> None:
     assert max(ratios.values()) <= 1.3, ratios
 
 
-@pytest.mark.alone
-@pytest.mark.slow
-def test_analyzing_is_at_most_half_slower_than_running() -> None:
-    least = dict.fromkeys(ANALYZED, (float("inf"), float("inf")))
+@pytest.fixture(scope="module")
+def analyzed() -> dict[str, tuple[float, float]]:
+    """Minimum milliseconds of a forward and of analyzing; models beyond their limits are measured again."""
+    least: dict[str, tuple[float, float]] = {}
+    pending = ANALYZED
     for _ in range(3):
-        milliseconds = _milliseconds("torch_analyze.py", "--rounds", "3")
-        assert milliseconds.keys() == ANALYZED
-        least = {
-            name: (min(least[name][0], a), min(least[name][1], b)) for name, (a, b) in milliseconds.items()
-        }
-        slow = {name: times for name, times in least.items() if times[1] > 1.5 * times[0] + 300}
-        if not slow:
+        milliseconds = _milliseconds("torch_analyze.py", "--rounds", "3", "--only", *sorted(pending))
+        assert milliseconds.keys() == pending
+        for name, times in milliseconds.items():
+            bare, ours = map(min, times, least.get(name, times))
+            least[name] = bare, ours
+        pending = _slow(least).keys() | {name for name in REPEATED if _ratio(least[name]) > 1.2}
+        if not pending:
             break
-    assert not slow
+    return least
+
+
+def _slow(times: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {name: (bare, ours) for name, (bare, ours) in times.items() if ours > 1.5 * bare + 300}
+
+
+def _ratio(times: tuple[float, float]) -> float:
+    return round(times[1] / times[0], 2)
 
 
 @pytest.mark.alone
 @pytest.mark.slow
-def test_repeated_operators_are_not_run_again() -> None:
+def test_analyzing_is_at_most_half_slower_than_running(analyzed: dict[str, tuple[float, float]]) -> None:
+    assert not _slow(analyzed)
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_repeated_operators_are_not_run_again(analyzed: dict[str, tuple[float, float]]) -> None:
     """Analyzing took 1.6 to 2.1 times as long as a forward when torch ran every operator."""
-    for _ in range(3):
-        milliseconds = _milliseconds("torch_analyze.py", "--rounds", "3", "--only", "mamba", "xlstm", "mvit")
-        ratios = {name: round(analyzed / bare, 2) for name, (bare, analyzed) in milliseconds.items()}
-        assert len(ratios) == 3
-        if max(ratios.values()) <= 1.2:
-            break
+    ratios = {name: _ratio(analyzed[name]) for name in REPEATED}
     assert max(ratios.values()) <= 1.2, ratios

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sizeup
-from browser import Browser, Opened, chromium, opened, titles_in_sight
+from browser import Browser, Opened, opened, titles_in_sight
 from sizeup.errors import SizeupError
 from sweeps import answers
 
@@ -51,12 +51,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("board")
     sizeup.query(answers.write(folder / "registry", rows())).save(folder / "board.html")
     return folder / "board.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as page:
-        yield page
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from sizeup.dtypes import dtype
 from sizeup.graph import Constant, Graph, GraphBuilder
 from timing import undisturbed
 
-pytestmark = [pytest.mark.extras, pytest.mark.alone]
+pytestmark = [pytest.mark.extras, pytest.mark.alone, pytest.mark.both_cores]
 FLOAT = dtype("float32")
 LENGTH = 5_000
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import sizeup
-from browser import PICTURES, Browser, Opened, Page, chromium, opened, titles_in_sight
+from browser import PICTURES, Opened, Page, titles_in_sight
 from networks import chain, looping, three_convolutions, with_unknown
 from sizeup import units
 from sizeup.dtypes import dtype
@@ -57,29 +56,6 @@ def nameless() -> Graph:
     builder.op("relu", [x], [y])
     builder.outputs.append(y)
     return builder.freeze()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as shown:
-        yield shown
-
-
-@pytest.fixture
-def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Write a report's page and open it."""
-    pages: list[Page] = []
-
-    def write(report: sizeup.Report, **options: Any) -> Opened:
-        path = tmp_path / f"{len(pages)}.html"
-        report.save(path)
-        shown = opened(browser, path, **options)
-        pages.append(shown.page)
-        return shown
-
-    yield write
-    for page in pages:
-        page.close()
 
 
 def sound(shown: Opened) -> None:

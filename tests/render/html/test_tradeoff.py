@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from browser import Browser, chromium, opened
+from browser import Browser, opened
 from sizeup.mixed_precision.accuracy import Accuracy
 from sizeup.mixed_precision.figures import Budgets, Figures
 from sizeup.mixed_precision.tradeoff import Latency, Point
@@ -41,12 +40,6 @@ def table() -> Tradeoff:
         Point("int2", 1, None, unsupported="no kernels for int2"),
     )
     return Tradeoff(HOSTILE, "rpi5/ort", Budgets(), points, Accuracy({}, "from a test"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as shown:
-        yield shown
 
 
 def test_the_page_shows_the_points_and_runs_nothing_else(
