@@ -15,28 +15,28 @@ import argparse
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from math import lgamma
 from pathlib import Path
 
 import numpy as np
-from serving_regression import ENGINES, SYSTEMS, TPOT, TTFT, Table, fit, table_of, tpot, ttft, values_of
+from serving_regression import ENGINES, SYSTEMS, Table, fit, predicted, table_of, values_of
 from serving_rows import CONFIGS, ROWS, Point, errors, measured, point, rows_of
-from serving_split import is_frozen
+from serving_split import CONFIGURATION, is_frozen
 
 from sizeup.serving.rates import Rates
 
 ROOT = Path(__file__).resolve().parents[1]
-# Engines whose interval did not hold: with families held out, SGLang's covered 80 % of the frozen TPOTs.
+# Engines whose interval did not hold for frozen rows: SGLang's covered 80 % of TPOTs, families held out.
 WITHOUT_INTERVAL = frozenset({"sglang"})
 CALIBRATIONS = ROOT / "src" / "sizeup" / "serving" / "calibrations.toml"
 PAGE = ROOT / "docs" / "llm-times.md"
 BLOCK = re.compile(r"(<!-- held-out errors -->\n).*?(<!-- end -->)", re.DOTALL)
-HARNESS = ROOT / "benchmarks" / "serving_harness.toml"
 SOURCE = (
     "silicon_sample.csv of https://github.com/ai-dynamo/aiconfigurator (commit 095f58a, Apache-2.0):"
     " InferenceMAX and grids on H100, cleaned; one in five configurations left out"
 )
 FAMILIES = ("qwen3.5", "qwen3", "llama", "gpt-oss", "minimax", "deepseek")
-LEAST_FAMILIES = 4
+LEAST_FAMILIES, LEAST_P = 4, 0.05
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,9 @@ def data_of(rows: Path, configs: Path, frozen: bool) -> Data:
     )
 
 
-def fitted(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Deviations of the numbers of TPOT and TTFT."""
-    weight = np.where(data.column("harness") == "gap_sla", 0.1, 1.0)
-    first = fit(TPOT, tpot, data.table, data.truth[:, 0], weight)
-    known = values_of(TPOT, first, data.table)
-    return first, fit(TTFT, ttft, data.table, data.truth[:, 1], weight, known)
-
-
-def predicted(table: Table, deviations: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """TPOT and TTFT by row."""
-    values = {**values_of(TPOT, deviations[0], table), **values_of(TTFT, deviations[1], table)}
-    return np.stack([tpot(table, values), ttft(table, values)], axis=1)
+def fitted(data: Data) -> np.ndarray:
+    """Deviations of the numbers."""
+    return fit(data.table, data.truth, np.where(data.column("harness") == "gap_sla", 0.1, 1.0))
 
 
 def held_out(data: Data, groups: np.ndarray, target: Data, target_groups: np.ndarray) -> np.ndarray:
@@ -101,13 +92,9 @@ def held_out(data: Data, groups: np.ndarray, target: Data, target_groups: np.nda
     result = np.zeros_like(target.truth)
     for group in sorted(set(target_groups)):
         rows = target_groups == group
-        result[rows] = predicted(target.table.part(rows), fitted(data.part(groups != group)))
+        table = target.table.part(rows)
+        result[rows] = predicted(table, values_of(fitted(data.part(groups != group)), table))
     return result
-
-
-def interval(residuals: np.ndarray, families: np.ndarray) -> tuple[float, float] | None:
-    """Factors of the estimate between which 90 % lie; None with too few families."""
-    return None if len(set(families)) < LEAST_FAMILIES else weighted_interval(residuals, families)
 
 
 def weighted_interval(residuals: np.ndarray, families: np.ndarray) -> tuple[float, float]:
@@ -203,27 +190,82 @@ def groups_of(data: Data) -> Iterable[tuple[str, np.ndarray]]:
             yield value, column == value
 
 
+def coverage(
+    data: Data, by_family: np.ndarray, target: Data, times: np.ndarray, engine: str, index: int
+) -> tuple[np.ndarray, float]:
+    """Which measurements the interval of an engine, from other families only, holds; and its median width."""
+    engines, families, here = data.column("backend"), data.families, target.column("backend") == engine
+    hits, widths = [], []
+    for group in sorted(set(target.families[here])):
+        rows, others = here & (target.families == group), (engines == engine) & (families != group)
+        residual = np.log(data.truth[others, index] / by_family[others, index])
+        low, high = weighted_interval(residual, families[others])
+        ratio = target.truth[rows, index] / times[rows, index]
+        hits += list((ratio >= low) & (ratio <= high))
+        widths += [high / low] * int(rows.sum())
+    return np.array(hits), float(np.median(widths))
+
+
+def binomial_p(hits: int, count: int, share: float = 0.9) -> float:
+    """The probability of numbers of hits that are no more likely than this one."""
+    numbers = range(count + 1)
+    logarithms = np.array(
+        [
+            lgamma(count + 1) - lgamma(each + 1) - lgamma(count - each + 1)
+            + each * np.log(share) + (count - each) * np.log(1 - share)
+            for each in numbers
+        ]
+    )  # fmt: skip
+    return float(np.exp(logarithms[logarithms <= logarithms[hits] + 1e-9]).sum())
+
+
+def is_wide_enough(hits: int, count: int) -> bool:
+    """Whether a 90 % interval that held `hits` of `count` measurements is not too narrow, by a test."""
+    return hits >= 0.9 * count or binomial_p(hits, count) > LEAST_P
+
+
+def engines_with_interval(data: Data, by_family: np.ndarray) -> set[str]:
+    """Engines of enough families whose intervals are not too narrow."""
+    result = set()
+    for engine in ENGINES:
+        rows = data.column("backend") == engine
+        if len(set(data.families[rows])) < LEAST_FAMILIES:
+            continue
+        is_shipped = engine not in WITHOUT_INTERVAL
+        for index, name in enumerate(("TPOT", "TTFT")):
+            hits, width = coverage(data, by_family, data, by_family, engine, index)
+            share, p = f"{100 * hits.mean():.1f} % of {len(hits):,}", binomial_p(int(hits.sum()), len(hits))
+            print(f"  {engine:8} 90 % interval of {name} holds {share}, p {p:.2g}, x {width:.2f}")
+            is_shipped &= is_wide_enough(int(hits.sum()), len(hits))
+        if is_shipped:
+            result.add(engine)
+    return result
+
+
+def resampled(hits: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of a share, by resampling groups of measurements that depend on each other."""
+    parts, random = [hits[groups == name] for name in sorted(set(groups))], np.random.default_rng(0)
+    draws = random.integers(len(parts), size=(2000, len(parts)))
+    shares = [np.concatenate([parts[index] for index in draw]).mean() for draw in draws]
+    return float(np.quantile(shares, 0.025)), float(np.quantile(shares, 0.975))
+
+
 def coverage_lines(data: Data, by_family: np.ndarray, target: Data, times: np.ndarray) -> list[str]:
     """How often the interval of an engine, from other families only, holds what was measured."""
-    engines, families = data.column("backend"), data.families
     lines = [
-        "| 90 % interval, frozen, families held out | rows | covers TPOT | width | covers TTFT | width |\n",
-        "|---|--:|--:|--:|--:|--:|\n",
+        "| 90 % interval, families held out | rows | configurations | TPOT | width | TTFT | width |\n",
+        "|---|--:|--:|--:|--:|--:|--:|\n",
     ]
+    names = np.array(["|".join(each.row[name] for name in CONFIGURATION) for each in target.points])
     for engine in ENGINES:
         here = target.column("backend") == engine
-        cells = []
+        order = np.argsort(target.families[here], kind="stable")  # as `coverage` has them
+        cells = [f"{here.sum():,}", f"{len(set(names[here])):,}"]
         for index in (0, 1):
-            hits, widths = [], []
-            for group in sorted(set(target.families[here])):
-                rows, others = here & (target.families == group), (engines == engine) & (families != group)
-                residual = np.log(data.truth[others, index] / by_family[others, index])
-                low, high = weighted_interval(residual, families[others])
-                ratio = target.truth[rows, index] / times[rows, index]
-                hits += list((ratio >= low) & (ratio <= high))
-                widths += [high / low] * int(rows.sum())
-            cells.append(f"{100 * np.mean(hits):.0f} % | x {np.median(widths):.2f}")
-        lines.append(f"| {engine} | {here.sum():,} | {' | '.join(cells)} |\n")
+            hits, width = coverage(data, by_family, target, times, engine, index)
+            low, high = resampled(hits, names[here][order])
+            cells += [f"{100 * hits.mean():.0f} % ({100 * low:.0f} to {100 * high:.0f} %)", f"x {width:.3g}"]
+        lines.append(f"| {engine} | {' | '.join(cells)} |\n")
         print(lines[-1], end="")
     return lines
 
@@ -232,11 +274,9 @@ def calibration_lines(data: Data, by_model: np.ndarray, by_family: np.ndarray) -
     """The shipped calibrations as TOML."""
     yield "# Written by benchmarks/serving_fit.py. Efficiencies are shares of data-sheet rates, times are in"
     yield " seconds.\n"
-    deviations = fitted(data)
-    values = {**values_of(TPOT, deviations[0], data.table), **values_of(TTFT, deviations[1], data.table)}
+    values, intervals = values_of(fitted(data), data.table), engines_with_interval(data, by_family)
     engines, devices = data.column("backend"), np.array([each.device for each in data.points])
     dates = sorted(text for text in data.column("measured") if text)
-    waits = []
     for engine in ENGINES:
         rows = engines == engine
         texts = {text for text in data.column("backend_version")[rows] if text[:1].isdigit()}
@@ -248,11 +288,10 @@ def calibration_lines(data: Data, by_model: np.ndarray, by_family: np.ndarray) -
         for index, name in enumerate(("tpot", "ttft")):
             mean, median, within = errors(by_model[rows, index], data.truth[rows, index])
             residual = np.log(data.truth[rows, index] / by_family[rows, index])
-            factors = None if engine in WITHOUT_INTERVAL else interval(residual, data.families[rows])
+            factors = weighted_interval(residual, data.families[rows]) if engine in intervals else None
             text = "" if factors is None else f", low = {factors[0]:.3f}, high = {factors[1]:.3f}"
             yield f"{name} = {{ mape = {mean / 100:.3f}, median = {median / 100:.3f},"
             yield f" within_20 = {within / 100:.3f}{text} }}\n"
-        waits.append(f"{engine} = {np.median(values['slot_wait'][rows]):.3g}\n")
         for device in SYSTEMS:
             here = rows & (devices == device)
             if not here.any():
@@ -261,12 +300,11 @@ def calibration_lines(data: Data, by_model: np.ndarray, by_family: np.ndarray) -
             for index, name in enumerate(("tpot", "ttft")):
                 yield f"{name}_mape = {errors(by_model[here, index], data.truth[here, index])[0] / 100:.3f}\n"
             first = int(np.flatnonzero(here)[0])
-            yield from (f"{field.name} = {values[field.name][first]:.4g}\n" for field in fields(Rates))
-    HARNESS.write_text(
-        "# Written by serving_fit.py: shares of requests that wait for the end of another, on the grid.\n"
-        "[slot_wait]\n" + "".join(waits),
-        "utf-8",
-    )
+            yield from (
+                f"{field.name} = {values[field.name][first]:.4g}\n"
+                for field in fields(Rates)
+                if field.name in values
+            )
 
 
 if __name__ == "__main__":

@@ -3,16 +3,17 @@
 Every number has a prior value and a deviation per engine, per GPU architecture, per system, and per engine
 and architecture, each shrunk towards zero by its spread. Efficiencies are logistic in the sum of
 deviations, so that they stay in (0, 1); other numbers are exponential. The loss is the absolute relative
-error, smooth below 15 %; Gauss-Newton with damping minimizes it.
+error of TPOT and TTFT, smooth below 15 %; Gauss-Newton with damping minimizes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 
 import numpy as np
+from damped_newton import minimum
 from serving_rows import Point
 
 from sizeup.serving.rates import Rates
@@ -20,6 +21,7 @@ from sizeup.serving.step import Demand
 from sizeup.serving.times import Load, load, times_of
 
 SMOOTH, SHRINKAGE = 0.15, 0.4
+TTFT_WEIGHT = 0.3  # of an error of TTFT, in errors of TPOT
 ENGINES = ("vllm", "sglang", "trtllm")
 SYSTEMS = ("h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm")
 LEVELS = (len(ENGINES), 2, len(SYSTEMS), 2 * len(ENGINES))
@@ -62,13 +64,11 @@ TPOT = (
     Number("prefill_share", 1.0, False, 0.3, 0.1, 0.1), Number("prefill_seconds", 2e-3, False, 0.7, 0.3, 0.2),
 )  # fmt: skip
 TTFT = (
-    Number("first_seconds", 0.03, False, 0.3, 0.03, 0.03),
-    Number("launch_seconds", 3e-5, False, 0.3, 0.03, 0.03),
-    Number("prefill_factor", 1.2, False, 0.2, 0.03, 0.03),
-    Number("queue_factor", 0.2, False, 0.5, 0.03, 0.03),
-    Number("queue_exponent", 0.7, True, 0.25, 0.03, 0.03), Number("first_steps", 1.0, False, 0.3, 0.03, 0.03),
-    Number("slot_wait", 0.3, False, 0.7, 0.03, 0.03),
-)  # fmt: skip
+    Number("first_seconds", 0.03, False, 0.5, 0.1, 0.2),
+    Number("launch_seconds", 3e-5, False, 0.5, 0.1, 0.2),
+    Number("first_steps", 1.0, False, 0.5, 0.1, 0.2),
+)
+NUMBERS = (*TPOT, *TTFT)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,6 @@ class Table:
     load: Load
     engine: np.ndarray
     system: np.ndarray
-    is_grid: np.ndarray
 
     def __len__(self) -> int:
         return len(self.engine)
@@ -93,7 +92,7 @@ class Table:
         """Some of the rows."""
         return Table(
             Load(*(_part(getattr(self.load, field.name), rows) for field in fields(Load))),
-            self.engine[rows], self.system[rows], self.is_grid[rows],
+            self.engine[rows], self.system[rows],
         )  # fmt: skip
 
 
@@ -107,10 +106,13 @@ def _part(column: object, rows: np.ndarray) -> object:
 
 def table_of(points: Sequence[Point]) -> Table:
     """Points of different models in one table."""
-    loads = [load(each.server, each.concurrency, each.input, each.output, each.capacity) for each in points]
+    loads = [
+        load(each.server, each.concurrency, each.input, each.output, each.capacity, each.benchmark)
+        for each in points
+    ]
     columns = [
         _demands([getattr(each, field.name) for each in loads])
-        if field.name in ("decode", "prefill")
+        if field.name in ("decode", "prefill", "wave")
         else np.array([float(getattr(each, field.name)) for each in loads])
         for field in fields(Load)
     ]
@@ -118,7 +120,6 @@ def table_of(points: Sequence[Point]) -> Table:
         Load(*columns),
         np.array([ENGINES.index(each.row["backend"]) for each in points]),
         np.array([SYSTEMS.index(each.device) for each in points]),
-        np.array([float(each.row["harness"] == "gap_grid") for each in points]),
     )
 
 
@@ -135,88 +136,55 @@ def _demands(each: list[Demand]) -> Demand:
     return Demand(*(column(field.name) for field in fields(Demand)))
 
 
-def tpot(table: Table, values: dict[str, np.ndarray]) -> np.ndarray:
-    """Predicted TPOT by row."""
-    return times_of(table.load, _rates(values)).tpot
-
-
-def ttft(table: Table, values: dict[str, np.ndarray]) -> np.ndarray:
-    """Predicted TTFT by row; on the grid, a request also waits for the slot of another."""
-    times = times_of(table.load, _rates(values))
-    group, output = table.load.group, table.load.output
-    waits = values["slot_wait"] * output * times.tpot * np.minimum(group - 1, 1) / group
-    return times.ttft + table.is_grid * waits
-
-
-def _rates(values: dict[str, np.ndarray]) -> Rates:
-    ideal = Rates()
-    merged = {field.name: values.get(field.name, getattr(ideal, field.name)) for field in fields(Rates)}
-    return SimpleNamespace(**merged)  # type: ignore[return-value]  # arrays instead of numbers
-
-
 Values = dict[str, np.ndarray]
 
 
-def values_of(numbers: Sequence[Number], deviations: np.ndarray, table: Table) -> Values:
+def predicted(table: Table, values: Values) -> np.ndarray:
+    """TPOT and TTFT by row."""
+    ideal = Rates()
+    merged = {field.name: values.get(field.name, getattr(ideal, field.name)) for field in fields(Rates)}
+    rates: Rates = SimpleNamespace(**merged)  # type: ignore[assignment]  # arrays instead of numbers
+    times = times_of(table.load, rates)
+    return np.stack([times.tpot, times.ttft], axis=1)
+
+
+def values_of(deviations: np.ndarray, table: Table) -> Values:
     """The fitted numbers by row."""
     offsets = np.cumsum((0, *LEVELS))[:-1]
     sums = sum(deviations[:, offset + level] for offset, level in zip(offsets, table.levels, strict=True))
-    return {each.name: each.values(sums[row]) for row, each in enumerate(numbers)}
+    return {each.name: each.values(sums[row]) for row, each in enumerate(NUMBERS)}
 
 
-def fit(
-    numbers: Sequence[Number],
-    model: Callable[[Table, Values], np.ndarray],
-    table: Table,
-    truth: np.ndarray,
-    weight: np.ndarray,
-    known: Values | None = None,
-) -> np.ndarray:
-    """Deviations of numbers that minimize the loss; `known` are numbers by row that stay."""
-    spreads = np.stack([each.spreads for each in numbers])
+def fit(table: Table, truth: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Deviations of the numbers that minimize the loss; `truth` is TPOT and TTFT by row."""
+    spreads = np.stack([each.spreads for each in NUMBERS])
     penalty = (SHRINKAGE / spreads.ravel()) ** 2
-    offsets, rows = np.cumsum((0, *LEVELS))[:-1], np.arange(len(table))
+    offsets, rows = np.cumsum((0, *LEVELS))[:-1], np.arange(2 * len(table))
+    levels = [np.tile(level, 2) for level in table.levels]
+    weight = np.concatenate([weight, TTFT_WEIGHT * weight])
     width = spreads.shape[1]
 
     def residual(values: Values) -> np.ndarray:
-        return model(table, {**(known or {}), **values}) / truth - 1
+        return (predicted(table, values) / truth - 1).T.ravel()
 
-    def loss(rest: np.ndarray, flat: np.ndarray) -> float:
-        return float(
-            (weight * 2 * SMOOTH * (np.sqrt(rest**2 + SMOOTH**2) - SMOOTH)).sum() + penalty @ flat**2
-        )
+    def numbers(flat: np.ndarray) -> Values:
+        return values_of(flat.reshape(spreads.shape), table)
 
-    current = np.zeros(spreads.size)
-    rest = residual(values_of(numbers, current.reshape(spreads.shape), table))
-    least, damping = loss(rest, current), 1e-3
-    for _ in range(40):
-        values = values_of(numbers, current.reshape(spreads.shape), table)
-        jacobian = np.zeros((len(table), spreads.size))
-        for row, each in enumerate(numbers):
-            nudged = {**values, each.name: _nudged(each, values[each.name])}
-            slope = (residual(nudged) - rest) / 1e-4
-            for offset, level in zip(offsets, table.levels, strict=True):
-                jacobian[rows, row * width + offset + level] = slope
-        scale = weight * SMOOTH / np.sqrt(rest**2 + SMOOTH**2)
-        curvature = (jacobian * scale[:, None]).T @ jacobian + np.diag(penalty)
-        gradient = jacobian.T @ (scale * rest) + penalty * current
-        for _ in range(8):
-            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -gradient)
-            tried = current + np.clip(step, -1, 1)
-            there = residual(values_of(numbers, tried.reshape(spreads.shape), table))
-            if (value := loss(there, tried)) < least:
-                break
-            damping *= 4
-        else:
-            break
-        is_done = least - value < 1e-4 * least
-        current, rest, least, damping = tried, there, value, max(damping / 5, 1e-8)
-        if is_done:
-            break
-    return current.reshape(spreads.shape)
+    def jacobian(flat: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        values, slopes = numbers(flat), np.zeros((len(rows), spreads.size))
+        for row, each in enumerate(NUMBERS):
+            slope = (residual({**values, each.name: nudged(each, values[each.name])}) - rest) / 1e-4
+            for offset, level in zip(offsets, levels, strict=True):
+                slopes[rows, row * width + offset + level] = slope
+        return slopes
+
+    return minimum(
+        np.zeros(spreads.size), lambda flat: residual(numbers(flat)), jacobian, SMOOTH,
+        weight=weight, penalty=penalty, move=lambda flat, step: flat + np.clip(step, -1, 1),
+    ).reshape(spreads.shape)  # fmt: skip
 
 
-def _nudged(number: Number, value: np.ndarray) -> np.ndarray:
+def nudged(number: Number, value: np.ndarray) -> np.ndarray:
     """The number at a deviation that is larger by 1e-4."""
     if not number.is_efficiency:
         return value * np.exp(1e-4)

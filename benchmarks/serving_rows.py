@@ -3,7 +3,7 @@
 A row names a model by its path on the Hugging Face Hub; its configuration is a file
 `owner--name_config.json` in a folder. `harness` decides two things that the columns do not state:
 InferenceMAX draws lengths from 0.8 to 1.0 of the stated ones, and serves quantized checkpoints with an fp8
-cache, as TensorRT-LLM and checkpoints of NVIDIA do.
+cache, as TensorRT-LLM and checkpoints of NVIDIA do. `serving_flags` has how it sends requests.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from serving_flags import benchmark_of
 
 from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
@@ -26,6 +27,7 @@ from sizeup.language_models.layouts import Layout
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
 from sizeup.serving.step import Server, server_of
+from sizeup.serving.times import Benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared"))
@@ -46,6 +48,7 @@ class Point:
     output: float
     concurrency: int
     capacity: int
+    benchmark: Benchmark
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -88,7 +91,8 @@ def point(row: dict[str, str], configs: Path) -> Point | None:
         return None
     if server is None:
         return None
-    return Point(row, server, device, input, output, int(float(row["concurrency"])), capacity)
+    clients = int(float(row["concurrency"]))
+    return Point(row, server, device, input, output, clients, capacity, benchmark_of(row))
 
 
 @cache

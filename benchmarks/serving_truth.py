@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +20,6 @@ from serving_rows import CONFIGS, MEASURED, ROWS, Point, errors, measured, point
 from sizeup.serving.rates import calibrations
 from sizeup.serving.times import times
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-HARNESS = Path(__file__).with_name("serving_harness.toml")
 COLUMNS = ("id", "tpot_ms", "tpot_low_ms", "tpot_high_ms", "ttft_ms", "ttft_low_ms", "ttft_high_ms")
 
 
@@ -54,21 +47,12 @@ def predict(point: Point) -> list[tuple[float, float | None, float | None]] | No
     if calibration is None or point.device not in calibration.rates:
         return None
     server = replace(point.server, rates=calibration.rates[point.device])
-    result = times(server, point.concurrency, point.input, point.output, point.capacity)
+    result = times(server, point.concurrency, point.input, point.output, point.capacity, point.benchmark)
     tpot, ttft = float(result.tpot), float(result.ttft)
-    if point.row["harness"] == "gap_grid":
-        group = float(np.ceil(result.running / server.division.servers))
-        ttft += slot_waits()[point.row["backend"]] * point.output * tpot * min(group - 1, 1) / group
     return [
         (1e3 * value, *(None if factor is None else 1e3 * value * factor for factor in (each.low, each.high)))
         for value, each in ((tpot, calibration.tpot), (ttft, calibration.ttft))
     ]
-
-
-def slot_waits() -> dict[str, float]:
-    """By engine, the share of requests that wait for a slot for the time of an answer, on the H100 grid."""
-    waits: dict[str, float] = tomllib.loads(HARNESS.read_text("utf-8"))["slot_wait"]
-    return waits
 
 
 def write(path: Path, rows: list[dict[str, str]], predictions: list) -> None:

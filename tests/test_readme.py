@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,22 +10,18 @@ from typing import Any
 
 import pytest
 
+import readme
 from conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
 
 
 @pytest.mark.extras
-def test_output_in_the_pages_is_current(shared: Path) -> None:
+@pytest.mark.parametrize("name", [*readme.PAGES, *readme.PICTURES])
+def test_output_in_a_page_is_current(shared: Path, name: str) -> None:
     pytest.importorskip("tflite_micro")
-    checked = subprocess.run(
-        [sys.executable, ROOT / "tools" / "readme.py", "--check"],
-        env={**os.environ, "SIZEUP_SHARED": str(shared)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    page = (ROOT / name).read_text("utf-8")
+    assert readme.page_now(name, page) == page
 
 
 @pytest.mark.extras

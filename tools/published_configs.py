@@ -66,6 +66,19 @@ _GEMMA_4 = {
     "dtype": "bfloat16",
 }
 
+_QWEN3_VL = {
+    "model_type": "qwen3_vl",
+    "text_config": _dense(
+        36, 4096, 12288, 32, 8, 151936, model_type="qwen3_vl_text", head_dim=128,
+        max_position_embeddings=262144,
+    ),
+    "vision_config": {
+        "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "patch_size": 16,
+        "temporal_patch_size": 2, "spatial_merge_size": 2, "num_position_embeddings": 2304,
+        "out_hidden_size": 4096, "deepstack_visual_indexes": [8, 16, 24],
+    },
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "Llama-2-7B": _dense(32, 4096, 11008, 32, 32, 32000),
     "Llama-3.1-8B": _dense(32, 4096, 14336, 32, 8, 128256, max_position_embeddings=131072),
@@ -92,6 +105,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         sliding_window_pattern=6,
     ),
     "Gemma-4-31B": _GEMMA_4,
+    "Qwen3-VL-8B": _QWEN3_VL,
     "Qwen3-Next-80B": _dense(
         48, 2048, 5120, 16, 2, 151936, model_type="qwen3_next", head_dim=256, num_experts=512,
         num_experts_per_tok=10, moe_intermediate_size=512, shared_expert_intermediate_size=512,
@@ -110,10 +124,31 @@ input = 32768
 """
 
 
+# Keys of `vllm bench serve --save-result`; the times are invented.
+BENCHMARK = {
+    "backend": "vllm",
+    "model_id": "openai/gpt-oss-120b",
+    "request_rate": "inf",
+    "max_concurrency": 64,
+    "duration": 190.4,
+    "completed": 640,
+    "total_input_tokens": 655_360,
+    "total_output_tokens": 655_360,
+    "median_ttft_ms": 171.0,
+    "median_tpot_ms": 18.4,
+}
+
+
 def make(folder: Path) -> None:
     """Write each configuration to a folder, e.g. `llama-3.1-70b.json`."""
     for name, config in CONFIGS.items():
         (folder / f"{name.lower()}.json").write_text(json.dumps(config), "utf-8")
+
+
+def make_with_benchmark(folder: Path) -> None:
+    """Write the configurations, and the result of a benchmark with the keys of `vllm bench serve`."""
+    make(folder)
+    (folder / "bench.json").write_text(json.dumps(BENCHMARK), "utf-8")
 
 
 def make_with_sweep(folder: Path) -> None:

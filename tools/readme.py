@@ -34,6 +34,7 @@ MODELS = Path(os.environ.get("SIZEUP_SHARED", ROOT.parent / "shared")) / "models
 PAGES = (
     "README.md",
     "docs/examples.md",
+    "docs/calibrating.md",
     "docs/checking.md",
     "docs/choosing-a-board.md",
     "docs/cli.md",
@@ -64,6 +65,7 @@ _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 # Pages whose commands run in a temporary folder with generated files instead of the models.
 GENERATORS: dict[str, Callable[[Path], None]] = {
+    "docs/calibrating.md": published_configs.make_with_benchmark,
     "docs/llm.md": published_configs.make_with_sweep,
     "docs/llm-times.md": published_configs.make,
     "docs/querying.md": registry.make,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sizeup.api.compare import compare
     from sizeup.api.llm import llm
     from sizeup.api.llm_grid import llm_grid
-    from sizeup.api.measure import calibrate, measure, utilization
+    from sizeup.api.measure import calibrate, calibrate_serving, measure, utilization
     from sizeup.api.models import count, load, load_rules
     from sizeup.api.plan import optimize, plan
     from sizeup.api.query import query
@@ -138,6 +138,7 @@ _MODULES = {
     "analyze": "api.analyze",
     "boards": "targets",
     "calibrate": "api.measure",
+    "calibrate_serving": "api.measure",
     "check": "api.check",
     "check_budgets": "api.budgets",
     "compare": "api.compare",
@@ -221,6 +222,7 @@ __all__ = [
     "analyze",
     "boards",
     "calibrate",
+    "calibrate_serving",
     "check",
     "check_budgets",
     "compare",

@@ -54,6 +54,11 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def rate(value: float) -> str:
+    """A number per second with three significant digits, or whole above 999."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+
+
 def joules(amount: float) -> str:
     """An energy with three significant digits: 0.00123 -> '1.23 mJ'."""
     for scale, unit in ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")):

@@ -10,7 +10,8 @@ import pytest
 
 import sizeup
 from cli.running import Run
-from sizeup.api.check_llm import LlmCheckOptions, check_language_model
+from sizeup.api.check_llm import check_language_model
+from sizeup.checks.language_models import ServingCheck
 from sizeup.language_models.clusters import is_cluster
 
 # Llama-3.1-8B: 16.06 GB of bf16 weights, 131,072 bytes of cache per token.
@@ -98,8 +99,7 @@ def test_the_verdict_is_that_of_the_engine(tmp_path: Path, model: dict[str, obje
     verdicts = {"yes": True, "no": False, "undetermined": None}
     near = {max(count + shift, 1) for count in (low, high) for shift in range(-3, 4)}
     for concurrency in sorted(near):
-        options = LlmCheckOptions(target, 4000, 96, concurrency)
-        check = check_language_model(str(path), options)
+        check = check_language_model(ServingCheck(str(path), target, 4000, 96, concurrency))
         assert check.fits is verdicts[serving.fits_at(concurrency)], concurrency
 
 
@@ -190,3 +190,54 @@ def test_remedies_can_be_left_out(run: Run, config: Path) -> None:
     assert ended.code == 1
     assert "$ sizeup" not in ended.out
     assert "No remedy found" not in ended.out
+
+
+GOALS = ("--in", "1k", "--out", "256", "--concurrency", "64", "-d")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [
+        # vLLM has an interval, SGLang has none; on an A100, SGLang has no calibration.
+        (("2xh100/vllm", "--tpot", "1s", "--ttft", "10s"), 0, "YES:"),
+        (("2xh100/vllm", "--tpot", "1us"), 1, "over TPOT:"),
+        (("2xh100/vllm", "--tpot", "1us"), 1, "(language model) is over its limits on 2xh100-sxm/vllm"),
+        (("l4/vllm", "--in", "100k", "--tpot", "1us", "--no-remedies"), 1, "does not fit on l4/vllm"),
+        (("gh200/vllm", "--tpot", "1s", "--ttft", "9s"), 3, "TPOT: as for TTFT; --expected compares"),
+        (("2xh100/sglang", "--tpot", "1s"), 3, "no interval: it did not hold"),
+        (("2xh100/sglang", "--tpot", "1s", "--expected"), 0, "YES:"),
+        (("2xa100/sglang", "--tpot", "1s"), 3, "only a lower bound of TPOT is known"),
+        (("2xa100/sglang", "--tpot", "1us"), 1, "at least"),
+        (("2xa100/sglang", "--tpot", "1s", "--expected"), 3, "only a lower bound of TPOT is known"),
+        (("l4/vllm", "--in", "100k", "--ttft", "1us", "--no-remedies"), 1, "n/a TTFT"),
+    ],
+)
+def test_times_are_limits_like_latency(
+    run: Run, config: Path, arguments: tuple[str, ...], code: int, shown: str
+) -> None:
+    ended = run("check", str(config), *GOALS, *arguments)
+    assert ended.code == code, ended
+    assert shown in " ".join(ended.out.split())
+
+
+def test_a_time_within_the_interval_is_undetermined_and_fewer_requests_help(run: Run, config: Path) -> None:
+    serving = sizeup.llm(config, target="2xh100/vllm", input=1024, output=256, concurrency=64)
+    times = serving.times()
+    assert times is not None
+    goal = f"{1.01e3 * times.points[0].tpot.seconds:.6g}ms"
+    ended = run("check", str(config), *GOALS, "2xh100/vllm", "--tpot", goal)
+    assert (ended.code, ended.out[:13]) == (3, "UNDETERMINED:")
+    commands = [line.strip().removeprefix("$ ") for line in ended.out.splitlines() if "$ sizeup" in line]
+    assert any("concurrent sequences" in line for line in ended.out.splitlines())
+    for command in commands:
+        again = run(*shlex.split(command)[1:])
+        assert (again.code, again.out[:4]) == (0, "YES:"), command
+    assert run("check", str(config), *GOALS, "2xh100/vllm", "--tpot", goal, "--expected").code == 0
+
+
+def test_python_limits_times_too(config: Path) -> None:
+    check = sizeup.check(config, "2xh100/vllm", concurrency=8, tpot=1.0, ttft="10 s")
+    assert (check.fits, [limit.name for limit in check.limits]) == (True, ["ram", "ttft", "tpot"])
+    assert sizeup.check(config, "2xh100/vllm", tpot="1us", remedies=False).fits is False
+    with pytest.raises(sizeup.SizeupError, match="--tpot"):
+        sizeup.check(config, "2xh100/vllm", tpot="fast")

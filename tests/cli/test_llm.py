@@ -51,7 +51,11 @@ def test_the_verdict_comes_first_then_the_memory_of_the_fullest_gpu(configs: Pat
 def test_a_model_that_does_not_fit_is_told_with_what_it_would(configs: Path) -> None:
     shown = lines(run("llm", configs / "llama-3.1-405b.json", "-d", "8xh100/vllm"))
     assert shown[1].startswith("fits no: weights and buffers exceed what a GPU can hold by 2")
-    assert shown[2] == "would fit --weights fp8"
+    assert shown[2:5] == [
+        "would fit --weights fp8",
+        "would fit --weights int4",
+        "would fit -d 2x8xh100-sxm/vllm",
+    ]
     shown = lines(run("llm", configs / "llama-3.1-405b.json", "-d", "8xh100/vllm", "--weights", "fp8"))
     assert shown[1].startswith("fits yes")
 
@@ -65,10 +69,14 @@ def test_times_have_intervals_and_a_basis_if_the_engine_is_calibrated(configs: P
 
 
 def test_times_without_a_calibration_are_lower_bounds(configs: Path) -> None:
-    shown = lines(run("llm", configs / "llama-3.1-8b.json", "-d", "a100/vllm"))
-    # 15.0 GB of weights without the embedding and 0.6 GB of cache at 2.039 TB/s
-    assert any(re.fullmatch("1 at least 7.[0-9]+ ms none at least [0-9]+ ms none", line) for line in shown)
-    assert any(line.startswith("basis data sheet of a100-80gb-sxm, without overhead") for line in shown)
+    shown = lines(run("llm", configs / "llama-3.1-8b.json", "-d", "l40s/vllm"))
+    # 15.0 GB of weights without the embedding and 0.6 GB of cache at 864 GB/s
+    assert any(re.fullmatch("1 at least 18 ms none at least [0-9]+ ms none", line) for line in shown)
+    assert any(
+        line.startswith("basis data sheet of l40s, without overhead; not calibrated") for line in shown
+    )
+    text = " ".join(lines(run("llm", configs / "llama-3.1-8b.json", "-d", "2xgh200/vllm")))
+    assert "without overhead; the calibration for vLLM needs the bandwidth of all links" in text
 
 
 def test_goals_list_layouts_with_their_most_requests(configs: Path) -> None:
@@ -81,7 +89,7 @@ def test_goals_list_layouts_with_their_most_requests(configs: Path) -> None:
     assert goals["ttft_seconds"] is None
     assert goals["layouts"][0]["tpot_seconds"]["expected"] <= goals["tpot_seconds"] == 0.03
     missed = lines(run(*command, "--tpot", "1us"))
-    assert any("no layout reaches them, even with one request" in line for line in missed)
+    assert any("no layout that fits reaches" in line for line in missed)
 
 
 def test_random_arrivals_have_percentiles_or_an_overload(configs: Path) -> None:
@@ -99,11 +107,12 @@ def test_random_arrivals_have_percentiles_or_an_overload(configs: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ("-d", "a100/vllm", "--rate", "4"),
-            "a rate needs calibrated times, and vLLM on a100-80gb-sxm has none",
-        ),
+        (("-d", "l40s/vllm", "--rate", "4"), "a rate needs calibrated times, and vLLM on l40s has none"),
         (("-d", "h100/vllm", "--shared-prefix", "2k"), "give a number of tokens, and a rate or a trace"),
+        (
+            ("-d", "h100/vllm", "--in", "2k", "--rate", "4", "--shared-prefix", "2k"),
+            "shared_prefix: give fewer tokens than those of a prompt, 2,048",
+        ),
         (("-d", "h100/vllm", "--rate", "0"), "rate: give requests per second from 1e-06 to 1,000,000"),
         (("-d", "h100/vllm", "--rate", "nan"), "rate: give requests per second from 1e-06 to 1,000,000"),
     ],

@@ -11,19 +11,13 @@ from pathlib import Path
 import pytest
 
 import sizeup
+from cli.running import run_command
 
 pytestmark = pytest.mark.extras
 
 
 def optimize(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sizeup", "optimize", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-        check=False,
-    )
+    return run_command("optimize", *arguments)
 
 
 def test_sizes_changes_and_proof_are_shown(shared: Path, tmp_path: Path) -> None:

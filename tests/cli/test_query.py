@@ -113,6 +113,48 @@ def test_selected_columns_without_a_value_are_shown(run: Run, folder: Path) -> N
     ]
 
 
+def served(number: int, target: str, concurrency: int, **figures: Any) -> answers.Row:
+    usual = {"kv": "bf16", "layout": "tp1", "input_tokens": 4096, "output_tokens": 512, "ms": None}
+    usual |= {"tpot_ms": 7.3, "tpot_low_ms": 5.8, "ttft_ms": 160.0, "gpu_tokens_per_second": 12345.6}
+    return point(number, "llama.json", target=target, concurrency=concurrency, **usual | figures)
+
+
+def test_columns_that_distinguish_served_models_are_first(run: Run, tmp_path: Path) -> None:
+    rows = [
+        served(1, "h100/vllm", 1),
+        served(2, "h100/vllm", 64, tpot_ms=34.6),
+        served(3, "2xh100/vllm", 1, layout="tp2"),  # determined by the target
+        served(4, "2xh100/vllm", 64, layout="tp2", tpot_ms=None),
+    ]
+    _, out, _ = run(answers.write(tmp_path / "served", rows), "--view", "serving")
+    lines = out.splitlines()
+    assert lines[1] == "all rows: weights int8, kv bf16, input_tokens 4,096, output_tokens 512"
+    assert lines[2].split()[:6] == ["model", "target", "concurrency", "fits", "tpot_ms", "ttft_ms"]
+    assert [line.split()[1:5] for line in lines[3:7]] == [
+        ["2xh100/vllm", "1", "yes", "7.3"],
+        ["2xh100/vllm", "64", "yes", "?"],
+        ["h100/vllm", "1", "yes", "7.3"],
+        ["h100/vllm", "64", "yes", "34.6"],
+    ]
+    rows.append(served(5, "h100/vllm", 1, input_tokens=32768, kv="fp8"))
+    rows.append(served(6, "h100/vllm", 1, input_tokens=32768, kv="bf16"))
+    _, out, _ = run(answers.write(tmp_path / "more", rows), "--view", "serving")
+    assert out.splitlines()[1] == "all rows: weights int8, output_tokens 512"
+    assert out.splitlines()[2].split()[:6] == ["model", "target", "concurrency", "kv", "input_tokens", "fits"]
+
+
+def test_points_with_a_time_per_output_token_are_timed(run: Run, tmp_path: Path) -> None:
+    rows = [served(1, "h100/vllm", 1), served(2, "h100/vllm", 64, tpot_ms=None), point(3, "net.onnx")]
+    folder = answers.write(tmp_path / "served", rows)
+    _, out, _ = run(folder, "SELECT timed, points FROM summary ORDER BY target")
+    assert [line.split() for line in out.splitlines()[1:3]] == [["1", "2"], ["1", "1"]]
+    _, out, _ = run(folder, "SELECT gpu_tokens_per_second FROM points LIMIT 1")
+    assert out.splitlines()[1].strip() == "12,346"
+    _, out, _ = run(answers.write(tmp_path / "alone", rows[:2]))
+    assert out.splitlines()[1].split()[-2:] == ["points", "timed"]
+    assert "median_ms" not in out
+
+
 def test_json_is_alone_on_stdout(run: Run, folder: Path) -> None:
     code, out, err = run(folder, "--view", "fastest", "--top", "9", "--json")
     assert (code, err) == (0, "")

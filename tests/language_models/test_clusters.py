@@ -8,7 +8,7 @@ import pytest
 
 from sizeup.errors import TargetError
 from sizeup.language_models.clusters import MOST_DEVICES, cluster, read_cluster, shipped_clusters
-from sizeup.targets import device
+from sizeup.targets import current_catalog, device
 
 # The example of a cluster file that documentation shows, with links of its own.
 RACK = """\
@@ -86,6 +86,16 @@ def test_links_of_devices_without_a_shipped_cluster_are_unknown() -> None:
 
 def test_memory_is_that_of_the_catalog() -> None:
     assert cluster("8xh200")[0].memory_bytes == device("h200").ram_bytes == 141 * 2**30
+
+
+def test_shipped_clusters_are_read_once_per_catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A search for more devices names hundreds of clusters: reading them each time took 12 seconds."""
+    before = shipped_clusters()
+    assert shipped_clusters() is before
+    monkeypatch.setenv("SIZEUP_TARGETS", str(tmp_path))
+    after = shipped_clusters()
+    assert after is not before
+    assert after["dgx-h100"].device is current_catalog().device("h100-sxm")
 
 
 @pytest.mark.parametrize(
@@ -190,6 +200,7 @@ def test_equal_nodes_are_summed(tmp_path: Path) -> None:
 # From the data sheets: devices per node, GiB per device, GB/s of NVLink and network per GPU and direction.
 SHEETS = {
     "dgx-a100": (8, 80, 300, 25),
+    "dgx-a100-320gb": (8, 40, 300, 25),
     "dgx-b200": (8, 180, 900, 50),
     "dgx-h100": (8, 80, 450, 50),
     "gb200-nvl72": (72, 186, 900, 50),

@@ -316,6 +316,7 @@ def test_bytes_rank_layouts_if_a_bandwidth_is_unknown() -> None:
     [
         ("tp8,pp2", "16xh100", Layout(8, 2)),
         ("TP4, dp2", "16xh100", Layout(4, 1, 2, 1, 2)),
+        ("2 x tp4,dp2", "16xh100", Layout(4, 1, 2, 1, 2)),  # as it is printed
         ("dp32,ep32", "32xh100", Layout(1, 1, 32, 32)),
     ],
 )
@@ -333,6 +334,8 @@ def test_servers_of_a_dense_model_are_data_parallel() -> None:
         ("", "write factors such as"),
         ("tp4,tp2", "each once"),
         ("tp4x", "write factors such as"),
+        ("4 x tp8", "on 2x8xh100-sxm it is 2 x tp8"),
+        ("2x", "write factors such as"),
         ("tp0", "a factor is at least 1"),
         ("tp3,dp2", "it uses 6 devices, which do not divide the 16 of"),
         ("tp99999,pp99999", "do not divide the 16"),

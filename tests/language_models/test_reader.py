@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 
 from language_model_configs import CONFIGS, architecture
 from sizeup.errors import CorruptModel, LoadError, SizeupError
+from sizeup.formats.quantization_config import parse_quantization
 from sizeup.language_models.reader import MODEL_TYPES, architecture_of, read
 
 _LLAMA = CONFIGS["Llama-3.1-8B"]
+# Qwen3-235B-A22B, as its config.json states it.
+_EXPERTS = {
+    "model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 94,
+    "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 12288,
+    "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 1536, "torch_dtype": "bfloat16",
+}  # fmt: skip
 
 
 def _write(folder: Path, config: dict[str, Any], quantization: dict[str, Any] | None = None) -> Path:
@@ -81,6 +88,22 @@ def test_more_experts_per_token_than_experts_are_refused() -> None:
         architecture_of(config, "config.json")
 
 
+@pytest.mark.parametrize("value", [[[1]], ["1"], [True], [-1], [94], {"1": 1}])
+def test_a_list_of_layers_names_layers_of_the_model(value: Any) -> None:
+    config = {**_EXPERTS, "mlp_only_layers": value}
+    with pytest.raises(CorruptModel, match=r"mlp_only_layers (has .+, not a layer|is not a list)"):
+        architecture_of(config, "config.json")
+
+
+def test_layers_in_mlp_only_layers_are_dense() -> None:
+    sparse, mixed = (
+        architecture_of({**_EXPERTS, "mlp_only_layers": layers}, "config.json").parameters
+        for layers in ([], [0, 93])
+    )
+    hidden, width, count = 4096, 1536, 128
+    assert sparse - mixed == 2 * (count * 3 * hidden * width + hidden * count - 3 * hidden * 12288)
+
+
 @pytest.mark.parametrize("value", [None, False, [], {}])
 def test_an_unknown_setting_that_is_off_is_accepted(value: Any) -> None:
     assert architecture_of({**_LLAMA, "memory_slots": value}, "config.json").parameters == 8_030_261_248
@@ -108,6 +131,11 @@ def test_an_unknown_setting_that_is_off_is_accepted(value: Any) -> None:
 def test_invalid_settings_are_refused_by_name(key: str, value: Any, message: str) -> None:
     with pytest.raises(LoadError, match=message):
         architecture_of({**_LLAMA, key: value}, "config.json")
+
+
+def test_a_configuration_of_diffusers_is_refused_by_its_class() -> None:
+    with pytest.raises(LoadError, match=r"'FluxTransformer2DModel' is a class of diffusers.*sizeup\.analyze"):
+        architecture_of({"_class_name": "FluxTransformer2DModel", "num_layers": 19}, "config.json")
 
 
 def test_a_model_with_more_parameters_than_any_is_refused() -> None:
@@ -212,3 +240,19 @@ def test_any_value_of_a_setting_is_read_or_refused(name: str, data: st.DataObjec
 def test_every_model_type_has_a_reader_with_a_first_sentence() -> None:
     for name, entry in MODEL_TYPES.items():
         assert entry.family.__doc__, name
+
+
+@pytest.mark.parametrize(
+    ("quantization", "is_stated"),
+    [
+        ({"quant_method": "fp8"}, False),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["model"]}, True),
+    ],
+)
+def test_a_quantization_that_matches_no_module_is_stated(
+    quantization: dict[str, Any], is_stated: bool
+) -> None:
+    model = architecture_of(CONFIGS["Llama-3.1-8B"], "x", parse_quantization(quantization))
+    stated = [text for text in model.caveats if "matches no module: all weights are counted in bf16" in text]
+    assert len(stated) == is_stated
+    assert all("'fp8'" in text for text in stated)

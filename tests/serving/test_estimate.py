@@ -51,7 +51,7 @@ def test_what_was_not_measured_has_no_interval(
     assert all(point.tpot.low is None and point.ttft.high is None for point in result.points)
 
 
-@pytest.mark.parametrize("target", ["8xa100/vllm", "8xh100/llamacpp"])
+@pytest.mark.parametrize("target", ["8xa100/sglang", "8xh100/llamacpp"])
 def test_without_a_calibration_times_are_lower_bounds(target: str) -> None:
     result = times("Llama-3.1-70B", target, Layout(8))
     assert result.calibration is None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import published_configs
 import sizeup
+from cli.running import run_command
 from sizeup.errors import SizeupError
-from sizeup.language_models.layouts import Layout
+from sizeup.language_models.architecture import Architecture
+from sizeup.language_models.layouts import Layout, enumerate_layouts
+from sizeup.serving import step, work
 from sizeup.serving.estimate import Duration, ServingPoint
 from sizeup.serving.goals import GoalRow, ranked
 
@@ -41,6 +44,24 @@ def test_rows_are_those_of_all_layouts_and_numbers_of_requests(config: Path) -> 
     assert throughput == sorted(throughput, reverse=True)
 
 
+def test_a_page_divides_the_model_once_per_layout_for_goals_and_once_for_operating_points(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving = sizeup.llm(config, target="4xh100/vllm", ttft="1s")
+    divided: list[Layout] = []
+
+    def divide(architecture: Architecture, layout: Layout, *rest: object) -> object:
+        divided.append(layout)
+        return work.divide(architecture, layout, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(step, "divide", divide)
+    serving.save(tmp_path / "page.html")
+    searched = enumerate_layouts(serving.architecture, serving.cluster)
+    others = [str(each) for each in divided if each != serving.layout]
+    expected = [str(searched[row]) for row in range(len(searched)) if searched[row] != serving.layout]
+    assert sorted(others) == sorted([*expected, *expected])
+
+
 def test_goals_that_no_layout_reaches_have_no_rows(config: Path) -> None:
     assert sizeup.llm(config, target="2xh100/vllm", tpot="1us").goal_rows() == ()
     assert sizeup.llm(config, target="2xh100/vllm").goal_rows() == ()  # no goals
@@ -56,14 +77,17 @@ def test_layouts_whose_intervals_overlap_are_tied() -> None:
     assert [(each.point.gpu_tokens_per_second, each.is_tied) for each in rows] == [
         (200, False), (128, True), (127, False),
     ]  # fmt: skip
-    unknown = ranked([row(200, 0.008, 0.0125), replace(rows[2], point=row(1, None, None).point)])
-    assert [each.is_tied for each in unknown] == [False, True]
+    # Without an interval, at most the square root of 1.28 more: 142 x 1.131 exceeds 160, 141 x 1.131 not.
+    unknown = ranked([row(200, 0.008, 0.0125), row(142, None, None), row(141, None, None)])
+    assert [each.is_tied for each in unknown] == [False, True, False]
+    unknown = ranked([row(200, None, None), row(157, None, None), row(156, None, None)])
+    assert [each.is_tied for each in unknown] == [False, True, False]
 
 
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("8xa100/vllm", "goals need calibrated times, and vLLM on a100-80gb-sxm has none"),
+        ("8xa100/sglang", "goals need calibrated times, and SGLang on a100-80gb-sxm has none"),
         ("4096xh100/vllm", "goals are searched in at most 400 layouts, and 4,096 devices have "),
     ],
 )
@@ -77,3 +101,23 @@ def test_goals_that_cannot_be_searched_are_refused(config: Path, target: str, me
 def test_a_goal_is_a_time_with_a_unit(config: Path, goal: str) -> None:
     with pytest.raises(SizeupError, match="--tpot"):
         sizeup.llm(config, target="h100/vllm", tpot=goal)
+
+
+def test_goals_are_judged_if_no_layout_is_listed(config: Path) -> None:
+    options = ("--ttft", "1s", "--tpot", "30ms", "--top", "0")
+    shown = run_command("llm", config, "-d", "h100/vllm", *options).stdout
+    assert "the most requests of a layout that reach them" in " ".join(shown.split())
+    assert "best" not in shown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rate": "4"}, {"rate": True}, {"ttft": [1]}, {"concurrency": 1.5}, {"concurrency": "8"},
+        {"disaggregate": 5}, {"draft": b"x", "draft_tokens": 2, "acceptance": 0.5}, {"price": 10**400},
+        {"rate": 1.0, "shared_prefix": 1.5}, {"tpot": 0.03, "output": 1},
+    ],
+)  # fmt: skip
+def test_values_of_another_type_are_refused(config: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(SizeupError):
+        sizeup.llm(config, target="h100/vllm", **options)

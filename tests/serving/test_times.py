@@ -10,12 +10,12 @@ import pytest
 from language_model_configs import architecture
 from sizeup.language_models.clusters import cluster
 from sizeup.language_models.layouts import Layout
-from sizeup.serving.rates import IDEAL, Rates, calibrations
+from sizeup.serving.rates import IDEAL, Rates, calibrations, fixed_batches
 from sizeup.serving.step import Server, demand, seconds_by_cause, server_of, step_time
-from sizeup.serving.times import times
+from sizeup.serving.times import STEADY, Benchmark, times
 
 TIMES = {field.name for field in fields(Rates) if field.name.endswith("_seconds")}
-FACTORS = {"prefill_share", "prefill_factor", "queue_factor", "first_steps"}
+FACTORS = {"prefill_share", "first_steps"}
 
 
 def server(name: str, target: str, layout: Layout, engine: str = "", kv: str = "bf16") -> Server:
@@ -44,13 +44,16 @@ def test_prefill_of_a_long_prompt_takes_at_least_its_flops_over_the_peak() -> No
 
 
 def test_shipped_rates_are_efficiencies_and_times() -> None:
-    for engine, calibration in calibrations().items():
+    for engine, calibration in (*calibrations().items(), *fixed_batches().items()):
         assert all((calibration.source, calibration.date, calibration.versions)), engine
-        assert calibration.measurements == sum(calibration.counts.values())
+        if calibration.ttft is not None:
+            assert calibration.measurements == sum(calibration.counts.values())
         for device, rates in calibration.rates.items():
             for field in fields(Rates):
                 value = getattr(rates, field.name)
-                if field.name in TIMES:
+                if field.name == "grouping":
+                    assert 0 <= value < 1, (engine, device)
+                elif field.name in TIMES:
                     assert 0 < value < 0.1, (engine, device, field.name)
                 elif field.name in FACTORS:
                     assert 0 < value < 5, (engine, device, field.name)
@@ -59,8 +62,8 @@ def test_shipped_rates_are_efficiencies_and_times() -> None:
 
 
 def test_intervals_need_four_families() -> None:
-    for calibration in calibrations().values():
-        for errors in (calibration.tpot, calibration.ttft):
+    for calibration in (*calibrations().values(), *fixed_batches().values()):
+        for errors in filter(None, (calibration.tpot, calibration.ttft)):
             assert errors.low is None or len(calibration.families) >= 4
             assert errors.low is None or errors.high is None or 0 < errors.low < 1 < errors.high
 
@@ -106,6 +109,25 @@ def test_ideal_times_are_prefill_and_step_alone() -> None:
     assert served.rates is IDEAL
     result = times(served, 1, 1024, 128, 100)
     assert float(result.ttft) == float(result.prefill)
+
+
+def test_prompts_that_arrive_together_are_prefilled_one_after_another() -> None:
+    served = server("Llama-3.1-8B", "h100", Layout())
+    apart, together = (times(served, 8, 8192, 128, 100, Benchmark(share)) for share in (0.0, 1.0))
+    # A prompt fills a step of 8,192 tokens: the i-th of 8 ends after i steps, which also decode.
+    assert float(together.ttft) == pytest.approx(4.5 * float(together.prefill + together.step))
+    # Half of them are prefilled before a sequence begins to decode.
+    delays = [float(each.tpot - each.step) for each in (apart, together)]
+    assert delays[1] == pytest.approx(delays[0] / 2)
+    tenth = times(served, 8, 8192, 128, 100, Benchmark(0.1))
+    assert float(tenth.ttft) == pytest.approx(0.9 * float(apart.ttft) + 0.1 * float(together.ttft))
+
+
+def test_prompts_that_are_held_back_wait_for_steps() -> None:
+    served = server("Llama-3.1-8B", "h100", Layout(), "vllm")
+    free, held = (times(served, 8, 1024, 128, 100, each) for each in (STEADY, Benchmark(held_steps=20)))
+    assert float(held.ttft - free.ttft) == pytest.approx(20 * float(free.tpot))
+    assert float(held.tpot) == float(free.tpot)
 
 
 def test_a_device_without_bandwidth_has_no_server() -> None:

@@ -15,13 +15,15 @@ from sizeup.language_models.layouts import Layout
 from sizeup.serving.rates import calibrations
 from sizeup.serving.scheduler import Requests, SchedulerLimits, simulate
 from sizeup.serving.step import Server, server_of, step_time
-from sizeup.serving.times import times
+from sizeup.serving.times import STEADY, Benchmark, times
 from sizeup.serving.trace import read_requests
 from sizeup.serving.traffic import REQUESTS, simulate_rate, simulate_trace, step_seconds
 
 LIMITS = SchedulerLimits(batch_tokens=8192, sequences=128, blocks=20_000, block_tokens=16)
 # Differences of the closed form from the simulation that were found, rounded up.
 TPOT_RANGE = 0.05
+# TTFT: in the simulation, prompts of one step all end with it, and share its reading of weights.
+STEADY_RANGE, WAVE_RANGE = (0.95, 1.45), (0.65, 1.1)
 
 
 def server(name: str, target: str, layout: Layout, engine: str) -> Server:
@@ -49,6 +51,34 @@ def test_the_closed_form_is_within_its_range_of_the_simulation(name: str, client
     groups = SERVERS[name].division.servers
     closed = times(SERVERS[name], clients * groups, float(prompt.mean()), float(answer.mean()), 1 << 20)
     assert float(closed.tpot) == pytest.approx(float(timeline.tpot_s.mean()), rel=TPOT_RANGE)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_closed_form_of_ttft_is_within_its_range_of_the_simulation(name: str) -> None:
+    # The scheduler alone: no overhead per request, and a prompt takes its prefill and one step.
+    rates = replace(
+        SERVERS[name].rates, prefill_share=1.0, first_seconds=0.0, launch_seconds=0.0, first_steps=1.0
+    )
+    subject, random = replace(SERVERS[name], rates=rates), np.random.default_rng(3)
+    limits = SchedulerLimits(batch_tokens=8192, sequences=64, blocks=1 << 20, block_tokens=16)
+    seconds = step_seconds(subject, limits, 9216)
+    ratios: dict[Benchmark, list[float]] = {STEADY: [], Benchmark(0.1): []}
+    for _ in range(6):
+        input, output, clients = (int(2 ** random.uniform(*span)) for span in ((8, 13), (7, 10), (1, 6)))
+        count = 20 * clients
+        prompt = random.integers(int(0.8 * input), input + 1, count)
+        answer = random.integers(int(0.8 * output), output + 1, count)
+        requests = Requests(np.zeros(count), prompt, answer)
+        ttft = simulate(requests, limits, seconds, concurrency=clients).ttft_s
+        means = {STEADY: ttft[10 * clients :].mean(), Benchmark(0.1): ttft[: 10 * clients].mean()}
+        for benchmark, mean in means.items():
+            requests_of_all = clients * subject.division.servers
+            lengths = float(prompt.mean()), float(answer.mean())
+            closed = times(subject, requests_of_all, *lengths, 1 << 20, benchmark)
+            ratios[benchmark].append(float(closed.ttft) / float(mean))
+    for benchmark, (low, high) in ((STEADY, STEADY_RANGE), (Benchmark(0.1), WAVE_RANGE)):
+        assert all(low < ratio < high for ratio in ratios[benchmark]), (benchmark, ratios)
+    assert np.median(ratios[STEADY]) == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize("name", SERVERS)

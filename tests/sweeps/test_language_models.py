@@ -12,8 +12,10 @@ import pytest
 
 import gguf_files
 import sizeup
+from cli.running import run_command
 from published_configs import CONFIGS
-from sizeup.api.check_llm import LlmCheckOptions, check_language_model
+from sizeup.api.check_llm import check_language_model
+from sizeup.checks.language_models import ServingCheck
 from sizeup.errors import SizeupError
 from sizeup.sweeps import read_spec
 from sweeps.tables import rows_of
@@ -92,11 +94,33 @@ def test_rows_are_those_of_llm_and_check(folder: Path) -> None:
         assert (row["fits"], row["max_context"]) == (FITS[at.fits], at.max_context)
         assert row["max_sequences"] == serving.max_sequences()
         assert (row["max_sequences_low"], row["max_sequences_high"]) == serving.sequences_range()
-        check = check_language_model(path, LlmCheckOptions(target, **options))
+        check = check_language_model(ServingCheck(str(path), target, **options))
         (limit,) = check.limits
         assert (row["ram_need_bytes"], row["ram_bytes"]) == (limit.need, limit.maximum)
         assert row["free_bytes"] == limit.headroom
         assert (row["fits_reason"] is None) == (row["fits"] is True)
+        assert_times(row, serving)
+
+
+def assert_times(row: dict[str, Any], serving: sizeup.Serving) -> None:
+    """Times of a row are those of `llm`; without a calibration they are lower bounds, without an interval."""
+    times = serving.times()
+    if row["fits"] is False:
+        assert row["tpot_ms"] is row["tpot_low_ms"] is row["ttft_high_ms"] is None
+        assert row["times_missing"] == "the model and its sequences do not fit"
+        return
+    assert times is not None
+    (point,) = times.points
+    for name, duration in (("tpot", point.tpot), ("ttft", point.ttft)):
+        bounds = [None if each is None else 1e3 * each for each in (duration.low, duration.high)]
+        expected = [1e3 * duration.seconds, *bounds]
+        if times.calibration is None:
+            expected = [None, 1e3 * duration.seconds, None]
+        assert [row[f"{name}_ms"], row[f"{name}_low_ms"], row[f"{name}_high_ms"]] == expected
+    is_calibrated = times.calibration is not None
+    assert row["user_tokens_per_second"] == (point.user_tokens_per_second if is_calibrated else None)
+    assert row["gpu_tokens_per_second"] == (point.gpu_tokens_per_second if is_calibrated else None)
+    assert (row["times_missing"] is None) == (is_calibrated and not times.caveats)
 
 
 def test_bytes_of_the_cache_are_those_by_hand(folder: Path) -> None:
@@ -182,8 +206,33 @@ def test_single_points_and_the_view_of_language_models(folder: Path) -> None:
     expected = {"target": "2xh100-sxm/vllm", "weights": "fp8", "kv": "fp8", "layout": "tp2", "fits": True}
     assert {name: row[name] for name in expected} == expected
     assert (row["concurrency"], row["input_tokens"], row["output_tokens"]) == (8, 100, 10)
+    (stored,) = rows_of("out")
+    times = [name for name in stored if name.startswith(("tpot", "ttft")) or name.endswith("_per_second")]
+    assert len(times) == 8
+    assert {name: row[name] for name in times} == {name: stored[name] for name in times}
+    assert row["tpot_low_ms"] < row["tpot_ms"] < row["tpot_high_ms"]
+    assert sizeup.query("out", "SELECT timed, median_ms FROM summary").rows == ((1, None),)
     assert sizeup.query("out", view="unknown").rows == ()
     assert [len(sizeup.query("out", view=view).rows) for view in ("summary", "fits", "misfits")] == [1, 1, 0]
+
+
+def test_rows_of_fits_and_misfits_differ_in_what_was_swept(folder: Path) -> None:
+    spec = {
+        "models": ["configs/l*.json"], "targets": ["1xh100"], "concurrency": [1, 2, 4000, 5000],
+        "kv": ["stored", "fp8"], "input": [1024, 2048],
+    }  # fmt: skip
+    sizeup.sweep(spec, "out", in_process=True)
+    names = ("concurrency", "kv", "layout", "input_tokens", "output_tokens")
+    for view, counts in (("fits", (1, 2)), ("misfits", (4000, 5000))):
+        result = sizeup.query("out", view=view)
+        points = [tuple(row[result.columns.index(name)] for name in names) for row in result.rows]
+        assert sorted(points) == sorted(
+            itertools.product(counts, ("bf16", "fp8"), ("tp1",), (1024, 2048), (512,))
+        )
+        shown = run_command("query", "out", "--view", view).stdout
+        assert "layout tp1, output_tokens 512" in shown  # once above the table
+        titles = next(line for line in shown.splitlines() if "concurrency" in line and "model" in line)
+        assert {"kv", "input_tokens"} < set(titles.split())
 
 
 @pytest.mark.parametrize(
@@ -210,3 +259,30 @@ def test_a_spec_that_contradicts_itself_is_refused(
     with pytest.raises(SizeupError) as refusal:
         read_spec({**SPEC, **change})
     assert message in str(refusal.value)
+
+
+def test_a_device_is_one_gpu_if_all_models_are_configurations(folder: Path) -> None:
+    spec = {"models": ["configs/llama-3.1-8b.json"], "targets": ["h100/vllm"]}
+    assert sizeup.sweep(spec, "out", in_process=True).errors == 0
+    (row,) = rows_of("out")
+    assert (row["target"], row["layout"], row["fits"]) == ("h100-sxm/vllm", "tp1", True)
+    point = {**spec, "targets": [], "points": [{"target": "h100/vllm"}]}
+    assert sizeup.sweep(point, "out", in_process=True).rows == 0
+
+
+def test_measurements_of_the_user_are_part_of_the_key(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    spec = {"models": ["configs/llama-3.1-8b.json"], "targets": ["h100/vllm"], "input": 1024, "output": 256}
+
+    def written() -> int:
+        return sizeup.sweep(spec, "out", in_process=True).rows
+
+    assert (written(), written()) == (1, 0)
+    bench = {"completed": 10, "max_concurrency": 1, "total_input_tokens": 10_240, "duration": 9}
+    bench |= {"total_output_tokens": 2_560, "median_tpot_ms": 9, "median_ttft_ms": 50}
+    Path("bench.json").write_text(json.dumps(bench), "utf-8")
+    sizeup.calibrate_serving("bench.json", model="configs/llama-3.1-8b.json", target="h100/vllm")
+    assert (written(), written()) == (1, 0)
+    assert 9.0 in [row["tpot_ms"] for row in rows_of("out")]

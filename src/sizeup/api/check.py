@@ -67,6 +67,8 @@ def check(
     weights: str | None = None,
     kv: str | None = None,
     layout: str | None = None,
+    ttft: float | str | None = None,
+    tpot: float | str | None = None,
 ) -> Check:
     """Check whether a model fits the RAM and flash of a target and all given limits.
 
@@ -83,13 +85,21 @@ def check(
     `source` may be a report of `analyze`: nothing is loaded again, its precision and target apply unless
     others are given, and remedies that need the model (a smaller input, a rewritten file) are left out.
 
-    A language model is checked if the target is a cluster such as 8xh100/vllm, or one of the last six
-    arguments is given: `source` is then a config.json, its folder or a .gguf file, as for `llm`.
+    A language model is checked if the target is a cluster such as 8xh100/vllm, or one of the last eight
+    arguments is given: `source` is then a config.json, its folder or a .gguf file, as for `llm`. `ttft` and
+    `tpot` limit the times at that concurrency.
     """
-    served = (input_tokens, output_tokens, concurrency, weights, kv, layout)
-    if is_served(target, served):
-        others = (inputs, kwargs, bind, precision, ram, flash, arena, latency, energy, macs, params)
-        return check_served(source, target, served, others, remedies)
+    served: dict[str, Any] = {
+        "input": input_tokens,
+        "output": output_tokens,
+        "concurrency": concurrency,
+        "weights": weights,
+    }
+    served |= {"kv": kv, "layout": layout, "ttft": ttft, "tpot": tpot}
+    if is_served(target, served.values()):
+        others = (inputs, kwargs, bind, precision, flash, arena, latency, energy, macs, params)
+        served["ram"] = ram
+        return check_served(source, target, served, others, expected=expected, remedies=remedies)
     if isinstance(source, Report) and target is None:
         target = source.target
     limits = {"ram": ram, "flash": flash, "arena": arena, "latency": latency, "energy": energy}

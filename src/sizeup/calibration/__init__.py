@@ -11,6 +11,7 @@ from sizeup.calibration.regression import (
     fit_calibration,
     network_measurement,
 )
+from sizeup.calibration.serving import ServingCalibration, ServingCalibrationOptions, calibrate_serving
 
 __all__ = [
     "MIN_MEASUREMENTS",
@@ -20,7 +21,10 @@ __all__ = [
     "FittedRates",
     "HeldOutPrediction",
     "NetworkMeasurement",
+    "ServingCalibration",
+    "ServingCalibrationOptions",
     "calibrate",
+    "calibrate_serving",
     "fit_calibration",
     "network_measurement",
     "networks",

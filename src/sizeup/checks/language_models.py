@@ -1,18 +1,22 @@
-"""The memory that a language model and its sequences need on the fullest GPU, as a limit."""
+"""The memory that a language model and its sequences need on the fullest GPU, and its times, as limits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from sizeup.checks.limits import Limit, MemoryPart
+from sizeup import units
+from sizeup.checks.limits import Limit, MemoryPart, verdict
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.capacity import Capacity
 from sizeup.language_models.clusters import Cluster, cluster
 from sizeup.language_models.deployment import INPUT, OUTPUT, Deployment, check_concurrency, deploy
 from sizeup.language_models.engines import engine_of
+from sizeup.language_models.local import with_ram
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import GpuMemory
+from sizeup.serving.estimate import Duration, ServingEstimate, estimate, no_times
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,15 @@ class ServingCheck:
     weights: str | None = None
     kv: str | None = None
     layout: str | None = None
+    ttft: float | None = None  # most seconds; None: no limit
+    tpot: float | None = None
+    ram: float | None = None  # bytes of a laptop or phone; None: as in the catalog
+    expected: bool = False  # compare expected times with the limits, not their prediction interval
     architectures: dict[str | None, Architecture] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, model: str) -> ServingCheck:
+        """The same check of another model."""
+        return replace(self, model=model, architectures={})
 
     @property
     def architecture(self) -> Architecture:
@@ -42,15 +54,17 @@ class ServingCheck:
     @cached_property
     def machines(self) -> Cluster:
         """The cluster of the target."""
-        return cluster(self.target)[0]
+        machines = cluster(self.target)[0]
+        return with_ram(machines, engine_of(cluster(self.target)[1], machines.device), self.ram)
 
     @cached_property
     def deployment(self) -> Deployment:
         """The model on the cluster; raises SizeupError if that is not possible."""
         check_concurrency((self.concurrency,))
+        machines = self.machines
         return deploy(
-            self.architecture, self.machines, engine_of(cluster(self.target)[1]),
-            input=self.input, output=self.output, kv=self.kv, layout=self.layout,
+            self.architecture, machines, engine_of(cluster(self.target)[1], machines.device),
+            input=self.input, output=self.output, kv=self.kv, layout=self.layout, sequences=self.concurrency,
         )  # fmt: skip
 
     @cached_property
@@ -58,11 +72,94 @@ class ServingCheck:
         """The memory of the fullest GPU."""
         return serving_limit(self.deployment, self.concurrency)
 
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """The memory of the fullest GPU, and the times that are limited."""
+        return (self.limit, *_time_limits(self))
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether all limits are met; None if undetermined."""
+        return verdict(self.limits)
+
+    @cached_property
+    def times(self) -> ServingEstimate | None:
+        """The times at the concurrency; None if bandwidth or arithmetic of the device are unknown."""
+        return serving_times(self.deployment, self.input, self.output, self.concurrency)
+
+
+def serving_times(
+    deployment: Deployment, input: int, output: int, concurrency: int
+) -> ServingEstimate | None:
+    """The times at a concurrency; None if bandwidth or arithmetic of the device are unknown."""
+    return estimate(
+        deployment.architecture, deployment.layout, deployment.cluster, deployment.engine.name, deployment.kv,
+        input=input, output=output, concurrency=(concurrency,), most=deployment.max_sequences(),
+    )  # fmt: skip
+
+
+def _time_limits(check: ServingCheck) -> Iterator[Limit]:
+    """Limits of TTFT and TPOT: met if the upper end of the interval meets them, as for latencies."""
+    reasons: tuple[str, ...] = ()  # of TTFT
+    for name, most in (("ttft", check.ttft), ("tpot", check.tpot)):
+        if most is None:
+            continue
+        limit = Limit(name, "seconds", most, None, None)
+        if check.limit.fits is False:
+            reason = f"no {name.upper()}: the model and its sequences do not fit in memory"
+            yield replace(limit, unknown=(reason,), is_applicable=False)
+        elif check.times is None:
+            yield replace(limit, unknown=(_no_times(check.deployment),))
+        else:
+            point = check.times.points[0]
+            duration = point.ttft if name == "ttft" else point.tpot
+            limit = _time_limit(limit, duration, check.times, check.expected)
+            is_repeated = bool(reasons) and limit.unknown == reasons
+            yield replace(limit, unknown=("as for TTFT",)) if is_repeated else limit
+            reasons = limit.unknown
+
+
+def _no_times(deployment: Deployment) -> str:
+    device, engine = deployment.cluster.device.name, deployment.engine
+    if engine.is_local:
+        return no_times(deployment.architecture, device, engine.name)
+    return f"the bandwidth or arithmetic of {device} is unknown"
+
+
+def _time_limit(limit: Limit, duration: Duration, times: ServingEstimate, expected: bool) -> Limit:
+    seconds = duration.seconds
+    if times.calibration is None:
+        reasons = times.caveats or (f"only a lower bound of {limit.name.upper()} is known",)
+        return replace(limit, need_low=seconds, unknown=reasons)
+    if expected:
+        return replace(limit, need_low=seconds, need_high=seconds, expected=seconds)
+    if duration.high is None:
+        return replace(limit, expected=seconds, unknown=(times.no_interval or "no interval",))
+    return replace(limit, need_low=duration.low, need_high=duration.high, expected=seconds)
+
 
 def serving_limit(deployment: Deployment, sequences: int) -> Limit:
     """The memory of the fullest GPU; its verdict is that of the engine's cache blocks."""
+    if deployment.engine.is_local:
+        return _local_limit(deployment)
     limits = [_stage_limit(deployment, gpu, sequences) for gpu in deployment.gpus]
     return max(limits, key=lambda limit: (limit.need_low or 0, limit.need_high or 0))
+
+
+def _local_limit(deployment: Deployment) -> Limit:
+    """The memory of a laptop or phone, of which weights and the cache of one sequence are known."""
+    gpu, engine = deployment.memory, deployment.engine
+    held, cache = gpu.weights_bytes + gpu.tower_bytes, deployment.sequence_bytes
+    taken, total = units.size(held + cache), units.size(gpu.total_bytes)
+    unknown = f"weights and cache take {taken} of {total}; what the runtime reserves is not known"
+    parts = (
+        MemoryPart("weights", held, held, "the configuration"),
+        MemoryPart("cache", cache, cache, f"one sequence of {deployment.context:,} tokens"),
+    )
+    source = f"{engine.title} on {deployment.cluster.device.title}"
+    return Limit(
+        "ram", "bytes", gpu.total_bytes, held + cache, None, source=source, unknown=(unknown,), parts=parts
+    )
 
 
 def _stage_limit(deployment: Deployment, gpu: GpuMemory, sequences: int) -> Limit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from sizeup.checks.language_models import ServingCheck
 from sizeup.checks.remedy_case import Change, Remedy
@@ -24,53 +25,81 @@ _WEIGHTS_NOTE = "changes the model: quantize it and measure the accuracy"
 _BOTH = (("fp8", "fp8"), ("int4", "fp8"))
 
 
+class _Candidate(NamedTuple):
+    """A changed check of which all limits are met."""
+
+    check: ServingCheck
+    description: str
+    notes: tuple[str, ...] = ()
+
+
 def serving_remedies(check: ServingCheck) -> tuple[Remedy, ...]:
-    """Changes with which all sequences fit; each was carried out."""
-    steps = (_other_layout, _fewer_sequences, _shorter_prompts, _precisions, _more_devices)
-    return tuple(remedy for step in steps for remedy in step(check))
+    """Changes with which all sequences fit and times are within their limits; each was carried out."""
+    return tuple(_remedy(check, each) for each in _candidates(check))
 
 
-def _other_layout(check: ServingCheck) -> Iterator[Remedy]:
+def remedy_options(check: ServingCheck) -> tuple[str, ...]:
+    """The options that each remedy changes, e.g. `--layout tp4,dp2`."""
+    before = set(_options(check))
+    return tuple(
+        " ".join(option for option in _options(each.check) if option not in before)
+        for each in _candidates(check)
+    )
+
+
+def _candidates(check: ServingCheck) -> Iterator[_Candidate]:
+    for step in (_other_layout, _fewer_sequences, _shorter_prompts, _precisions, _more_devices):
+        yield from step(check)
+
+
+def _other_layout(check: ServingCheck) -> Iterator[_Candidate]:
     changed = _in_some_layout(check)
     if changed is not None:
-        yield from _remedy(check, changed, f"layout {changed.layout}")
+        yield from _if_it_fits(changed, f"layout {changed.layout}")
 
 
-def _fewer_sequences(check: ServingCheck) -> Iterator[Remedy]:
-    most = check.deployment.sequences_range()[0]
-    if 1 <= most < check.concurrency:
-        changed = replace(check, concurrency=most)
-        yield from _remedy(check, changed, f"at most {most:,} concurrent sequences")
+def _fewer_sequences(check: ServingCheck) -> Iterator[_Candidate]:
+    most = min(check.deployment.sequences_range()[0], check.concurrency)
+    least = 0
+    while least < most:  # the most sequences of which all limits are met
+        middle = (least + most + 1) // 2
+        if replace(check, concurrency=middle).fits is True:
+            least = middle
+        else:
+            most = middle - 1
+    if 1 <= least < check.concurrency:
+        changed = replace(check, concurrency=least)
+        yield from _if_it_fits(changed, f"at most {least:,} concurrent sequences")
 
 
-def _shorter_prompts(check: ServingCheck) -> Iterator[Remedy]:
+def _shorter_prompts(check: ServingCheck) -> Iterator[_Candidate]:
     deployment = check.deployment
     each = -(-check.concurrency // deployment.servers)
     context = min(gpu.capacity_low.max_context(each) for gpu in deployment.gpus)
     tokens = context - check.output
     if 1 <= tokens < check.input:
-        yield from _remedy(check, replace(check, input=tokens), f"prompts of at most {tokens:,} tokens")
+        yield from _if_it_fits(replace(check, input=tokens), f"prompts of at most {tokens:,} tokens")
 
 
-def _precisions(check: ServingCheck) -> Iterator[Remedy]:
+def _precisions(check: ServingCheck) -> Iterator[_Candidate]:
     """The cache at fp8, weights at fp8 and int4, or both, as far as they are smaller."""
-    remedies: list[Remedy] = []
+    candidates: list[_Candidate] = []
     if cache_bits(check.deployment.kv) > cache_bits("fp8"):
-        remedies += _remedy(check, replace(check, kv="fp8"), "key-value cache at fp8", (_CACHE_NOTE,))
+        candidates += _if_it_fits(replace(check, kv="fp8"), "key-value cache at fp8", (_CACHE_NOTE,))
     for weights in ("fp8", "int4"):
         changed = _with_weights(check, weights)
         if changed is not None:
-            remedies += _remedy(check, changed, f"weights at {weights}", (_WEIGHTS_NOTE,))
-    if remedies:
-        yield from remedies
+            candidates += _if_it_fits(changed, f"weights at {weights}", (_WEIGHTS_NOTE,))
+    if candidates:
+        yield from candidates
         return
     for weights, kv in _BOTH:
         changed = _with_weights(replace(check, kv=kv), weights)
         if changed is not None and cache_bits(check.deployment.kv) > cache_bits(kv):
             text = f"weights at {weights} and key-value cache at {kv}"
-            remedy = next(_remedy(check, changed, text, (_WEIGHTS_NOTE, _CACHE_NOTE)), None)
-            if remedy is not None:
-                yield remedy
+            candidate = next(_if_it_fits(changed, text, (_WEIGHTS_NOTE, _CACHE_NOTE)), None)
+            if candidate is not None:
+                yield candidate
                 return
 
 
@@ -84,24 +113,26 @@ def _with_weights(check: ServingCheck, weights: str) -> ServingCheck | None:
     return changed if is_smaller else None
 
 
-def _more_devices(check: ServingCheck) -> Iterator[Remedy]:
+def _more_devices(check: ServingCheck) -> Iterator[_Candidate]:
     """The smallest number of devices on which some layout fits."""
     machines = check.deployment.cluster
-    for text in _larger_clusters(machines):
+    for text in _larger_clusters(machines, len(check.limits) > 1):
         larger = replace(check, target=f"{text}/{check.deployment.engine.name}", layout=None)
         try:
-            is_default = larger.limit.fits is True
+            is_default = larger.fits is True
             changed = larger if is_default else _in_some_layout(larger)
         except SizeupError:  # no layout divides the model over all devices
             continue
         if changed is not None:
             layout = changed.deployment.layout
+            if check.layout is not None:  # which the option would keep
+                changed = replace(changed, layout=_text(layout))
             number = changed.deployment.cluster.devices
-            yield from _remedy(check, changed, f"{number:,} x {machines.device.name} as {layout}")
+            yield from _if_it_fits(changed, f"{number:,} x {machines.device.name} as {layout}")
             return
 
 
-def _larger_clusters(machines: Cluster) -> Iterator[str]:
+def _larger_clusters(machines: Cluster, is_timed: bool) -> Iterator[str]:
     """Targets of more devices of the same kind: one node first, then whole nodes."""
     name = machines.device.name
     like = next((known for known in shipped_clusters().values() if known.device.name == name), None)
@@ -110,6 +141,8 @@ def _larger_clusters(machines: Cluster) -> Iterator[str]:
         yield from (f"{count}x{name}" for count in range(machines.devices + 1, node + 1))
     else:
         node = machines.devices_per_node
+    if is_timed:  # several nodes have no interval of times
+        return
     yield from (f"{nodes}x{node}x{name}" for nodes in range(machines.nodes + 1, _MOST_DEVICES // node + 1))
 
 
@@ -126,7 +159,7 @@ def _in_some_layout(check: ServingCheck) -> ServingCheck | None:
     )  # fmt: skip
     for row in costs.order("memory", most_bytes=machines.memory_bytes)[:_CANDIDATES]:
         changed = replace(check, layout=_text(costs.layouts[int(row)]))
-        if changed.limit.fits is True:
+        if changed.fits is True:
             return changed
     return None
 
@@ -136,18 +169,25 @@ def _text(layout: Layout) -> str:
     return str(replace(layout, replicas=1))
 
 
-def _remedy(
-    check: ServingCheck, changed: ServingCheck, description: str, notes: tuple[str, ...] = ()
-) -> Iterator[Remedy]:
-    """The remedy, if all sequences fit with it."""
-    before, after = check.limit, changed.limit
-    if after.fits is True and before.need is not None and after.need is not None:
-        change = Change(after.name, after.unit, before.need, after.need, True)
-        yield Remedy(description, _command(changed), (change,), True, notes)
+def _if_it_fits(check: ServingCheck, description: str, notes: tuple[str, ...] = ()) -> Iterator[_Candidate]:
+    """The candidate, if all limits are met."""
+    if check.fits is True:
+        yield _Candidate(check, description, notes)
 
 
-def _command(check: ServingCheck) -> str:
-    """The command that repeats a check."""
+def _remedy(check: ServingCheck, candidate: _Candidate) -> Remedy:
+    changes = tuple(
+        Change(after.name, after.unit, before.need, after.need, True)
+        for before, after in zip(check.limits, candidate.check.limits, strict=True)
+        if before.fits is not True and before.need is not None and after.need is not None
+    )
+    options = " ".join(_options(candidate.check))
+    command = f"sizeup check {shlex.quote(candidate.check.model)} {options}"
+    return Remedy(candidate.description, command, changes, True, candidate.notes)
+
+
+def _options(check: ServingCheck) -> list[str]:
+    """The options that repeat a check, each with its value."""
     options = {
         "-d": check.target,
         "--in": str(check.input),
@@ -156,6 +196,8 @@ def _command(check: ServingCheck) -> str:
         "--weights": check.weights,
         "--kv": check.kv,
         "--layout": check.layout,
+        "--ttft": None if check.ttft is None else f"{1e3 * check.ttft:g}ms",
+        "--tpot": None if check.tpot is None else f"{1e3 * check.tpot:g}ms",
     }
-    texts = (f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None)
-    return f"sizeup check {shlex.quote(check.model)} {' '.join(texts)}"
+    texts = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+    return [*texts, *(["--expected"] if check.expected else [])]

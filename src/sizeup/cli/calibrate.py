@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sizeup.cli import completion
 from sizeup.cli.options import TIMED, Bind, Json, bindings
 from sizeup.cli.runner import command
+
+if TYPE_CHECKING:
+    from sizeup.calibration import ServingCalibration
 
 EXAMPLE = "Example: sizeup calibrate --runtime ort, then sizeup analyze model.onnx -d this-machine/ort"
 
@@ -31,7 +35,8 @@ def calibrate(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Device that was measured, known or new, e.g. my-board (default: this-machine).",
+            help="Device that was measured, known or new, e.g. my-board (default: this-machine); with"
+            " --serving the cluster and its engine, e.g. 8xh100/vllm.",
             show_default=False,
             autocompletion=completion.devices,
         ),
@@ -51,7 +56,36 @@ def calibrate(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Model of the --profile, e.g. model.onnx.")
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Model of the --profile, e.g. model.onnx, or of --serving, e.g. config.json.",
+        ),
+    ] = None,
+    serving: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Result of vllm bench serve, sglang.bench_serving or trtllm-bench, e.g. bench.json;"
+            " repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYOUT", help="Layout of the server of --serving, e.g. tp4,dp2.", show_default=False
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="Precision of the weights on that server, e.g. fp8.", show_default=False
+        ),
+    ] = None,
+    kv: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Precision of its key-value cache, e.g. fp8.", show_default=False),
     ] = None,
     bind: Bind = None,
     seconds: Annotated[
@@ -68,13 +102,30 @@ def calibrate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Calibrate a target with latencies of small networks run on this machine, a CSV table or a profile."""
+    """Calibrate a target with latencies of small networks run on this machine, a CSV table or a profile.
+
+    With --serving, times that `sizeup llm` estimates are corrected by benchmarks of a server:
+    sizeup calibrate --serving bench.json --model config.json --device 8xh100/vllm
+    """
     import json as text
 
     from sizeup.api import measure as api
     from sizeup.cli import terminal
     from sizeup.render.console import measurement
 
+    if serving:
+        corrected = _serving_calibration(
+            serving, model, device, {"--csv": csv, "--profile": profile, "--bind": bind},
+            layout=layout, weights=weights, kv=kv, out=output,
+        )  # fmt: skip
+        if json:
+            sys.stdout.write(text.dumps(corrected.to_dict(), indent=2) + "\n")
+        else:
+            measurement.render_serving_calibration(corrected, terminal.output())
+        return
+    for name, value in {"--layout": layout, "--weights": weights, "--kv": kv}.items():
+        if value is not None:
+            raise typer.BadParameter("needs --serving FILE", param_hint=name)
     with terminal.steps(f"calibrating {runtime}") as progress:
         calibration = api.calibrate(
             runtime,
@@ -92,3 +143,22 @@ def calibrate(
         sys.stdout.write(text.dumps(calibration.to_dict(), indent=2) + "\n")
     else:
         measurement.render_calibration(calibration, terminal.output())
+
+
+def _serving_calibration(
+    files: list[Path],
+    model: str | None,
+    device: str | None,
+    others: Mapping[str, object],
+    **options: Any,
+) -> ServingCalibration:
+    from sizeup.api import measure as api
+
+    for name, value in others.items():
+        if value:
+            raise typer.BadParameter("cannot be combined with --serving", param_hint=name)
+    if model is None or device is None:
+        raise typer.BadParameter(
+            "needs --model config.json and --device TARGET, e.g. 8xh100/vllm", param_hint="--serving"
+        )
+    return api.calibrate_serving(files, model=model, target=device, **options)

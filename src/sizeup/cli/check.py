@@ -16,8 +16,8 @@ from sizeup.cli.options import Bind, Inputs, Json, Precision, Rules, bindings, d
 from sizeup.cli.runner import BAD_INPUT, FAILED, INCOMPLETE, command
 
 if TYPE_CHECKING:
-    from sizeup.api.check_llm import LlmCheckOptions
     from sizeup.checks.baselines import Update
+    from sizeup.checks.language_models import ServingCheck
     from sizeup.results.check import Check
 
 EXAMPLE = "Example: sizeup check model.tflite -d stm32f746/tflm --latency 20ms"
@@ -108,11 +108,17 @@ def check(
     layout: Annotated[
         str | None, _limit("LAYOUT", "Parallelism of a language model on a cluster, e.g. tp4,dp2.")
     ] = None,
+    ttft: Annotated[
+        str | None, _limit("TIME", "Maximum time to the first token of a language model, e.g. 1s.")
+    ] = None,
+    tpot: Annotated[
+        str | None, _limit("TIME", "Maximum time per output token of a language model, e.g. 30ms.")
+    ] = None,
     expected: Annotated[
         bool,
         typer.Option(
             "--expected",
-            help="Compare the expected latency and energy with the limits, not the prediction interval.",
+            help="Compare expected times and energy with the limits, not the prediction interval.",
         ),
     ] = False,
     strict: Annotated[
@@ -174,12 +180,11 @@ def check(
     unused_with_budget = {"-d": device, "--precision": precision, "--input": input, "--bind": bind}
     unused_with_budget |= {f"--{name}": value for name, value in limits.items()}
     language = {"--in": prompt, "--out": answer, "--concurrency": concurrency}
-    language |= {"--weights": weights, "--kv": kv, "--layout": layout}
+    language |= {"--weights": weights, "--kv": kv, "--layout": layout, "--ttft": ttft, "--tpot": tpot}
     names = {name for name, value in (unused_with_budget | language).items() if value}
     _require_model_or_budget(models, budget, names)
-    language_options = _language_options(
-        models or (), device, language, names - {"-d", *language}, remedies is not False
-    )
+    language["--ram"] = ram
+    language_check = _language_check(models or (), device, language, names - {"-d", *language}, expected)
     if update_baselines and (budget is None or against is not None):
         raise typer.BadParameter(
             "needs --budget, and cannot be combined with --against", param_hint="--update-baselines"
@@ -206,8 +211,9 @@ def check(
                 run=bool(run),
                 progress=progress,
             )
-        elif language_options is not None:
-            checks = check_llm.check_language_models(models or (), language_options, progress)
+        elif language_check is not None:
+            searched = remedies is not False
+            checks = check_llm.check_language_models(models or (), language_check, searched, progress)
         else:
             given_limits = {name: value for name, value in limits.items() if value is not None}
             options = api.CheckOptions(
@@ -242,20 +248,21 @@ def _load_rules(rules: list[Path] | None) -> None:
         models.load_rules(rule)
 
 
-def _language_options(
+def _language_check(
     models: Sequence[str],
     device: str | None,
     language: Mapping[str, str | None],
     others: set[str],
-    remedies: bool,
-) -> LlmCheckOptions | None:
-    """The options of a check of language models; None if no file, target or option is of one."""
-    from sizeup.api.check_llm import LlmCheckOptions, is_configuration
+    expected: bool,
+) -> ServingCheck | None:
+    """A check of language models without a model; None if no file, target or option is of one."""
+    from sizeup.api.check_llm import serving_check
     from sizeup.cli.llm import counts_of, tokens_of
     from sizeup.language_models.clusters import is_cluster
     from sizeup.language_models.deployment import INPUT, OUTPUT
+    from sizeup.language_models.reader import is_configuration
 
-    names = sorted(name for name, value in language.items() if value is not None)
+    names = sorted(name for name, value in language.items() if value is not None and name != "--ram")
     are_configurations = bool(models) and device is not None and all(map(is_configuration, models))
     if not names and not is_cluster(device) and not are_configurations:
         return None
@@ -266,15 +273,14 @@ def _language_options(
             f"cannot be combined with {', '.join(names) or f'-d {device}'}", param_hint=sorted(others)[0]
         )
     prompt, answer, concurrency = language["--in"], language["--out"], language["--concurrency"]
-    return LlmCheckOptions(
+    return serving_check(
+        "",
         device,
-        INPUT if prompt is None else tokens_of(prompt, "--in"),
-        OUTPUT if answer is None else tokens_of(answer, "--out"),
-        1 if concurrency is None else max(counts_of(concurrency)),
-        language["--weights"],
-        language["--kv"],
-        language["--layout"],
-        remedies,
+        input=INPUT if prompt is None else tokens_of(prompt, "--in"),
+        output=OUTPUT if answer is None else tokens_of(answer, "--out"),
+        concurrency=1 if concurrency is None else max(counts_of(concurrency)),
+        expected=expected,
+        **{name: language[f"--{name}"] for name in ("weights", "kv", "layout", "ttft", "tpot", "ram")},
     )
 
 

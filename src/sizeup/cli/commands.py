@@ -86,16 +86,26 @@ _SECOND_TARGET = {"llm": "sizeup sweep compares clusters"}  # what compares targ
 class Command(_PlainHelp, TyperCommand):
     """A command of sizeup."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; fails if there are several targets, of which only the last would count."""
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+    def make_parser(self, ctx: Any) -> Any:
+        """The parser; it fails if there are several targets, of which only the last would count."""
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            parsed = parse(args=args)
+            self._check_targets(ctx, parsed[2])
+            return parsed
+
+        parser.parse_args = parse_args  # type: ignore[method-assign]
+        return parser
+
+    def _check_targets(self, ctx: Any, order: list[Any]) -> None:
         count = sum("--device" in param.opts and not getattr(param, "multiple", False) for param in order)
         if count > 1 and not ctx.resilient_parsing:
             has_second = any("--device-b" in param.opts for param in self.get_params(ctx))
             hint = "--device-b is the target of B" if has_second else _SECOND_TARGET.get(self.name or "", "")
             hint = hint or "sizeup devices --for MODEL ranks boards"
             ctx.fail(f"-d is given {count} times, and only one target counts; {hint}")
-        return super().parse_args(ctx, args)
 
 
 class CommandGroup(_PlainHelp, TyperGroup):

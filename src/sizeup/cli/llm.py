@@ -45,7 +45,8 @@ def llm(
             "--device",
             "-d",
             metavar="TARGET",
-            help="Cluster and serving engine, e.g. 8xh100/vllm, 2x8xh100/sglang, dgx-b200 or rack.toml.",
+            help="Cluster and serving engine, a laptop or a phone, e.g. 8xh100/vllm, dgx-b200, rack.toml or"
+            " core-ultra-7-258v.",
             autocompletion=completion.devices,
             show_default=False,
         ),
@@ -116,6 +117,59 @@ def llm(
             metavar="TIME", help="List the layouts whose TPOT is at most TIME, e.g. 30ms.", show_default=False
         ),
     ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRICE",
+            help="Price of a GPU per hour: print the cost per million tokens, e.g. 2.50 or 2.50USD.",
+            show_default=False,
+        ),
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONFIG",
+            help="Speculative decoding with a draft model, or mtp: the model's MTP layers, e.g. small.json.",
+            show_default=False,
+        ),
+    ] = None,
+    draft_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Tokens that the draft proposes per step, e.g. 4.", show_default=False
+        ),
+    ] = None,
+    acceptance: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Probability that a draft token is accepted, from 0 to 1, e.g. 0.7.",
+            show_default=False,
+        ),
+    ] = None,
+    disaggregate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFILL:DECODE|auto",
+            help="Also predict prompts and answers on different GPUs, e.g. 4:4, or layouts: 2xtp4:tp8;"
+            " auto searches for the best.",
+            show_default=False,
+        ),
+    ] = None,
+    ram: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory of a laptop or phone, e.g. 16GiB.", show_default=False),
+    ] = None,
+    images: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Images in a prompt, e.g. 2.", show_default=False),
+    ] = 0,
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WxH", help="Width and height of an image in pixels, e.g. 1024x768.", show_default=False
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=0, metavar="N", help="List the N best layouts, e.g. 10.")] = 5,
     by: Annotated[
         By, typer.Option(metavar="memory|communication", help="Order of the layouts, e.g. communication.")
@@ -148,6 +202,8 @@ def llm(
         config, target=device, input=tokens_of(input, "--in"), output=tokens_of(output, "--out"),
         concurrency=counts_of(concurrency), weights=weights, kv=kv, layout=layout, rate=rate,
         trace=trace, shared_prefix=tokens_of(shared_prefix or "0", "--shared-prefix"), ttft=ttft, tpot=tpot,
+        price=price, draft=draft, draft_tokens=draft_tokens, acceptance=acceptance,
+        disaggregate=disaggregate, images=images, image_size=image_size, ram=ram,
     )  # fmt: skip
     for path in file or ():
         serving.save(path)

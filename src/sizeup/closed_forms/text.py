@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sizeup.closed_forms.latency import KernelForm, KernelForms, SymbolicEstimate
 from sizeup.graph import name_of
 from sizeup.latency.estimate import Estimate
 from sizeup.latency.interval import PredictionInterval
-from sizeup.latency.model import Rates, rates_from
+from sizeup.latency.model import Rates, cold_share, rates_from
 from sizeup.latency.prediction import Basis, is_covered, predict_roofline
 from sizeup.latency.roofline import cache_of, far_share, fastest_rate
 from sizeup.symbolic import Expression, Guard, Ratio, form_text, substitute
@@ -69,9 +69,9 @@ def latency_forms(estimate: SymbolicEstimate) -> LatencyForms | None:
     single, named = estimate.estimate_at(example), _Names(frozenset(example))
     prices: _ByFit | _BySheet
     if single.calibration is not None:
-        prices = _ByFit(
-            rates_from(single.calibration.rates), PredictionInterval(**single.calibration.interval), named
-        )
+        rates = rates_from(single.calibration.rates)
+        rates = replace(rates, cold=rates.cold * float(cold_share(single.work, rates.cache)[0]))
+        prices = _ByFit(rates, PredictionInterval(**single.calibration.interval), named)
     elif (slowed := _slowed(single, options.target)) is not None:
         prices = _ByFit(*slowed, named)
     else:
@@ -206,9 +206,10 @@ class _ByFit:
                 compute = " * ".join(factors if is_idle else factors[:2])
         if _is_nonzero(_moved(form)):
             traffic = self._traffic(rate.byte)
-        if self.rates.reread and _is_nonzero(form.quantities[0]) and _is_nonzero(form.quantities[3]):
+        terms = [self._cold(), self._reread() if _is_nonzero(form.quantities[0]) else ""]
+        if any(terms) and _is_nonzero(form.quantities[3]):
             lines.append((self.named("weights"), _quotient(form.quantities[3])))
-            traffic = " + ".join(term for term in (traffic, self._reread()) if term)
+            traffic = " + ".join(term for term in (traffic, *terms) if term)
         norm = _norm(compute, traffic, self.rates.power) if compute and traffic else compute or traffic
         return lines, _added([norm, _nonzero(rate.launch)])
 
@@ -231,8 +232,17 @@ class _ByFit:
             lines.append((self.named("idle"), _added([" * ".join(factors) or "1", wave])))
         return lines
 
+    def _cold(self) -> str:
+        """The time of weights that other kernels displace from the cache."""
+        if not self.rates.cold:
+            return ""
+        is_within = f"({self.named('bytes')} <= {_exactly(self.rates.cache)})"
+        return f"{_number(self.rates.cold)} * {self.named('weights')} * {is_within}"
+
     def _reread(self) -> str:
         """The time of weights that are read again for each row of the result."""
+        if not self.rates.reread:
+            return ""
         exceeds = f"({self.named('weights')} > {_exactly(self.rates.cache)})"
         return f"{_number(self.rates.reread)} * {self.named('macs')} * {exceeds}"
 

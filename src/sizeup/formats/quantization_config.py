@@ -41,6 +41,13 @@ class QuantizationConfig:
     is_known: bool = True
     caveats: tuple[str, ...] = ()
 
+    @property
+    def has_schemes(self) -> bool:
+        """Whether any weights are declared as quantized."""
+        grouped = (scheme for _, scheme in self.groups)
+        schemes = (self.default, self.experts, *grouped, *self.layers.values())
+        return any(scheme is not None for scheme in schemes)
+
     def stored(
         self, name: str, shape: Sequence[int], *, transposed: bool = False
     ) -> tuple[StoredWeight, WeightScheme] | None:

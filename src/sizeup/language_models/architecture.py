@@ -8,6 +8,7 @@
             weights     every parameter of the layer, with stored bytes and how it can be split
         head        weights of the last pipeline stage, after the layers: final norm and output head
         parts       what is apart from the decoder: MTP layers, vision and audio towers, projectors
+            tower       how a vision tower divides images; `images` are those of a prompt, if it has any
 
 Every `Weight` states by `ways` how tensor parallelism divides it: 1 is replicated on every GPU of the group,
 0 is divided by any group size, g is divided by at most g and replicated beyond (keys and values of g heads).
@@ -25,10 +26,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Role: TypeAlias = Literal[
-    "embedding", "attention", "dense", "shared_experts", "experts", "router", "norm", "head", "mtp", "tower"
-]
+    "embedding", "attention", "dense", "shared_experts", "experts", "router", "norm", "head", "mtp", "tower",
+    "projector",
+]  # fmt: skip
 AttentionKind: TypeAlias = Literal["full", "window", "latent", "linear", "state_space", "none"]
 PartKind: TypeAlias = Literal["mtp", "vision", "audio"]
+ImageLimit: TypeAlias = Literal["pixels", "patches", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Weight:
     stored_bytes: int
     precision: str = "bf16"  # or the scheme of a quantized weight: "fp8 in blocks of 128 x 128"
     ways: int = 0  # 0: any group size divides it; 1: replicated; g: divided by at most g
-    macs: int = 0  # per token that passes the layer; of experts: of those that one token is routed to
+    # Per token that passes the layer, of experts: of those that it is routed to; of a tower: per patch.
+    macs: int = 0
 
     def shard_ways(self, group: int) -> int:
         """By how many GPUs of a tensor-parallel group the weight is divided."""
@@ -126,13 +130,46 @@ def distinct(layers: Iterable[Layer]) -> list[tuple[Layer, int]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Tower:
+    """How a vision tower divides an image into patches, and merges them into tokens.
+
+    An image is scaled into a least and a most number of `pixels`; down to a most number of `patches`, and of
+    patches along a side; or up or down to a most number of `tokens`, to which its patches are padded.
+    """
+
+    limit: ImageLimit
+    limits: tuple[int, int]  # least and most pixels; most patches, and along a side; most tokens, and 0
+    patch_size: int
+    merge: int  # patches of a token, along a side
+    blocks: int
+    attention_width: int  # elements of all heads
+    pooled_width: int = 0  # of patches that a matrix product pools into tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The images of a prompt, which have one size."""
+
+    count: int
+    width: int
+    height: int
+    tokens: int  # of the prompt, per image
+    patches: int  # in the tower, per image, with padding
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the checkpoint apart from the decoder layers: MTP layers, a vision or audio tower."""
+    """A part of the checkpoint apart from the decoder layers: MTP layers, a vision or audio tower.
+
+    Weights of the role `tower` are multiplied with patches, those of the role `projector` with tokens.
+    """
 
     name: str
     kind: PartKind
     weights: tuple[Weight, ...]
     layers: tuple[Layer, ...] = ()
+    tower: Tower | None = None
+    images: Images | None = None
 
     @property
     def parameters(self) -> int:
@@ -172,6 +209,11 @@ class Architecture:
         for layer in self.layers:
             yield from layer.weights
         yield from self.head
+
+    @property
+    def images(self) -> Images | None:
+        """The images of a prompt; None without any."""
+        return next((part.images for part in self.parts if part.images is not None), None)
 
     @property
     def query_heads(self) -> int:

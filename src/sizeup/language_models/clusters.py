@@ -18,13 +18,15 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
-from sizeup.targets import BUILT_IN, Device, current_catalog
+from sizeup.language_models.prices import Price, price_of
+from sizeup.targets import BUILT_IN, Catalog, Device, current_catalog
 from sizeup.targets.names import suggestion
 from sizeup.targets.quantities import BANDWIDTH, TIME, Quantity
 from sizeup.targets.table import Table
@@ -47,7 +49,6 @@ _MOST_LINKS = 100  # in a file
 _COUNT = r"([0-9]{1,9}) ?[xX] ?"
 _TARGET = re.compile(rf"(?:{_COUNT})?(?:{_COUNT})?([^/]+)(?:/([^/]+))?")
 _FILE = re.compile(r"(.+\.toml)(?:/([^/]+))?")
-_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([A-Z]{3})/h")
 _SIZE = re.compile(r"[0-9]{1,6}")
 _COUNTED = re.compile(r"[0-9]+ ?[xX] ?.+")
 _ENGINES = ("sglang", "trtllm", "llamacpp")  # that serve language models alone
@@ -78,14 +79,6 @@ class Link:
 
 def _at(values: Mapping[int, float], group: int) -> float | None:
     return values.get(group, values.get(0))
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """The price of one device per hour."""
-
-    amount: float
-    currency: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +225,14 @@ def _shipped_links() -> dict[str, Link]:
     return _links(_top(FOLDER / f"{_LINKS}.toml"))
 
 
-def shipped_clusters() -> dict[str, Cluster]:
+def shipped_clusters() -> Mapping[str, Cluster]:
     """The clusters that sizeup knows, by name; devices are those of the current catalog."""
-    return {name: read_cluster(FOLDER / f"{name}.toml") for name in _shipped_names()}
+    return _shipped_with(current_catalog())
+
+
+@lru_cache(maxsize=1)
+def _shipped_with(_: Catalog) -> Mapping[str, Cluster]:
+    return MappingProxyType({name: read_cluster(FOLDER / f"{name}.toml") for name in _shipped_names()})
 
 
 @cache
@@ -394,7 +392,7 @@ def _price(head: Table) -> Price | None:
     if "price" not in head.values:
         return None
     text = head.text("price")
-    match = _PRICE.fullmatch(text)
-    if match is None:
+    price = price_of(text)
+    if price is None or not text.endswith("/h"):
         raise head.error(f"price is {quoted(text)}, not a price per device such as '2.50 USD/h'")
-    return Price(float(match[1]), match[2])
+    return price

@@ -9,8 +9,9 @@ from sizeup.errors import SizeupError, TargetError
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.cache import cache_bits, sequence_cost
 from sizeup.language_models.clusters import Cluster
-from sizeup.language_models.engines import Engine
+from sizeup.language_models.engines import Engine, is_gpu, local_engine
 from sizeup.language_models.layouts import Layout, default_layout, enumerate_layouts, parse_layout
+from sizeup.language_models.local import check_local, stored_locally
 from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 
 INPUT, OUTPUT = 4096, 512
@@ -54,10 +55,14 @@ class Deployment:
     def max_sequences(self, context: int | None = None) -> int:
         """Sequences of that context that all servers hold at once."""
         tokens = self.context if context is None else context
+        if self.engine.is_local:  # one at a time
+            return min(self.memory.capacity.max_sequences(tokens), 1)
         return self.servers * min(gpu.capacity.max_sequences(tokens) for gpu in self.gpus)
 
     def sequences_range(self) -> tuple[int, int]:
         """The least and the most sequences, as far as buffers are known."""
+        if self.engine.is_local:
+            return 0, self.max_sequences()
         lows = (gpu.capacity_low.max_sequences(self.context) for gpu in self.gpus)
         highs = (gpu.capacity_high.max_sequences(self.context) for gpu in self.gpus)
         return self.servers * min(lows), self.servers * min(highs)
@@ -82,27 +87,33 @@ def deploy(
     output: int = OUTPUT,
     kv: str | None = None,
     layout: str | Layout | None = None,
+    sequences: int = 1,
 ) -> Deployment:
-    """Return a model on a cluster, by default in the layout of `default_layout`.
+    """Return a model on a cluster, by default in the layout of `default_layout`, for at least `sequences`.
 
     Raises SizeupError if tokens, the cache precision or the layout are not possible.
     """
     check_tokens(architecture, input, output)
-    memory = memory_of(cluster)
+    check_local(cluster, engine, {"--concurrency": sequences if sequences > 1 else None, "--layout": layout})
+    if engine.is_local:
+        architecture = stored_locally(architecture)
+    memory = memory_of(cluster, engine)
     engine = engine.on(cluster.device.name, memory)
-    precision = cache_precision(architecture, kv)
+    precision = cache_precision(architecture, kv or engine.kv)
     chosen = _layout(layout, architecture, cluster, engine)
     gpus = gpus_of(architecture, chosen, engine, memory, precision)
     return Deployment(architecture, cluster, engine, chosen, precision, input + output, gpus)
 
 
-def memory_of(cluster: Cluster) -> int:
-    """Bytes of one GPU; raises TargetError if they, or what engines reserve on the device, are unknown."""
+def memory_of(cluster: Cluster, engine: Engine) -> int:
+    """Bytes of one GPU; raises TargetError if they, or what a server reserves on the device, are unknown."""
     device, memory = cluster.device, cluster.memory_bytes
-    if device.device_class not in ("gpu", "accelerator") and device.vendor != "NVIDIA":
+    if not engine.is_local and not is_gpu(device):
+        local = local_engine(device)
+        use = f"sizeup llm and check take -d {device.name}/{local}" if local else "e.g. -d rtx-4090/llamacpp"
         raise TargetError(
-            f"{device.name} is a {device.device_class}; what engines reserve is known for GPUs alone,"
-            " e.g. -d rtx-4090/llamacpp"
+            f"{device.name} is a {device.device_class}; what {engine.title} reserves is known for GPUs alone;"
+            f" {use}"
         )
     if memory is None:
         raise TargetError(f"{cluster.name}: the memory of {device.name} is unknown")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sizeup.errors import TargetError
+from sizeup.targets import Device
 from sizeup.units import quoted
 
 GIB = 1 << 30
@@ -64,6 +65,8 @@ class Engine:
     defaults: str
     verification: str  # of its capacity
     source: str
+    kv: str | None = None  # precision of its cache; None: that of the checkpoint
+    is_local: bool = False  # a runtime of laptops and phones: one sequence, and buffers that are not known
 
     def on(self, device: str, memory_bytes: int) -> Engine:
         """The engine with the defaults that its server has on a device."""
@@ -111,12 +114,54 @@ ENGINES = {
 """Serving engines by the name after the slash of a target."""
 
 
-def engine_of(name: str) -> Engine:
-    """The engine of that name; vLLM without one."""
-    engine = ENGINES.get(name.strip().casefold() or "vllm")
+def _local(name: str, title: str, source: str, kv: str | None = None) -> Engine:
+    return Engine(name, title, "not stated", 0, 0, 1, unknown_bytes(), "", "", source, kv, is_local=True)
+
+
+def unknown_bytes(high: int = 0) -> Range:
+    """A number of bytes of which at most an upper bound is known."""
+    return Range(0, high, high, "not known")
+
+
+LOCAL_ENGINES = {
+    "openvino-gpu": _local(
+        "openvino-gpu", "OpenVINO (built-in GPU)",
+        "https://docs.openvino.ai/2025/about-openvino/performance-benchmarks/generative-ai-performance.html:"
+        " inference on built-in GPUs, batch 1",
+    ),
+    "qnn": _local(
+        "qnn", "Qualcomm AI Engine Direct",
+        "https://github.com/qualcomm/ai-hub-models: 4-bit weights, 16-bit activations, 8-bit cache",
+        "int8",
+    ),
+}  # fmt: skip
+"""Runtimes of laptops and phones, by their names in the catalog."""
+_SAME = {"openvino": "openvino-gpu"}  # language models were measured on the built-in GPU alone
+
+
+def engine_of(name: str, device: Device | None = None) -> Engine:
+    """The engine of that name; without one, the runtime of a laptop or phone, and vLLM on other devices.
+
+    Without a device, laptops and phones are no targets.
+    """
+    key = name.strip().casefold()
+    if not key and device is not None and not is_gpu(device):
+        key = local_engine(device)
+    known = ENGINES if device is None else {**ENGINES, **LOCAL_ENGINES}
+    engine = known.get(_SAME.get(key, key) or "vllm")
     if engine is None:
-        raise TargetError(f"serving engine {quoted(name)} is unknown; use one of {', '.join(ENGINES)}")
+        raise TargetError(f"serving engine {quoted(name)} is unknown; use one of {', '.join(known)}")
     return engine
+
+
+def local_engine(device: Device) -> str:
+    """The first runtime of laptops and phones that a device has; empty if it has none."""
+    return next((name for name in LOCAL_ENGINES if name in device.runtimes), "")
+
+
+def is_gpu(device: Device) -> bool:
+    """Whether a device is a GPU or accelerator with its own memory, or a Jetson."""
+    return device.device_class in ("gpu", "accelerator") or device.vendor == "NVIDIA"
 
 
 def vllm_utilization(version: str = "0.24") -> float:

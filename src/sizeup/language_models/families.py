@@ -233,7 +233,8 @@ def qwen3_moe(settings: Settings) -> BuildLayer:
     if settings.count("shared_expert_intermediate_size", default=0):
         raise settings.unsupported("shared_expert_intermediate_size is not 0")
     settings.skip("use_qk_norm")  # always
-    only, step = set(settings.items("mlp_only_layers") or []), settings.size("decoder_sparse_step", default=1)
+    only = settings.layers("mlp_only_layers", len(windows)) or set()
+    step = settings.size("decoder_sparse_step", default=1)
     is_sparse = [index not in only and (index + 1) % step == 0 for index in range(len(windows))]
     if not all(is_sparse):
         settings.size("intermediate_size")
@@ -302,8 +303,8 @@ def llama4(settings: Settings) -> BuildLayer:
     chunk = settings.tokens("attention_chunk_size", default=0)
     count, per_token = settings.size("num_local_experts"), settings.size("num_experts_per_tok")
     step = settings.size("interleave_moe_layer_step", default=1)
-    listed = settings.items("moe_layers")
-    sparse = set(range(step - 1, layers, step) if listed is None else listed)
+    listed = settings.layers("moe_layers", layers)
+    sparse = set(range(step - 1, layers, step)) if listed is None else listed
     rope = settings.per_layer("no_rope_layers", layers) or [
         int((index + 1) % 4 != 0) for index in range(layers)
     ]  # transformers' default: every fourth layer has no positions and attends to all tokens

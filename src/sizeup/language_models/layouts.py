@@ -20,6 +20,7 @@ most are in one node.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -144,13 +145,14 @@ def default_layout(architecture: Architecture, cluster: Cluster, *, by_layers: b
 
 
 def parse_layout(text: str, architecture: Architecture, cluster: Cluster) -> Layout:
-    """The layout of a text such as `tp4,pp2` or `dp32,ep32` on a cluster, replicated to use all devices.
+    """The layout of a text such as `tp4,pp2`, `dp32,ep32` or `2 x tp4`, replicated to use all devices.
 
     Raises SizeupError if the text is no layout, or a constraint does not hold.
     """
     factors = {"tensor": 1, "pipeline": 1, "data": 1, "expert": 1}
     seen: set[str] = set()
-    for part in text.lower().replace(" ", "").split(","):
+    number, times, server = text.lower().replace(" ", "").rpartition("x")
+    for part in server.split(","):
         match = _FACTOR.fullmatch(part)
         if match is None or match[1] in seen:
             raise SizeupError(f"--layout {quoted(text)}: write factors such as tp4,pp2,dp2,ep8, each once")
@@ -161,6 +163,8 @@ def parse_layout(text: str, architecture: Architecture, cluster: Cluster) -> Lay
     if problem:
         raise SizeupError(f"--layout {text}: {problem}")
     copies = cluster.devices // layout.devices
+    if times and number != str(copies):
+        raise SizeupError(f"--layout {quoted(text)}: on {cluster.name} it is {copies} x {server}")
     if not architecture.expert_count:
         return Layout(layout.tensor, layout.pipeline, layout.data * copies)
     return Layout(layout.tensor, layout.pipeline, layout.data, layout.expert, copies)
@@ -173,7 +177,7 @@ def _problem(layout: Layout, architecture: Architecture, cluster: Cluster) -> st
         return "a factor is at least 1"
     if layout.devices > MOST_DEVICES or devices % layout.devices:
         return f"it uses {layout.devices:,} devices, which do not divide the {devices:,} of {cluster.name}"
-    if not _divides_heads(layout.tensor, architecture):
+    if not divides_heads(layout.tensor, architecture):
         return f"tp{layout.tensor} does not divide the attention heads of {architecture.name}"
     if layout.pipeline > len(architecture.layers):
         return f"pp{layout.pipeline} exceeds the {len(architecture.layers)} layers"
@@ -185,10 +189,10 @@ def _problem(layout: Layout, architecture: Architecture, cluster: Cluster) -> st
 
 
 def _tensors(architecture: Architecture, devices: int) -> list[int]:
-    return [tensor for tensor in _divisors(devices) if _divides_heads(tensor, architecture)]
+    return [tensor for tensor in _divisors(devices) if divides_heads(tensor, architecture)]
 
 
-def _divides_heads(tensor: int, architecture: Architecture) -> bool:
+def divides_heads(tensor: int, architecture: Architecture) -> bool:
     """Whether every attention can be divided; key-value heads are replicated beyond their number."""
     for layer, _ in distinct(architecture.layers):
         attention = layer.attention
@@ -201,7 +205,8 @@ def _divides_heads(tensor: int, architecture: Architecture) -> bool:
 
 
 def _divisors(number: int) -> list[int]:
-    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+    low = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*low, *(number // divisor for divisor in low)})
 
 
 def stages(layers: int, pipeline: int) -> list[int]:

@@ -19,7 +19,7 @@ from sizeup.language_models import families, gguf, hybrids, towers
 from sizeup.language_models.architecture import Architecture, Layer, Part, Weight
 from sizeup.language_models.families import BuildLayer, Family
 from sizeup.language_models.gguf_header import header_digest
-from sizeup.language_models.modules import WEIGHT_PRECISIONS, Modules
+from sizeup.language_models.modules import DTYPE_BYTES, WEIGHT_PRECISIONS, Modules
 from sizeup.language_models.safetensors import headers_digest, stored_bytes, with_stored_bytes
 from sizeup.language_models.settings import MOST_LAYERS, MOST_TOKENS, Settings
 from sizeup.units import quoted
@@ -113,6 +113,11 @@ def read(source: str | os.PathLike[str], weights: str | None = None) -> Architec
     return architecture if sizes is None else with_stored_bytes(architecture, sizes)
 
 
+def is_configuration(model: str) -> bool:
+    """Whether a model is a .gguf or .json file, which no other model is without the prefix `hf:`."""
+    return Path(model).suffix.lower() in (".json", gguf.SUFFIX) and not model.startswith(_PREFIX)
+
+
 def checkpoint_digest(path: Path) -> str:
     """A digest of all that `read` reads of a checkpoint: a config.json or its folder, or a .gguf file.
 
@@ -137,6 +142,12 @@ def architecture_of(
     model_type = outer.text("model_type")
     entry = MODEL_TYPES.get(model_type)
     if entry is None:
+        diffusers = outer.text("_class_name")
+        if diffusers:
+            raise LoadError(
+                f"{source}: {quoted(diffusers)} is a class of diffusers, not a language model; in Python,"
+                " sizeup.analyze(model, kwargs=...) reports FLOPs, memory and latency of one inference"
+            )
         raise LoadError(
             f"{source}: model type {quoted(model_type)} is not supported; sizeup llm reads"
             f" {', '.join(sorted(MODEL_TYPES))}"
@@ -174,6 +185,11 @@ def architecture_of(
     )
     if architecture.parameters > MOST_PARAMETERS:
         raise CorruptModel(f"{source}: more than {MOST_PARAMETERS:,} parameters")
+    is_declared = weights is None and quantization is not None and quantization.has_schemes
+    if is_declared and all(weight.precision in DTYPE_BYTES for weight in architecture.weights()):
+        name = quoted("" if quantization is None else quantization.method)
+        caveat = f"quantization {name} matches no module: all weights are counted in {dtype}"
+        return replace(architecture, caveats=(*architecture.caveats, caveat))
     return architecture
 
 

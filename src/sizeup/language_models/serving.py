@@ -16,6 +16,7 @@ from sizeup.language_models.engines import (
     Range,
     driver_memory,
     sglang_static_fraction,
+    unknown_bytes,
     vllm_utilization,
 )
 from sizeup.language_models.layouts import Layout, stages
@@ -64,6 +65,8 @@ def gpus_of(
     architecture: Architecture, layout: Layout, engine: Engine, memory_bytes: int, kv: str
 ) -> tuple[GpuMemory, ...]:
     """The memory of one GPU of each pipeline stage."""
+    if engine.is_local:
+        return (_local_memory(architecture, engine, memory_bytes, kv),)
     first, gpus = 0, []
     for stage, count in enumerate(stages(len(architecture.layers), layout.pipeline)):
         layers = architecture.layers[first : first + count]
@@ -106,6 +109,18 @@ def _gpu(
     return GpuMemory(
         stage, len(layers), memory_bytes, usable, weights, towers, activations, engine.graphs, communication,
         CONTEXT, driver_memory(memory_bytes), cache, shortfall, expected, low, high,
+    )  # fmt: skip
+
+
+def _local_memory(architecture: Architecture, engine: Engine, memory_bytes: int, kv: str) -> GpuMemory:
+    """The memory of a laptop or phone: the cache has at most what weights leave."""
+    weights = architecture.stored_bytes
+    towers = sum(part.stored_bytes for part in architecture.parts if part.kind != "mtp")
+    left, unknown = memory_bytes - weights - towers, unknown_bytes()
+    low, high = (capacity_of(architecture, architecture.layers, engine, size, kv, 1) for size in (0, left))
+    return GpuMemory(
+        0, len(architecture.layers), memory_bytes, memory_bytes, weights, towers, unknown, unknown, unknown,
+        unknown, unknown, unknown_bytes(max(left, 0)), max(-left, 0), high, low, high,
     )  # fmt: skip
 
 

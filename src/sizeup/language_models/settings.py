@@ -117,6 +117,14 @@ class Settings:
             raise self.error(f"{name} is not a list of at most {MOST_REPEATS:,} values")
         return value
 
+    def layers(self, name: str, layers: int) -> set[int] | None:
+        """A setting that lists some of the layers, which are numbered from 0; None if absent."""
+        values = self.items(name)
+        for value in values or ():
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < layers:
+                raise self.error(f"{name} has {quoted(value)}, not a layer from 0 to {layers - 1:,}")
+        return None if values is None else set(values)
+
     def per_layer(self, name: str, layers: int) -> list[Any] | None:
         """A setting with one value per layer; None if absent."""
         values = self.items(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sizeup.language_models.architecture import Part, Weight
+from sizeup.language_models.architecture import Part, Role, Tower, Weight
 from sizeup.language_models.families import BuildLayer
 from sizeup.language_models.modules import Modules
 from sizeup.language_models.settings import Settings
@@ -14,27 +14,34 @@ def _norm(modules: Modules, name: str, size: int, *, bias: bool = True) -> list[
     return modules.vector(name, size * (2 if bias else 1), "tower")
 
 
-def _linear(modules: Modules, name: str, outputs: int, inputs: int, *, bias: bool = True) -> list[Weight]:
+def _linear(
+    modules: Modules, name: str, outputs: int, inputs: int, role: Role = "tower", *, bias: bool = True
+) -> list[Weight]:
     """A matrix of a tower; engines replicate towers or divide them by request, so each GPU holds all."""
-    return modules.linear(name, outputs, inputs, "tower", 1, bias=bias)
+    return modules.linear(name, outputs, inputs, role, 1, bias=bias)
 
 
-def _part(weights: list[Weight]) -> Part:
-    return Part("vision tower", "vision", tuple(weights))
+def _convolution(modules: Modules, width: int, inputs: int) -> list[Weight]:
+    """The convolution of a patch, with a bias."""
+    return modules.vector("patch_embed.proj", width * (inputs + 1), "tower", macs=width * inputs)
+
+
+def _part(weights: list[Weight], tower: Tower) -> Part:
+    return Part("vision tower", "vision", tuple(weights), tower=tower)
 
 
 def qwen3_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
     """The vision tower of Qwen3-VL and Qwen3.5."""
     width, depth = settings.size("hidden_size"), settings.count("depth")
     inner, merge = settings.size("intermediate_size"), settings.size("spatial_merge_size")
-    patch = settings.size("in_channels", default=3) * settings.size("temporal_patch_size", default=2)
-    patch *= settings.size("patch_size") ** 2
+    channels = settings.size("in_channels", default=3) * settings.size("temporal_patch_size", default=2)
+    patch = settings.size("patch_size")
     positions, output = settings.size("num_position_embeddings"), settings.size("out_hidden_size")
     deepstack = len(settings.items("deepstack_visual_indexes") or [])
     settings.skip("num_heads")
     settings.refuse_unread()
     visual = modules.within("model.visual")
-    weights = [*visual.vector("patch_embed.proj", width * (patch + 1), "tower")]
+    weights = _convolution(visual, width, channels * patch * patch)
     weights += visual.vector("pos_embed", positions * width, "tower")
     for index in range(depth):
         block = visual.within(f"blocks.{index}")
@@ -47,12 +54,11 @@ def qwen3_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
     weights += _norm(visual, "merger.norm", width)
     for name in ("merger", *(f"deepstack_merger_list.{index}" for index in range(deepstack))):
         merger = visual.within(name)
-        weights += _linear(merger, "linear_fc1", merged, merged) + _linear(
-            merger, "linear_fc2", output, merged
-        )
+        weights += _linear(merger, "linear_fc1", merged, merged, "projector")
+        weights += _linear(merger, "linear_fc2", output, merged, "projector")
         if name != "merger":
             weights += _norm(merger, "norm", merged)
-    return _part(weights)
+    return _part(weights, Tower("pixels", (65_536, 16_777_216), patch, merge, depth, width))
 
 
 def kimi_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
@@ -69,7 +75,7 @@ def kimi_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
     )  # fmt: skip
     settings.refuse_unread()
     tower = modules.within("vision_tower")
-    weights = tower.vector("patch_embed.proj", width * (3 * patch * patch + 1), "tower")
+    weights = _convolution(tower, width, 3 * patch * patch)
     weights += tower.vector("patch_embed.pos_emb", rows * columns * width, "tower")
     for index in range(depth):
         block = tower.within(f"layers.{index}")
@@ -79,9 +85,9 @@ def kimi_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
     weights += _norm(tower, "final_layernorm", width)
     projector = modules.within("mm_projector")
     weights += _norm(projector, "pre_norm", width)
-    weights += _linear(projector, "in_proj", 4 * width, 4 * width)
-    weights += _linear(projector, "out_proj", hidden, 4 * width)
-    return _part(weights)
+    weights += _linear(projector, "in_proj", 4 * width, 4 * width, "projector")
+    weights += _linear(projector, "out_proj", hidden, 4 * width, "projector")
+    return _part(weights, Tower("patches", (16_384, 512), patch, 2, depth, width))
 
 
 def gemma4_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
@@ -96,7 +102,11 @@ def gemma4_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
     if settings.size("num_key_value_heads", default=heads) != heads or settings.flag("use_clipped_linears"):
         raise settings.unsupported("num_key_value_heads or use_clipped_linears has an unknown value")
     has_standard = settings.flag("standardize")
-    settings.skip("global_head_dim", "pooling_kernel_size", "attention_bias")
+    merge, most = (
+        settings.size("pooling_kernel_size", default=3),
+        settings.size("default_output_length", default=280),
+    )
+    settings.skip("global_head_dim", "attention_bias")
     settings.refuse_unread()
     tower = modules.within("model.vision_tower")
     weights = tower.vector("patch_embedder.position_embedding_table", 2 * positions * width, "tower")
@@ -116,8 +126,8 @@ def gemma4_vision(settings: Settings, hidden: int, modules: Modules) -> Part:
     if has_standard:
         weights += [replace(weight, role="tower") for weight in tower.buffer("standardization", 2 * width)]
     projector = modules.within("model.embed_vision")
-    weights += _linear(projector, "embedding_projection", hidden, width, bias=False)
-    return _part(weights)
+    weights += _linear(projector, "embedding_projection", hidden, width, "projector", bias=False)
+    return _part(weights, Tower("tokens", (most, 0), patch, merge, depth, heads * size, width))
 
 
 def prediction_layers(

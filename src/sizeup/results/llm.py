@@ -8,17 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sizeup.errors import SizeupError
-from sizeup.language_models.architecture import Architecture
+from sizeup.language_models.architecture import Architecture, Images
 from sizeup.language_models.cache import decode_macs, prefill_macs, sequence_cost
 from sizeup.language_models.clusters import Cluster
 from sizeup.language_models.deployment import Deployment
 from sizeup.language_models.engines import Engine
+from sizeup.language_models.images import tower_macs
 from sizeup.language_models.layout_costs import LayoutCosts, evaluate
 from sizeup.language_models.layouts import Layout, enumerate_layouts
 from sizeup.language_models.serving import Fits, GpuMemory, gpus_of
 from sizeup.results.result import Result
-from sizeup.serving.estimate import ServingEstimate, calibrated_server, estimate
+from sizeup.serving.cost import Fleet, TokenCost, hourly_cost, token_cost
+from sizeup.serving.disaggregation import Disaggregation
+from sizeup.serving.divisions import DivisionRow
+from sizeup.serving.estimate import CalibratedServer, ServingEstimate, calibrated_server, estimate, no_times
 from sizeup.serving.goals import GoalRow, Goals, most_requests, ranked
+from sizeup.serving.grid import ServingGrid, serving_grid
+from sizeup.serving.speculation import Draft, draft_server, layout_problem, with_draft
 from sizeup.serving.traffic import Traffic
 
 _MOST_CURVE = 1 << 16
@@ -76,6 +82,10 @@ class Serving(Result):
     remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
     traffic: Traffic | None = None  # simulated, if a rate was given and it fits
     goals: Goals | None = None  # for TTFT and TPOT
+    fleet: Fleet | None = None  # servers that the rate needs within the goals; None if no number is enough
+    draft: Draft | None = None  # of speculative decoding
+    disaggregation: Disaggregation | None = None  # the same GPUs, some for prompts and some for answers
+    divisions: tuple[DivisionRow, ...] | None = None  # the best ones, if they were searched
 
     @property
     def context(self) -> int:
@@ -83,10 +93,43 @@ class Serving(Result):
         return self.input + self.output
 
     @property
+    def is_local(self) -> bool:
+        """Whether the target is a laptop or phone: one sequence, and buffers that are not known."""
+        return self.engine.is_local
+
+    @property
+    def no_times(self) -> str:
+        """Why the times on a laptop or phone are not known; empty if they are, or on other devices."""
+        if not self.is_local:
+            return ""
+        return no_times(self.architecture, self.cluster.device.name, self.engine.name)
+
+    @property
+    def images(self) -> Images | None:
+        """The images of a prompt, whose tokens are part of `input`; None without any."""
+        return self.architecture.images
+
+    @property
+    def tower_macs(self) -> int:
+        """MACs of the images of a prompt in the vision tower."""
+        return tower_macs(self.architecture)
+
+    @property
+    def loaded(self) -> Architecture:
+        """The model with its draft, as GPUs hold them."""
+        return with_draft(self.architecture, self.draft)
+
+    @property
+    def draft_bytes(self) -> int:
+        """Bytes of the draft's weights on a GPU."""
+        own = gpus_of(self.architecture, self.layout, self.engine, self.gpus[0].total_bytes, self.kv)
+        return self.gpus[0].weights_bytes - own[0].weights_bytes
+
+    @property
     def deployment(self) -> Deployment:
         """The model in its layout, which capacities are computed of."""
         return Deployment(
-            self.architecture, self.cluster, self.engine, self.layout, self.kv, self.context, self.gpus
+            self.loaded, self.cluster, self.engine, self.layout, self.kv, self.context, self.gpus
         )
 
     @property
@@ -120,29 +163,71 @@ class Serving(Result):
 
     def times(self) -> ServingEstimate | None:
         """TPOT, TTFT and throughput at each concurrency; None if it does not fit, or rates are unknown."""
+        return self._times(None)
+
+    def _times(self, calibrated: CalibratedServer | None) -> ServingEstimate | None:
         if self.fits == "no":
             return None
         return estimate(
             self.architecture, self.layout, self.cluster, self.engine.name, self.kv,
             input=self.input, output=self.output, concurrency=self.concurrency, most=self.max_sequences(),
+            calibrated=calibrated, draft=self.draft,
         )  # fmt: skip
+
+    def token_cost(
+        self,
+        gpu_tokens_per_second: float,
+        *,
+        input: int | None = None,
+        output: int | None = None,
+        is_bound: bool = False,
+    ) -> TokenCost:
+        """Money and energy per million tokens at a number of output tokens per second and GPU.
+
+        `input` and `output` replace the tokens of a prompt and its answer. With `is_bound`, that number is an
+        upper bound, and the money is a lower bound.
+        """
+        lengths = input or self.input, output or self.output
+        return token_cost(self.cluster, gpu_tokens_per_second, *lengths, is_bound=is_bound)
+
+    def hourly_cost(self, gpus: int | None = None) -> float | None:
+        """Money per hour of all devices, or of a number of them; None without a price."""
+        return hourly_cost(self.cluster, self.cluster.devices if gpus is None else gpus)
+
+    def grid(self) -> ServingGrid | None:
+        """Times of the best layouts around the lengths and concurrencies that were asked for.
+
+        None if no layout fits, rates are unknown, there are a draft or images, or on a laptop or phone.
+        """
+        if self.draft is not None or self.images is not None or self.is_local:
+            return None
+        return serving_grid(self.deployment, self.input, self.output, self.concurrency)
 
     def goal_rows(self, top: int = 5) -> tuple[GoalRow, ...]:
         """The layouts that reach the goals for TTFT and TPOT, by throughput at the most requests that do."""
+        if self.goals is None:
+            return ()
         layouts = enumerate_layouts(self.architecture, self.cluster)
         rows = (self._goal_row(layouts[row]) for row in range(len(layouts)))
         return ranked(row for row in rows if row is not None)[:top]
 
     def _goal_row(self, layout: Layout) -> GoalRow | None:
-        gpus = gpus_of(self.architecture, layout, self.engine, self.gpus[0].total_bytes, self.kv)
+        if self.draft is not None and layout_problem(self.draft, layout):
+            return None
+        gpus = gpus_of(self.loaded, layout, self.engine, self.gpus[0].total_bytes, self.kv)
         other = replace(self, layout=layout, gpus=gpus)
         most = other.max_sequences()
-        calibrated = calibrated_server(self.architecture, layout, self.cluster, self.engine.name, self.kv)
-        if self.goals is None or calibrated is None or not most:
+        if self.goals is None or not most:
             return None
-        requests = most_requests(calibrated[0], self.goals, self.input, self.output, most)
-        times = replace(other, concurrency=(requests,)).times() if requests else None
-        return None if times is None else GoalRow(layout, times.points[0])
+        calibrated = calibrated_server(self.architecture, layout, self.cluster, self.engine.name, self.kv)
+        if calibrated is None:
+            return None
+        draft = draft_server(self.draft, calibrated[0], layout, self.cluster, self.kv)
+        requests = most_requests(calibrated[0], self.goals, self.input, self.output, most, draft)
+        times = replace(other, concurrency=(requests,))._times(calibrated) if requests else None
+        if times is None:
+            return None
+        return GoalRow(layout, times.points[0], is_corrected=times.factors is not None)
 
     def max_context(self, sequences: int = 1) -> int:
         """The longest context of that number of concurrent sequences."""
@@ -158,8 +243,8 @@ class Serving(Result):
         """One point per concurrency that was asked for."""
         fullest = self.memory
         first = sum(gpu.layers for gpu in self.gpus[: fullest.stage])
-        layers = self.architecture.layers[first : first + fullest.layers]
-        cost = sequence_cost(self.architecture, self.kv, self.layout.tensor, layers)
+        layers = self.loaded.layers[first : first + fullest.layers]
+        cost = sequence_cost(self.loaded, self.kv, self.layout.tensor, layers)
         each = cost.bytes_of(self.context)
         return tuple(
             ConcurrencyPoint(
@@ -169,17 +254,17 @@ class Serving(Result):
         )
 
     def curve(self) -> tuple[tuple[int, int], ...]:
-        """Sequences in powers of two, and the longest context of each."""
-        pairs = []
+        """Sequences in powers of two, and the longest context of each; none on a laptop or phone."""
+        pairs: list[tuple[int, int]] = []
         sequences = 1
-        while sequences <= _MOST_CURVE and (context := self.max_context(sequences)) > 0:
+        while not self.is_local and sequences <= _MOST_CURVE and (context := self.max_context(sequences)):
             pairs.append((sequences, context))
             sequences *= 2
         return tuple(pairs)
 
     @property
     def prefill_macs(self) -> int:
-        """MACs of one prompt."""
+        """MACs of one prompt, without the vision tower."""
         return prefill_macs(self.architecture, self.input)
 
     @property
@@ -188,9 +273,12 @@ class Serving(Result):
         return decode_macs(self.architecture, self.input)
 
     def layouts(self, top: int = 5, by: str = "memory") -> tuple[LayoutRow, ...]:
-        """The best layouts on all devices: those that fit first, by `memory` or by `communication`."""
+        """The best layouts on all devices: those that fit first, by `memory` or by `communication`.
+
+        There are none with a draft, what its steps send is not counted, nor on a laptop or phone.
+        """
         layouts = enumerate_layouts(self.architecture, self.cluster)
-        if not len(layouts):
+        if not len(layouts) or self.draft is not None or self.is_local:
             return ()
         costs = evaluate(
             self.architecture, self.cluster, layouts,

@@ -3,7 +3,7 @@
 Renderers use them in annotations, and import nothing else from an analysis.
 """
 
-from sizeup.calibration import Calibration
+from sizeup.calibration import Calibration, ServingCalibration
 from sizeup.checks import Change, Contribution, Limit, MemoryFit, MemoryNeed, MemoryPart, Remedy
 from sizeup.checks.baselines import Update
 from sizeup.checks.host_run import HostRun
@@ -13,6 +13,7 @@ from sizeup.checks.ranking import BoardFit
 from sizeup.closed_forms.text import KernelFormula, LatencyForms
 from sizeup.comparison import Row as ComparedRow
 from sizeup.conventions import ConventionCounts
+from sizeup.language_models.architecture import Images
 from sizeup.language_models.clusters import Cluster, Link
 from sizeup.language_models.engines import Range as ByteRange
 from sizeup.language_models.serving import GpuMemory
@@ -36,8 +37,13 @@ from sizeup.mixed_precision.tradeoff import Point, Row
 from sizeup.rewrite import Footprint, KernelArena, Optimization, StripExecution, StripSegment, Verification
 from sizeup.runtimes import Compilation
 from sizeup.runtimes.profiles import AttributedKernel, ModuleTime
+from sizeup.serving.cost import Fleet, TokenCost
+from sizeup.serving.disaggregation import DisaggregatedPoint, Disaggregation, Side
+from sizeup.serving.divisions import DivisionRow
 from sizeup.serving.estimate import Duration, ServingEstimate, ServingPoint
 from sizeup.serving.goals import GoalRow, Goals
+from sizeup.serving.grid import FrontierPoint, GridLayout, ServingGrid
+from sizeup.serving.speculation import Draft
 from sizeup.serving.traffic import Percentiles, Traffic
 from sizeup.sweeps import Sweep
 from sizeup.sweeps.leaderboard import Leaderboard
@@ -59,16 +65,24 @@ __all__ = [
     "Contribution",
     "ConventionCounts",
     "DeviceMemory",
+    "DisaggregatedPoint",
+    "Disaggregation",
+    "DivisionRow",
+    "Draft",
     "Duration",
     "EnergyEstimate",
     "Estimate",
     "Figures",
+    "Fleet",
     "Footprint",
+    "FrontierPoint",
     "GoalRow",
     "Goals",
     "GpuMemory",
+    "GridLayout",
     "Growth",
     "HostRun",
+    "Images",
     "KernelArena",
     "KernelFormula",
     "LatencyForms",
@@ -93,12 +107,16 @@ __all__ = [
     "QuerySpec",
     "Remedy",
     "Row",
+    "ServingCalibration",
     "ServingEstimate",
+    "ServingGrid",
     "ServingPoint",
+    "Side",
     "StripExecution",
     "StripSegment",
     "Sweep",
     "Throughput",
+    "TokenCost",
     "Traffic",
     "Update",
     "Usage",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from sizeup.language_models.architecture import Architecture, Layer, Weight
+from sizeup.language_models.architecture import Architecture, Layer, Part, Weight
 
 # Norm, projections, rotary embedding, cache update, attention, output projection; MLA has projections to and
 # from the latent space, linear attention a convolution, gates and a gated norm.
@@ -32,6 +32,13 @@ def kernel_counts(architecture: Architecture) -> tuple[int, int]:
             if any(_is_quantized_at_run_time(weight.precision) for weight in weights):
                 quantizations += layers * products
     return kernels, quantizations
+
+
+def tower_kernels(part: Part) -> int:
+    """Kernels of a vision tower: of its blocks, the patch embedding, and projectors with their norms."""
+    blocks = 0 if part.tower is None else part.tower.blocks
+    products = sum(weight.role == "projector" and weight.macs > 0 for weight in part.weights)
+    return blocks * (_ATTENTION["full"][0] + _FEED_FORWARD["dense"][0]) + 1 + 2 * products
 
 
 def layer_counts(architecture: Architecture) -> list[tuple[Layer, int]]:

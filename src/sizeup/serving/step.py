@@ -15,9 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sizeup.language_models.architecture import Architecture
+from sizeup.language_models.architecture import Architecture, Part
 from sizeup.language_models.clusters import Cluster, Link
+from sizeup.language_models.images import attention_macs, weight_macs
 from sizeup.language_models.layouts import Layout
+from sizeup.serving.factors import Factors
+from sizeup.serving.kernels import arithmetic_dtype, tower_kernels
 from sizeup.serving.rates import IDEAL, Rates
 from sizeup.serving.work import PART_CLASSES, Division, Floats, Numbers, PartClass, divide, step_work
 
@@ -35,6 +38,8 @@ class Server:
     link: float | None  # bytes per second; what an unknown link carries is not counted
     network: float | None
     rates: Rates = IDEAL
+    factors: Factors | None = None  # between times that the user measured and those of the rates
+    tower: Part | None = None  # with the images of a prompt, before its prefill
 
     @property
     def has_unknown_links(self) -> bool:
@@ -77,6 +82,7 @@ class Demand:
     traffic: dict[PartClass, Floats]  # of weights
     products: dict[tuple[PartClass, str], Floats]  # by class and dtype
     cache: Floats
+    heads: Floats  # query heads per key-value head
     attention: Floats
     links: Floats
     kernels: Floats
@@ -104,6 +110,7 @@ def demand(server: Server, batch: Numbers, context: Numbers, tokens: Numbers = 1
         traffic,
         products,
         work.cache_bytes / server.bandwidth,
+        zeros + _heads_per_kv_head(division),
         work.pair_macs / server.arithmetic["bf16"],
         links,
         zeros + division.kernels,
@@ -114,6 +121,17 @@ def demand(server: Server, batch: Numbers, context: Numbers, tokens: Numbers = 1
     )
 
 
+def _heads_per_kv_head(division: Division) -> float:
+    """The geometric mean over the bytes of the cache; 1 for latent vectors, whose heads are absorbed."""
+    logs = total = 0.0
+    for each in division.cached:
+        heads = each.attention.query_heads / max(each.attention.kv_heads, 1)
+        share = each.layers * each.token_bytes
+        logs += share * (0.0 if each.attention.kind == "latent" else float(np.log(max(heads, 1.0))))
+        total += share
+    return float(np.exp(logs / total)) if total else 1.0
+
+
 def seconds(demand: Demand, rates: Rates) -> Floats:
     """Seconds of steps."""
     parts = seconds_by_cause(demand, rates)
@@ -122,7 +140,8 @@ def seconds(demand: Demand, rates: Rates) -> Floats:
 
 def seconds_by_cause(demand: Demand, rates: Rates) -> dict[str, Floats]:
     """Seconds of steps by cause; the numbers of `rates` may be arrays, too."""
-    cache, attention = demand.cache / rates.cache, demand.attention / rates.attention
+    cache = demand.cache * demand.heads**rates.grouping / rates.cache
+    attention = demand.attention / rates.attention
     floors = rates.kernel_seconds * demand.kernels + rates.quantization_seconds * demand.quantizations
     overhead = rates.step_seconds + rates.sequence_seconds * demand.sequences
     return {
@@ -132,6 +151,29 @@ def seconds_by_cause(demand: Demand, rates: Rates) -> dict[str, Floats]:
         "kernels": floors,
         "overhead": overhead + rates.prefill_seconds * demand.prompts,
     }
+
+
+def tower_seconds(server: Server) -> float:
+    """Seconds of the vision tower for the images of a prompt, by the form of a step; 0 without images.
+
+    One device computes all of it. A lower bound has to hold for engines that divide it over a tensor group.
+    """
+    part = server.tower
+    if part is None:
+        return 0.0
+    zero, ways = np.zeros(()), server.division.tensor if server.rates == IDEAL else 1
+    products: dict[tuple[PartClass, str], Floats] = {}
+    for precision, macs in weight_macs(part).items():
+        key: tuple[PartClass, str] = "dense", arithmetic_dtype(precision)
+        products[key] = products.get(key, zero) + macs / ways / server.arithmetic[key[1]]
+    traffic = dict.fromkeys(PART_CLASSES, zero)
+    read = sum(weight.stored_bytes for weight in part.weights if weight.macs)
+    traffic["dense"] = zero + read / ways / server.bandwidth
+    attention = zero + attention_macs(part) / ways / server.arithmetic["bf16"]
+    kernels = zero + tower_kernels(part)
+    stage = Demand(traffic, products, zero, zero + 1, attention, zero, kernels, zero, zero, zero, zero)
+    causes = seconds_by_cause(stage, server.rates)
+    return float(causes["weights"] + causes["cache"] + causes["kernels"])
 
 
 def _products(demand: Demand, rates: Rates) -> Floats:

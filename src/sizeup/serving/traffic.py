@@ -8,16 +8,17 @@ its prompts. Times of steps are interpolated between points of a grid, which is 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sizeup.serving.scheduler import Floats, Requests, SchedulerLimits, StepSeconds, simulate
+from sizeup.serving.scheduler import Floats, Requests, SchedulerLimits, StepSeconds, Timeline, simulate
 from sizeup.serving.step import Server, step_time
 
 REQUESTS = 2000
-"""Requests that one simulation has."""
+"""Requests that one simulation has, with answers of up to as many tokens."""
+_LEAST_REQUESTS = 200  # with longer answers
 _SEED = 0
 _PERCENTILES = (50, 90, 99)
 _CONTEXT_POINTS = 65
@@ -58,13 +59,27 @@ def simulate_rate(server: Server, rate: float, input: int, output: int, limits: 
 
     One server is simulated: every n-th arrival of a Poisson process comes after a sum of n exponential times.
     """
-    servers = server.division.servers
-    gaps = np.random.default_rng(_SEED).gamma(servers, 1 / rate, REQUESTS)
-    lengths = (np.full(REQUESTS, length, np.int64) for length in (input, output))
-    traffic = _simulate(server, [Requests(np.cumsum(gaps), *lengths)], limits, rate, servers)
-    if traffic.is_overloaded:
-        return replace(traffic, ttft=None, tpot=None, output_tokens_per_second=None, preemptions=None)
-    return traffic
+    return rate_simulation(server, input, output, limits)(rate, server.division.servers)
+
+
+def rate_simulation(
+    server: Server, input: int, output: int, limits: SchedulerLimits
+) -> Callable[[float, int], Traffic]:
+    """Simulations of a rate and a number of servers, which share what depends on neither."""
+    count = max(min(REQUESTS, REQUESTS * REQUESTS // output), _LEAST_REQUESTS)
+    lengths = [np.full(count, length, np.int64) for length in (input, output)]
+    seconds = step_seconds(server, limits, input + output)
+    max_rate = _max_rate(Requests(np.zeros(count), *lengths), limits, seconds)
+
+    def simulated(rate: float, servers: int) -> Traffic:
+        gaps = np.random.default_rng(_SEED).gamma(servers, 1 / rate, count)
+        timeline = simulate(Requests(np.cumsum(gaps), *lengths), limits, seconds)
+        traffic = _traffic(server, [timeline], rate, servers * max_rate)
+        if traffic.is_overloaded:
+            return replace(traffic, ttft=None, tpot=None, output_tokens_per_second=None, preemptions=None)
+        return replace(traffic, output_tokens_per_second=rate * output)  # without the end of the simulation
+
+    return simulated
 
 
 def simulate_trace(server: Server, requests: Requests, limits: SchedulerLimits) -> Traffic:
@@ -76,17 +91,20 @@ def simulate_trace(server: Server, requests: Requests, limits: SchedulerLimits) 
     ]
     span = float(np.ptp(requests.arrival_s))
     rate = (len(requests) - 1) / span if span else math.inf
-    return replace(_simulate(server, groups, limits, rate, 1), seed=None)
-
-
-def _simulate(
-    server: Server, groups: Sequence[Requests], limits: SchedulerLimits, rate: float, copies: int
-) -> Traffic:
-    """Simulate one server per group, each of which stands for `copies` servers."""
-    longest = max(int((group.input + group.output).max()) for group in groups)
-    seconds = step_seconds(server, limits, longest)
-    busy = [simulate(group, limits, seconds, concurrency=len(group)) for group in groups]
+    seconds = step_seconds(server, limits, int((requests.input + requests.output).max()))
+    max_rate = sum(_max_rate(group, limits, seconds) for group in groups)
     timelines = [simulate(group, limits, seconds) for group in groups]
+    return replace(_traffic(server, timelines, rate, max_rate), seed=None)
+
+
+def _max_rate(requests: Requests, limits: SchedulerLimits, seconds: StepSeconds) -> float:
+    """Requests per second that one server completes if all of them are there from the start."""
+    busy = simulate(requests, limits, seconds, concurrency=len(requests))
+    return len(busy.requests) / float(busy.end_s.max())
+
+
+def _traffic(server: Server, timelines: Sequence[Timeline], rate: float, max_rate: float) -> Traffic:
+    """What users see of simulated servers."""
     rates, division = server.rates, server.division
     launches = division.kernels + division.quantizations + division.collectives
     first = rates.first_seconds + rates.launch_seconds * launches
@@ -94,12 +112,12 @@ def _simulate(
     tpot = tpot[~np.isnan(tpot)]
     return Traffic(
         rate,
-        copies * sum(len(each.requests) / float(each.end_s.max()) for each in busy),
-        sum(map(len, groups)),
+        max_rate,
+        sum(len(each.requests) for each in timelines),
         _SEED,
         _percentiles(np.concatenate([each.ttft_s for each in timelines]) + first),
         _percentiles(tpot) if len(tpot) else None,
-        copies * sum(each.output_tokens_per_s for each in timelines),
+        sum(each.output_tokens_per_s for each in timelines),
         sum(each.preemptions for each in timelines),
     )
 
@@ -115,7 +133,7 @@ def step_seconds(server: Server, limits: SchedulerLimits, longest: int) -> StepS
     decode = step_time(server, sequences[:, None] * server.division.servers, contexts)
     doublings = int(np.ceil(np.log2(max(limits.batch_tokens, 2)))) * _POINTS_PER_DOUBLING
     tokens = np.unique(np.rint(2 ** (np.arange(doublings + 1) / _POINTS_PER_DOUBLING)))
-    prefill = step_time(server, 1, contexts, np.maximum(tokens, 2.0)[:, None])
+    prefill = step_time(server, server.division.servers, contexts, np.maximum(tokens, 2.0)[:, None])
     rates = server.rates
 
     def seconds(decoding: Floats, context: Floats, prompt: Floats, cached: Floats) -> Floats:
@@ -129,7 +147,7 @@ def step_seconds(server: Server, limits: SchedulerLimits, longest: int) -> StepS
                 lower = np.interp(cached[0], contexts, prefill[row - 1])
                 share = (new - tokens[row - 1]) / (tokens[row] - tokens[row - 1])
                 upper = lower + share * (upper - lower)
-            total = total + (rates.prefill_share if count else rates.prefill_factor) * upper
+            total = total + (rates.prefill_share if count else 1.0) * upper
         return total
 
     return seconds

@@ -2,7 +2,9 @@
 
 A step processes `tokens` new tokens of each of `batch` sequences that have `context` cached tokens: one token
 in decode, the prompt in prefill. Sequences are divided over data groups, replicas, and the micro-batches of
-pipeline stages. A step passes all stages one after another, so work is summed over all layers.
+pipeline stages. A step passes all stages one after another, so work is summed over all layers. Replicas and
+micro-batches run batches that do not wait for each other. Data groups that share routed experts have steps in
+common, which wait for the fullest group.
 
 Weights are grouped into parts by module class and dtype of the arithmetic. Routed experts are read as far as
 the tokens of all data groups touch them, if routing is uniform.
@@ -77,14 +79,24 @@ class Division:
     link_bytes: float  # sent per token of a data group, over all layers
     network_bytes: float
 
+    @property
+    def batches(self) -> int:
+        """Batches that run independently: data groups that share routed experts are one batch."""
+        return self.servers // self.groups
+
+    @property
+    def groups(self) -> int:
+        """Data groups of a batch."""
+        return self.data if self.experts else 1
+
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
     """Work of steps on one device; the arrays of a field have one shape."""
 
     division: Division
-    tokens: Floats  # of a data group
-    sequences: Floats  # of a data group
+    tokens: Floats  # of the fullest data group
+    sequences: Floats  # of the fullest data group
     weight_bytes: tuple[Floats, ...]  # by part
     macs: tuple[Floats, ...]  # by part
     cache_bytes: Floats
@@ -188,20 +200,23 @@ def touched_share(division: Division, tokens: Floats) -> Floats:
 def step_work(division: Division, batch: Numbers, context: Numbers, tokens: Numbers = 1) -> StepWork:
     """The work of steps of `batch` sequences; arguments broadcast.
 
-    `batch` counts the sequences of all servers; the fullest server is what a step waits for.
+    `batch` counts the sequences of all servers. The step is that of the fullest batch, and waits for its
+    fullest data group; routed experts get the tokens of all groups.
     """
-    sequences, cached, new = np.broadcast_arrays(
-        np.ceil(np.asarray(batch, np.float64) / division.servers),
+    together, cached, new = np.broadcast_arrays(
+        np.ceil(np.asarray(batch, np.float64) / division.batches),
         np.asarray(context, np.float64),
         np.asarray(tokens, np.float64),
     )
-    group = sequences * new
-    touched = touched_share(division, group * division.data)
+    sequences = np.ceil(together / division.groups)
+    group, routed = sequences * new, together * new
+    touched = touched_share(division, routed)
     weight_bytes, macs = [], []
     for part in division.parts:
+        is_routed = part.part_class == "experts"
         rows = sequences if part.part_class == "head" else group  # logits of the last position only
-        weight_bytes.append(part.weight_bytes * (touched if part.part_class == "experts" else 1.0))
-        macs.append(part.macs * rows)
+        weight_bytes.append(part.weight_bytes * (touched if is_routed else 1.0))
+        macs.append(part.macs * (routed / division.groups if is_routed else rows))
     cache_bytes, pair_macs = np.zeros_like(group), np.zeros_like(group)
     for each in division.cached:
         read, pairs, index_pairs = _attention(each, cached, new)

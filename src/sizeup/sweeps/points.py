@@ -14,6 +14,7 @@ from sizeup import dtypes
 from sizeup.language_models.clusters import Cluster
 from sizeup.language_models.deployment import INPUT, OUTPUT
 from sizeup.language_models.engines import engine_of
+from sizeup.serving.rates import calibrations
 from sizeup.sweeps.schema import STORED
 from sizeup.targets import Target, current_catalog
 
@@ -125,10 +126,15 @@ def point_set_of(points: Iterable[Point], clusters: Mapping[str, Cluster] | None
 
 
 def cluster_digest(target: str, cluster: Cluster) -> str:
-    """A digest of a cluster and the serving engine of a target, independent of file paths."""
+    """A digest of a cluster, the serving engine of a target and what times are based on.
+
+    It does not depend on file paths.
+    """
     engine = engine_of(target.rpartition("/")[2])
     plain = replace(cluster, device=replace(cluster.device, file=""))
-    return _digest(repr(plain), repr(engine))
+    measured = f"{cluster.device.name}/{engine.name}"
+    anchors = [repr(anchor) for anchor in current_catalog().anchors() if anchor.target == measured]
+    return _digest(repr(plain), repr(engine), repr(calibrations().get(engine.name)), *anchors)
 
 
 def target_digest(target: Target) -> str:

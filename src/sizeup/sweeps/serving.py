@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from sizeup import units
-from sizeup.checks.language_models import serving_limit
+from sizeup.checks.language_models import serving_limit, serving_times
 from sizeup.checks.limits import Limit
 from sizeup.errors import LoadError, SizeupError
 from sizeup.language_models.architecture import Architecture
@@ -21,7 +21,8 @@ from sizeup.sweeps.points import DEFAULT_LAYOUT, Point, PointSet, ServingPoint
 from sizeup.sweeps.schema import OK, STORED
 
 LANGUAGE_MODEL = "language model"
-_NO_LATENCY = "the latency of language models is not estimated in a sweep"
+_NO_ENERGY = "the energy of language models is not estimated"
+_NO_LATENCY = "a language model has tpot_ms and ttft_ms instead"
 _FITS = {"yes": True, "no": False, "undetermined": None}
 
 
@@ -65,8 +66,9 @@ class _Results:
             "assumptions": "; ".join(architecture.caveats) or None,
             **_capacity_columns(deployment, serving.concurrency),
             **_fit_columns(deployment, serving.concurrency),
+            **_time_columns(deployment, serving),
             "latency_missing": _NO_LATENCY,
-            "energy_missing": _NO_LATENCY,
+            "energy_missing": _NO_ENERGY,
         }
 
     def _read(self, weights: str) -> Architecture:
@@ -114,6 +116,28 @@ def _fit_columns(deployment: Deployment, concurrency: int) -> Row:
         "fits": fits,
         "fits_reason": None if fits else _reason(limit, fits),
     }
+
+
+def _time_columns(deployment: Deployment, serving: ServingPoint) -> Row:
+    """TPOT, TTFT and throughput; without a calibration, lower bounds of times alone."""
+    if deployment.fits_at(serving.concurrency) == "no":
+        return {"times_missing": "the model and its sequences do not fit"}
+    times = serving_times(deployment, serving.input, serving.output, serving.concurrency)
+    if times is None:
+        return {"times_missing": f"unknown bandwidth or arithmetic of {deployment.cluster.device.name}"}
+    (point,) = times.points
+    durations = {"tpot": point.tpot, "ttft": point.ttft}
+    if times.calibration is None:
+        reasons = times.caveats or (f"not calibrated for {deployment.engine.title}: lower bounds",)
+        bounds = {f"{name}_low_ms": 1e3 * each.seconds for name, each in durations.items()}
+        return {**bounds, "times_missing": "; ".join(reasons)}
+    row: Row = {"times_missing": "; ".join(times.caveats) or None}
+    for name, each in durations.items():
+        for suffix, seconds in (("", each.seconds), ("_low", each.low), ("_high", each.high)):
+            row[f"{name}{suffix}_ms"] = None if seconds is None else 1e3 * seconds
+    row["user_tokens_per_second"] = point.user_tokens_per_second
+    row["gpu_tokens_per_second"] = point.gpu_tokens_per_second
+    return row
 
 
 def _reason(limit: Limit, fits: bool | None) -> str:

@@ -1,6 +1,7 @@
 """Reads the points of language models in a spec: clusters, precisions, layouts, tokens and sequences.
 
-A spec is of language models if it sets one of the keys `KEYS`, or names a cluster as a target.
+A spec is of language models if it sets one of the keys `KEYS`, names a cluster as a target, or if all its
+models are .json and .gguf files: a device is then a cluster of one GPU.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sizeup.language_models.clusters import Cluster, cluster, is_cluster
 from sizeup.language_models.deployment import INPUT, MOST_SEQUENCES, MOST_TOKENS, OUTPUT
 from sizeup.language_models.engines import engine_of
 from sizeup.language_models.modules import WEIGHT_PRECISIONS
+from sizeup.language_models.reader import is_configuration
 from sizeup.sweeps.points import DEFAULT_LAYOUT, Point, ServingPoint
 from sizeup.sweeps.schema import STORED
 from sizeup.targets.table import Table
@@ -43,8 +45,12 @@ class Clusters(dict[str, Cluster]):
         return name
 
 
-def is_of_language_models(table: Table, targets: Sequence[str], folder: Path) -> bool:
-    """Whether a table sets a key of language models, or one of its targets is a cluster."""
+def is_of_language_models(
+    table: Table, targets: Sequence[str], folder: Path, models: Sequence[str] = ()
+) -> bool:
+    """Whether a table sets a key of language models, one of its targets is a cluster, or all models are."""
+    if models and targets and all(map(is_configuration, models)):
+        return True
     return any(key in table.values for key in (*KEYS, *POINT_KEYS)) or any(
         is_cluster(text, folder) for text in targets
     )

@@ -77,8 +77,8 @@ def _spec(table: Table, folder: Path) -> Spec:
     if not models and not generate:
         raise table.error('no models; name them as models = ["folder/*.onnx", "timm:resnet50"]')
     clusters = serving_spec.Clusters()
-    points = [*_grid(table, folder, clusters)]
-    points += [_point(entry, folder, clusters) for entry in table.tables("points")]
+    points = [*_grid(table, folder, clusters, models)]
+    points += [_point(entry, folder, clusters, models) for entry in table.tables("points")]
     if not points:
         raise table.error('no targets; name them as targets = ["rpi5/ort", "stm32f746"]')
     point_set = point_set_of(points, clusters)
@@ -90,10 +90,12 @@ def _texts(table: Table, name: str) -> tuple[str, ...]:
     return (table.text(name),) if isinstance(table.values.get(name), str) else table.texts(name)
 
 
-def _grid(table: Table, folder: Path, clusters: serving_spec.Clusters) -> Iterator[Point]:
+def _grid(
+    table: Table, folder: Path, clusters: serving_spec.Clusters, models: tuple[str, ...]
+) -> Iterator[Point]:
     """Every combination of target, precision, batch and shapes, or of how a language model is served."""
     texts = _texts(table, "targets")
-    if serving_spec.is_of_language_models(table, texts, folder):
+    if serving_spec.is_of_language_models(table, texts, folder, models):
         yield from serving_spec.serving_grid(table, texts, folder, clusters)
         return
     names = [name for text in texts for name in _targets(table, text)]
@@ -109,9 +111,9 @@ def _grid(table: Table, folder: Path, clusters: serving_spec.Clusters) -> Iterat
                     yield Point(target, precision, batch, shapes, bind)
 
 
-def _point(table: Table, folder: Path, clusters: serving_spec.Clusters) -> Point:
+def _point(table: Table, folder: Path, clusters: serving_spec.Clusters, models: tuple[str, ...]) -> Point:
     table.check_keys(_POINT_KEYS)
-    if serving_spec.is_of_language_models(table, (table.text("target"),), folder):
+    if serving_spec.is_of_language_models(table, (table.text("target"),), folder, models):
         return serving_spec.serving_point(table, folder, clusters)
     return Point(
         current_catalog().target(table.text("target")).name,

@@ -33,6 +33,8 @@ target, precision, batch, row_number() OVER (
 ) AS rank, model, {_TIMES}, shapes, _tier = 0 AS certain, fits, params, macs, weight_bytes, energy_mj, basis
 """
 _MEMORY_COLUMNS = "ram_need_bytes, ram_bytes, flash_need_bytes, flash_bytes"
+# What distinguishes the points of a language model on a target; null for other models.
+_SERVED_COLUMNS = "concurrency, kv, layout, input_tokens, output_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ _PLAIN = (
             count(*) FILTER (status = 'ok' AND NOT fits) AS too_large,
             count(*) FILTER (status = 'ok' AND fits IS NULL) AS fit_unknown,
             count(*) FILTER (status <> 'ok') AS errors, count(*) AS points,
-            count(ms) AS timed, median(ms) AS median_ms
+            count(coalesce(ms, tpot_ms)) AS timed, median(ms) AS median_ms
         FROM points GROUP BY target, precision
         """,
         "target, precision",
@@ -138,10 +140,11 @@ _PLAIN = (
         "points that fit, fastest first",
         f"""
         SELECT target, precision, model, batch, shapes, {_TIMES}, {CERTAIN} AS certain, {_MEMORY_COLUMNS},
-            energy_mj, params, macs, basis
+            energy_mj, params, macs, basis, {_SERVED_COLUMNS}
         FROM points WHERE status = 'ok' AND fits
         """,
-        "target, precision, batch NULLS FIRST, NOT certain, ms NULLS LAST, model, shapes, ram_need_bytes",
+        "target, precision, batch NULLS FIRST, NOT certain, ms NULLS LAST, model, shapes, ram_need_bytes,"
+        f" {_SERVED_COLUMNS}",
         grouped=True,
         unknown="status = 'ok' AND fits IS NULL",
     ),
@@ -149,10 +152,10 @@ _PLAIN = (
         "misfits",
         "points that do not fit, with the reason",
         f"""
-        SELECT target, precision, model, batch, shapes, fits_reason, {_MEMORY_COLUMNS}
+        SELECT target, precision, model, batch, shapes, fits_reason, {_MEMORY_COLUMNS}, {_SERVED_COLUMNS}
         FROM points WHERE status = 'ok' AND NOT fits
         """,
-        "target, precision, model, batch NULLS FIRST, shapes, ram_need_bytes",
+        f"target, precision, model, batch NULLS FIRST, shapes, ram_need_bytes, {_SERVED_COLUMNS}",
         grouped=True,
         timed=False,
     ),
@@ -168,12 +171,13 @@ _PLAIN = (
     ),
     View(
         "serving",
-        "language models: fit, memory of the fullest GPU, and largest context and number of sequences",
+        "language models: fit, TPOT, TTFT, largest context, most sequences, memory of the fullest GPU",
         """
-        SELECT model, target, precision AS weights, kv, fits, max_sequences, max_context, concurrency,
-            layout, input_tokens, output_tokens, free_bytes, ram_need_bytes, ram_bytes, weight_bytes,
-            gpu_weight_bytes, kv_token_bytes, sequence_bytes, max_sequences_low, max_sequences_high, params,
-            fits_reason, assumptions
+        SELECT model, target, precision AS weights, concurrency, fits, tpot_ms, ttft_ms, max_sequences,
+            max_context, kv, layout, input_tokens, output_tokens, tpot_low_ms, tpot_high_ms, ttft_low_ms,
+            ttft_high_ms, user_tokens_per_second, gpu_tokens_per_second, times_missing, free_bytes,
+            ram_need_bytes, ram_bytes, weight_bytes, gpu_weight_bytes, kv_token_bytes, sequence_bytes,
+            max_sequences_low, max_sequences_high, params, fits_reason, assumptions
         FROM points WHERE status = 'ok' AND concurrency IS NOT NULL
         """,
         "model, target, weights, kv, input_tokens, output_tokens, concurrency, layout",
@@ -182,17 +186,17 @@ _PLAIN = (
     View(
         "unknown",
         "evaluated points with an unknown fit, latency or op cost, with the reasons",
-        """
+        f"""
         SELECT target, precision, model, batch, shapes, concat_ws(', ',
                 CASE WHEN fits IS NULL THEN 'fit' END,
                 CASE WHEN ms IS NULL AND concurrency IS NULL THEN 'latency' END,
                 CASE WHEN known_ops IS DISTINCT FROM ops THEN 'operators' END) AS missing,
-            fits_reason, latency_missing, counts_missing, known_ops, ops
+            fits_reason, latency_missing, counts_missing, known_ops, ops, {_SERVED_COLUMNS}
         FROM points
         WHERE status = 'ok' AND (fits IS NULL OR (ms IS NULL AND concurrency IS NULL)
             OR known_ops IS DISTINCT FROM ops)
         """,
-        "model, target, precision, batch NULLS FIRST, shapes",
+        f"model, target, precision, batch NULLS FIRST, shapes, {_SERVED_COLUMNS}",
         timed=False,
     ),
     View(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sizeup.errors import TargetError
 from sizeup.files import read_problem, read_settings
 from sizeup.targets import gpu_specs, read, read_calibrations
+from sizeup.targets.anchors import Anchor, anchor
 from sizeup.targets.board import Board
 from sizeup.targets.device import Core, Device
 from sizeup.targets.gpu_specs import adding_command
@@ -29,7 +30,7 @@ else:
 VARIABLE = "SIZEUP_TARGETS"
 BUILT_IN = Path(__file__).parent / "data"
 FITS = BUILT_IN / "fits"  # a third of the data, read only when a calibration is needed
-_KINDS = ("core", "device", "board", "runtime", "fit", "slowdown")
+_KINDS = ("core", "device", "board", "runtime", "fit", "slowdown", "anchor")
 _SECTIONS = ("sources", "common", *_KINDS)
 # Keys that all devices of a file may share, and those that its boards may share.
 _SHARED = {
@@ -159,6 +160,10 @@ class Catalog:
         name = f"{target.family}/{target.runtime.name}"
         is_known = name in self._calibration_tables("slowdown")
         return self._cached("slowdown", name, read_calibrations.slowdown) if is_known else None
+
+    def anchors(self) -> list[Anchor]:
+        """Measured times of served language models, the user's first."""
+        return [self._cached("anchor", name, anchor) for name in self._tables["anchor"]]
 
     def _calibration_tables(self, kind: str) -> dict[str, list[Table]]:
         """Tables of calibrations or slowdowns, read on first use."""

@@ -118,7 +118,7 @@ def parse_limit(value: float | str | None, quantity: Quantity, name: str) -> flo
     try:
         wide = replace(quantity, least=0.0, most=math.inf)
         amount = float(value) if text.isdecimal() or not isinstance(value, str) else parse(text, wide)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         description = quantity.description.partition(" in ")[0]
         raise SizeupError(f"{location}: not {description}; use e.g. {quantity.limit}") from None
     if not 0 <= amount < math.inf:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,25 @@ HEAD = "# Written by sizeup calibrate, which replaces it; your own devices belon
 
 
 def save(path: Path, calibration: Mapping[str, Any], device: Mapping[str, Any] | None) -> None:
-    """Writes a calibration and its device to a file; other calibrations in that file stay."""
+    """Writes a calibration and its device to a file; other tables in that file stay."""
+    _write(path, "fit", [calibration], device)
+
+
+def save_anchors(path: Path, anchors: Sequence[Mapping[str, Any]]) -> None:
+    """Writes measured times of language models to a file; other tables in that file stay."""
+    _write(path, "anchor", anchors, None)
+
+
+def _write(
+    path: Path, kind: str, added: Sequence[Mapping[str, Any]], device: Mapping[str, Any] | None
+) -> None:
     tables = _read_ours(path)
-    tables["fit"] = [
-        *(table for table in tables.get("fit", []) if table["name"] != calibration["name"]),
-        dict(calibration),
-    ]
+    named = {table["name"]: dict(table) for table in (*tables.get(kind, []), *added)}
+    tables[kind] = list(named.values())
     if device is not None:
         tables["device"] = [dict(device)]
-    blocks = [HEAD, *(_table(kind, table) for kind in ("device", "fit") for table in tables.get(kind, []))]
+    kinds = ("device", "fit", "anchor")
+    blocks = [HEAD, *(_table(each, table) for each in kinds for table in tables.get(each, []))]
     write_text(path, ["\n\n".join(blocks), "\n"], make_folder=True)
 
 

@@ -26,7 +26,7 @@ VERDICTS: dict[Status, str] = {
     "removed": "REMOVED",
 }
 REMEDY_LABELS = {True: "fits", False: "not enough", None: "may fit"}
-_TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters"}
+_TITLES = {"ram": "RAM", "macs": "MACs", "params": "parameters", "ttft": "TTFT", "tpot": "TPOT"}
 _HEADING = "Remedies, each applied and checked again:"
 _NOTHING = "No remedy found: nothing that sizeup can try reduces the need of this model."
 _MOST_NAMED = 3
@@ -94,6 +94,9 @@ def headline(check: Check) -> str:
         return printable(f"{word}: {model} was removed")
     if check.unsupported_reason:
         return printable(f"{word}: {model} cannot run on {check.target}")
+    decisive = [limit for limit in check.limits if limit.is_applicable and limit.fits is check.fits]
+    if check.target and not check.fits and decisive and all(limit.unit != "bytes" for limit in decisive):
+        return printable(f"{word}: {model} {fit_verdict(check.fits)} on {check.target}")
     return printable(f"{word}: {model} {fit_verdict(check.fits, check.target)}")
 
 

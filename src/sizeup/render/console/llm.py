@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from sizeup import units
-from sizeup.render.console import llm_times
+from sizeup.render.console import llm_disaggregation, llm_times
 from sizeup.render.console.layout import print_labeled, print_rows
 from sizeup.units import FLOPS_PER_MAC, plural, printable
 
 if TYPE_CHECKING:
     from sizeup.results.llm import Serving
-    from sizeup.results.parts import ByteRange, GpuMemory
+    from sizeup.results.parts import ByteRange, Draft, GpuMemory, Images
 
 _STYLES = {"yes": "bold green", "no": "bold red", "undetermined": "bold yellow"}
 
@@ -29,17 +29,21 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     for label, text in facts(serving):
         print_labeled(console, label, text)
     console.print()
-    print_rows(
-        console, ("memory", "share", "interval", f"of the fullest GPU{_stage(serving)}"), memory_rows(serving)
-    )
-    console.print()
-    print_rows(console, POINT_TITLES, point_rows(serving))
+    if serving.is_local:
+        rows = [(*row[:2], row[3]) for row in memory_rows(serving)]
+        print_rows(console, ("memory", "share", "of the RAM"), rows)
+    else:
+        titles = ("memory", "share", "interval", f"of the fullest GPU{_stage(serving)}")
+        print_rows(console, titles, memory_rows(serving))
+        console.print()
+        print_rows(console, POINT_TITLES, point_rows(serving))
     llm_times.render(serving, console, top)
-    rows = layout_rows(serving, top, by)
-    if rows:
+    llm_disaggregation.render(serving, console)
+    layouts = layout_rows(serving, top, by)
+    if layouts:
         console.print()
         console.print(f"  {layouts_caption(serving)}:")
-        print_rows(console, LAYOUT_TITLES, rows)
+        print_rows(console, LAYOUT_TITLES, layouts)
     console.print()
     for text in serving.assumptions:
         print_labeled(console, "assumed", text)
@@ -49,6 +53,8 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
 def title(serving: Serving) -> str:
     """Model, cluster, engine and layout in one line."""
     cluster, engine = serving.cluster, serving.engine
+    if serving.is_local:
+        return f"{serving.name} on {cluster.device.name}, {engine.title}"
     return (
         f"{serving.name} on {cluster.devices} x {cluster.device.name}, {engine.title} {engine.version},"
         f" {serving.layout}"
@@ -57,6 +63,8 @@ def title(serving: Serving) -> str:
 
 def verdict(serving: Serving) -> str:
     """Whether it fits, and how many sequences do."""
+    if serving.is_local:
+        return _local_verdict(serving)
     low, high = serving.sequences_range()
     least = min(serving.concurrency)
     sequences = f"{plural(least, 'sequence')} of {serving.context:,} tokens"
@@ -67,6 +75,15 @@ def verdict(serving: Serving) -> str:
         return f"no: {sequences} do not fit; at most {high:,} do"
     spread = f" ({low:,} to {high:,})" if low != high else ""
     return f"{serving.fits}: {sequences}; at most {serving.max_sequences():,}{spread}"
+
+
+def _local_verdict(serving: Serving) -> str:
+    gpu, device = serving.memory, serving.cluster.device.name
+    taken = gpu.weights_bytes + gpu.tower_bytes + serving.sequence_bytes
+    needed, total = units.size(taken), f"the {units.size(gpu.total_bytes)} of {device}"
+    if serving.fits == "no":
+        return f"no: weights and cache take {needed}, more than {total}"
+    return f"undetermined: weights and cache take {needed} of {total}; what the runtime reserves is not known"
 
 
 def facts(serving: Serving) -> Iterator[tuple[str, str]]:
@@ -80,24 +97,57 @@ def facts(serving: Serving) -> Iterator[tuple[str, str]]:
         "cache",
         f"{serving.kv}, {units.size(serving.sequence_bytes)} per sequence of {serving.context:,} tokens",
     )
-    context = serving.max_context()
-    limit = " (the model's limit)" if context and context == model.max_context else ""
-    yield "context", f"at most {context:,} tokens for one sequence{limit}"
+    if serving.draft is not None:
+        yield "draft", draft_text(serving, serving.draft)
+    if serving.images is not None:
+        yield "images", images_text(serving, serving.images)
+    if not serving.is_local:
+        context = serving.max_context()
+        limit = " (the model's limit)" if context and context == model.max_context else ""
+        yield "context", f"at most {context:,} tokens for one sequence{limit}"
     prefill, decode = (
         units.count(FLOPS_PER_MAC * macs) for macs in (serving.prefill_macs, serving.decode_macs)
     )
-    yield "FLOPs", f"{prefill} for a prompt of {serving.input:,} tokens, {decode} for the next token"
+    vision = f" and {units.count(FLOPS_PER_MAC * serving.tower_macs)} in the vision tower"
+    vision = "" if serving.images is None else vision
+    yield "FLOPs", f"{prefill} for a prompt of {serving.input:,} tokens{vision}, {decode} for the next token"
+
+
+def images_text(serving: Serving, images: Images) -> str:
+    """The images of a prompt, and their tokens."""
+    tokens = images.count * images.tokens
+    return (
+        f"{images.count:,} of {images.width:,} x {images.height:,} pixels: {images.patches:,} patches and"
+        f" {images.tokens:,} tokens each, {tokens:,} of the {serving.input:,} tokens of a prompt"
+    )
+
+
+def draft_text(serving: Serving, draft: Draft) -> str:
+    """The draft, and the tokens that a step emits with it."""
+    is_own = draft.step is not draft.stored
+    name = "MTP layers" if is_own else f"{draft.step.name}, {units.count(draft.step.parameters)} parameters"
+    size, tokens = units.size(serving.draft_bytes), plural(draft.tokens, "token")
+    return (
+        f"{name}, {size} of the weights of a GPU; {tokens} per step, each accepted with probability"
+        f" {draft.acceptance:g}: {draft.tokens_per_step:.3g} tokens per step and sequence"
+    )
 
 
 def _stage(serving: Serving) -> str:
     return f" (stage {serving.memory.stage + 1} of {len(serving.gpus)})" if len(serving.gpus) > 1 else ""
 
 
-def memory_parts(gpu: GpuMemory) -> Iterator[tuple[str, int, ByteRange | None]]:
+def memory_parts(serving: Serving, gpu: GpuMemory) -> Iterator[tuple[str, int, ByteRange | None]]:
     """Name, expected bytes and range of each part of a GPU's memory, largest uses first."""
     yield "weights", gpu.weights_bytes, None
     if gpu.tower_bytes:
         yield "vision tower", gpu.tower_bytes, None
+    if serving.is_local:
+        cache = serving.sequence_bytes
+        yield "key-value cache", cache, None
+        taken = gpu.weights_bytes + gpu.tower_bytes + cache
+        yield "runtime, system and free", max(gpu.total_bytes - taken, 0), None
+        return
     yield "key-value cache", gpu.cache.expected, gpu.cache
     yield "activations", gpu.activations.expected, gpu.activations
     yield "CUDA graphs", gpu.graphs.expected, gpu.graphs
@@ -111,7 +161,7 @@ def memory_rows(serving: Serving) -> list[tuple[str, str, str, str]]:
     """The memory of the fullest GPU as rows of text."""
     gpu = serving.memory
     rows = []
-    for name, size, interval in memory_parts(gpu):
+    for name, size, interval in memory_parts(serving, gpu):
         if not size and name not in ("not allocated", "key-value cache"):
             continue
         spread = "" if interval is None else f"{units.size(interval.low)} - {units.size(interval.high)}"

@@ -27,10 +27,13 @@ _GAP = 2
 # Least width of text columns, in cells.
 _LEAST_TEXT = {"model": 24, "fits_reason": 28, "error": 28, "target": 18, "worse": 34}
 _LEAST = 14
+# Columns of language models that are moved to the front of a view if they distinguish rows.
+_POINT = ("weights", "concurrency", "kv", "layout", "input_tokens", "output_tokens")
 # Columns that are printed once above the table if all rows have the same value.
-_SHARED = ("target", "device", "runtime", "precision", "batch", "shapes", "rank")
+_SHARED = ("target", "device", "runtime", "precision", "batch", "shapes", "rank", *_POINT)
 # Columns in which null means none; in all others it means unknown.
 _OPTIONAL = (
+    *_POINT,
     "batch",
     "shapes",
     "bind",
@@ -40,6 +43,8 @@ _OPTIONAL = (
     "fits_reason",
     "latency_missing",
     "counts_missing",
+    "times_missing",
+    "assumptions",
 )
 _COUNTS = ("macs", "params", "elementwise_ops")
 
@@ -80,6 +85,8 @@ def _print(page: Preview, console: Console, is_sql: bool) -> list[str]:
         shared = [column for column in columns if column.title in _SHARED and len(set(column.texts)) == 1]
         columns = [column for column in columns if column not in shared]
         _print_shared(shared, console)
+    if not is_sql:
+        columns = _distinguishing_first(columns)
     for folder in (column.folder for column in columns if column.folder):
         console.print(Text(f"models of {folder}", style="dim"), soft_wrap=True)
     visible = _fitting(columns, console.width)
@@ -102,13 +109,30 @@ def _print_shared(columns: Sequence[_Column], console: Console) -> None:
         console.print(Text(f"all rows: {values}", style="dim"), soft_wrap=True)
 
 
+def _distinguishing_first(columns: list[_Column]) -> list[_Column]:
+    """Returns the columns with those of _POINT that distinguish rows after the model and the target."""
+    points = [column for column in columns if column.title in _POINT]
+    if not points:
+        return columns
+    first = [column for column in columns if column.title in ("model", "target")]
+    for column in points:
+        if _distinct_rows([*first, column]) > _distinct_rows(first):
+            first.append(column)
+    return [*first, *(column for column in columns if column not in first)]
+
+
+def _distinct_rows(columns: Sequence[_Column]) -> int:
+    return len(set(zip(*(column.texts for column in columns), strict=True)))
+
+
 class _Column:
     """A column as texts, and its least width."""
 
     def __init__(self, name: str, values: Sequence[Any]) -> None:
         self.title = printable(name)
         self.is_text = any(isinstance(value, str) for value in values)
-        self.is_empty = name in _OPTIONAL and not any(values)
+        # Language models have a TPOT instead of a latency.
+        self.is_empty = name in (*_OPTIONAL, "median_ms") and not any(values)
         self.texts = [printable(_text(name, value)) for value in values]
         self.folder = common_folder(self.texts) if name == "model" else ""
         self.texts = [text[len(self.folder) :] for text in self.texts]
@@ -168,6 +192,8 @@ def _number(name: str, value: float) -> str:
         return units.joules(value / 1e3)
     if name.endswith("growth"):
         return f"{100 * value:+,.1f} %"
+    if name.endswith("_per_second"):
+        return units.rate(value)
     if name in _COUNTS:
         return units.count(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -62,6 +62,11 @@ const sizeup = (() => {
       }
       return significant(seconds * 1e9, 3) + " ns";
     },
+    rate: (value) => (value < 999.5 ? significant(value, 3) : grouped(value)),
+    money(amount, currency) {
+      const text = amount >= 0.995 ? fixed(amount, 2).replace(/\B(?=(\d{3})+\.)/g, ",") : significant(amount, 3);
+      return currency ? `${text} ${currency}` : text;
+    },
     share: (part, total) => (total ? fixed(100 * part / total, 1) + " %" : ""),
     plural: (count, word, plural = `${word}s`) => `${grouped(count)} ${count === 1 ? word : plural}`,
   };
