@@ -50,9 +50,10 @@ def test_a_model_that_ends_the_process_is_left_out() -> None:
     pytest.importorskip("torch")
     from sizeup.calibration.write_torch import input_shape, torch_module
 
-    torch_models = [each for each in calibration_models("torch-eager") if each.spec.family == "linear"][:1]
-    assert input_shape(torch_models[0].spec) == (1, 64)
-    assert torch_module(torch_models[0].spec) is not None
+    spec = next(each for each in networks() if each.family == "linear")
+    torch_models = calibration_models("torch-eager", [spec])
+    assert input_shape(spec) == (1, 64)
+    assert torch_module(spec) is not None
     # What is no pickle of ours is refused within the process; a pickle that ends it takes its turn with it.
     import pickle
 

@@ -38,13 +38,14 @@ class CalibrationModel:
     cost: Cost
 
 
-def calibration_models(runtime: str) -> list[CalibrationModel]:
-    """Return the calibration networks that a runtime supports, in its format."""
+def calibration_models(runtime: str, specs: Sequence[NetworkSpec] | None = None) -> list[CalibrationModel]:
+    """Return the calibration networks that a runtime supports, or those of `specs`, in its format."""
     if runtime not in TIMED_RUNTIMES:
         raise RunFailed(f"no runtime named {runtime!r}; available: {', '.join(TIMED_RUNTIMES)}")
     make = {"ort": _onnx, "torch-eager": _torch}.get(runtime, _tflite)
     try:
-        sketches = [each for each in networks() if make is _torch or not each.is_for_torch_only]
+        sketches = networks() if specs is None else specs
+        sketches = [each for each in sketches if make is _torch or not each.is_for_torch_only]
         models = list(make(sketches))
     except ImportError as error:
         title = TIMED_RUNTIMES[runtime].library.title

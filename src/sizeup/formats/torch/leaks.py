@@ -45,14 +45,19 @@ def leave_no_trace(mode: FakeTensorMode | None, name: str, *roots: Any) -> Itera
             yield
         return
     check: Callable[[BaseException | None], None] | None = None
+    is_clean = True
     try:
         with _only_new_objects():
-            with preserve_state(*roots) as snapshot:
-                check = partial(_check, mode, snapshot.fakes, name, _OuterState(snapshot.classes))
-                yield
+            try:
+                with preserve_state(*roots) as snapshot:
+                    check = partial(_check, mode, snapshot.fakes, name, _OuterState(snapshot.classes))
+                    yield
+            except BaseException as error:
+                is_clean = check is None or _is_clean(mode, snapshot.fakes.keys(), error)
+                raise
             is_clean = _is_clean(mode, snapshot.fakes.keys())
     except BaseException as error:
-        if check is not None:
+        if check is not None and not is_clean:
             check(error)
         raise
     if not is_clean:
@@ -72,9 +77,12 @@ def _only_new_objects() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _is_clean(mode: FakeTensorMode, known: AbstractSet[int]) -> bool:
+def _is_clean(mode: FakeTensorMode, known: AbstractSet[int], error: BaseException | None = None) -> bool:
+    """Return whether no fake tensor is alive, except known ones and those in an exception."""
     if not _alive(mode, known):
         return True
+    if error is not None:
+        known = known | _held_by(error)
     gc.collect()
     return not _alive(mode, known)
 
@@ -97,8 +105,6 @@ def _check(
 ) -> None:
     """Raise StateChanged if fake tensors are alive, except those in `before` and in an exception."""
     known = set(before)
-    if not _alive(mode, known):
-        return
     if error is not None:
         known |= _held_by(error)
     gc.collect()
@@ -141,7 +147,10 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _held_by(error: BaseException) -> set[int]:
-    """Return the ids of fake tensors that an exception holds, after clearing the variables of its frames."""
+    """Return the ids of fake tensors that an exception holds, after clearing the variables of its frames.
+
+    A cleared frame still holds the closure of its function.
+    """
     fakes: set[int] = set()
     held: list[Any] = []
 
@@ -153,7 +162,11 @@ def _held_by(error: BaseException) -> set[int]:
 
     for each in _chain(error):
         traceback.clear_frames(each.__traceback__)
+        for frame, _ in traceback.walk_tb(each.__traceback__):
+            _ = frame.f_locals  # Python before 3.13: a copy made earlier loses what was cleared
         walk([each.args, each], visit)
+    cells = [cell for function in _frame_functions(error) for cell in function.__closure__ or ()]
+    walk(cells, visit, accept=lambda cls: cls in _FOLLOWED or issubclass(cls, FakeTensor))
     return fakes
 
 
