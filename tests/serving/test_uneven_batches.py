@@ -74,7 +74,9 @@ def test_nine_requests_on_eight_replicas_are_those_of_simulated_replicas() -> No
 
 
 @pytest.mark.parametrize(("name", "layout"), INDEPENDENT)
-@pytest.mark.parametrize(("input", "output"), [(1024, 1024), (8192, 128), (65_536, 16), (16, 2048)])
+@pytest.mark.parametrize(
+    ("input", "output"), [(1024, 1024), (8192, 128), (65_536, 16), (16, 2048), (65_536, 2), (8192, 1)]
+)
 def test_one_more_request_never_lowers_throughput(name: str, layout: Layout, input: int, output: int) -> None:
     counts = np.arange(1, 130)
     result = times(server(name, layout), counts, input, output, UNLIMITED)

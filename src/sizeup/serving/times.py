@@ -1,16 +1,16 @@
 """TPOT and TTFT of a server under a constant number of concurrent requests, in closed form.
 
 Each client sends its next request when the last one ends. With B running sequences of a group, input and
-output lengths n and m, decode step t and prefill time p:
+output lengths n and m, decode step t, prefill time p, and w steps before a prompt's first one:
 
-    TPOT = t(B, n + m / 2) + share x (B - 1) / m x p(n)
-    TTFT = first token overhead + launches + p(n) x (1 + (B - 1) / m) + steps x TPOT
+    TPOT = t(B, n + m / 2) + share x (B - 1) / (m + w) x p(n)
+    TTFT = first token overhead + launches + p(n) x (1 + (B - 1) / (m + w)) + w x TPOT
 
 A prompt with images passes the vision tower first, which is part of its prefill time p.
 
-Every request of the group is prefilled once while a sequence runs, and delays its tokens. A client sends when
+Every client of the group sends one prompt in m + w steps, which delays the tokens of the others. It sends when
 a step ends its last request, so a prompt shares its step with those of the others that end in the same step:
-each does in one of m steps. Requests that exceed the capacity of the cache wait until others end:
+each does in one of m + w steps. Requests that exceed the capacity of the cache wait until others end:
 (requests - B) / B x (m x TPOT + prefill).
 
 Requests are divided evenly. If their number is no multiple of the batches that run independently (replicas,
@@ -245,10 +245,11 @@ def combined(load: Load, rates: Rates, step: Floats, prefill: Floats, tokens: fl
     A step emits `tokens` tokens of each sequence. `prefill` is without the vision tower.
     """
     prefill = prefill + load.tower
-    others, share = (load.group - 1) / load.output, load.wave_share
+    waited = (rates.first_steps + load.held_steps) * tokens  # in tokens: steps before the first one
+    others, share = (load.group - 1) / (load.output + waited), load.wave_share
     tpot = step / tokens + rates.prefill_share * others * (1 - share / 2) * prefill
     launches = load.prefill.kernels + load.prefill.quantizations + load.prefill.collectives
-    own = prefill * (1 + tokens * others) + (rates.first_steps + load.held_steps) * tokens * tpot
+    own = prefill * (1 + tokens * others) + waited * tpot
     each = seconds(load.wave, rates) / load.wave_prompts + load.tower + load.wave_steps * step
     queued = np.maximum(each * (load.group + 1) / 2, prefill)
     first = rates.first_seconds + rates.launch_seconds * launches + (1 - share) * own + share * queued
