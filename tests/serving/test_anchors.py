@@ -59,13 +59,28 @@ def test_a_measured_load_has_the_measured_times_and_the_effect_halves_every_thre
     first = [
         new.ttft.seconds / old.ttft.seconds for new, old in zip(after.points, before.points, strict=True)
     ]
-    assert first == pytest.approx([0.9, 0.81, 0.9])
+    measured = 0.81 * before.points[1].ttft.seconds / before.points[0].ttft.seconds
+    assert measured < 0.9  # and one request does not wait longer than eight
+    assert first == pytest.approx([measured, 0.81, 0.9])
     assert after.factors is not None
     assert (after.factors.measurements, after.factors.files) == (1, ("bench.json",))
     for point, old in zip(after.points, before.points, strict=True):
         assert sum(point.causes.values()) == pytest.approx(point.tpot.seconds)
         assert old.tpot.high is not None
         assert point.tpot.high == pytest.approx(point.tpot.seconds * old.tpot.high / old.tpot.seconds)
+
+
+@pytest.mark.parametrize("ratio", [0.6, 1.1, 3.0])
+def test_corrected_times_do_not_fall_below_those_of_smaller_measured_loads(
+    folder: Path, ratio: float
+) -> None:
+    old = times().points[1]
+    store(folder, (8, 1024, 256, ratio * old.tpot.seconds, ratio * old.ttft.seconds))
+    points = times().points
+    for name in ("tpot", "ttft"):
+        seconds = [getattr(point, name).seconds for point in points]
+        assert seconds[1] == pytest.approx(ratio * getattr(old, name).seconds)
+        assert seconds == sorted(seconds)
 
 
 def test_the_wait_for_the_cache_is_corrected_as_the_answers_that_it_waits_for(folder: Path) -> None:
@@ -131,14 +146,14 @@ def test_a_second_measurement_at_a_load_replaces_the_first(folder: Path) -> None
 
 def test_factors_equal_the_solution_of_the_two_point_process() -> None:
     # Loads one doubling apart, c = 2^(-1/3): weights at a point are (k1 - c k2, k2 - c k1) / (1 - c^2).
-    both = factor([(8, 100, 100), (16, 100, 100)], [2.0, 0.5])
+    both = factor([(8, 100, 100), (16, 100, 100)], [2.0, 0.5], [1.0, 1.0])
     assert both.at([8, 16], 100, 100) == pytest.approx([2.0, 0.5])
     c, near, far = 2 ** (-1 / 3), 2 ** (-1 / 3), 2 ** (-2 / 3)
     expected = ((near - c * far) * math.log(2) + (far - c * near) * math.log(0.5)) / (1 - c * c)
     assert both.at(4, 100, 100) == pytest.approx(math.exp(expected))
     assert both.at(4, 100, 100) == pytest.approx(2**near)  # the farther one is screened
-    assert factor([], []).at([1, 2], 3, 4) == pytest.approx([1, 1])
-    assert factor([(8, 10, 10)] * 2, [2.0, 8.0]).at(8, 10, 10) == pytest.approx(4)  # geometric mean
+    assert factor([], [], []).at([1, 2], 3, 4) == pytest.approx([1, 1])
+    assert factor([(8, 10, 10)] * 2, [2.0, 8.0], [1.0, 1.0]).at(8, 10, 10) == pytest.approx(4)
 
 
 def test_steps_of_a_simulated_server_are_slowed_alike() -> None:
@@ -147,7 +162,7 @@ def test_steps_of_a_simulated_server_are_slowed_alike() -> None:
     assert calibrated is not None
     server = calibrated[0]
     assert slowed(server, 100, 100, 8) is server
-    both = factor([(8, 100, 100)], [1.7])
+    both = factor([(8, 100, 100)], [1.7], [1.0])
     other = slowed(replace(server, factors=Factors(both, both, 1, ("a",))), 100, 100, 8)
     batches, tokens = np.array([1, 8, 64]), np.array([1, 512, 1])
     assert step_time(other, batches, 4096, tokens) == pytest.approx(

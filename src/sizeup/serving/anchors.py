@@ -79,15 +79,15 @@ def factors_of(server: Server, anchors: list[Anchor]) -> Factors:
     loads = [(each.requests, each.input, each.output) for each in anchors]
     requests, inputs, outputs = zip(*loads, strict=True)
     estimates = times(server, requests, inputs, outputs, requests)
-    tpot = [each.tpot / float(seconds) for each, seconds in zip(anchors, estimates.tpot, strict=True)]
     first = [
-        (load, each.ttft / float(seconds))
+        (load, each.ttft, float(seconds))
         for load, each, seconds in zip(loads, anchors, estimates.ttft, strict=True)
         if each.ttft is not None
     ]
     files = tuple(dict.fromkeys(each.benchmark for each in anchors))
-    ttft = factor([load for load, _ in first], [ratio for _, ratio in first])
-    return Factors(factor(loads, tpot), ttft, len(anchors), files)
+    tpot = factor(loads, [each.tpot for each in anchors], estimates.tpot.tolist())
+    ttft = factor(*(list(each) for each in zip(*first, strict=True))) if first else factor((), (), ())
+    return Factors(tpot, ttft, len(anchors), files)
 
 
 def slowed(server: Server, input: float, output: float, requests: float) -> Server:

@@ -104,7 +104,7 @@ def estimate(
     step = mean_causes(
         server.division, lambda running: causes_of(server, speculative, running, input + output / 2), result
     )
-    causes = tpot_by_cause(server, step, result, input, output)
+    causes = tpot_by_cause(server, step, result)
     rates = output_rate(concurrency, output, result) / cluster.devices
     points = []
     for row, requests in enumerate(concurrency):

@@ -177,7 +177,7 @@ def _evaluate(
     step = mean_causes(
         server.division, lambda running: causes_of(server, None, running, prompt + answer / 2), times
     )
-    causes = tpot_by_cause(server, step, times, prompt, answer)
+    causes = tpot_by_cause(server, step, times)
     known = None if caveats else calibration
     return GridLayout(
         deployment.layout,

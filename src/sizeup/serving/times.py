@@ -8,9 +8,9 @@ output lengths n and m, decode step t, prefill time p, and w steps before a prom
 
 A prompt with images passes the vision tower first, which is part of its prefill time p.
 
-Every client of the group sends one prompt in m + w steps, which delays the tokens of the others. It sends when
-a step ends its last request, so a prompt shares its step with those of the others that end in the same step:
-each does in one of m + w steps. Requests that exceed the capacity of the cache wait until others end:
+Every client of the group sends one prompt in m + w steps, which delays the tokens of the others. It sends
+when a step ends its last request, so a prompt shares its step with those of the others that end in the same
+step: each does in one of m + w steps. Requests that exceed the capacity of the cache wait until others end:
 (requests - B) / B x (m x TPOT + prefill).
 
 Requests are divided evenly. If their number is no multiple of the batches that run independently (replicas,
@@ -152,28 +152,22 @@ def corrected(server: Server, result: Times, concurrency: Numbers, input: Number
     """
     if server.factors is None:
         return result
-    scale = server.factors.tpot.at(result.running, input, output)
-    first = server.factors.ttft.at(result.running, input, output)
-    wait = _wait(result, concurrency, output)
+    load = (result.running, input, output)
+    tpot = server.factors.tpot.corrected(result.tpot, *load)
+    scale, wait = tpot / result.tpot, _wait(result, concurrency, output)
     return replace(
         result,
-        tpot=scale * result.tpot,
-        ttft=first * (result.ttft - wait) + scale * wait,
+        tpot=tpot,
+        ttft=server.factors.ttft.corrected(result.ttft - wait, *load) + scale * wait,
         step=scale * result.step,
         prefill=scale * result.prefill,
         tower=scale * result.tower,
     )
 
 
-def tpot_by_cause(
-    server: Server,
-    step: Mapping[str, Floats],
-    result: Times,
-    input: Numbers,
-    output: Numbers,
-) -> dict[str, Floats]:
+def tpot_by_cause(server: Server, step: Mapping[str, Floats], result: Times) -> dict[str, Floats]:
     """Seconds of TPOT by cause: those of a step, corrected as their sum is, and the prefill of others."""
-    scale = 1.0 if server.factors is None else server.factors.tpot.at(result.running, input, output)
+    scale = 1.0 if server.factors is None else result.step / np.sum(list(step.values()), axis=0)
     causes = {name: scale * each for name, each in step.items()}
     others = result.tpot - result.step
     if server.tower is None:
