@@ -121,6 +121,12 @@ def test_an_image_takes_its_steps_and_the_least_time_is_arithmetic_alone(tmp_pat
     assert guided.least_image_seconds == pytest.approx(2 * image.least_image_seconds)
 
 
+def test_a_published_time_is_above_the_bound(tmp_path: Path) -> None:
+    # https://pruna.ai/blog/comparison-flux-torch-compile-tensor-rt-pruna: 8.71 s
+    image = estimate(tmp_path, target="l40s", image_size="512x512", steps=50)
+    assert image.least_image_seconds < 8.71
+
+
 def test_narrow_weights_of_blocks_have_the_best_rate_of_their_width(tmp_path: Path) -> None:
     image, fp8 = estimate(tmp_path), estimate(tmp_path, weights="fp8")
     width, blocks, pairs = 24 * 128, 19 + 38, 4608**2
