@@ -114,6 +114,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
     ),
 }  # fmt: skip
 
+DIFFUSION: dict[str, dict[str, Any]] = {
+    "FLUX.1-dev": {
+        "_class_name": "FluxTransformer2DModel", "_diffusers_version": "0.30.0.dev0", "num_layers": 19,
+        "num_single_layers": 38, "attention_head_dim": 128, "num_attention_heads": 24, "in_channels": 64,
+        "joint_attention_dim": 4096, "pooled_projection_dim": 768, "guidance_embeds": True, "patch_size": 1,
+    },
+    "SD-3.5-large": {
+        "_class_name": "SD3Transformer2DModel", "_diffusers_version": "0.31.0.dev0", "num_layers": 38,
+        "attention_head_dim": 64, "num_attention_heads": 38, "in_channels": 16, "out_channels": 16,
+        "joint_attention_dim": 4096, "pooled_projection_dim": 2048, "caption_projection_dim": 2432,
+        "pos_embed_max_size": 192, "sample_size": 128, "patch_size": 2, "qk_norm": "rms_norm",
+        "dual_attention_layers": [],
+    },
+}  # fmt: skip
+"""Diffusion transformers, as diffusers writes their configurations."""
 
 SPEC = """\
 models = ["llama-3.1-*b.json", "gpt-oss-120b.json", "deepseek-v3.json"]
@@ -141,7 +156,7 @@ BENCHMARK = {
 
 def make(folder: Path) -> None:
     """Write each configuration to a folder, e.g. `llama-3.1-70b.json`."""
-    for name, config in CONFIGS.items():
+    for name, config in {**CONFIGS, **DIFFUSION}.items():
         (folder / f"{name.lower()}.json").write_text(json.dumps(config), "utf-8")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sizeup.api.budgets import check_budgets
     from sizeup.api.check import check
     from sizeup.api.compare import compare
+    from sizeup.api.diffusion import diffusion
     from sizeup.api.llm import llm
     from sizeup.api.llm_grid import llm_grid
     from sizeup.api.measure import calibrate, calibrate_serving, measure, utilization
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from sizeup.ops import Call, OpRule, op_rule
     from sizeup.results.check import Check
     from sizeup.results.comparison import Comparison
+    from sizeup.results.diffusion import Diffusion
     from sizeup.results.explanation import Explanation
     from sizeup.results.llm import Serving
     from sizeup.results.measurement import Measurement
@@ -89,6 +91,7 @@ _MODULES = {
     "CorruptStore": "errors",
     "Cost": "cost",
     "Device": "targets",
+    "Diffusion": "results.diffusion",
     "Dim": "graph",
     "DoesNotFit": "errors",
     "Estimate": "latency",
@@ -144,6 +147,7 @@ _MODULES = {
     "compare": "api.compare",
     "count": "api.models",
     "devices": "targets",
+    "diffusion": "api.diffusion",
     "estimate": "api.analyze",
     "explain": "api.analyze",
     "llm": "api.llm",
@@ -172,6 +176,7 @@ __all__ = [
     "CorruptStore",
     "Cost",
     "Device",
+    "Diffusion",
     "Dim",
     "DoesNotFit",
     "Estimate",
@@ -228,6 +233,7 @@ __all__ = [
     "compare",
     "count",
     "devices",
+    "diffusion",
     "estimate",
     "explain",
     "llm",

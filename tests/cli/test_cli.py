@@ -22,6 +22,7 @@ VERBS = (
     "compare",
     "demo",
     "devices",
+    "diffusion",
     "explain",
     "llm",
     "measure",

@@ -16,8 +16,9 @@ import gguf_files
 from fuzzing import hf_configs
 from fuzzing.texts import Settings, toml
 from fuzzing.values import INTEGERS, changed_bytes, integer
-from published_configs import BENCHMARK
+from published_configs import BENCHMARK, DIFFUSION
 from serving.test_bench_files import TRTLLM
+from sizeup.api.diffusion import diffusion
 from sizeup.api.llm import llm
 from sizeup.language_models import gguf, reader
 from sizeup.language_models.architecture import Architecture
@@ -298,6 +299,7 @@ def _safetensors(tensors: Mapping[str, Any]) -> bytes:
 
 
 CONFIGURATIONS = _Json(_MODELS)
+DIFFUSION_MODELS = _Json(tuple(DIFFUSION.values()))
 BENCHMARKS = _Json((BENCHMARK, TRTLLM))
 SAFETENSORS = _Safetensors()
 QUANTIZATIONS = _Json((_QUANTIZATION,))
@@ -308,6 +310,11 @@ CLUSTERS = Settings((_CLUSTER,), tomllib.loads, toml)
 def configuration(path: Path) -> Any:
     """Memory, capacity and layouts of a configuration on a node."""
     return _served(path)
+
+
+def diffusion_model(path: Path) -> Any:
+    """Weights, MACs and times of a diffusion transformer."""
+    return diffusion(path, target="h100").to_dict()
 
 
 def quantization(path: Path) -> Any:

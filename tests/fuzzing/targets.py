@@ -70,6 +70,11 @@ TARGETS: Mapping[str, Target] = {
         ".json",
         {"analyze": "fuzzing.language_models:configuration"},
     ),
+    "diffusion-configs": Target(
+        "fuzzing.language_models:DIFFUSION_MODELS",
+        ".json",
+        {"analyze": "fuzzing.language_models:diffusion_model"},
+    ),
     "llm-quantizations": Target(
         "fuzzing.language_models:QUANTIZATIONS", ".json", {"analyze": "fuzzing.language_models:quantization"}
     ),
@@ -93,7 +98,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("devices", "calibrations", "budgets", "sweeps"),
         *("coefficients", "precision-maps", "gpu-specs"),
     ),
-    "llm": ("llm-configs", "llm-quantizations", "safetensors", "gguf", "clusters", "serving-benchmarks"),
+    "llm": (
+        *("llm-configs", "diffusion-configs", "llm-quantizations", "safetensors"),
+        *("gguf", "clusters", "serving-benchmarks"),
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from sizeup.cli import (
     completion,
     demo,
     devices,
+    diffusion,
     explain,
     llm,
     measure,
@@ -51,6 +52,7 @@ sizeup reports what a neural network costs before you deploy it. Examples:
   sizeup precision model.tflite --weights 1MiB   precision per layer
   sizeup tradeoff model.onnx -d rpi5/ort         precisions compared
   sizeup llm config.json -d 8xh100/vllm          serving a language model
+  sizeup diffusion flux/transformer -d h100      a model that generates images
   sizeup measure model.onnx                      latency on this machine
   sizeup calibrate --runtime ort                 make this machine a target
   sizeup sweep registry.toml -o results          many models on many targets
@@ -73,6 +75,7 @@ app.command("check", cls=Command, epilog=check.EXAMPLE)(check.check)
 app.command("compare", cls=Command, epilog=compare.EXAMPLE)(compare.compare)
 app.command("plan", cls=Command, epilog=plan.EXAMPLE)(plan.plan)
 app.command("llm", cls=Command, epilog=llm.EXAMPLE)(llm.llm)
+app.command("diffusion", cls=Command, epilog=diffusion.EXAMPLE)(diffusion.diffusion)
 app.command("measure", cls=Command, epilog=measure.EXAMPLE)(measure.measure)
 app.command("calibrate", cls=Command, epilog=calibrate.EXAMPLE)(calibrate.calibrate)
 app.command("precision", cls=Command, epilog=precision.EXAMPLE)(precision.precision)

@@ -80,7 +80,8 @@ class _PlainHelp:
         return params
 
 
-_SECOND_TARGET = {"llm": "sizeup sweep compares clusters"}  # what compares targets, by command
+# What compares targets, by command.
+_SECOND_TARGET = {"llm": "sizeup sweep compares clusters", "diffusion": "run it once per target"}
 
 
 class Command(_PlainHelp, TyperCommand):

@@ -45,22 +45,28 @@ def with_images(
         raise SizeupError("give images and their size together: --images 1 --image-size 1024x768")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_IMAGES:
         raise SizeupError(f"images: give a number from 1 to {MOST_IMAGES:,}")
+    width, height = parse_image_size(size)
+    part = next((part for part in architecture.parts if part.tower is not None), None)
+    if part is None or part.tower is None:
+        raise SizeupError(f"{architecture.name} has no vision tower that is described: leave out the images")
+    tower, source = _with_limits(part.tower, config)
+    changed = replace(part, tower=tower, images=_images(tower, count, width, height))
+    parts = tuple(changed if each is part else each for each in architecture.parts)
+    return replace(architecture, parts=parts), (
+        f"images are scaled {_limits_text(tower)} ({source})",
+        *_ASSUMPTIONS,
+    )
+
+
+def parse_image_size(size: object) -> tuple[int, int]:
+    """Width and height in pixels of a text such as 1024x768."""
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if match is None:
         raise SizeupError(
             "image size: give width x height in pixels, such as 1024x768, each at most 99,999;"
             f" not {quoted(size)}"
         )
-    part = next((part for part in architecture.parts if part.tower is not None), None)
-    if part is None or part.tower is None:
-        raise SizeupError(f"{architecture.name} has no vision tower that is described: leave out the images")
-    tower, source = _with_limits(part.tower, config)
-    changed = replace(part, tower=tower, images=_images(tower, count, int(match[1]), int(match[2])))
-    parts = tuple(changed if each is part else each for each in architecture.parts)
-    return replace(architecture, parts=parts), (
-        f"images are scaled {_limits_text(tower)} ({source})",
-        *_ASSUMPTIONS,
-    )
+    return int(match[1]), int(match[2])
 
 
 def _images(tower: Tower, count: int, width: int, height: int) -> Images:

@@ -145,8 +145,8 @@ def architecture_of(
         diffusers = outer.text("_class_name")
         if diffusers:
             raise LoadError(
-                f"{source}: {quoted(diffusers)} is a class of diffusers, not a language model; in Python,"
-                " sizeup.analyze(model, kwargs=...) reports FLOPs, memory and latency of one inference"
+                f"{source}: {quoted(diffusers)} is a class of diffusers, not a language model;"
+                " sizeup diffusion reads diffusion transformers"
             )
         raise LoadError(
             f"{source}: model type {quoted(model_type)} is not supported; sizeup llm reads"
@@ -155,7 +155,7 @@ def architecture_of(
     _check_task(outer)
     text = outer.nested("text_config")
     settings = outer if text is None else text
-    dtype, caveats = _dtype(outer, settings)
+    dtype, caveats = dtype_of(outer, settings)
     modules = Modules(dtype, _quantization(quantization, weights, source))
     build = entry.family(settings)
     hidden, vocabulary = settings.size("hidden_size"), settings.size("vocab_size")
@@ -169,7 +169,7 @@ def architecture_of(
     outer.refuse_unread()
     _check_experts(layers, source)
     architecture = Architecture(
-        _name(source),
+        model_name(source),
         model_type,
         hidden,
         vocabulary,
@@ -236,7 +236,8 @@ def _head(modules: Modules, vocabulary: int, hidden: int, tied: bool) -> Weight:
     return replace(head, parameters=0, stored_bytes=0) if tied else head
 
 
-def _dtype(outer: Settings, settings: Settings) -> tuple[str, tuple[str, ...]]:
+def dtype_of(outer: Settings, settings: Settings) -> tuple[str, tuple[str, ...]]:
+    """The dtype that a configuration states, and what is assumed if it states none."""
     for part in (settings, outer):
         for key in ("dtype", "torch_dtype"):
             name = part.text(key)
@@ -257,6 +258,13 @@ def _quantization(
                 " --weights PRECISION replaces it"
             )
         return declared
+    return assumed_quantization(weights)
+
+
+def assumed_quantization(weights: str | None) -> QuantizationConfig | None:
+    """A quantization of all linear layers to a precision; None for 16 bits. Raises SizeupError if unknown."""
+    if weights is None:
+        return None
     if weights not in WEIGHT_PRECISIONS:
         known = ", ".join(WEIGHT_PRECISIONS)
         raise SizeupError(f"weight precision {quoted(weights)} is unknown; use one of {known}")
@@ -301,7 +309,8 @@ def _parts(
     return tuple(parts), tuple(notes)
 
 
-def _name(source: str) -> str:
+def model_name(source: str) -> str:
+    """The name of a model: that of its file, or of its folder."""
     path = Path(source.removeprefix(_PREFIX))
     stem = path.name.removesuffix("config.json").removesuffix(".json").rstrip("_-.")
     return stem or path.absolute().parent.name

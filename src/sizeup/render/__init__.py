@@ -67,6 +67,7 @@ WRITERS: dict[str, dict[str, Writer]] = {
     },
     "Measurement": {".json": _JSON},
     "Ranking": {".json": _JSON},
+    "Diffusion": {".json": _JSON},
     "Serving": {".json": _JSON, ".html": Writer("html.llm:lines")},
     "QueryResult": {
         ".csv": Writer("data.query:save", writes=True),
@@ -87,6 +88,7 @@ _NOUNS = {
     "Tradeoff": "a trade-off is",
     "Measurement": "a measurement is",
     "Ranking": "a ranking is",
+    "Diffusion": "a diffusion estimate is",
     "Serving": "a serving estimate is",
     "QueryResult": "a query result is",
 }
@@ -102,6 +104,7 @@ _PLAIN_DATA = {
     "Tradeoff": "data.precision:tradeoff",
     "Measurement": "data.measurement:to_dict",
     "Ranking": "data.boards:ranking_to_dict",
+    "Diffusion": "data.diffusion:to_dict",
     "Serving": "data.llm:to_dict",
     "QueryResult": "data.query:to_dict",
 }

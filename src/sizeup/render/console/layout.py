@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LEAST_ROOM = 16
 """Cells that a text gets even on a narrow terminal."""
+FIT_STYLES = {"yes": "bold green", "no": "bold red", "undetermined": "bold yellow"}
+"""Styles of fit verdicts."""
 LABELS = 15
 """Cells of the column of labels: two of indent, a label of up to 12, and a space."""
 

@@ -10,20 +10,18 @@ from rich.text import Text
 
 from sizeup import units
 from sizeup.render.console import llm_disaggregation, llm_times
-from sizeup.render.console.layout import print_labeled, print_rows
+from sizeup.render.console.layout import FIT_STYLES, print_labeled, print_rows
 from sizeup.units import FLOPS_PER_MAC, plural, printable
 
 if TYPE_CHECKING:
     from sizeup.results.llm import Serving
     from sizeup.results.parts import ByteRange, Draft, GpuMemory, Images
 
-_STYLES = {"yes": "bold green", "no": "bold red", "undetermined": "bold yellow"}
-
 
 def render(serving: Serving, console: Console, top: int = 5, by: str = "memory") -> None:
     """Print the verdict, the memory of the fullest GPU, concurrency, layouts, and what was assumed."""
     console.print(Text(printable(title(serving)), style="bold"))
-    print_labeled(console, "fits", verdict(serving), _STYLES[serving.fits])
+    print_labeled(console, "fits", verdict(serving), FIT_STYLES[serving.fits])
     for text in serving.remedies:
         print_labeled(console, "would fit", text)
     for label, text in facts(serving):
