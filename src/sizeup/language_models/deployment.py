@@ -68,7 +68,9 @@ class Deployment:
         return self.servers * min(lows), self.servers * min(highs)
 
     def max_context(self, sequences: int = 1) -> int:
-        """The longest context of that number of concurrent sequences."""
+        """The longest context of that number of concurrent sequences; on a laptop or phone, at most one."""
+        if self.engine.is_local and sequences > 1:
+            return 0
         each = -(-sequences // self.servers)
         return min(gpu.capacity.max_context(each) for gpu in self.gpus)
 

@@ -87,6 +87,10 @@ class Serving(Result):
     disaggregation: Disaggregation | None = None  # the same GPUs, some for prompts and some for answers
     divisions: tuple[DivisionRow, ...] | None = None  # the best ones, if they were searched
 
+    def __repr__(self) -> str:
+        target = f"{self.cluster.name}/{self.engine.name}"
+        return f"<{self.name} on {target}, {self.layout}: {self.fits}; sequences of {self.context:,} tokens>"
+
     @property
     def context(self) -> int:
         """Tokens of a sequence at its end: prompt and output."""

@@ -101,16 +101,17 @@ def facts(serving: Serving) -> Iterator[tuple[str, str]]:
         yield "draft", draft_text(serving, serving.draft)
     if serving.images is not None:
         yield "images", images_text(serving, serving.images)
-    if not serving.is_local:
-        context = serving.max_context()
-        limit = " (the model's limit)" if context and context == model.max_context else ""
-        yield "context", f"at most {context:,} tokens for one sequence{limit}"
+    context = serving.max_context()
+    limit = " (the model's limit)" if context and context == model.max_context else ""
+    limit += ", if the runtime reserved nothing" if serving.is_local else ""
+    yield "context", f"at most {context:,} tokens for one sequence{limit}"
     prefill, decode = (
         units.count(FLOPS_PER_MAC * macs) for macs in (serving.prefill_macs, serving.decode_macs)
     )
     vision = f" and {units.count(FLOPS_PER_MAC * serving.tower_macs)} in the vision tower"
     vision = "" if serving.images is None else vision
-    yield "FLOPs", f"{prefill} for a prompt of {serving.input:,} tokens{vision}, {decode} for the next token"
+    prompt = f"a prompt of {plural(serving.input, 'token')}{vision}"
+    yield "FLOPs", f"{prefill} for {prompt}, {decode} for the next token"
 
 
 def images_text(serving: Serving, images: Images) -> str:
