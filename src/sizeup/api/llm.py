@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sizeup.api.keywords import with_keyword_hints
@@ -316,10 +316,10 @@ def _remedies(
 ) -> tuple[str, ...]:
     """Options with which the least concurrency fits, least change first; with a draft, leaving it out.
 
-    What a laptop or phone holds is never certain, so that it has none.
+    What a laptop or phone holds is never certain: its options are those with which it may fit.
     """
     if serving.is_local:
-        return ()
+        return tuple(_local_remedies(config, serving, kv))
     from sizeup.checks.language_models import ServingCheck
     from sizeup.checks.serving_remedies import remedy_options
 
@@ -333,6 +333,20 @@ def _remedies(
     )
     # `--in` of a check counts the tokens of images, too.
     return tuple(text for text in options if serving.images is None or not text.startswith("--in "))
+
+
+def _local_remedies(config: str | os.PathLike[str], serving: Serving, kv: str | None) -> Iterator[str]:
+    """Precisions of weights, widest first, with which weights and cache do not exceed the memory."""
+    for precision in reversed(next_tokens()[serving.engine.name].precisions):
+        try:
+            other = read(config, precision)
+        except SizeupError:  # the weights of a GGUF file have their precision
+            return
+        deployment = deploy(
+            other, serving.cluster, serving.engine, input=serving.input, output=serving.output, kv=kv
+        )
+        if deployment.fits_at(1) != "no":
+            yield f"--weights {precision}"
 
 
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:

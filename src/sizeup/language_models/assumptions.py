@@ -24,7 +24,7 @@ def assumptions(
     is_default_layout: bool,
     name: str,
 ) -> tuple[str, ...]:
-    """What is assumed of the engine, its memory, the layout and the cache; `name` is its name in the target."""
+    """What is assumed of engine, memory, layout and cache; `name` is that of the engine in the target."""
     if engine.is_local:
         return (*local_assumptions(architecture, engine, kv, name), *architecture.caveats)
     lines = [

@@ -79,7 +79,7 @@ class Serving(Result):
     assumptions: tuple[str, ...]
     not_modeled: tuple[str, ...]
     sources: tuple[str, ...] = ()
-    remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
+    remedies: tuple[str, ...] = ()  # options with which it fits, or may fit a laptop or phone, if it does not
     traffic: Traffic | None = None  # simulated, if a rate was given and it fits
     goals: Goals | None = None  # for TTFT and TPOT
     fleet: Fleet | None = None  # servers that the rate needs within the goals; None if no number is enough

@@ -25,7 +25,7 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     console.print(Text(printable(title(serving)), style="bold"))
     print_labeled(console, "fits", verdict(serving), _STYLES[serving.fits])
     for text in serving.remedies:
-        print_labeled(console, "would fit", text)
+        print_labeled(console, remedy_label(serving), text)
     for label, text in facts(serving):
         print_labeled(console, label, text)
     console.print()
@@ -84,6 +84,11 @@ def _local_verdict(serving: Serving) -> str:
     if serving.fits == "no":
         return f"no: weights and cache take {needed}, more than {total}"
     return f"undetermined: weights and cache take {needed} of {total}; what the runtime reserves is not known"
+
+
+def remedy_label(serving: Serving) -> str:
+    """How certain it is that the model fits with one of the remedies."""
+    return "may fit" if serving.is_local else "would fit"
 
 
 def facts(serving: Serving) -> Iterator[tuple[str, str]]:
