@@ -129,8 +129,10 @@ def check_tokens(architecture: Architecture, input: int, output: int) -> None:
             raise SizeupError(f"{name}: give a number of tokens from 1 to {MOST_TOKENS:,}")
     limit = architecture.max_context
     if limit and input + output > limit:
+        images = architecture.images
+        part = "" if images is None else f" ({images.count * images.tokens:,} of images)"
         raise SizeupError(
-            f"{input:,} + {output:,} tokens exceed the context of {architecture.name}, {limit:,} tokens"
+            f"{input:,}{part} + {output:,} tokens exceed the context of {architecture.name}, {limit:,} tokens"
             " (max_position_embeddings)"
         )
 

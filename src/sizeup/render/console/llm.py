@@ -108,7 +108,7 @@ def facts(serving: Serving) -> Iterator[tuple[str, str]]:
         yield "images", images_text(serving, serving.images)
     context = serving.max_context()
     limit = " (the model's limit)" if context and context == model.max_context else ""
-    limit += ", if the runtime reserved nothing" if serving.is_local else ""
+    limit += ", if the runtime reserved nothing" if context and serving.is_local else ""
     yield "context", f"at most {context:,} tokens for one sequence{limit}"
     prefill, decode = (
         units.count(FLOPS_PER_MAC * macs) for macs in (serving.prefill_macs, serving.decode_macs)
