@@ -82,7 +82,7 @@ def predict(row: dict[str, str], configs: Path) -> tuple[float, float, float] | 
     gpu = gpus_of(architecture, layout, engine_of(row["backend"]), memory, kv)[0]
     most = layout.data * layout.replicas * max(gpu.capacity.max_sequences(int(input + output)), 1)
     whole = replace(machines, nodes=2)  # prefill and decode workers are in different nodes
-    _, sent = transfer(architecture, kv, int(input), *sides, whole)
+    *_, sent = transfer(architecture, kv, int(input), *sides, whole)
     rate, points = disaggregated_points(
         servers[0], servers[1], [clients], input, output,
         most=most, transfer_seconds=sent or 0.0, gpus=1,

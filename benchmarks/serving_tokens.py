@@ -22,7 +22,7 @@ from serving_rows import SHARED, errors
 
 from sizeup.language_models.architecture import Architecture
 from sizeup.language_models.local import stored_locally
-from sizeup.serving.next_token import first_columns, next_columns
+from sizeup.serving.next_token import PRECISIONS, first_columns, next_columns
 from sizeup.targets import device as device_of
 
 LAPTOPS = SHARED / "truth" / "openvino_llm.csv"
@@ -46,13 +46,14 @@ class Tokens:
     columns: np.ndarray
     truth: np.ndarray
     input: np.ndarray  # tokens of the prompt
+    weights: np.ndarray  # bytes that a token reads
     names: tuple[str, ...] = NEXT  # of the columns
 
     def part(self, rows: np.ndarray) -> Tokens:
         """Some of the rows."""
         return replace(
             self, device=self.device[rows], kin=self.kin[rows], columns=self.columns[rows],
-            truth=self.truth[rows], input=self.input[rows],
+            truth=self.truth[rows], input=self.input[rows], weights=self.weights[rows],
         )  # fmt: skip
 
 
@@ -65,7 +66,8 @@ def laptops(*, is_first: bool = False) -> Tokens:
             seconds = float(row["1st latency (ms)" if is_first else "2nd latency (ms)"] or 0) / 1e3
             if model is not None and row["Precision"] in BYTES and size.isdigit() and seconds > 0:
                 columns = (_first_columns if is_first else _columns)(model, row["Precision"], int(size))
-                cells.append((row["device"], model.kin, columns, seconds, int(size)))
+                weights = _weights(_stored(model, row["Precision"]))
+                cells.append((row["device"], model.kin, columns, seconds, int(size), weights))
     return _tokens(cells, FIRST if is_first else NEXT)
 
 
@@ -90,7 +92,8 @@ def phones(*, is_first: bool = False) -> Tokens:
                 seconds = 1 / float(row["tokens_per_s"])
                 needed = next_columns(_stored(model, "INT4-MIXED"), "int8", context)
             few = np.array([sum(needed[name] for name in names.split()) for names in FEW[is_first]])
-            cells[row["device"], model, seconds] = (row["device"], model.kin, few, seconds, context)
+            weights = _weights(_stored(model, "INT4-MIXED"))
+            cells[row["device"], model, seconds] = (row["device"], model.kin, few, seconds, context, weights)
     tokens = _tokens(list(cells.values()), FEW[is_first])
     counts = {name: int((tokens.device == name).sum()) for name in set(tokens.device)}
     return tokens.part(np.array([counts[name] >= LEAST_ROWS for name in tokens.device]))
@@ -98,6 +101,11 @@ def phones(*, is_first: bool = False) -> Tokens:
 
 def _stored(model: Model, precision: str) -> Architecture:
     return stored_locally(architecture(model, BYTES[precision]))
+
+
+def _weights(stored: Architecture) -> float:
+    needed = next_columns(stored, "fp16", 1)
+    return sum(needed[name] for name in PRECISIONS)
 
 
 def _columns(model: Model, precision: str, context: int) -> np.ndarray:
@@ -111,10 +119,8 @@ def _first_columns(model: Model, precision: str, tokens: int) -> np.ndarray:
 
 
 def _tokens(cells: list[tuple[object, ...]], names: tuple[str, ...]) -> Tokens:
-    device, kin, columns, truth, tokens = zip(*cells, strict=True)
-    return Tokens(
-        np.array(device), np.array(kin), np.stack(columns), np.array(truth), np.array(tokens), names
-    )
+    device, kin, columns, *others = zip(*cells, strict=True)
+    return Tokens(np.array(device), np.array(kin), np.stack(columns), *map(np.array, others), names)
 
 
 def fitted(tokens: Tokens) -> np.ndarray:
@@ -225,7 +231,9 @@ def _device_lines(
 ) -> Iterator[str]:
     rows = both[0].device == device
     yield f"\n[engine.{source.engine}.device.{device_of(device).name}]\nmeasurements = {rows.sum()}\n"
-    yield f"families = {len(set(both[0].kin[rows]))}\nmost_tokens = {both[0].input[rows].max()}\n"
+    yield f'families = "{", ".join(sorted(set(both[0].kin[rows])))}"\n'
+    for name, each in (("tokens", both[0].input[rows]), ("bytes", both[0].weights[rows])):
+        yield f"least_{name} = {each.min():.0f}\nmost_{name} = {each.max():.0f}\n"
     kinds = (("tpot", "next"), ("ttft", "first"))
     for (name, numbers), tokens, times in zip(kinds, both, estimates, strict=True):
         here, bounds = tokens.device == device, interval(tokens, times, device)

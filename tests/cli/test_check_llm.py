@@ -73,6 +73,7 @@ def test_a_check_is_written_as_any_other(run: Run, config: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("-d", "8xh100", "--out", "1", "--tpot", "30ms"), "answers of one token have no time per output"),
         (("--concurrency", "8"), "needs -d TARGET"),
         (("-d", "8xh100", "--latency", "1ms"), "cannot be combined with -d 8xh100"),
         (("-d", "h100", "--in", "4k", "--bind", "n=1"), "cannot be combined with --in"),

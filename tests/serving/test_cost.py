@@ -58,6 +58,12 @@ def test_energy_is_unknown_without_power_and_if_throughput_is_an_upper_bound() -
         ("2.50", Price(2.5, "")),
         ("2.50USD", Price(2.5, "USD")),
         ("2.50 USD/h", Price(2.5, "USD")),
+        (1e9, Price(1e9, "")),
+        ("1000000000", Price(1e9, "")),
+        (1e-9, Price(1e-9, "")),
+        ("0.000000001", Price(1e-9, "")),
+        (0.1234567891234, Price(0.1234567891234, "")),
+        ("0.1234567891234", Price(0.1234567891234, "")),
         (None, None),
     ],
 )
@@ -67,7 +73,7 @@ def test_a_price_has_an_optional_currency(given: float | str | None, price: Pric
 
 @pytest.mark.parametrize(
     "given", ["-1", "0", "nan", "inf", "1e3", "2.50 dollars", "", "9999999999", -1, 0, float("nan"),
-              float("inf"), True]
+              float("inf"), True, 9999999999, 1e-10, "0.0000000001"]
 )  # fmt: skip
 def test_what_is_no_price_is_refused(given: float | str) -> None:
     with pytest.raises(SizeupError, match="give a price per GPU and hour"):

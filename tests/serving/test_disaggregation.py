@@ -113,20 +113,21 @@ def _simulated(clients: int, servers: int, prefill: float, decode: float, reques
 
 
 @pytest.mark.parametrize(
-    ("config", "target", "text", "size", "seconds"),
+    ("config", "target", "text", "size", "sent", "seconds"),
     [
         # Each of two decode GPUs receives half; one prefill GPU sends both halves.
-        (SMALL, "3xa100/sglang", "tp1:tp2", TOKEN_BYTES * 500, TOKEN_BYTES * 1000 / LINK),
-        (SMALL, "4xa100/sglang", "tp2:tp2", TOKEN_BYTES * 500, TOKEN_BYTES * 500 / LINK),
+        (SMALL, "3xa100/sglang", "tp1:tp2", TOKEN_BYTES * 500, TOKEN_BYTES * 1000, TOKEN_BYTES * 1000 / LINK),
+        (SMALL, "4xa100/sglang", "tp2:tp2", TOKEN_BYTES * 500, TOKEN_BYTES * 500, TOKEN_BYTES * 500 / LINK),
+        (SMALL, "3xa100/sglang", "tp2:tp1", TOKEN_BYTES * 1000, TOKEN_BYTES * 500, TOKEN_BYTES * 1000 / LINK),
         # 61 layers x (512 + 64) x 2 bytes, to each of 8 GPUs, over one port of 50 GB/s each
-        ("deepseek-v3.json", "2x8xh200/vllm", "tp8:tp8", 70_272_000, 70_272_000 / 50e9),
+        ("deepseek-v3.json", "2x8xh200/vllm", "tp8:tp8", 70_272_000, 70_272_000, 70_272_000 / 50e9),
     ],
 )
 def test_fewer_prefill_gpus_send_longer_and_latent_caches_go_to_every_gpu(
-    configs: Path, config: str, target: str, text: str, size: int, seconds: float
+    configs: Path, config: str, target: str, text: str, size: int, sent: int, seconds: float
 ) -> None:
     division = _divided(configs / config, target, text, 1000, 100)
-    assert division.transfer_bytes == size
+    assert (division.transfer_bytes, division.sent_bytes) == (size, sent)
     assert division.transfer_seconds == pytest.approx(seconds, rel=1e-9)
 
 

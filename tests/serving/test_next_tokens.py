@@ -1,28 +1,25 @@
-"""Laptops and phones: bytes by hand, published times through `sizeup.llm`, and what is refused."""
+"""Times on laptops and phones: published ones through `sizeup.llm`, and what has no interval."""
 
 from __future__ import annotations
 
 import csv
 import importlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped,unused-ignore] # its types are in a separate package
 import numpy as np
 import pytest
 
 import sizeup
 from cli.running import run_command as run
+from serving.laptops import LLAMA, SMALL, written
 from sizeup.serving import estimate
 from sizeup.serving.rates import next_tokens
 from sizeup.targets import device as device_of
 
-_SCHEMA = json.loads((files("sizeup.render.data") / "llm_schema.json").read_text())
 # MAPE in percent with families held out, that a laptop may have at most.
 BARS = {
     "Intel Core Ultra 5-330": 5,
@@ -31,124 +28,6 @@ BARS = {
     "Intel Core Ultra 7-368H": 7,
 }
 PRECISIONS = {"INT4-MIXED": "int4", "INT8-CW": "int8", "FP16": "fp16"}
-
-SMALL = {
-    "model_type": "llama",
-    "vocab_size": 1000,
-    "hidden_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 512,
-    "max_position_embeddings": 131072,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
-# Per layer: q and o 256 x 256, k and v 256 x 128, three matrices 256 x 512; norms are 5 x 256.
-MATRICES = 2 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512)
-VOCABULARY = 2 * 1000 * 256
-NORMS = 2 * 5 * 256
-BY_HAND = {
-    "fp16": 2 * MATRICES + 2 * VOCABULARY + NORMS,
-    "int8": MATRICES + VOCABULARY + NORMS,
-    "int4": MATRICES // 2 + MATRICES // 128 * 2 + VOCABULARY + NORMS,  # a 16-bit scale per 128 weights
-}
-
-
-def written(path: Path, config: dict[str, Any]) -> Path:
-    path.write_text(json.dumps(config), "utf-8")
-    return path
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    return written(tmp_path / "config.json", SMALL)
-
-
-@pytest.mark.parametrize("precision", BY_HAND)
-def test_weights_and_cache_are_those_of_a_count_by_hand(config: Path, precision: str) -> None:
-    target = "core-ultra-7-258v/openvino"
-    serving = sizeup.llm(config, target=target, input=100, output=28, weights=precision)
-    assert serving.memory.weights_bytes == BY_HAND[precision]
-    # 2 layers, keys and values of 2 heads of 64, 2 bytes, 128 tokens
-    assert serving.sequence_bytes == 2 * 2 * 2 * 64 * 2 * 128
-    assert serving.cluster.memory_bytes == 32 << 30
-
-
-def test_a_cache_on_a_phone_has_8_bits(config: Path) -> None:
-    serving = sizeup.llm(config, target="snapdragon-8-elite/qnn", input=100, output=28, ram="12GiB")
-    assert (serving.kv, serving.sequence_bytes) == ("int8", 2 * 2 * 2 * 64 * 128)
-
-
-@pytest.mark.parametrize(("ram", "fits"), [("64GiB", "undetermined"), (BY_HAND["int4"], "no"), (1000, "no")])
-def test_no_laptop_is_a_plain_yes(config: Path, ram: int | str, fits: str) -> None:
-    serving = sizeup.llm(config, target="core-ultra-7-255h", weights="int4", ram=ram)
-    assert serving.fits == fits
-    arguments = ("-d", "core-ultra-7-255h", "--weights", "int4", "--ram", str(ram))
-    ended = run("llm", str(config), *arguments)
-    assert ended.returncode == 0, ended
-    assert ("reserves is not known" in " ".join(ended.stdout.split())) == (fits != "no")
-    assert ("first token" in ended.stdout) == (fits != "no")
-    ended = run("check", str(config), *arguments)
-    assert ended.returncode == (1 if fits == "no" else 3), ended
-
-
-def test_the_smallest_memory_that_is_not_refused_is_the_sum(config: Path) -> None:
-    needed = BY_HAND["int4"] + 2 * 2 * 2 * 64 * 2 * 128
-    for ram, fits in ((needed, "undetermined"), (needed - 1, "no")):
-        serving = sizeup.llm(
-            config, target="core-ultra-7-258v", weights="int4", input=100, output=28, ram=ram
-        )
-        assert serving.fits == fits
-
-
-def test_json_and_page_state_what_is_not_known(config: Path, tmp_path: Path) -> None:
-    serving = sizeup.llm(config, target="core-ultra-7-258v/openvino-gpu", weights="int8", input=1024)
-    content = json.loads(json.dumps(serving.to_dict()))
-    jsonschema.validate(content, _SCHEMA)
-    assert content["target"]["engine"] == "openvino-gpu"
-    assert content["fits"] == "undetermined"
-    assert content["max_sequences"] == {"low": 0, "expected": 1, "high": 1}
-    assert content["gpus"] == []
-    assert content["local_memory"] == {
-        "ram_bytes": 32 << 30,
-        "weights_bytes": BY_HAND["int8"],
-        "tower_bytes": 0,
-        "cache_bytes": 2 * 2 * 2 * 64 * 2 * (1024 + 512),
-        "reserved_bytes": None,
-    }
-    (point,) = content["times"]["points"]
-    assert point["tpot_seconds"]["low"] < point["tpot_seconds"]["expected"] < point["tpot_seconds"]["high"]
-    assert point["cost"]["joules_per_million_tokens"] is None
-    serving.save(tmp_path / "page.html")
-    assert "reserves is not known" in (tmp_path / "page.html").read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("target", "options", "message"),
-    [
-        ("core-ultra-7-258v", {"concurrency": 2}, "--concurrency is not supported on core-ultra-7-258v"),
-        ("core-ultra-7-258v", {"layout": "tp1"}, "--layout is not supported"),
-        ("core-ultra-7-258v", {"rate": 1.0}, "--rate is not supported"),
-        ("core-ultra-7-258v", {"tpot": "30ms"}, "--tpot is not supported"),
-        ("core-ultra-7-258v", {"price": 1.0}, "--price is not supported"),
-        ("core-ultra-7-258v", {"draft": "mtp", "acceptance": 0.5}, "--draft is not supported"),
-        ("core-ultra-7-258v", {"disaggregate": "1:1"}, "--disaggregate is not supported"),
-        ("2xcore-ultra-7-258v", {}, "runs on one device: use -d core-ultra-7-258v/openvino-gpu"),
-        ("core-ultra-7-258v/qnn", {}, "does not run on core-ultra-7-258v; use -d core-ultra-7-258v/openvino"),
-        ("core-ultra-7-258v/vllm", {}, "sizeup llm and check take -d core-ultra-7-258v/openvino-gpu"),
-        ("core-ultra-7-255h", {}, "depends on the computer or phone; give it, e.g. --ram 16GiB"),
-        ("core-ultra-7-255h", {"ram": 0}, "--ram: give the memory of the device"),
-        ("core-ultra-7-255h", {"ram": "much"}, "--ram much: not a size"),
-        ("i9-10940x", {}, "is a cpu; what vLLM reserves is known for GPUs alone"),
-        ("h100/vllm", {"ram": "16GiB"}, "--ram is the memory of a laptop or phone"),
-    ],
-)
-def test_what_is_not_supported_is_refused(
-    config: Path, target: str, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(sizeup.SizeupError, match=message):
-        sizeup.llm(config, target=target, **options)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +40,12 @@ def test_what_is_not_supported_is_refused(
             "weights in bf16 are not among the measurements; give --weights int4",
         ),
         ({}, "core-ultra-7-258v", "fp8", "weights in fp8 are not"),
+        (
+            {"torch_dtype": "float32"},
+            "core-ultra-7-258v",
+            None,
+            "weights in fp32 are not among the measurements; give --weights int4, int8 or fp16",
+        ),
         ({}, "core-ultra-9-288v", "int4", "no language model was measured on core-ultra-9-288v"),
         (
             {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
@@ -183,17 +68,45 @@ def test_times_of_what_was_not_measured_are_not_known(
     assert reason in " ".join(ended.stdout.split())
 
 
-def test_what_exceeds_the_measurements_has_no_interval(config: Path) -> None:
-    def caveat(target: str, **options: Any) -> str:
-        times = sizeup.llm(config, target=target, weights="int4", ram="16GiB", **options).times()
-        assert times is not None
-        assert (times.points[0].tpot.low is None) == bool(times.caveats)
-        return "; ".join(times.caveats)
-
-    assert caveat("core-ultra-7-258v", input=512, output=128) == ""
-    assert "prompts of more than" in caveat("core-ultra-7-258v", input=4000, output=64)
-    assert "a cache in int8" in caveat("core-ultra-7-258v", input=512, kv="int8")
-    assert "3 families of models, not 4" in caveat("snapdragon-x2-elite/qnn", input=512)
+# Measured are prompts of 32 to 1,025 tokens on the laptop, contexts of up to 4,096 on the phone, and models
+# of 0.2 to 8.2 GiB and of 0.7 to 4.0 GiB per token.
+@pytest.mark.parametrize(
+    ("target", "options", "caveat"),
+    [
+        ("core-ultra-7-258v", {"input": 32, "output": 128}, ""),
+        ("core-ultra-7-258v", {"input": 1024, "output": 512}, ""),
+        ("core-ultra-7-258v", {"input": 31}, "no interval: prompts of less than 32 tokens are not"),
+        ("core-ultra-7-258v", {"input": 1026}, "no interval: prompts of more than 1,025 tokens are not"),
+        (
+            "core-ultra-7-258v",
+            {"input": 1024, "output": 4096},
+            "no interval for next tokens: contexts of more than 1,025 tokens are not among the measurements",
+        ),
+        (
+            "core-ultra-7-258v",
+            {"input": 512, "kv": "int8"},
+            "no interval for next tokens: caches in int8 are",
+        ),
+        (
+            "core-ultra-7-258v",
+            {"input": 512, "weights": "fp16"},
+            "more than 8.18 GiB of weights per token are",
+        ),
+        ("snapdragon-8-elite-gen-5/qnn", {"input": 1, "output": 4095}, ""),
+        ("snapdragon-8-elite-gen-5/qnn", {"input": 4096, "output": 1}, "contexts of more than 4,096 tokens"),
+        ("snapdragon-x2-elite/qnn", {"input": 512}, "3 families of models, not 4"),
+    ],
+)
+def test_what_exceeds_the_measurements_has_no_interval(
+    tmp_path: Path, target: str, options: dict[str, Any], caveat: str
+) -> None:
+    path = written(tmp_path / "llama.json", LLAMA)
+    times = sizeup.llm(path, target=target, ram="32GiB", **{"weights": "int4", **options}).times()
+    assert times is not None
+    (point,) = times.points
+    assert caveat in "; ".join(times.caveats)
+    assert (point.tpot.low is None) == bool(caveat)
+    assert (point.ttft.low is None) == (bool(caveat) and "next tokens" not in times.caveats[0])
 
 
 # Published rows and the user's path.
@@ -221,6 +134,9 @@ def test_published_next_tokens_are_within_the_bar(
     mape = np.mean(np.abs(times / np.array([float(row[3]) / 1e3 for row in rows]) - 1))
     assert 100 * mape <= BARS[laptop]
     assert mape == pytest.approx(shipped.mape[name][0], abs=0.001)
+    sizes = [row[2] for row in rows]
+    rates = shipped.tokens[name]
+    assert (rates.least_tokens, rates.most_tokens) == (min(sizes), max(sizes))
     for kin in sorted(set(table.kin)):
         numbers = dict(zip(table.names, tokens.fitted(table.part(table.kin != kin)), strict=True))
         rates = replace(shipped.tokens[name], next=numbers)
@@ -279,11 +195,7 @@ AI_HUB = {
 
 @pytest.mark.parametrize("phone", AI_HUB)
 def test_published_times_of_a_phone_are_near(tmp_path: Path, phone: str) -> None:
-    llama = {
-        **SMALL, "vocab_size": 128256, "hidden_size": 4096, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
-    }  # fmt: skip
-    path = written(tmp_path / "llama.json", llama)
+    path = written(tmp_path / "llama.json", LLAMA)
     speed, step, whole = AI_HUB[phone]
     for input, first in ((128, step), (4095, whole)):
         serving = sizeup.llm(
@@ -294,3 +206,10 @@ def test_published_times_of_a_phone_are_near(tmp_path: Path, phone: str) -> None
         (point,) = times.points
         assert point.user_tokens_per_second == pytest.approx(speed, rel=0.25)
         assert point.ttft.seconds == pytest.approx(first, rel=0.25)
+
+
+def test_the_largest_model_on_a_phone_is_counted_by_hand() -> None:
+    """Llama 3.1 8B: 4 bits in groups of 128 with 16-bit scales, and a head of 8 bits."""
+    layers = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    rates = next_tokens()["qnn"].tokens["snapdragon-8-elite-gen-5"]
+    assert rates.most_bytes == layers // 2 + layers // 128 * 2 + 128256 * 4096

@@ -32,7 +32,8 @@ def test_rates_of_tokens_are_recovered_from_times_they_made(monkeypatch: pytest.
     numbers = np.array([1 / 90e9, 1 / 100e9, 1 / 110e9, 1 / 60e9, 1e-4, 1e-3])
     kin = np.repeat([model.kin for model in models], 6)
     input = np.tile([32, 1024], len(columns) // 2)
-    tokens_of_rates = tokens.Tokens(np.full(len(columns), "laptop"), kin, columns, columns @ numbers, input)
+    device, weights = np.full(len(columns), "laptop"), columns[:, :3].sum(axis=1)
+    tokens_of_rates = tokens.Tokens(device, kin, columns, columns @ numbers, input, weights)
     assert tokens.fitted(tokens_of_rates) == pytest.approx(numbers, rel=1e-3)
     assert tokens.held_out(tokens_of_rates) == pytest.approx(tokens_of_rates.truth, rel=1e-3)
 

@@ -216,6 +216,31 @@ def test_single_points_and_the_view_of_language_models(folder: Path) -> None:
     assert [len(sizeup.query("out", view=view).rows) for view in ("summary", "fits", "misfits")] == [1, 1, 0]
 
 
+@pytest.mark.parametrize(
+    "target", ["core-ultra-7-258v", "core-ultra-7-258v/openvino", "core-ultra-7-258v/openvino-gpu"]
+)
+def test_laptops_are_refused_before_a_sweep(folder: Path, target: str) -> None:
+    spec = {"models": ["configs/llama-3.1-8b.json"], "targets": [target], "input": 512}
+    message = "core-ultra-7-258v/openvino-gpu runs one sequence .* sweeps and grids do not"
+    with pytest.raises(SizeupError, match=message):
+        sizeup.sweep(spec, "out", in_process=True)
+    with pytest.raises(SizeupError, match=message):
+        sizeup.llm_grid("configs/llama-3.1-8b.json", targets=[target], contexts=[1], sequences=[1])
+
+
+def test_fits_has_the_times_of_language_models(folder: Path) -> None:
+    spec = {"models": ["configs/llama-3.1-8b.json"], "targets": ["h100/vllm"], "concurrency": [1, 64]}
+    sizeup.sweep(spec, "out", in_process=True)
+    result = sizeup.query("out", view="fits")
+    rows = [dict(zip(result.columns, values, strict=True)) for values in result.rows]
+    assert [row["ms"] for row in rows] == [None, None]
+    assert 0 < rows[0]["tpot_ms"] < rows[1]["tpot_ms"]
+    shown = run_command("query", "out", "--view", "fits").stdout
+    titles = next(line for line in shown.splitlines() if "concurrency" in line).split()
+    assert {"tpot_ms", "ttft_ms"} <= set(titles)
+    assert "ms" not in titles
+
+
 def test_rows_of_fits_and_misfits_differ_in_what_was_swept(folder: Path) -> None:
     spec = {
         "models": ["configs/l*.json"], "targets": ["1xh100"], "concurrency": [1, 2, 4000, 5000],

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sizeup.api.check_each import Progress, check_each
 from sizeup.errors import SizeupError
-from sizeup.language_models.clusters import is_cluster
+from sizeup.language_models.clusters import cluster, is_cluster
+from sizeup.language_models.engines import alias_note
 from sizeup.targets import quantities
 from sizeup.targets.quantities import parse_limit
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sizeup.checks.language_models import ServingCheck
-    from sizeup.language_models.deployment import Deployment
     from sizeup.results.check import Check
 
 
@@ -32,11 +32,11 @@ def serving_check(
 ) -> ServingCheck:
     """A check of a language model; times are seconds, or texts such as "30ms"."""
     from sizeup.checks.language_models import ServingCheck
+    from sizeup.language_models.local import parse_ram
 
     first = parse_limit(ttft, quantities.TIME, "--ttft")
     each = parse_limit(tpot, quantities.TIME, "--tpot")
-    memory = parse_limit(ram, quantities.SIZE, "--ram")
-    return ServingCheck(model, target, ttft=first, tpot=each, ram=memory, **fields)
+    return ServingCheck(model, target, ttft=first, tpot=each, ram=parse_ram(ram), **fields)
 
 
 def is_served(target: Any, served: Iterable[Any]) -> bool:
@@ -93,9 +93,14 @@ def check_language_model(check: ServingCheck, remedies: bool = True) -> Check:
         serving_remedies(check) if is_searched else (),
         is_file=Path(check.model.removeprefix("hf:")).is_file(),
         has_searched_remedies=is_searched,
-        caveats=(*_layout(deployment), *deployment.architecture.caveats),
+        caveats=(*_caveats(check), *deployment.architecture.caveats),
     )
 
 
-def _layout(deployment: Deployment) -> tuple[str, ...]:
-    return () if deployment.engine.is_local else (f"layout {deployment.layout}",)
+def _caveats(check: ServingCheck) -> Iterator[str]:
+    """The layout, or on a laptop or phone which unit the name of the runtime means."""
+    engine = check.deployment.engine
+    if engine.is_local:
+        yield from alias_note(cluster(check.target)[1], engine)
+    else:
+        yield f"layout {check.deployment.layout}"

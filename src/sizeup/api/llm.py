@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sizeup.api.keywords import with_keyword_hints
 from sizeup.errors import SizeupError
 from sizeup.language_models.architecture import Architecture
+from sizeup.language_models.assumptions import assumptions, not_modeled
 from sizeup.language_models.clusters import Cluster, cluster
 from sizeup.language_models.deployment import (
     INPUT,
@@ -22,7 +23,7 @@ from sizeup.language_models.deployment import (
 from sizeup.language_models.engines import COMMUNICATION, CONTEXT, Engine, driver_memory, engine_of
 from sizeup.language_models.images import with_images
 from sizeup.language_models.layouts import Layout, enumerate_layouts
-from sizeup.language_models.local import LOCAL_NOT_MODELED, check_local, local_assumptions, with_ram
+from sizeup.language_models.local import check_local, parse_ram, with_ram
 from sizeup.language_models.prices import parse_price
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import gpus_of
@@ -45,14 +46,6 @@ from sizeup.units import quoted
 
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e6
 _FLEET_LAYOUTS = 3  # of servers that are compared for a rate
-
-NOT_MODELED = (
-    "requests of different lengths, other than in a trace",
-    "prefix caching, other than --shared-prefix in a simulation",
-    "speculative decoding, other than --draft: MTP layers are not loaded",
-    "LoRA adapters, offloading to the host, and fragmentation of the allocator",
-    "images and audio in prompts; the weights of a vision tower are counted",
-)
 
 
 @with_keyword_hints
@@ -108,7 +101,7 @@ def llm(
     input = _with_image_tokens(input, architecture, rate, trace, disaggregate)
     machines, engine_name = cluster(target)
     engine = engine_of(engine_name, machines.device)
-    machines = with_ram(machines, engine, parse_limit(ram, quantities.SIZE, "--ram"))
+    machines = with_ram(machines, engine, parse_ram(ram))
     machines = replace(machines, price=parse_price(price) or machines.price)
     counts = _counts(concurrency)
     others = {"--rate": rate, "--trace": trace, "--ttft": ttft, "--tpot": tpot, "--price": price}
@@ -129,15 +122,14 @@ def llm(
         architecture.name, architecture, machines, engine, deployment.layout, deployment.kv, weights or "",
         input, output, counts, deployment.gpus,
         (
-            *_assumptions(architecture, engine, kv, machines, layout is None),
+            *assumptions(architecture, engine, kv, machines, layout is None, engine_name),
             *_draft_assumptions(speculation),
             *image_assumptions,
         ),
-        LOCAL_NOT_MODELED if engine.is_local else _not_modeled(architecture, draft is not None),
+        not_modeled(architecture, engine, draft is not None),
         _sources(engine, machines), draft=speculation,
     )  # fmt: skip
-    if goals.tpot is not None and output == 1:
-        raise SizeupError("--tpot: answers of one token have no time per output token")
+    goals.check(output)
     if goals != Goals():
         _require_few_layouts(serving)
         _calibrated(serving, "goals need")
@@ -243,17 +235,6 @@ def _with_image_tokens(input: int, architecture: Architecture, *others: object) 
     return input + images.count * images.tokens
 
 
-def _not_modeled(architecture: Architecture, has_draft: bool) -> tuple[str, ...]:
-    texts = tuple(text for text in NOT_MODELED if not has_draft or "MTP" not in text)
-    if architecture.images is not None:
-        last = "audio in prompts, images on the host, and activations of the vision tower"
-    elif any(part.tower is not None for part in architecture.parts):
-        last = "images in prompts, other than --images, and audio; the weights of a vision tower are counted"
-    else:
-        return texts
-    return (*texts[:-1], last)
-
-
 def _require_few_layouts(serving: Serving) -> None:
     count = len(enumerate_layouts(serving.architecture, serving.cluster))
     if count > MOST_LAYOUTS:
@@ -335,10 +316,10 @@ def _remedies(
 ) -> tuple[str, ...]:
     """Options with which the least concurrency fits, least change first; with a draft, leaving it out.
 
-    What a laptop or phone holds is never certain, so that it has none.
+    What a laptop or phone holds is never certain: its options are those with which it may fit.
     """
     if serving.is_local:
-        return ()
+        return tuple(_local_remedies(config, serving, kv))
     from sizeup.checks.language_models import ServingCheck
     from sizeup.checks.serving_remedies import remedy_options
 
@@ -354,39 +335,26 @@ def _remedies(
     return tuple(text for text in options if serving.images is None or not text.startswith("--in "))
 
 
+def _local_remedies(config: str | os.PathLike[str], serving: Serving, kv: str | None) -> Iterator[str]:
+    """Precisions of weights, widest first, with which weights and cache do not exceed the memory."""
+    for precision in reversed(next_tokens()[serving.engine.name].precisions):
+        try:
+            other = read(config, precision)
+        except SizeupError:  # the weights of a GGUF file have their precision
+            return
+        deployment = deploy(
+            other, serving.cluster, serving.engine, input=serving.input, output=serving.output, kv=kv
+        )
+        if deployment.fits_at(1) != "no":
+            yield f"--weights {precision}"
+
+
 def _counts(concurrency: int | Sequence[int]) -> tuple[int, ...]:
     if not _is_number(concurrency, int, list, tuple, range):
         raise SizeupError(f"concurrency: give a whole number, or several, not {quoted(concurrency)}")
     counts = (concurrency,) if isinstance(concurrency, int) else tuple(concurrency[: MOST_COUNTS + 1])
     check_concurrency(counts)
     return tuple(sorted(set(counts)))
-
-
-def _assumptions(
-    architecture: Architecture, engine: Engine, kv: str | None, machines: Cluster, is_default_layout: bool
-) -> tuple[str, ...]:
-    if engine.is_local:
-        return (*local_assumptions(architecture, engine, kv), *architecture.caveats)
-    lines = [
-        f"{engine.title} {engine.version}: {engine.defaults}; capacity {engine.verification}",
-        "buffers of the engine: intervals from start-up logs",
-        "activations: from half to twice the widest layer",
-        "TTFT: requests arrive when others end; the first ones of a benchmark, all sent at once, wait longer",
-    ]
-    device = machines.device
-    if device.vendor != "NVIDIA":
-        lines.append(f"buffers are those of NVIDIA GPUs; none are known for {device.title}")
-    if machines.has_inline_ecc:
-        lines.append(f"memory: ECC is on, which takes 1/16 of the memory of {device.name}")
-    if is_default_layout and machines.devices > 1:
-        kind = "tensor parallelism within a node, pipeline stages across nodes"
-        lines.append(f"layout: {'--split-mode layer' if engine.name == 'llamacpp' else kind}")
-    if machines.devices > 1:
-        lines.append("transfer: bytes at data-sheet bandwidth, all stages one after another, without latency")
-    if kv is None:
-        stated = "as the checkpoint states" if architecture.kv_dtype else "the checkpoint's dtype"
-        lines.append(f"key-value cache: {stated}")
-    return (*lines, *architecture.caveats)
 
 
 def _sources(engine: Engine, machines: Cluster) -> tuple[str, ...]:

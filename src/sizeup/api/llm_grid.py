@@ -45,17 +45,18 @@ def _grids(
 
     from sizeup.language_models.clusters import cluster
     from sizeup.language_models.deployment import deploy
-    from sizeup.language_models.engines import engine_of
+    from sizeup.language_models.engines import server_engine
     from sizeup.language_models.grid import memory_grid
     from sizeup.language_models.reader import read
 
     axes = np.asarray(contexts, np.int64), np.asarray(sequences, np.int64)
     architectures = [read(config, precision) for precision in weights]
     for target in targets:
-        machines, engine = cluster(target)
+        machines, name = cluster(target)
+        engine = server_engine(name, machines.device)
         for architecture in architectures:
             for cache in kv:
                 deployment = deploy(
-                    architecture, machines, engine_of(engine), input=1, output=1, kv=cache, layout=layout
+                    architecture, machines, engine, input=1, output=1, kv=cache, layout=layout
                 )
                 yield memory_grid(deployment, *axes)

@@ -17,6 +17,7 @@ from sizeup.language_models.local import with_ram
 from sizeup.language_models.reader import read
 from sizeup.language_models.serving import GpuMemory
 from sizeup.serving.estimate import Duration, ServingEstimate, estimate, no_times
+from sizeup.serving.goals import Goals
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ServingCheck:
     layout: str | None = None
     ttft: float | None = None  # most seconds; None: no limit
     tpot: float | None = None
-    ram: float | None = None  # bytes of a laptop or phone; None: as in the catalog
+    ram: int | None = None  # bytes of a laptop or phone; None: as in the catalog
     expected: bool = False  # compare expected times with the limits, not their prediction interval
     architectures: dict[str | None, Architecture] = field(default_factory=dict, repr=False, compare=False)
 
@@ -100,6 +101,7 @@ def serving_times(
 
 def _time_limits(check: ServingCheck) -> Iterator[Limit]:
     """Limits of TTFT and TPOT: met if the upper end of the interval meets them, as for latencies."""
+    Goals(check.ttft, check.tpot).check(check.output)
     reasons: tuple[str, ...] = ()  # of TTFT
     for name, most in (("ttft", check.ttft), ("tpot", check.tpot)):
         if most is None:
@@ -148,7 +150,7 @@ def serving_limit(deployment: Deployment, sequences: int) -> Limit:
 
 def _local_limit(deployment: Deployment) -> Limit:
     """The memory of a laptop or phone, of which weights and the cache of one sequence are known."""
-    gpu, engine = deployment.memory, deployment.engine
+    gpu = deployment.memory
     held, cache = gpu.weights_bytes + gpu.tower_bytes, deployment.sequence_bytes
     taken, total = units.size(held + cache), units.size(gpu.total_bytes)
     unknown = f"weights and cache take {taken} of {total}; what the runtime reserves is not known"
@@ -156,10 +158,10 @@ def _local_limit(deployment: Deployment) -> Limit:
         MemoryPart("weights", held, held, "the configuration"),
         MemoryPart("cache", cache, cache, f"one sequence of {deployment.context:,} tokens"),
     )
-    source = f"{engine.title} on {deployment.cluster.device.title}"
     return Limit(
-        "ram", "bytes", gpu.total_bytes, held + cache, None, source=source, unknown=(unknown,), parts=parts
-    )
+        "ram", "bytes", gpu.total_bytes, held + cache, None,
+        source=deployment.cluster.device.title, unknown=(unknown,), parts=parts,
+    )  # fmt: skip
 
 
 def _stage_limit(deployment: Deployment, gpu: GpuMemory, sequences: int) -> Limit:

@@ -153,6 +153,8 @@ def cluster(text: str, folder: Path | None = None) -> tuple[Cluster, str]:
     The path of a cluster file is relative to `folder`, by default the current one. Raises TargetError if the
     text is not a target, or a device, cluster or file is unknown.
     """
+    if not isinstance(text, str):
+        raise TargetError(f"target is {quoted(text)}; give a text such as 8xh100/vllm")
     stripped = text.strip()
     file = _FILE.fullmatch(stripped)
     if file is not None:

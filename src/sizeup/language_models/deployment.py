@@ -68,7 +68,9 @@ class Deployment:
         return self.servers * min(lows), self.servers * min(highs)
 
     def max_context(self, sequences: int = 1) -> int:
-        """The longest context of that number of concurrent sequences."""
+        """The longest context of that number of concurrent sequences; on a laptop or phone, at most one."""
+        if self.engine.is_local and sequences > 1:
+            return 0
         each = -(-sequences // self.servers)
         return min(gpu.capacity.max_context(each) for gpu in self.gpus)
 
@@ -127,8 +129,10 @@ def check_tokens(architecture: Architecture, input: int, output: int) -> None:
             raise SizeupError(f"{name}: give a number of tokens from 1 to {MOST_TOKENS:,}")
     limit = architecture.max_context
     if limit and input + output > limit:
+        images = architecture.images
+        part = "" if images is None else f" ({images.count * images.tokens:,} of images)"
         raise SizeupError(
-            f"{input:,} + {output:,} tokens exceed the context of {architecture.name}, {limit:,} tokens"
+            f"{input:,}{part} + {output:,} tokens exceed the context of {architecture.name}, {limit:,} tokens"
             " (max_position_embeddings)"
         )
 

@@ -5,6 +5,7 @@ Sizes that depend on the driver, the version or the kernels are ranges, each wit
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sizeup.errors import TargetError
@@ -139,6 +140,15 @@ LOCAL_ENGINES = {
 _SAME = {"openvino": "openvino-gpu"}  # language models were measured on the built-in GPU alone
 
 
+def alias_note(name: str, engine: Engine) -> Iterator[str]:
+    """Which unit is meant by the name of a runtime that other commands have for another unit."""
+    if _SAME.get(name.strip().casefold()) == engine.name:
+        yield (
+            f"{name.strip().casefold()} is {engine.name}, {engine.title}; for other models it is the CPU,"
+            " on which no language model was measured"
+        )
+
+
 def engine_of(name: str, device: Device | None = None) -> Engine:
     """The engine of that name; without one, the runtime of a laptop or phone, and vLLM on other devices.
 
@@ -150,7 +160,20 @@ def engine_of(name: str, device: Device | None = None) -> Engine:
     known = ENGINES if device is None else {**ENGINES, **LOCAL_ENGINES}
     engine = known.get(_SAME.get(key, key) or "vllm")
     if engine is None:
-        raise TargetError(f"serving engine {quoted(name)} is unknown; use one of {', '.join(known)}")
+        local = "" if device is None or is_gpu(device) else local_engine(device)
+        use = f"use {local} on {device.name}" if device and local else f"use one of {', '.join(known)}"
+        raise TargetError(f"serving engine {quoted(name)} is unknown; {use}")
+    return engine
+
+
+def server_engine(name: str, device: Device) -> Engine:
+    """The engine of that name; raises TargetError for a runtime of laptops and phones."""
+    engine = engine_of(name, device)
+    if engine.is_local:
+        raise TargetError(
+            f"{device.name}/{engine.name} runs one sequence at a time: sizeup llm and sizeup check take it,"
+            " sweeps and grids do not"
+        )
     return engine
 
 

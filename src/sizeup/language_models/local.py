@@ -12,9 +12,10 @@ from dataclasses import replace
 from sizeup.errors import SizeupError, TargetError
 from sizeup.language_models.architecture import Architecture, Weight
 from sizeup.language_models.clusters import Cluster
-from sizeup.language_models.engines import Engine, local_engine
+from sizeup.language_models.engines import Engine, alias_note, local_engine
 from sizeup.language_models.modules import WEIGHT_PRECISIONS
 from sizeup.targets.device import Memory
+from sizeup.targets.quantities import SIZE, parse_limit
 
 LOCAL_NOT_MODELED = (
     "loading and compiling the model",
@@ -24,18 +25,26 @@ LOCAL_NOT_MODELED = (
 )
 """What the times of laptops and phones leave out."""
 _COMPRESSED = {scheme.label for name in ("int8", "int4") if (scheme := WEIGHT_PRECISIONS[name]) is not None}
+_RAM = replace(SIZE, limit="16GiB", needs_unit=True)  # "16" may be meant as 16 GiB
+_LEAST_RAM, _MOST_RAM = 1 << 20, 1 << 50
 
 
-def with_ram(cluster: Cluster, engine: Engine, ram_bytes: float | None) -> Cluster:
+def parse_ram(ram: float | str | None) -> int | None:
+    """Bytes of a laptop or phone, from a number or a text with its unit; raises SizeupError out of range."""
+    size = parse_limit(ram, _RAM, "--ram")
+    if size is not None and not _LEAST_RAM <= size <= _MOST_RAM:
+        raise SizeupError("--ram: give the memory of the device, from 1MiB to 1024TiB, e.g. 16GiB")
+    return None if size is None else int(size)
+
+
+def with_ram(cluster: Cluster, engine: Engine, ram_bytes: int | None) -> Cluster:
     """The cluster with a laptop or phone of that memory; raises SizeupError for other devices."""
     if ram_bytes is None:
         return cluster
     if not engine.is_local:
         raise SizeupError(f"--ram is the memory of a laptop or phone; that of {cluster.device.name} is known")
-    if ram_bytes < 1:
-        raise SizeupError("--ram: give the memory of the device, e.g. 16GiB")
     others = (memory for memory in cluster.device.memories if memory.role != "ram")
-    memory = Memory("RAM", "ram", "--ram", int(ram_bytes))
+    memory = Memory("RAM", "ram", "--ram", ram_bytes)
     return replace(cluster, device=replace(cluster.device, memories=(memory, *others)))
 
 
@@ -49,7 +58,8 @@ def check_local(cluster: Cluster, engine: Engine, options: Mapping[str, object])
     device = cluster.device
     option = next((name for name, value in options.items() if value is not None), None)
     if option is not None:
-        raise SizeupError(f"{option} is not supported on {device.name}, which runs one sequence at a time")
+        use = "; sizeup check takes it" if option in ("--ttft", "--tpot") else ""
+        raise SizeupError(f"{option} is not supported on {device.name}: it is of servers with GPUs{use}")
     if engine.name not in device.runtimes:
         known = local_engine(device)
         use = f"; use -d {device.name}/{known}" if known else ""
@@ -81,8 +91,9 @@ def _in_8_bits(weight: Weight) -> Weight:
     return replace(weight, stored_bytes=weight.parameters, precision="int8") if is_matrix else weight
 
 
-def local_assumptions(architecture: Architecture, engine: Engine, kv: str | None) -> Iterator[str]:
-    """What is assumed about weights, cache and memory."""
+def local_assumptions(architecture: Architecture, engine: Engine, kv: str | None, name: str) -> Iterator[str]:
+    """What is assumed about weights, cache and memory, and about the name of the runtime."""
+    yield from alias_note(name, engine)
     yield "memory: what the runtime, the system and other programs take is not known"
     if any(weight.precision == "int8" for weight in architecture.embedding):
         yield "weights: embedding and head in 8 bits"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sizeup.errors import SizeupError
 from sizeup.units import quoted
 
-_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?: ?([A-Z]{3})(?:/h)?)?")
-_MOST = 1e9
+_PRICE = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,20})?)(?: ?([A-Z]{3})(?:/h)?)?")
+_LEAST, _MOST = 1e-9, 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ def price_of(text: str) -> Price | None:
 
 
 def parse_price(price: float | str | None) -> Price | None:
-    """The price of a number or a text; raises SizeupError unless it is above 0 and at most 1,000,000,000."""
+    """The price of a number or a text; raises SizeupError unless it is from 1e-9 to 1,000,000,000."""
     if price is None:
         return None
     is_number = isinstance(price, int | float) and not isinstance(price, bool)
-    is_number = is_number and 0 < price <= _MOST  # type: ignore[operator]
+    is_number = is_number and _LEAST <= price <= _MOST  # type: ignore[operator]
     parsed = Price(float(price), "") if is_number else price_of(str(price))
-    if parsed is None or not 0 < parsed.amount <= _MOST:
+    if parsed is None or not _LEAST <= parsed.amount <= _MOST:
         raise SizeupError(f"price {quoted(price)}: give a price per GPU and hour, such as 2.50 or 2.50USD")
     return parsed

@@ -95,6 +95,8 @@ def read(source: str | os.PathLike[str], weights: str | None = None) -> Architec
     `weights` replaces the precision of the checkpoint: fp8, int4 and others of WEIGHT_PRECISIONS. Raises
     LoadError for a model type, or a setting that may change sizes, that is not known.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise SizeupError(f"the model is {quoted(source)}; give the path of a config.json or .gguf file")
     path = Path(os.fspath(source).removeprefix(_PREFIX))
     if path.suffix.lower() == gguf.SUFFIX:
         if weights is not None:

@@ -79,13 +79,17 @@ class Serving(Result):
     assumptions: tuple[str, ...]
     not_modeled: tuple[str, ...]
     sources: tuple[str, ...] = ()
-    remedies: tuple[str, ...] = ()  # options with which it fits, if it does not
+    remedies: tuple[str, ...] = ()  # options with which it fits, or may fit a laptop or phone, if it does not
     traffic: Traffic | None = None  # simulated, if a rate was given and it fits
     goals: Goals | None = None  # for TTFT and TPOT
     fleet: Fleet | None = None  # servers that the rate needs within the goals; None if no number is enough
     draft: Draft | None = None  # of speculative decoding
     disaggregation: Disaggregation | None = None  # the same GPUs, some for prompts and some for answers
     divisions: tuple[DivisionRow, ...] | None = None  # the best ones, if they were searched
+
+    def __repr__(self) -> str:
+        target = f"{self.cluster.name}/{self.engine.name}"
+        return f"<{self.name} on {target}, {self.layout}: {self.fits}; sequences of {self.context:,} tokens>"
 
     @property
     def context(self) -> int:

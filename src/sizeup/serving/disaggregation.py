@@ -70,7 +70,8 @@ class Disaggregation:
     prefill: Side
     decode: Side
     prefill_rate: float  # requests per second that the prefill GPUs complete at most
-    transfer_bytes: int  # key-value cache of a prompt, received by the GPU that receives most
+    transfer_bytes: int  # key-value cache of a prompt, received by a decode GPU
+    sent_bytes: int  # and sent by a prefill GPU
     transfer_seconds: float | None  # None if the bandwidth is unknown; then it is not counted
     points: tuple[DisaggregatedPoint, ...]
     caveats: tuple[str, ...]
@@ -115,19 +116,19 @@ def disaggregate(
     second = calibrated_server(architecture, decode.layout, decode.cluster, name, kv)
     if first is None or second is None:
         raise SizeupError(f"{_option(text)}: the rates of {cluster.device.name} are unknown")
-    size, sent = transfer(architecture, kv, input, prefill, decode, cluster)
+    received, sent, delay = transfer(architecture, kv, input, prefill, decode, cluster)
     rate, points = disaggregated_points(
         first[0], second[0], concurrency, input, output,
-        most=sequences[1], transfer_seconds=sent or 0.0, gpus=cluster.devices,
+        most=sequences[1], transfer_seconds=delay or 0.0, gpus=cluster.devices,
     )  # fmt: skip
     sides = (first, second)
     reasons = (text for _, calibration, texts in sides if calibration is not None for text in texts)
     caveats = [no_interval(("disaggregated serving is not calibrated", *reasons))]
     caveats += [text for _, calibration, texts in sides if calibration is None for text in texts]
-    if sent is None:
+    if delay is None:
         caveats.append("the bandwidth between both sides is unknown: the transfer is not counted")
     return Disaggregation(
-        prefill, decode, rate, size, sent, points, tuple(dict.fromkeys(caveats)), sequences[1]
+        prefill, decode, rate, received, sent, delay, points, tuple(dict.fromkeys(caveats)), sequences[1]
     )
 
 
@@ -187,19 +188,19 @@ def part_of(cluster: Cluster, devices: int) -> Cluster | None:
 
 def transfer(
     architecture: Architecture, kv: str, input: int, prefill: Side, decode: Side, cluster: Cluster
-) -> tuple[int, float | None]:
-    """Bytes of a prompt's cache that one decode GPU receives, and seconds until all of them are there.
+) -> tuple[int, int, float | None]:
+    """Bytes of a prompt's cache that a decode GPU receives and a prefill GPU sends, and seconds of both.
 
     A decode GPU receives its share of heads; prefill GPUs send all shares, so fewer of them take longer.
     """
     layout = decode.layout
     received = -(-sequence_cost(architecture, kv, layout.tensor).bytes_of(input) // layout.pipeline)
+    receivers = layout.tensor * layout.pipeline
+    sent = -(-received * receivers // (prefill.layout.tensor * prefill.layout.pipeline))
     link = cluster.link if cluster.nodes == 1 else cluster.network
     if link is None or link.bytes_per_second is None:
-        return received, None
-    receivers = layout.tensor * layout.pipeline
-    senders = prefill.layout.tensor * prefill.layout.pipeline
-    return received, received * max(1.0, receivers / senders) / link.bytes_per_second
+        return received, sent, None
+    return received, sent, max(received, sent) / link.bytes_per_second
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ def _decode(
             tried = min(most, _MOST_PER_BATCH * batches, most if goals else requests)
             sequences = batches * np.arange(-(-tried // batches) + 1, dtype=np.float64)
             steps = decode_steps(server[0], input + output / 2)(sequences)
-            received, _ = transfer(deployment.architecture, deployment.kv, input, side, side, part)
+            received, *_ = transfer(deployment.architecture, deployment.kv, input, side, side, part)
             yield _Decode(side, min(most, int(sequences[-1])), sequences, steps, received)
 
 
@@ -223,7 +223,7 @@ def _pair(
         return np.interp(sequences, decode.sequences, decode.steps)
 
     kv, cluster = deployment.kv, deployment.cluster
-    _, sent = transfer(deployment.architecture, kv, input, prefill.side, decode.side, cluster)
+    *_, sent = transfer(deployment.architecture, kv, input, prefill.side, decode.side, cluster)
     sequences = decoding_sequences(clients, prefill.times, steps, output, float(decode.most), sent or 0.0)
     tpot = sequences / steps(sequences)
     rates = np.minimum(sequences / tpot / (output - 1), prefill.times.rate)

@@ -18,7 +18,16 @@ from sizeup.language_models.engines import LOCAL_ENGINES
 from sizeup.language_models.layouts import Layout
 from sizeup.serving.anchors import with_measurements
 from sizeup.serving.factors import Factors
-from sizeup.serving.next_token import CAUSES, first_columns, next_columns, seconds, unmeasured
+from sizeup.serving.next_token import (
+    CAUSES,
+    first_columns,
+    next_columns,
+    seconds,
+    unmeasured,
+    unmeasured_context,
+    unmeasured_prompt,
+    unmeasured_size,
+)
 from sizeup.serving.rates import Calibration, Errors, calibration_of, next_tokens
 from sizeup.serving.speculation import Draft, draft_server, draft_times
 from sizeup.serving.speculation import causes as causes_of
@@ -68,6 +77,14 @@ class ServingEstimate:
     factors: Factors | None = None  # by which measurements of the user corrected the times
     no_interval: str = ""  # why calibrated times have none; one of the caveats
     is_calibration_unused: bool = False  # because the bandwidth of a link is unknown
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Families of models among the measurements: of the engine, or of a laptop or phone."""
+        if self.calibration is None:
+            return ()
+        rates = self.calibration.tokens.get(self.device)
+        return self.calibration.families if rates is None else rates.families
 
 
 def estimate(
@@ -142,28 +159,37 @@ def _local_estimate(
     calibration, default = next_tokens()[engine], LOCAL_ENGINES[engine].kv or "fp16"
     rates = calibration.tokens[device]
     is_static = bool(calibration.chunk)  # the cache of the whole context is read
-    columns = next_columns(architecture, kv, input + output if is_static else input + output // 2)
+    context = input + output if is_static else input + output // 2
+    columns = next_columns(architecture, kv, context)
     causes: dict[str, float] = {}
     for name, value in columns.items():
         causes[CAUSES[name]] = causes.get(CAUSES[name], 0.0) + rates.next.get(name, 0.0) * value
     tpot = seconds(columns, rates.next)
     ttft = seconds(first_columns(architecture, input, calibration.chunk), rates.first)
-    reasons = [f"measurements are of {rates.families} families of models, not 4"] * (rates.families < 4)
-    missing = [f"prompts of more than {rates.most_tokens:,} tokens"] * (input > rates.most_tokens)
-    missing += [f"a cache in {kv}"] * (cache_bits(kv) != cache_bits(default))
-    reasons += [f"{' and '.join(missing)} are not among the measurements"] * bool(missing)
-    why = no_interval(reasons)
+    families = len(rates.families)
+    reasons = [f"measurements are of {families} families of models, not 4"] * (families < 4)
+    missing = [*unmeasured_size(architecture, rates), *unmeasured_prompt(rates, input, calibration.chunk)]
+    why = no_interval([*reasons, *_not_among(missing)])
+    others = [] if why else [*unmeasured_context(rates, context, calibration.chunk)]
+    others += [f"caches in {kv}"] * (cache_bits(kv) != cache_bits(default) and not why)
+    why_next = why or no_interval(_not_among(others), "next tokens")
     point = ServingPoint(
-        1, 1, duration(tpot, None if why else rates.tpot), duration(ttft, None if why else rates.ttft),
+        1, 1, duration(tpot, None if why_next else rates.tpot), duration(ttft, None if why else rates.ttft),
         1 / tpot, output / (ttft + tpot * (output - 1)), causes,
     )  # fmt: skip
-    return ServingEstimate((point,), calibration, device, (why,) if why else (), no_interval=why)
+    caveats = tuple(filter(None, (why_next,)))
+    return ServingEstimate((point,), calibration, device, caveats, no_interval=why_next)
 
 
-def no_interval(reasons: Iterable[str]) -> str:
-    """The caveat of times without an interval; empty without a reason."""
+def no_interval(reasons: Iterable[str], of: str = "") -> str:
+    """The caveat of times, or of some of them, without an interval; empty without a reason."""
     text = "; ".join(dict.fromkeys(reasons))
-    return f"no interval: {text}" if text else ""
+    return f"no interval{' for ' + of if of else ''}: {text}" if text else ""
+
+
+def _not_among(missing: Sequence[str]) -> Iterator[str]:
+    if missing:
+        yield f"{' and '.join(missing)} are not among the measurements"
 
 
 def _notes(calibration: Calibration | None) -> Iterator[str]:
@@ -234,5 +260,4 @@ def _caveats(
     names = {weight.precision.split(" ")[0] for weight in architecture.weights()}
     unmeasured = sorted(name for name in names if not name.startswith(calibration.precisions))
     missing += [f"weights in {', '.join(unmeasured)}"] * bool(unmeasured)
-    if missing:
-        yield f"{' and '.join(missing)} are not among the measurements"
+    yield from _not_among(missing)

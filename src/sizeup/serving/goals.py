@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sizeup.errors import SizeupError
 from sizeup.language_models.layouts import Integers, Layout
 from sizeup.serving.estimate import Duration, ServingPoint
 from sizeup.serving.speculation import DraftServer, draft_times
@@ -34,6 +35,11 @@ class Goals:
 
     ttft: float | None = None
     tpot: float | None = None
+
+    def check(self, output: int) -> None:
+        """Raise SizeupError if a time per output token is limited, and answers have one token."""
+        if self.tpot is not None and output == 1:
+            raise SizeupError("--tpot: answers of one token have no time per output token")
 
     def are_reached(self, ttft: Floats, tpot: Floats) -> Booleans:
         """Whether times are within the goals."""

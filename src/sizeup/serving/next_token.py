@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from sizeup import units
 from sizeup.language_models.architecture import Architecture, Weight, distinct
 from sizeup.language_models.cache import body_macs, prefill_macs, sequence_cost
-from sizeup.serving.rates import Calibration
+from sizeup.serving.rates import Calibration, TokenRates
 
-_FLOATS = ("bf16", "fp16", "fp32")
+_FLOATS = ("bf16", "fp16")
+_BEYOND = 1.25  # of the least and most in the measurements, where their interval is assumed to hold
 PRECISIONS = ("int4", "int8", "fp16")
 """Precisions of weights among the measurements."""
 CAUSES = {
@@ -62,12 +64,40 @@ def unmeasured(architecture: Architecture, calibration: Calibration | None, devi
         return f"layers with {' and '.join(sorted(kinds))} attention are not among the measurements"
     names = {weight.precision for weight, _ in _body(architecture)}
     others = sorted(name for name in names if _class(name) not in calibration.precisions)
-    known = " or ".join(calibration.precisions)
+    *most, last = calibration.precisions
+    known = " or ".join(filter(None, (", ".join(most), last)))
     return (
         f"weights in {', '.join(others)} are not among the measurements; give --weights {known}"
         if others
         else ""
     )
+
+
+def unmeasured_size(architecture: Architecture, rates: TokenRates) -> Iterator[str]:
+    """Models that are smaller or larger than those of the measurements, by the weights that a token reads."""
+    read = sum(_bytes_read(architecture).values())
+    if read < rates.least_bytes / _BEYOND:
+        yield f"models that read less than {units.size(rates.least_bytes)} of weights per token"
+    if read > rates.most_bytes * _BEYOND:
+        yield f"models that read more than {units.size(rates.most_bytes)} of weights per token"
+
+
+def unmeasured_prompt(rates: TokenRates, input: int, chunk: int) -> Iterator[str]:
+    """Prompts that are shorter or longer than those of the measurements; a chunk is never shorter."""
+    if input < rates.least_tokens and not chunk:
+        yield f"prompts of less than {rates.least_tokens:,} tokens"
+    if input > rates.most_tokens:
+        yield f"prompts of more than {rates.most_tokens:,} tokens"
+
+
+def unmeasured_context(rates: TokenRates, context: int, chunk: int) -> Iterator[str]:
+    """Contexts of a next token that are longer than those of the measurements.
+
+    Next tokens follow the prompts of the measurements; runtimes with chunks read the cache of all tokens of
+    the context that was measured.
+    """
+    if context > rates.most_tokens * (1 if chunk else _BEYOND):
+        yield f"contexts of more than {rates.most_tokens:,} tokens"
 
 
 def _bytes_read(architecture: Architecture) -> dict[str, float]:

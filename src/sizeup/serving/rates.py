@@ -74,8 +74,11 @@ class TokenRates:
     first: Mapping[str, float]
     tpot: Errors  # families held out
     ttft: Errors
-    families: int  # of models, among the measurements
-    most_tokens: int  # of a prompt, among the measurements
+    families: tuple[str, ...]  # of models, among the measurements
+    least_tokens: int  # of a prompt, among the measurements
+    most_tokens: int
+    least_bytes: int  # of the weights that a token reads, among the measurements
+    most_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +168,13 @@ def _calibration(name: str, table: dict[str, object]) -> Calibration:
 
 
 def _token_rates(values: dict[str, Any]) -> TokenRates:
-    errors = _errors(values["tpot"]), _errors(values["ttft"])
     return TokenRates(
-        values["next"], values["first"], *errors, int(values["families"]), int(values["most_tokens"])
+        values["next"],
+        values["first"],
+        _errors(values["tpot"]),
+        _errors(values["ttft"]),
+        tuple(values["families"].split(", ")),
+        **{name: int(values[name]) for name in ("least_tokens", "most_tokens", "least_bytes", "most_bytes")},
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from sizeup.language_models.cache import CACHE_BITS
 from sizeup.language_models.clusters import Cluster, cluster, is_cluster
 from sizeup.language_models.deployment import INPUT, MOST_SEQUENCES, MOST_TOKENS, OUTPUT
-from sizeup.language_models.engines import engine_of
+from sizeup.language_models.engines import server_engine
 from sizeup.language_models.modules import WEIGHT_PRECISIONS
 from sizeup.language_models.reader import is_configuration
 from sizeup.sweeps.points import DEFAULT_LAYOUT, Point, ServingPoint
@@ -39,7 +39,7 @@ class Clusters(dict[str, Cluster]):
     def add(self, table: Table, text: str, folder: Path) -> str:
         """The name of the target of a text, whose cluster is added."""
         machines, engine = cluster(text, folder)
-        name = f"{machines.name}/{engine_of(engine).name}"
+        name = f"{machines.name}/{server_engine(engine, machines.device).name}"
         if self.setdefault(name, machines) != machines:
             raise table.error(f"two different clusters are named {quoted(machines.name)}; rename one")
         return name

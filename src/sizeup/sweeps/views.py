@@ -139,11 +139,12 @@ _PLAIN = (
         "fits",
         "points that fit, fastest first",
         f"""
-        SELECT target, precision, model, batch, shapes, {_TIMES}, {CERTAIN} AS certain, {_MEMORY_COLUMNS},
-            energy_mj, params, macs, basis, {_SERVED_COLUMNS}
+        SELECT target, precision, model, batch, shapes, {_TIMES}, tpot_ms, ttft_ms, {CERTAIN} AS certain,
+            {_MEMORY_COLUMNS}, energy_mj, params, macs, basis, {_SERVED_COLUMNS}
         FROM points WHERE status = 'ok' AND fits
         """,
-        "target, precision, batch NULLS FIRST, NOT certain, ms NULLS LAST, model, shapes, ram_need_bytes,"
+        "target, precision, batch NULLS FIRST, NOT certain, coalesce(ms, tpot_ms) NULLS LAST, model, shapes,"
+        " ram_need_bytes,"
         f" {_SERVED_COLUMNS}",
         grouped=True,
         unknown="status = 'ok' AND fits IS NULL",

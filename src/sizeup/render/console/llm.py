@@ -23,7 +23,7 @@ def render(serving: Serving, console: Console, top: int = 5, by: str = "memory")
     console.print(Text(printable(title(serving)), style="bold"))
     print_labeled(console, "fits", verdict(serving), FIT_STYLES[serving.fits])
     for text in serving.remedies:
-        print_labeled(console, "would fit", text)
+        print_labeled(console, remedy_label(serving), text)
     for label, text in facts(serving):
         print_labeled(console, label, text)
     console.print()
@@ -84,6 +84,11 @@ def _local_verdict(serving: Serving) -> str:
     return f"undetermined: weights and cache take {needed} of {total}; what the runtime reserves is not known"
 
 
+def remedy_label(serving: Serving) -> str:
+    """How certain it is that the model fits with one of the remedies."""
+    return "may fit" if serving.is_local else "would fit"
+
+
 def facts(serving: Serving) -> Iterator[tuple[str, str]]:
     """Labels and texts of the model and its largest context."""
     model = serving.architecture
@@ -99,16 +104,17 @@ def facts(serving: Serving) -> Iterator[tuple[str, str]]:
         yield "draft", draft_text(serving, serving.draft)
     if serving.images is not None:
         yield "images", images_text(serving, serving.images)
-    if not serving.is_local:
-        context = serving.max_context()
-        limit = " (the model's limit)" if context and context == model.max_context else ""
-        yield "context", f"at most {context:,} tokens for one sequence{limit}"
+    context = serving.max_context()
+    limit = " (the model's limit)" if context and context == model.max_context else ""
+    limit += ", if the runtime reserved nothing" if context and serving.is_local else ""
+    yield "context", f"at most {context:,} tokens for one sequence{limit}"
     prefill, decode = (
         units.count(FLOPS_PER_MAC * macs) for macs in (serving.prefill_macs, serving.decode_macs)
     )
     vision = f" and {units.count(FLOPS_PER_MAC * serving.tower_macs)} in the vision tower"
     vision = "" if serving.images is None else vision
-    yield "FLOPs", f"{prefill} for a prompt of {serving.input:,} tokens{vision}, {decode} for the next token"
+    prompt = f"a prompt of {plural(serving.input, 'token')}{vision}"
+    yield "FLOPs", f"{prefill} for {prompt}, {decode} for the next token"
 
 
 def images_text(serving: Serving, images: Images) -> str:

@@ -84,9 +84,10 @@ def facts(division: Disaggregation) -> Iterator[tuple[str, str]]:
         one, many = ("prefill", "decode") if balance >= 1 else ("decode", "prefill")
         ratio = rate(max(balance, 1 / balance))
         yield "balance", f"with {requests}, both sides are as fast with {ratio} {many} GPUs per {one} GPU"
-    sent = division.transfer_seconds
-    time = "unknown time" if sent is None else units.duration(sent)
-    yield "transfer", f"{units.size(division.transfer_bytes)} of cache per prompt to a GPU, {time}"
+    delay = division.transfer_seconds
+    time = "unknown time" if delay is None else units.duration(delay)
+    received, sent = (units.size(each) for each in (division.transfer_bytes, division.sent_bytes))
+    yield "transfer", f"cache of a prompt: {sent} from a prefill GPU, {received} to a decode GPU, {time}"
 
 
 def _side(side: Side) -> str:

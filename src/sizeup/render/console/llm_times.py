@@ -62,7 +62,7 @@ def local_facts(serving: Serving) -> Iterator[tuple[str, str]]:
     (point,) = times.points
     speed = rate(point.user_tokens_per_second)
     yield "next token", f"{_with_interval(point.tpot)}: {speed} tokens/s, limited by {point.limiter}"
-    yield "first token", f"{_with_interval(point.ttft)} for a prompt of {serving.input:,} tokens"
+    yield "first token", f"{_with_interval(point.ttft)} for a prompt of {plural(serving.input, 'token')}"
     total = units.duration(serving.output / point.gpu_tokens_per_second)
     yield "answer", f"{total} for {plural(serving.output, 'token')}"
     calibration = times.calibration
@@ -71,7 +71,9 @@ def local_facts(serving: Serving) -> Iterator[tuple[str, str]]:
         errors = (
             f"{100 * rates.tpot.mape:.0f} % for next tokens, {100 * rates.ttft.mape:.0f} % for first tokens"
         )
-        count = f"{calibration.counts[times.device]:,} measurements of {rates.families} families of models"
+        count = (
+            f"{calibration.counts[times.device]:,} measurements of {len(rates.families)} families of models"
+        )
         yield "basis", f"{count} on {times.device}; MAPE with families held out: {errors}"
         yield "source", calibration.source
     for text in times.caveats:

@@ -47,6 +47,8 @@ _OPTIONAL = (
     "assumptions",
 )
 _COUNTS = ("macs", "params", "elementwise_ops")
+# Times of other models, and of language models, whose rows have a concurrency.
+_LATENCIES, _SERVED_TIMES = ("ms", "low_ms", "high_ms", "energy_mj"), ("tpot_ms", "ttft_ms")
 
 
 def render(result: QueryResult, console: Console) -> None:
@@ -80,7 +82,8 @@ def _print(page: Preview, console: Console, is_sql: bool) -> list[str]:
     Columns of an SQL query are shown even if all their values are null.
     """
     candidates = (_Column(name, [row[index] for row in page.rows]) for index, name in enumerate(page.columns))
-    columns = [column for column in candidates if is_sql or not column.is_empty]
+    others = () if is_sql else _inapplicable(page)
+    columns = [column for column in candidates if is_sql or not (column.is_empty or column.title in others)]
     if len(page.rows) == page.total > 1:
         shared = [column for column in columns if column.title in _SHARED and len(set(column.texts)) == 1]
         columns = [column for column in columns if column not in shared]
@@ -101,6 +104,15 @@ def _print(page: Preview, console: Console, is_sql: bool) -> list[str]:
         text = (" " * _GAP).join(line).rstrip()
         console.print(Text(text, style="" if number else "cyan"), soft_wrap=True)
     return [column.title for column in columns[len(visible) :]]
+
+
+def _inapplicable(page: Preview) -> tuple[str, ...]:
+    """Returns the columns of other models if all rows are of language models, and the reverse."""
+    if "concurrency" not in page.columns:
+        return ()
+    index = page.columns.index("concurrency")
+    are_served = {row[index] is not None for row in page.rows}
+    return () if len(are_served) > 1 else _LATENCIES if are_served == {True} else _SERVED_TIMES
 
 
 def _print_shared(columns: Sequence[_Column], console: Console) -> None:

@@ -138,7 +138,7 @@ def times_of(times: ServingEstimate | None) -> dict[str, Any] | None:
         else {
             "engine_versions": calibration.versions,
             "measurements": calibration.counts[times.device],
-            "families": list(calibration.families),
+            "families": list(times.families),
             "tpot_mape": calibration.mape[times.device][0],
             "ttft_mape": calibration.mape[times.device][1],
             "date": calibration.date,
@@ -211,6 +211,7 @@ def _disaggregation(serving: Serving) -> dict[str, Any] | None:
         "max_prefill_requests_per_second": six_digits(division.prefill_rate),
         "decode_gpus_per_prefill_gpu": six_digits(division.balance),
         "transfer_bytes": division.transfer_bytes,
+        "sent_bytes": division.sent_bytes,
         "transfer_seconds": _rounded(division.transfer_seconds),
         "points": [_disaggregated_point(serving, point) for point in division.points],
         "caveats": list(division.caveats),

@@ -55,7 +55,7 @@ def _body(serving: Serving, goal_rows: tuple[GoalRow, ...], grid: dict[str, Any]
 <h1>{escaped(words.title(serving))}</h1></div>
 <button type="button" class="theme" id="theme">Dark colors</button></div>
 <p><strong>Fits {escaped(words.verdict(serving))}</strong></p>
-{"".join(f"<p>Would fit: {escaped(text)}</p>" for text in serving.remedies)}
+{"".join(f"<p>{words.remedy_label(serving).capitalize()}: {escaped(text)}</p>" for text in serving.remedies)}
 <dl class="facts">{facts}</dl>
 </header>
 <main id="main">
