@@ -109,9 +109,9 @@ def test_a_class_with_few_samples_leans_on_the_whole() -> None:
     assert rates.classes["linear"].mac == pytest.approx(1e-11, rel=0.2)
 
 
-def test_few_networks_give_four_coefficients() -> None:
+def test_a_fit_without_classes_has_four_coefficients() -> None:
     work = networks(30)
-    rates = fit_rates(work, seconds(TRUE, work))
+    rates = fit_rates(work, seconds(TRUE, work), FitOptions(by_class=False))
     assert rates.classes == {}
     assert rates.pooled.mac > 0
 

@@ -46,12 +46,13 @@ def test_runtimes_of_one_accelerator_have_the_fusions_that_were_recorded() -> No
     assert len(fusions) == 1
 
 
-@pytest.mark.parametrize("target", ["qcs6490/qnn"])
+@pytest.mark.parametrize("target", ["qcs6490/qnn", "qcs6490/ort"])
 def test_measurements_give_the_shipped_calibration(shared: Path, target: str) -> None:
     pytest.importorskip("pyarrow", reason="the table of measurements is a Parquet file")
     samples = next(each for each in aihub.measured(shared / "truth") if each.target.name == target)
-    alone = held_out(samples, named.rates_by_dtype)
-    fit = named.aihub_fit(alone, Pool([alone]))  # of the pool, only the interval depends
+    choice = named.aihub_forms(shared / "truth")[samples.target.units[0].unit_class]
+    alone = held_out(samples, choice.rates)
+    fit = named.aihub_fit(alone, Pool([alone]), choice)  # of the pool, only the interval depends
     shipped = CATALOG.calibration(CATALOG.target(target))
     assert shipped is not None
     assert shipped.mape == pytest.approx(fit.error, rel=1e-3)

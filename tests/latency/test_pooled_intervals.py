@@ -78,12 +78,16 @@ def test_errors_of_a_family_do_not_affect_the_interval_without_it() -> None:
 def test_networks_are_estimated_without_their_family() -> None:
     macs, family = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1])
 
-    def mean_rate(work: Work, seconds: Floats) -> Rates:
+    held: list[frozenset[str]] = []
+
+    def mean_rate(work: Work, seconds: Floats, without: frozenset[str]) -> Rates:
+        held.append(without)
         return Rates(Rate(float(np.mean(seconds / work.macs)), 0.0, 0.0))
 
     result = held_out(measured(macs * np.array([1, 1, 5, 5]), macs, family), mean_rate)
     assert result.estimated.tolist() == pytest.approx([5, 10, 3, 4])
     assert result.rates["f1"].pooled.mac == pytest.approx(1.0)
+    assert held == [frozenset({"f0"}), frozenset({"f1"})]
 
 
 def test_the_interval_of_few_networks_holds_a_new_network_in_nine_of_ten_cases() -> None:

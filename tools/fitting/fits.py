@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from fitting import hailo, named, ncnn, search_spaces, tiny, vidur
+from fitting import hailo, named, ncnn, tiny, vidur
+from fitting.forms import SIMPLE, FormChoice, fit_totals
+from fitting.help_fits import of_help
 from fitting.intervals import HeldOut, Pool, held_out, interval_of_few_networks, pools_by_runtime
 from fitting.measured import Measured, no_faster, target_of
 from fitting.shipped import Shipped, Source, github, shipped_calibration
-from latency.truth.splits import drawn, every, folds
+from latency.truth.splits import every, folds
 from sizeup.latency import (
     FitOptions,
     PredictionInterval,
@@ -22,12 +24,10 @@ from sizeup.latency import (
     dtype_of,
     fit_rates,
     held_out_estimates,
-    prediction_interval,
     unseen_spread,
 )
-from sizeup.latency.work import Codes, Floats
+from sizeup.latency.work import Floats
 
-_FOLDS = 5
 # A calibration with a larger MAPE on held-out networks is no better than a data sheet, and is not shipped.
 WORST = 0.5
 
@@ -36,96 +36,31 @@ def _precisions(samples: Measured) -> list[str]:
     return sorted({dtype_of(name) for name in samples.work.names})
 
 
-def _mape(estimated: Floats, measured: Floats) -> str:
-    return f"{100 * np.abs(estimated / measured - 1).mean():.1f} %"
-
-
-def _random_folds(samples: Measured) -> Codes:
-    """Random folds; the same network at several batch sizes may be in several."""
-    name, count = samples.target.name, len(samples.seconds)
-    return np.array([drawn(f"{name} {index}") % _FOLDS for index in range(count)])
-
-
-_ROUNDED = "measured in whole milliseconds"
-_SMALL = "only 32 x 32 images"
-
-
-def of_help(folder: Path, models: Path) -> list[Shipped]:
-    """Search spaces held out in turn; with only one search space, the interval is from similar targets."""
-    samples = [*search_spaces.measured(folder)]
-    across = {each.target.name: _across(each) for each in samples if len(np.unique(each.group)) > 1}
-    return [_help_fit(each, across, samples) for each in samples]
-
-
-def _across(samples: Measured) -> Floats:
-    return held_out_estimates(samples.work, samples.seconds, every(samples.group), FitOptions())
-
-
-def _help_fit(samples: Measured, across: dict[str, Floats], others: list[Measured]) -> Shipped:
-    rates = no_faster(fit_rates(samples.work, samples.seconds, FitOptions()), samples.target)
-    near = held_out_estimates(samples.work, samples.seconds, _random_folds(samples), FitOptions())
-    inside = f"MAPE {_mape(near, samples.seconds)} on held-out networks of the calibrated search spaces"
-    spread = unseen_spread(rates, samples.work)
-    is_phone = samples.target.runtime.name == "litert"
-    notes = ["TFLite from 2021, XNNPACK unknown"] if is_phone else ["PyTorch from 2021"]
-    notes += [_ROUNDED] if samples.target.name == "snapdragon-835/litert" else []
-    notes += [_SMALL] if "help_ofa" not in samples.group else []
-    if samples.target.name in across:
-        notes.append(inside)
-        estimated, unit, groups = across[samples.target.name], "search spaces", every(samples.group)
-    else:
-        notes.append("only one search space was measured: the interval is from others on similar devices")
-        estimated, unit, groups = near, "networks of the same search space", None
-    calibration = shipped_calibration(
-        samples.target.name,
-        ["fp32"],
-        rates,
-        estimated,
-        samples.seconds,
-        unit,
-        "help",
-        groups=groups,
-        unseen=spread,
-        note="; ".join(notes),
-    )
-    return calibration if groups is not None else _with_similar(calibration, samples, across, others)
-
-
-def _with_similar(
-    calibration: Shipped, samples: Measured, across: dict[str, Floats], others: list[Measured]
-) -> Shipped:
-    """With the interval of targets of the same runtime and unit kind, search spaces held out."""
-
-    def key(item: Measured) -> tuple[str, str]:
-        return item.target.runtime.name, item.target.units[0].unit_class
-
-    similar = [item for item in others if key(item) == key(samples) and item.target.name in across]
-    estimated = np.concatenate([across[item.target.name] for item in similar])
-    measured = np.concatenate([item.seconds for item in similar])
-    names = np.concatenate([np.char.add(f"{item.target.name} ", item.group) for item in similar])
-    interval = replace(
-        prediction_interval(estimated, measured, every(names)), unseen=calibration.interval.unseen
-    )
-    return replace(calibration, interval=interval, elsewhere=float(np.abs(estimated / measured - 1).mean()))
-
-
 def of_ncnn(folder: Path, models: Path) -> list[Shipped]:
     """Architecture families held out, in all precisions."""
-    return [_ncnn_fit(each, pool) for pool in ncnn_pools(folder).values() for each in pool.targets]
+    pools, forms = ncnn_pools(folder), ncnn_forms(folder)
+    return [_ncnn_fit(each, pool, forms[name]) for name, pool in pools.items() for each in pool.targets]
 
 
 @cache
 def ncnn_pools(folder: Path) -> dict[str, Pool]:
     """The targets of each runtime, architecture families held out."""
-    samples = map(ncnn.by_family, ncnn.measured(folder))
-    return pools_by_runtime(held_out(each, partial(fit_rates, form=_ncnn_form(each))) for each in samples)
+    forms = ncnn_forms(folder)
+    return pools_by_runtime(
+        held_out(each, choice.rates) for choice in forms.values() for each in choice.targets
+    )
 
 
-def _ncnn_form(samples: Measured) -> FitOptions:
-    return FitOptions(by_class=len(samples.work.names) > 1)
+@cache
+def ncnn_forms(folder: Path) -> dict[str, FormChoice]:
+    """The form of the calibrations of each runtime."""
+    targets: dict[str, list[Measured]] = {}
+    for samples in map(ncnn.by_family, ncnn.measured(folder)):
+        targets.setdefault(samples.target.runtime.name, []).append(samples)
+    return {name: FormChoice(members, FitOptions(), fit_totals) for name, members in targets.items()}
 
 
-def _ncnn_fit(each: HeldOut, pool: Pool) -> Shipped:
+def _ncnn_fit(each: HeldOut, pool: Pool, choice: FormChoice) -> Shipped:
     samples = each.samples
     note = "ncnn computes float networks in fp16 if the processor supports it"
     if samples.target.runtime.name == "ncnn-vulkan":
@@ -133,7 +68,7 @@ def _ncnn_fit(each: HeldOut, pool: Pool) -> Shipped:
     calibration = shipped_calibration(
         samples.target.name,
         _precisions(samples),
-        no_faster(fit_rates(samples.work, samples.seconds, _ncnn_form(samples)), samples.target),
+        no_faster(choice.rates(samples.work, samples.seconds), samples.target),
         each.estimated,
         samples.seconds,
         "architecture families",
@@ -209,7 +144,7 @@ def by_macs(samples: Measured, source: str, note: str) -> Shipped:
 
 def of_hailo(folder: Path, models: Path) -> list[Shipped]:
     """Architecture families held out."""
-    form = FitOptions(by_class=False, launching=False)
+    form = replace(SIMPLE, launching=False)
     calibrations = []
     for samples in hailo.measured(folder):
         estimated = held_out_estimates(samples.work, samples.seconds, folds(samples.group), form)
@@ -231,10 +166,11 @@ def of_hailo(folder: Path, models: Path) -> list[Shipped]:
 
 def of_vidur(folder: Path, models: Path) -> list[Shipped]:
     """Language models of the same sizes held out together."""
-    form = FitOptions(by_class=True, power=4, saturating=True)
+    detailed = FitOptions(by_class=True, power=4, saturating=True)
     calibrations = []
     for samples in vidur.measured(folder):
         fold = every(samples.group)
+        form = FormChoice([samples], detailed).form()
         estimated = held_out_estimates(samples.work, samples.seconds, fold, form)
         rates = no_faster(fit_rates(samples.work, samples.seconds, form), samples.target)
         note = "single kernels of eight language models, without attention"

@@ -54,15 +54,21 @@ class HeldOut(NamedTuple):
         return np.asarray(np.abs(np.log(self.estimated / self.typical)), np.float64)
 
 
-def held_out(samples: Measured, fit: Callable[[Work, Floats], Rates], most_folds: int = 10) -> HeldOut:
-    """Estimates of each network by a calibration on other families; `samples.group` are the families."""
+def held_out(
+    samples: Measured, fit: Callable[[Work, Floats, frozenset[str]], Rates], most_folds: int = 10
+) -> HeldOut:
+    """Estimates of each network by a calibration on other families; `samples.group` are the families.
+
+    `fit` gets the networks and seconds of a calibration, and the families that are held out.
+    """
     estimated, rates = np.zeros(len(samples.seconds)), {}
     fold = folds(samples.group, most_folds)
     for label in np.unique(fold):
         rest, left_out = np.flatnonzero(fold != label), np.flatnonzero(fold == label)
-        fitted = fit(samples.work.select(rest), samples.seconds[rest])
+        families = frozenset(samples.group[left_out].tolist())
+        fitted = fit(samples.work.select(rest), samples.seconds[rest], families)
         estimated[left_out] = seconds(fitted, samples.work.select(left_out))
-        rates.update(dict.fromkeys(samples.group[left_out].tolist(), fitted))
+        rates.update(dict.fromkeys(families, fitted))
     return HeldOut(samples, estimated, rates)
 
 

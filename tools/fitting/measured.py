@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,6 +27,11 @@ class Measured(NamedTuple):
     group: Words
     threads: int | None = None
     version: str = ""
+
+    def without(self, groups: Collection[str]) -> Measured:
+        """Without the networks of some groups."""
+        rest = np.flatnonzero(~np.isin(self.group, [*groups]))
+        return self._replace(work=self.work.select(rest), seconds=self.seconds[rest], group=self.group[rest])
 
 
 def target_of(device: str, runtime: str) -> Target | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from fitting import aihub, esp
+from fitting.forms import FormChoice, fit_totals
 from fitting.intervals import HeldOut, Pool, held_out, pools_by_runtime
 from fitting.measured import CATALOG, Measured, no_faster
 from fitting.shipped import Shipped, Source, github, shipped_calibration
@@ -33,7 +34,10 @@ _SPREAD = math.log(27.7 / 6.8)
 
 def of_aihub(folder: Path, models: Path) -> list[Shipped]:
     """Architecture families held out, in all precisions."""
-    calibrations = [aihub_fit(each, pool) for pool in aihub_pools(folder).values() for each in pool.targets]
+    pools, forms = aihub_pools(folder).values(), aihub_forms(folder)
+    calibrations = [
+        aihub_fit(each, pool, forms[_unit(each.samples)]) for pool in pools for each in pool.targets
+    ]
     for calibration in tuple(calibrations):
         device, _, runtime = calibration.target.partition("/")
         if device in aihub.CHIPS:
@@ -45,7 +49,25 @@ def of_aihub(folder: Path, models: Path) -> list[Shipped]:
 @cache
 def aihub_pools(folder: Path) -> dict[str, Pool]:
     """The targets of each runtime, architecture families held out."""
-    return pools_by_runtime(held_out(samples, rates_by_dtype) for samples in aihub.measured(folder))
+    forms = aihub_forms(folder)
+    return pools_by_runtime(held_out(each, forms[_unit(each)].rates) for each in aihub.measured(folder))
+
+
+@cache
+def aihub_forms(folder: Path) -> dict[str, FormChoice]:
+    """The form of each kind of unit: the runtimes of an accelerator use the same compiler."""
+    targets: dict[str, list[Measured]] = {}
+    for samples in aihub.measured(folder):
+        targets.setdefault(_unit(samples), []).append(samples)
+    return {unit: FormChoice(members, _FORM, _aihub_rates) for unit, members in targets.items()}
+
+
+def _unit(samples: Measured) -> str:
+    return samples.target.units[0].unit_class
+
+
+def _aihub_rates(work: Work, measured: Floats, form: FitOptions) -> Rates:
+    return rates_by_dtype(work, measured) if form.by_class else fit_totals(work, measured, form)
 
 
 def rates_by_dtype(work: Work, measured: Floats) -> Rates:
@@ -57,10 +79,10 @@ def rates_by_dtype(work: Work, measured: Floats) -> Rates:
     return fit_rates(work, measured, _FORM, prior)
 
 
-def aihub_fit(each: HeldOut, pool: Pool) -> Shipped:
+def aihub_fit(each: HeldOut, pool: Pool, choice: FormChoice) -> Shipped:
     """The calibration of one target."""
     samples = each.samples
-    rates = no_faster(rates_by_dtype(samples.work, samples.seconds), samples.target)
+    rates = no_faster(choice.rates(samples.work, samples.seconds), samples.target)
     precisions = sorted({dtype_of(name) for name in samples.work.names})
     notes = ["image and text networks at batch 1"]
     if "fp16" in precisions:
@@ -102,10 +124,10 @@ def esp_dl_pool(folder: Path) -> Pool:
     return Pool(held_out(samples, _esp_dl_rates(samples)) for samples in esp.esp_dl(folder))
 
 
-def _esp_dl_rates(samples: Measured) -> Callable[[Work, Floats], Rates]:
+def _esp_dl_rates(samples: Measured) -> Callable[[Work, Floats, frozenset[str]], Rates]:
     peak = samples.target.peak("int8")
     assert peak is not None
-    return partial(esp.rates, peak=peak)
+    return lambda work, measured, _: esp.rates(work, measured, peak)
 
 
 def _esp_dl_fit(each: HeldOut, pool: Pool) -> Shipped:
@@ -113,7 +135,7 @@ def _esp_dl_fit(each: HeldOut, pool: Pool) -> Shipped:
     calibration = shipped_calibration(
         samples.target.name,
         ["int8"],
-        _esp_dl_rates(samples)(samples.work, samples.seconds),
+        _esp_dl_rates(samples)(samples.work, samples.seconds, frozenset()),
         each.estimated,
         samples.seconds,
         "architecture families",

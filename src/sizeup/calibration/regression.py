@@ -28,17 +28,16 @@ from sizeup.latency import (
     stack,
     unseen_spread,
 )
+from sizeup.latency.selection import MAX_NESTED, MIN_NETWORKS, choose_form, family_folds
 from sizeup.latency.work import Codes, Floats, Work, from_columns
 from sizeup.runtimes import Kernel, Profile
 from sizeup.runtimes.profiles import named_ops, op_of
 
 MIN_MEASUREMENTS = 5
 """Minimum number of measurements for a calibration."""
-RECOMMENDED_MEASUREMENTS = 20
+RECOMMENDED_MEASUREMENTS = MIN_NETWORKS
 """Number of measurements from which the prediction interval is reliable."""
-_MOST_FOLDS = 40
-_FOLDS_WITH_CHOICE, _FOLDS_OF_CHOICE = 10, 5
-_MOST_NESTED = 300  # networks; with more, the choice hardly depends on those that are held out
+_MOST_FOLDS, _FOLDS_WITH_CHOICE = 40, 10
 _MIN_NETWORKS = 3
 _DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int32", "int16", "int8", "int4")
 
@@ -77,7 +76,7 @@ class FittedRates:
 def fit_calibration(points: Sequence[NetworkMeasurement], cache: float = 0.0) -> FittedRates:
     """Fit rates to measured networks or kernels; `cache` is the cache size per core in bytes.
 
-    Raises SizeupError if there are fewer than LEAST measurements.
+    Raises SizeupError if there are fewer than MIN_MEASUREMENTS measurements.
     """
     if len(points) < MIN_MEASUREMENTS:
         raise SizeupError(
@@ -88,11 +87,12 @@ def fit_calibration(points: Sequence[NetworkMeasurement], cache: float = 0.0) ->
     times = np.array([measurement.seconds for measurement in points])
     every = list(range(len(points)))
     estimated = np.full(len(points), np.nan)
-    folds = _FOLDS_WITH_CHOICE if _has_choice(points, every) else _MOST_FOLDS
+    has_choice = len(points) >= MIN_NETWORKS and not any(measurement.is_probe for measurement in points)
+    folds = _FOLDS_WITH_CHOICE if has_choice else _MOST_FOLDS
     form = _regression_form(points, every, work, times, cache)
     for left_out, rest in _splits(points, every, folds):
         # Chosen without the networks that are held out, so that their errors include those of the choice.
-        inner = form if len(points) > _MOST_NESTED else _regression_form(points, rest, work, times, cache)
+        inner = form if len(points) > MAX_NESTED else _regression_form(points, rest, work, times, cache)
         estimated[left_out] = seconds(_fit(points, rest, work, times, inner), work.select(left_out))
     held_out = np.flatnonzero(np.isfinite(estimated)).tolist()
     rates = _fit(points, every, work, times, form)
@@ -113,53 +113,34 @@ def _regression_form(
 ) -> FitOptions:
     """The form of the regression: with probes, by class and with saturation.
 
-    Without probes, by class only if that lowers the errors on held-out families by more than their standard
-    error: otherwise the simpler form is as good within the noise.
+    Without probes, by class only if that lowers the errors on held-out families.
     """
     if any(measurement.is_probe for measurement in points):
         return FitOptions(by_class=True, saturating=True, cache=cache, cold=True)
-    simple, by_class = FitOptions(by_class=False), FitOptions(by_class=True)
-    if not _has_choice(points, indices):
-        return simple
-    gains = []
-    for left_out, rest in _splits(points, indices, _FOLDS_OF_CHOICE):
-        errors = [
-            np.log(seconds(_fit(points, rest, work, times, form), work.select(left_out)) / times[left_out])
-            for form in (simple, by_class)
-        ]
-        gains.append(float(np.mean(np.abs(errors[0]) - np.abs(errors[1]))))
-    is_better = len(gains) > 2 and np.mean(gains) > np.std(gains, ddof=1) / math.sqrt(len(gains))
-    return by_class if is_better else simple
-
-
-def _has_choice(points: Sequence[NetworkMeasurement], indices: list[int]) -> bool:
-    is_probed = any(measurement.is_probe for measurement in points)
-    return not is_probed and len(indices) >= RECOMMENDED_MEASUREMENTS
+    families = [points[i].family for i in indices]
+    fit = _fit_kernels if all(points[i].is_kernel for i in indices) else fit_rates
+    sample = (work.select(indices), times[indices], families)
+    return choose_form([sample], (FitOptions(by_class=False), FitOptions(by_class=True)), fit)
 
 
 def _splits(
     points: Sequence[NetworkMeasurement], indices: list[int], most: int
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Networks that are held out, by family, and the rest; probes are never held out."""
-    for fold in _folds([points[i].family for i in indices if not points[i].is_probe], most):
-        left_out = [i for i in indices if not points[i].is_probe and points[i].family in fold]
+    judged = [i for i in indices if not points[i].is_probe]
+    fold = family_folds([points[i].family for i in judged], most)
+    for label in range(int(fold.max(initial=-1)) + 1):
+        left_out = [i for i, own in zip(judged, fold.tolist(), strict=True) if own == label]
         held = set(left_out)
         yield left_out, [i for i in indices if i not in held]
-
-
-def _folds(families: Sequence[str], most: int) -> list[set[str]]:
-    """The families held out together: one per fold, or more to bound the number of fits."""
-    names = list(dict.fromkeys(families))
-    count = min(len(names), most)
-    return [set(names[start::count]) for start in range(count)]
 
 
 def _fit(
     points: Sequence[NetworkMeasurement], indices: list[int], work: Work, times: Floats, form: FitOptions
 ) -> Rates:
-    rates = fit_rates(work.select(indices), times[indices], form)
     if all(points[i].is_kernel for i in indices):
-        return _fold_run_into_launch(rates)
+        return _fit_kernels(work.select(indices), times[indices], form)
+    rates = fit_rates(work.select(indices), times[indices], form)
     reference = [i for i in indices if not points[i].is_probe]
     if len(reference) == len(indices):
         return rates
@@ -185,8 +166,9 @@ def _rescale_to_networks(rates: Rates, work: Work, times: Floats) -> Rates:
     return replace(rates, classes=classes)
 
 
-def _fold_run_into_launch(rates: Rates) -> Rates:
-    """Add the per-inference overhead to the launch cost: kernels of a profile have no such overhead."""
+def _fit_kernels(work: Work, times: Floats, form: FitOptions) -> Rates:
+    """Fit rates to kernels of a profile, which have no per-inference overhead: it belongs to the launch."""
+    rates = fit_rates(work, times, form)
 
     def with_run_overhead(rate: Rate) -> Rate:
         return replace(rate, launch=rate.launch + rates.run)

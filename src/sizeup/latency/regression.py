@@ -25,8 +25,6 @@ from sizeup.latency.model import (
 )
 from sizeup.latency.work import Floats, Work
 
-# With fewer networks than this, one pooled rate predicts better than one rate per class.
-MIN_NETWORKS_BY_CLASS = 100
 _STEPS = 20
 # Scale of the prior on the saturation extents (at which half of the rate is lost): a few vector registers.
 _USUAL_EXTENT = 16.0
@@ -36,9 +34,9 @@ _LEAST_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """The form of the regression; the defaults suit a target of which nothing else is known."""
+    """The form of the regression; `selection.choose_form` chooses between several."""
 
-    by_class: bool | None = None  # None: if there are at least FEW networks, or a prior
+    by_class: bool = True  # False: four coefficients, or the prior times one factor
     power: float = 1.0  # of the norm of compute and traffic: 1 adds them up, more lets them overlap
     saturating: bool = False
     launching: bool = True  # False: networks of similar size do not separate launches from work
@@ -63,10 +61,8 @@ def fit_rates(
         raise SizeupError(f"{len(times)} times for {work.networks} networks; give one per network")
     if not bool(np.isfinite(times).all() and (times > 0).all()):
         raise SizeupError("a measured time must be a positive, finite number of seconds")
-    has_enough = work.networks >= MIN_NETWORKS_BY_CLASS or prior is not None
-    by_class = has_enough if form.by_class is None else form.by_class
     pooled = _fit_pooled(work, times, form) if prior is None else _rescaled(prior, work, times)
-    return _Regression(work, times, form, pooled).rates() if by_class else pooled
+    return _Regression(work, times, form, pooled).rates() if form.by_class else pooled
 
 
 def _rescaled(prior: Rates, work: Work, measured: Floats) -> Rates:

@@ -22,8 +22,12 @@ from sizeup.targets import current_catalog
 STM32 = {"STM32H747": "STM32H747I-DISCO", "STM32N6": "STM32N6570-DK"}
 
 
-def stm32(folder: Path, board: str) -> Outcome:
-    """Every network of the 3.2 zoo held out in turn."""
+# Backbones in the names of networks; a network without one is a family of its own.
+_BACKBONES = re.compile(r"fd-?mobilenet|mobilenet|resnet|squeezenet|efficientnet|movenet|yolo")
+
+
+def stm32(folder: Path, board: str, by_family: bool = False) -> Outcome:
+    """Every network of the 3.2 zoo held out in turn, or every family; then the form is chosen without it."""
     table = read(folder / "stm32_modelzoo.csv")
     kept = (table.words("device") == STM32[board]) & (table.words("zoo_tag") == "v3.2.0")
     kept &= (np.char.lower(table.words("precision")) == "int8") & ~np.isnan(table.numbers("macs"))
@@ -33,10 +37,14 @@ def stm32(folder: Path, board: str) -> Outcome:
     of_file = [shape.split("x")[1] for shape in table.words("in_shape").tolist()]
     table = table.where(np.array([a == b for a, b in zip(stated, of_file, strict=True)]))
     times = table.numbers("latency_ms") / 1e3
-    form = FitOptions(by_class=True)
     plain, detailed = (_network_totals(table, each) for each in (False, board == "STM32N6"))
-    outcome = folded(f"{board}, leave one out", detailed, times, np.arange(len(table)), form)
-    return replace(outcome, baseline=folded(outcome.name, plain, times, np.arange(len(table)), form).baseline)
+    models = [name.lower() for name in table.words("model").tolist()]
+    families = [match[0] if (match := _BACKBONES.search(name)) else name for name in models]
+    fold = every(families) if by_family else np.arange(len(table))
+    label = f"{board}, {'family held out' if by_family else 'leave one out'}"
+    form = FitOptions()
+    outcome = folded(label, detailed, times, fold, form, families if by_family else None)
+    return replace(outcome, baseline=folded(label, plain, times, fold, form).baseline)
 
 
 # Operators of these networks that the STM32N6 runs on its processor, not on the accelerator: profiles of

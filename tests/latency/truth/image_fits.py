@@ -20,6 +20,7 @@ from sizeup.latency import (
     prediction_interval,
     unseen_spread,
 )
+from sizeup.latency.selection import choose_form
 from sizeup.latency.work import Floats
 
 
@@ -52,8 +53,10 @@ def fitted(name: str, trace: Path, folder: Path) -> Fitted:
     work, seconds, models, batches = measured(folder, run, trace)
     work = _typed(work, run)
     # Batches of 1,000 images do not separate launches from work: fitted launches would be wrong at batch 1.
-    form = replace(run.own_form, launching=bool(np.median(batches) == 1))
-    estimated = held_out_estimates(work, seconds, folds([family(each) for each in models.tolist()]), form)
+    detailed = replace(run.own_form, launching=bool(np.median(batches) == 1))
+    families = [family(each) for each in models.tolist()]
+    form = choose_form([(work, seconds, families)], (replace(detailed, by_class=False), detailed))
+    estimated = held_out_estimates(work, seconds, folds(families), form)
     rates = fit_rates(work, seconds, form)
     stated = replace(prediction_interval(estimated, seconds), unseen=unseen_spread(rates, work))
     low, high = np.quantile(batches, (0.25, 0.75)).astype(int).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from sizeup.latency import (
     unseen_share,
     unseen_spread,
 )
+from sizeup.latency.selection import choose_form
 from sizeup.latency.work import Codes, Floats, Work
 
 
@@ -89,16 +91,28 @@ def with_others(name: str, estimated: Floats, measured: Floats, fold: Codes, ali
     return Outcome(name, estimated, measured, low, high)
 
 
-def folded(name: str, work: Work, measured: Floats, fold: Codes, form: FitOptions) -> Outcome:
+def folded(
+    name: str,
+    work: Work,
+    measured: Floats,
+    fold: Codes,
+    form: FitOptions,
+    families: Sequence[str] | None = None,
+) -> Outcome:
     """Every fold from a fit to the others; intervals from the errors of the other folds, wider where a
-    network spends its time in classes that its fit has not met."""
+    network spends its time in classes that its fit has not met. With `families`, each fit has this form or
+    four coefficients, chosen by held-out families of the other folds."""
     estimated, foreign, spread, baseline = np.zeros((4, len(fold)))
     for each in np.unique(fold):
         here, rest = np.flatnonzero(fold == each), np.flatnonzero(fold != each)
-        rates = fit_rates(work.select(rest), measured[rest], form)
+        known, chosen = work.select(rest), form
+        if families is not None:
+            sample = (known, measured[rest], [families[index] for index in rest.tolist()])
+            chosen = choose_form([sample], (replace(form, by_class=False), form))
+        rates = fit_rates(known, measured[rest], chosen)
         estimated[here] = seconds(rates, work.select(here))
         foreign[here] = unseen_share(rates, work.select(here))
-        spread[here] = unseen_spread(rates, work.select(rest))
+        spread[here] = unseen_spread(rates, known)
         baseline[here] = plain_sum(work, measured, rest, here)
     plain = with_others(name, estimated, measured, fold)
     wider = np.exp(foreign * spread)

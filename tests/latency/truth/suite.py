@@ -65,6 +65,11 @@ def _kin(name: str) -> Case:
     return Case(f"timm {name}, related families held out", run, tested=False)
 
 
+def _family(board: str, missed: tuple[tuple[str, str], ...] = ()) -> Case:
+    run = partial(board_sets.stm32, board=board, by_family=True)
+    return Case(f"{board}, family held out", run, missed=missed)
+
+
 def _shapes(
     runtime: str, in_shape: float, third: float | None, missed: tuple[tuple[str, str], ...] = ()
 ) -> list[Case]:
@@ -116,6 +121,8 @@ CASES = [
     Case("HELP OFA GPUs, batch 1", ofa_sets.outcome, 5.3),
     Case("STM32H747, leave one out", partial(board_sets.stm32, board="STM32H747"), 5.0),
     Case("STM32N6, leave one out", partial(board_sets.stm32, board="STM32N6"), 17.0),
+    _family("STM32H747", (("coverage", "63 %: five families, of which mobilenet has most networks"),)),
+    _family("STM32N6"),
     Case("ncnn CPU, unseen network", partial(ncnn_sets.unseen_network, runtime="ncnn-cpu"), 25.0),
     Case("ncnn CPU, new device with ten measurements", ncnn_sets.new_device, 15.0),
     Case("ncnn Vulkan, unseen network", partial(ncnn_sets.unseen_network, runtime="ncnn-vulkan")),
