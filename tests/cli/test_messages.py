@@ -160,6 +160,7 @@ BAD = (
     ("analyze weights.pt", "save the model with torch.export.save(...)"),
     ("analyze nowhere.onnx", "no such file; give a .tflite, .onnx"),
     ("analyze notes.txt", "unknown model format; give a .tflite, .onnx"),
+    ("analyze config.json", "no graph; sizeup llm and sizeup check read language models; hf:config.json"),
     ("devices stm32f476", "nearest: stm32l476"),
     ("analyze weights.pt --precision int9", "unknown precision 'int9'; known: fp64, fp32"),
     ("calibrate --csv times.csv --device x", "times.csv: no such file"),
@@ -189,7 +190,7 @@ def bad_files(tmp_path: Path) -> None:
     """Files that are not models."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "weights.pt").write_bytes(pickle.dumps({"weight": 1}))
-    for name in ("notes.txt", "text.tflite", "text.onnx"):
+    for name in ("notes.txt", "config.json", "text.tflite", "text.onnx"):
         (tmp_path / name).write_text("no model at all, but long enough to hold one\n")
     for name in ("empty.tflite", "empty.onnx"):
         (tmp_path / name).touch()

@@ -5,35 +5,22 @@ from __future__ import annotations
 from importlib import import_module
 from inspect import getmembers, isclass
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
-from sizeup import render
+from sizeup import render, results
 from sizeup.errors import SizeupError
-from sizeup.results import (
-    check,
-    closed_forms,
-    comparison,
-    explanation,
-    llm,
-    measurement,
-    plan,
-    precision,
-    ranking,
-    report,
-)
 from sizeup.results.result import Result
 
 pytestmark = pytest.mark.extras
 
-MODULES = (check, closed_forms, comparison, explanation, llm, measurement, plan, precision, ranking, report)
 TABLES = ("_PLAIN_DATA", "_FRAMES", "_PICTURES", "_TEXTS", "_PAGES")
 
 
-def results() -> set[str]:
-    from sizeup.results import query
-
-    classes = [each for module in (*MODULES, query) for _, each in getmembers(module, isclass)]
+def result_classes() -> set[str]:
+    modules = [import_module(f"sizeup.results.{each.name}") for each in iter_modules(results.__path__)]
+    classes = [each for module in modules for _, each in getmembers(module, isclass)]
     return {each.__name__ for each in classes if issubclass(each, Result) and each is not Result}
 
 
@@ -49,7 +36,7 @@ def test_every_renderer_that_the_tables_name_exists() -> None:
 
 def test_every_result_that_the_tables_name_exists_and_every_result_is_in_one() -> None:
     named = set(render.WRITERS).union(*(getattr(render, table) for table in TABLES))
-    assert named == results()
+    assert named == result_classes()
 
 
 def test_the_longest_ending_decides_and_another_is_refused(tmp_path: Path) -> None:

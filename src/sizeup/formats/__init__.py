@@ -28,6 +28,7 @@ _LFS_MAGIC = b"version https://git-lfs.github.com/spec/v1"
 _LFS_OBJECT = re.compile(rb"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
 _MAX_SUGGESTIONS = 3
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".pickle")
+_LANGUAGE_MODELS = (".json", ".gguf")
 _KNOWN = (
     "a .tflite, .onnx or .pt2 file, package.module:factory, torchvision:NAME, timm:NAME or hf:CONFIG.json"
 )
@@ -150,6 +151,9 @@ def _load_named(
             f"{source}: pickled PyTorch files can run arbitrary code and are not loaded;"
             " save the model with torch.export.save(...) as .pt2, or give its code as package.module:factory"
         )
+    if suffix in _LANGUAGE_MODELS:
+        traced = f"; hf:{source} records the module of a config.json" if suffix == ".json" else ""
+        raise UnknownFormat(f"{source}: no graph; sizeup llm and sizeup check read language models{traced}")
     raise UnknownFormat(f"{source}: unknown model format; give {_KNOWN}")
 
 
