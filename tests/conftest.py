@@ -49,3 +49,21 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
         return None
     module: pytest.Module = ModuleOfExtras.from_parent(parent, path=module_path)
     return module
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Append the tests that pass to the file that SIZEUP_RECORD_PASSED names."""
+    path = os.environ.get("SIZEUP_RECORD_PASSED")
+    if path and report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests in the file that SIZEUP_SKIP_PASSED names."""
+    path = Path(os.environ.get("SIZEUP_SKIP_PASSED", ""))
+    if not path.is_file():
+        return
+    passed = set(path.read_text("utf-8").splitlines())
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+    items[:] = [item for item in items if item.nodeid not in passed]

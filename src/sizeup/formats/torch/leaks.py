@@ -166,7 +166,7 @@ def _held_by(error: BaseException) -> set[int]:
             _ = frame.f_locals  # Python before 3.13: a copy made earlier loses what was cleared
         walk([each.args, each], visit)
     cells = [cell for function in _frame_functions(error) for cell in function.__closure__ or ()]
-    walk(cells, visit, accept=lambda cls: cls in _FOLLOWED or issubclass(cls, FakeTensor))
+    walk(cells, visit, accept=lambda cls: issubclass(cls, tuple(_FOLLOWED)))
     return fakes
 
 
