@@ -23,7 +23,7 @@ import numpy as np
 from damped_newton import minimum
 from serving_fit import weighted_interval
 from serving_models import FIXED_BATCHES, Model, architecture
-from serving_regression import SHRINKAGE, SMOOTH, TPOT, Number, Values, nudged
+from serving_regression import SHRINKAGE, SMOOTH, TPOT, Number, Values, demands_of, nudged
 from serving_rows import SHARED, errors
 
 from sizeup.language_models.clusters import cluster
@@ -98,19 +98,6 @@ def _part(column: object, rows: np.ndarray) -> object:
     return Demand(*(_part(getattr(column, field.name), rows) for field in fields(Demand)))  # type: ignore[arg-type]
 
 
-def _demands(each: list[Demand]) -> Demand:
-    def column(name: str) -> object:
-        first = getattr(each[0], name)
-        if not isinstance(first, dict):
-            return np.array([float(getattr(demand, name)) for demand in each])
-        keys = sorted({key for demand in each for key in getattr(demand, name)})
-        return {
-            key: np.array([float(getattr(demand, name).get(key, 0.0)) for demand in each]) for key in keys
-        }
-
-    return Demand(*(column(field.name) for field in fields(Demand)))  # type: ignore[arg-type]
-
-
 def total(table: Batches, values: Values) -> np.ndarray:
     """Seconds of each batch."""
     ideal = Rates()
@@ -151,7 +138,7 @@ def _cells(row: dict[str, str]) -> tuple[object, ...]:
 
 def _table(cells: list[tuple[object, ...]]) -> Batches:
     decode, prefill, *columns = zip(*cells, strict=True)
-    return Batches(_demands(list(decode)), _demands(list(prefill)), *(np.array(each) for each in columns))  # type: ignore[arg-type]
+    return Batches(demands_of(list(decode)), demands_of(list(prefill)), *(np.array(each) for each in columns))  # type: ignore[arg-type]
 
 
 @cache

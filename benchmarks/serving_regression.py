@@ -111,7 +111,7 @@ def table_of(points: Sequence[Point]) -> Table:
         for each in points
     ]
     columns = [
-        _demands([getattr(each, field.name) for each in loads])
+        demands_of([getattr(each, field.name) for each in loads])
         if field.name in ("decode", "prefill", "wave")
         else np.array([float(getattr(each, field.name)) for each in loads])
         for field in fields(Load)
@@ -123,7 +123,9 @@ def table_of(points: Sequence[Point]) -> Table:
     )
 
 
-def _demands(each: list[Demand]) -> Demand:
+def demands_of(each: list[Demand]) -> Demand:
+    """Demands of single points as one of arrays."""
+
     def column(name: str) -> object:
         first = getattr(each[0], name)
         if not isinstance(first, dict):
