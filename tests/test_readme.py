@@ -24,6 +24,11 @@ def test_output_in_a_page_is_current(shared: Path, name: str) -> None:
     assert readme.page_now(name, page) == page
 
 
+def test_every_page_with_the_output_of_a_command_is_compared() -> None:
+    shown = {page.relative_to(ROOT).as_posix() for page in PAGES if "```console" in page.read_text("utf-8")}
+    assert shown <= set(readme.PAGES)
+
+
 @pytest.mark.extras
 def test_python_in_the_readme_gives_what_it_says(tmp_path: Path) -> None:
     text = "".join(

@@ -47,6 +47,7 @@ PAGES = (
     "docs/llm-times.md",
     "docs/measuring.md",
     "docs/memory.md",
+    "docs/optimizing.md",
     "docs/precision.md",
     "docs/querying.md",
     "docs/start/embedded.md",
@@ -63,11 +64,19 @@ PICTURES = {"docs/pictures/check.svg": "check sample.tflite -d nrf52832"}
 _BLOCK = re.compile(r"```console\n\$ sizeup (.*)\n(?:.*\n)*?```\n")
 
 
+def copied_models(folder: Path) -> None:
+    """The models that docs/optimizing.md names: its commands write files next to them."""
+    page = (ROOT / "docs" / "optimizing.md").read_text("utf-8")
+    for name in re.findall(r"^\$ sizeup optimize (\S+)", page, re.MULTILINE):
+        shutil.copy(MODELS / name, folder)
+
+
 # Pages whose commands run in a temporary folder with generated files instead of the models.
 GENERATORS: dict[str, Callable[[Path], None]] = {
     "docs/calibrating.md": published_configs.make_with_benchmark,
     "docs/llm.md": published_configs.make_with_sweep,
     "docs/llm-times.md": published_configs.make,
+    "docs/optimizing.md": copied_models,
     "docs/querying.md": registry.make,
     **sample_files.FILES,
 }
