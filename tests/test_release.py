@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,33 @@ def test_workflows_use_actions_by_commit_with_the_version_beside_it() -> None:
         for line in path.read_text("utf-8").splitlines():
             if "uses:" in line:
                 assert re.search(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("github-workflows", WORKFLOWS),
+        ("github-actions", [ROOT / "action.yml"]),
+        ("dependabot", [ROOT / ".github" / "dependabot.yml"]),
+    ],
+)
+def test_workflows_follow_the_schemas_of_github(schema: str, files: list[Path]) -> None:
+    pytest.importorskip("check_jsonschema", reason="the dependency group 'automation' brings it")
+    options = ["--builtin-schema", f"vendor.{schema}", *map(str, files)]
+    command = [sys.executable, "-m", "check_jsonschema", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.extras
+def test_zizmor_finds_no_weakness_in_workflows() -> None:
+    program = Path(sys.executable).with_name("zizmor")
+    if not program.exists():
+        pytest.skip("zizmor is not installed; the dependency group 'automation' brings it")
+    command = [str(program), "--offline", "--no-progress", "--quiet", ".github", "action.yml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_workflows_run_on_every_system_and_python_of_the_classifiers() -> None:
