@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -49,6 +50,15 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
         return None
     module: pytest.Module = ModuleOfExtras.from_parent(parent, path=module_path)
     return module
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """If coverage is measured, record the next lines as reached by this test: tools/mutants.py asks."""
+    measured = sys.modules.get("coverage")
+    coverage = measured.Coverage.current() if measured else None
+    if coverage is not None:
+        coverage.switch_context(item.nodeid.partition("[")[0])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import mutants
+from mutation import changes, choice, judge
 
 CODE = '''
 def size(count: int, limit: int=3) -> int | None:
     """Not changed: 7."""
+    zip(range(count), range(count), strict=True)
     if not count or count < limit:
         return None
     return count * 2 if limit is None else count // limit
@@ -25,8 +28,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_every_operator_and_number_is_changed_once(path: Path) -> None:
-    changes = {mutant.before: mutant.after for mutant in mutants.mutants(path)}
-    assert changes == {
+    found = {mutant.before: mutant.after for mutant in changes.mutants(path)}
+    assert found == {
         "3": "4",
         "not count or count < limit": "not count and count < limit",
         "not count": "count",
@@ -40,7 +43,7 @@ def test_every_operator_and_number_is_changed_once(path: Path) -> None:
 
 
 def test_a_mutant_differs_in_its_own_line_only(path: Path) -> None:
-    for mutant in mutants.mutants(path):
+    for mutant in changes.mutants(path):
         before, after = CODE.strip().splitlines(), mutant.text().splitlines()
         different = [
             line for line, pair in enumerate(zip(before, after, strict=True), 2) if pair[0] != pair[1]
@@ -50,7 +53,47 @@ def test_a_mutant_differs_in_its_own_line_only(path: Path) -> None:
 
 
 def test_a_sample_depends_on_its_seed_alone() -> None:
-    first = mutants.sample(20, 1, ["cost"])
-    assert first == mutants.sample(20, 1, ["cost"])
-    assert first != mutants.sample(20, 2, ["cost"])
+    first = changes.sample(20, 1, ["cost"])
+    assert first == changes.sample(20, 1, ["cost"])
+    assert first != changes.sample(20, 2, ["cost"])
     assert len(set(first)) == 20
+
+
+def test_functions_in_memory_compute_what_the_changed_file_says(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "PACKAGE", path.parent)
+    points = [(count, limit) for count in (0, 2, 3, 7) for limit in (1, 3, 8)]
+    at_import = []
+    for mutant in changes.mutants(path):
+        module = runpy.run_path(str(path))
+        expected: dict[str, Any] = {}
+        exec(mutant.text(), expected)
+        if not judge.Functions().change(mutant):
+            at_import.append(mutant.before)
+            continue
+        assert [module["size"](*each) for each in points] == [expected["size"](*each) for each in points]
+        assert module["size"].__code__ != runpy.run_path(str(path))["size"].__code__
+    assert at_import == ["3"]  # the default of an argument
+
+
+def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    near = {"tests/ops/test_a.py::test_b": 0.5, "tests/ops/test_a.py::test_c": 2.0}
+    far = {
+        "tests/cli/test_d.py::test_e": 0.1,
+        "tests/cli/test_d.py::test_f": 1.0,
+        "tests/cli/test_d.py::test_g": 0.3,
+    }
+    durations = {**near, **far}
+    monkeypatch.setattr(choice, "seconds_by_test", lambda: durations)
+    monkeypatch.setattr(choice, "tests_by_line", lambda _: {7: sorted(durations), 8: [], 9: ["x"]})
+    mutant = changes.Mutant(changes.PACKAGE / "ops" / "conv.py", 0, 7, "1", "2")
+    assert choice.tests_of(mutant, 3.0) == [
+        "tests/cli/test_d.py::test_e",
+        "tests/ops/test_a.py::test_b",
+        "tests/cli/test_d.py::test_g",
+        "tests/ops/test_a.py::test_c",
+    ]
+    assert choice.tests_of(mutant, 0.0) == ["tests/cli/test_d.py::test_e"]
+    assert choice.tests_of(mutant._replace(line=8), 3.0)[0] == "tests/cli/test_d.py::test_e"  # at import
+    assert choice.tests_of(mutant._replace(line=1), 3.0) == []

@@ -1,0 +1,1 @@
+"""Changes of the package that tests should notice (tools/mutants.py)."""

@@ -1,0 +1,53 @@
+"""Which tests judge a change: those that reach its line, the quickest first."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from xml.etree import ElementTree
+
+from mutation.changes import PACKAGE, ROOT, Mutant
+
+# Both are written by `make coverage`.
+DATA = ROOT / "build" / "coverage" / "data"
+DURATIONS = ROOT / "build" / "coverage" / "tests.xml"
+FAR = 3.0  # factor on the time of functions of other folders, so that those of the own folder come first
+
+
+@cache
+def tests_by_line(path: Path) -> dict[int, list[str]]:
+    """The tests that reach each line of a file, as pytest names them; from the data of `make coverage`."""
+    from coverage import CoverageData
+
+    data = CoverageData(str(DATA))
+    data.read()
+    lines: dict[int, list[str]] = {}
+    for line, contexts in data.contexts_by_lineno(str(path)).items():
+        lines[line] = sorted(context for context in contexts if context)
+    return lines
+
+
+@cache
+def seconds_by_test() -> dict[str, float]:
+    """How long each test function took, with all its parameters, when coverage was measured."""
+    seconds: dict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(DURATIONS).iter("testcase"):
+        name = case.attrib["name"].partition("[")[0]
+        seconds[f"{case.attrib['classname'].replace('.', '/')}.py::{name}"] += float(case.attrib["time"])
+    return dict(seconds)
+
+
+def tests_of(mutant: Mutant, seconds: float) -> list[str]:
+    """The tests that judge a mutant: the quickest, that long in all; none if no test reaches its line."""
+    lines = tests_by_line(mutant.path)
+    tests = lines.get(mutant.line, [])
+    if not tests and mutant.line in lines:  # it runs when the module is imported
+        tests = sorted({each for ids in lines.values() for each in ids})
+    folder = f"tests/{mutant.path.relative_to(PACKAGE).parts[0]}/"
+    durations = {test: seconds_by_test().get(test, 1.0) for test in tests}
+    ordered = sorted(tests, key=lambda test: durations[test] * (1 if test.startswith(folder) else FAR))
+    total = list(accumulate(durations[test] for test in ordered))
+    return ordered[: max(1, bisect_right(total, seconds))]
