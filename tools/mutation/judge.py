@@ -2,7 +2,8 @@
 
 Tests are collected once. A child changes the code of the functions that are in memory, and runs its tests;
 the processes that they start import a copy of the package with the change. What is executed at import
-(tables, defaults, class bodies) cannot be changed afterwards: a new session judges such a change on the copy.
+(tables, defaults, class bodies) cannot be changed afterwards: for such a change, a child imports the copy
+instead of the package, and collects the tests again.
 Every test that found a change is run without one, too; if it fails then, it finds nothing.
 """
 
@@ -15,10 +16,8 @@ import importlib
 import inspect
 import os
 import pkgutil
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -37,7 +36,10 @@ from _pytest.runner import runtestprotocol
 from mutation.changes import PACKAGE, ROOT, Mutant
 
 LONGEST = 120.0  # seconds until a mutant counts as found because its tests do not end
-OPTIONS = ("-q", "-p", "no:cacheprovider", "-m", "not alone and not slow")
+OPTIONS = (
+    "-q", "-s", "-p", "no:cacheprovider", "-m", "not alone and not slow", "--hypothesis-profile=mutants",
+    "-W", "ignore::pytest.PytestAssertRewriteWarning",  # libraries, before pytest saw them
+)  # fmt: skip
 
 
 class Verdict(NamedTuple):
@@ -70,6 +72,11 @@ class Task(NamedTuple):
 
     mutant: Mutant | None
     tests: list[str]
+    is_anew: bool = False  # whether the package is imported again
+
+    def without(self, tests: set[str]) -> Task:
+        """The same task without some of its tests."""
+        return self._replace(tests=[test for test in self.tests if test not in tests])
 
 
 class Outcome(NamedTuple):
@@ -111,20 +118,26 @@ class Functions:
     def _key(code: CodeType) -> tuple[str, str, int]:
         return code.co_filename, code.co_name, code.co_firstlineno
 
-    def change(self, mutant: Mutant) -> bool:
-        """Give the functions the code of a mutant; False if what is executed at import differs."""
-        path = str(mutant.path)
-        before = compile(ast.parse(mutant.path.read_text("utf-8")), path, "exec", dont_inherit=True)
-        after = compile(mutant.tree(), path, "exec", dont_inherit=True)
-        is_changed = False
-        for old, new in changed_code(before, after):
-            if old.co_flags & inspect.CO_NEWLOCALS:
-                for function in self._known.get(self._key(old), ()):
-                    function.__code__ = new
-                    is_changed = True
-            elif _own_parts(old) != _own_parts(new):
-                return False
-        return is_changed
+    def change(self, mutant: Mutant) -> None:
+        """Give the functions the code of a mutant."""
+        for old, new in _changes(mutant):
+            for function in self._known.get(self._key(old), ()):
+                function.__code__ = new
+
+
+def _changes(mutant: Mutant) -> list[tuple[CodeType, CodeType]]:
+    path = str(mutant.path)
+    before = compile(ast.parse(mutant.path.read_text("utf-8")), path, "exec", dont_inherit=True)
+    after = compile(mutant.tree(), path, "exec", dont_inherit=True)
+    return list(changed_code(before, after))
+
+
+def is_at_import(mutant: Mutant) -> bool:
+    """Whether a mutant changes what is executed when its module is imported."""
+    return any(
+        not old.co_flags & inspect.CO_NEWLOCALS and _own_parts(old) != _own_parts(new)
+        for old, new in _changes(mutant)
+    )
 
 
 class Judge:
@@ -181,10 +194,12 @@ class Judge:
             try:
                 os.setsid()
                 _prepare(sources)
-                if task.mutant is None or not items or self.functions.change(task.mutant):
-                    code = _run(items, sources / "failed")
+                if task.is_anew and items:
+                    code = _run_anew(task.tests, sources)
                 else:
-                    code = _run_anew(task.tests, sources / "failed")
+                    if task.mutant is not None:
+                        self.functions.change(task.mutant)
+                    code = _run(items, sources / "failed")
             finally:
                 os._exit(code)
         self.running[child] = task, time.monotonic() + LONGEST, sources
@@ -239,13 +254,26 @@ def _run(items: Sequence[pytest.Item], failed: Path) -> int:
     return 0
 
 
-def _run_anew(tests: Sequence[str], failed: Path) -> int:
-    command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", *OPTIONS, *tests]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith(("FAILED ", "ERROR ")) and "::" in line:
-            failed.write_text(re.split(r"[\[ ]", line)[1], "utf-8")
-    return done.returncode
+class _FirstFailure:
+    """A plugin that writes the name of the first test that fails."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called for each phase of a test."""
+        if report.failed:
+            self.path.write_text(report.nodeid.partition("[")[0], "utf-8")
+
+
+def _run_anew(tests: Sequence[str], sources: Path) -> int:
+    folders = tuple(f"{folder}{os.sep}" for folder in (PACKAGE, ROOT / "tests"))
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(folders):
+            del sys.modules[name]
+    sys.path[:] = [str(sources), *(each for each in sys.path if each != str(PACKAGE.parent))]
+    importlib.invalidate_caches()
+    return int(pytest.main(["-x", *OPTIONS, *tests], plugins=[_FirstFailure(sources / "failed")]))
 
 
 def judge(tasks: Sequence[Task], jobs: int, folder: Path, report: Callable[[Verdict], None]) -> None:
@@ -263,8 +291,6 @@ def judge(tasks: Sequence[Task], jobs: int, folder: Path, report: Callable[[Verd
                     importlib.import_module(module.name)
     os.chdir(ROOT)
     files = sorted({test.partition("::")[0] for task in tasks for test in task.tests})
-    imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # libraries, before pytest saw them
-    options = [*OPTIONS, *imported, "-s", "--hypothesis-profile=mutants"]
-    code = pytest.main([*options, *files], plugins=[Judge(tasks, jobs, folder, report)])
+    code = pytest.main([*OPTIONS, *files], plugins=[Judge(tasks, jobs, folder, report)])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"pytest ended with {code!r}")
