@@ -25,7 +25,7 @@ def weights_and_biases(content: bytes) -> Iterator[tuple[Any, Any]]:
     """What each product of the main graph reads as weight and as bias, looked up through DEQUANTIZE."""
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
-    names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+    names = {code: name for name, code in vars(schema.BuiltinOperator).items() if name[0] != "_"}
     codes = [names[max(each.builtinCode, each.deprecatedBuiltinCode)] for each in model.operatorCodes]
     source = {}
     for operator in graph.operators:

@@ -58,7 +58,7 @@ def schema() -> Any:
 def operator_names() -> dict[int, str]:
     """The names of the builtin operators by their code."""
     codes = vars(schema().BuiltinOperator)
-    return {code: name for name, code in codes.items() if isinstance(code, int)}
+    return {code: name for name, code in codes.items() if not name.startswith("_")}
 
 
 def options(operator: Any, table: str) -> Any | None:
