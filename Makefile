@@ -32,7 +32,7 @@ splits:  ## arenas of model files with and without strips, with the results in d
 
 coverage:  ## line and branch coverage of the package by all tests but those of time; `TESTS=tests/ops` for some of them
 	mkdir -p build/coverage && rm -f build/coverage/data*
-	coverage run -m pytest -q -m "not alone" --junitxml=build/coverage/tests.xml $(TESTS)
+	coverage run -m pytest -q -m "not alone" -n auto --dist worksteal --junitxml=build/coverage/tests.xml $(TESTS)
 	coverage combine -q
 	coverage report
 	coverage json -q -o build/coverage/coverage.json

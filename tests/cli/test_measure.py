@@ -34,6 +34,7 @@ def test_the_time_comes_first_then_how_fast_that_is(shared: Path) -> None:
 
 def test_kernels_stand_beside_their_modules_and_macs(tmp_path: Path) -> None:
     """A convolution of 8 x 27 MACs at 6 x 6 places, and a ReLU."""
+    pytest.importorskip("torch")
     file = tmp_path / "found.json"
     options = ("--seconds", "0.02", "-o", file, "--quiet")
     shown = lines(run("measure", "cli.test_measure:two_modules", *options, PYTHONPATH=PATH))
@@ -136,6 +137,8 @@ def test_a_latency_from_elsewhere_becomes_shares_of_that_device(shared: Path, tm
     ],
 )
 def test_errors_are_printed_on_one_line(arguments: tuple[str, ...], message: str) -> None:
+    if "ort" in arguments:
+        pytest.importorskip("torch")
     done = run("measure", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
