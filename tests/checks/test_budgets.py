@@ -146,6 +146,7 @@ _HOSTILE = {
     '[[budget]]\nmodels = "*"\nbaseline = "{stem}"\ngrowth = { macs = "5%" }': "one file for all models",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { macs = 5 }': "not a share such as '5%'",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { ram = "5%" }': "growth: unknown key 'ram'",
+    '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { flash = "5%" }': "growth: unknown key 'flash'",
     '[[budget]]\nmodels = "*"\nlayers = 3': "layers is 3, not a table",
     '[[budget]]\nmodels = "*"\nlayers = { conv = 3 }': "layers 'conv'",
     '[[budget]]\nmodels = "*"\nlayers = { conv = { flops = 3 } }': "unknown key 'flops'",
@@ -173,6 +174,22 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "budgets.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BudgetError, match="not a TOML file"):
         read_budgets(tmp_path / "budgets.toml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("**/f", {"f", "a/f", "a/b/f"}),
+        ("a/**/f", {"a/f", "a/b/f"}),
+        ("a/b/**/f", {"a/b/f"}),
+        ("a/b/c/d/**/f", set()),
+        ("*/f", {"a/f"}),
+    ],
+)
+def test_two_stars_are_any_number_of_folders(pattern: str, named: set[str], tmp_path: Path) -> None:
+    assert {
+        each for each in ("f", "a/f", "a/b/f") if matches(pattern, str(tmp_path / each), tmp_path)
+    } == named
 
 
 @pytest.mark.slow

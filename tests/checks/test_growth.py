@@ -40,6 +40,12 @@ def test_what_grew_by_precisely_what_is_allowed_is_kept(allowed: str) -> None:
     assert _grown(least, allowed).fits is (before == least)
 
 
+def test_anything_is_too_much_growth_of_a_baseline_of_0() -> None:
+    result = _grown(0, "1000000%")
+    assert (result.fits, result.unknown) == (False, ("the baseline is 0, and the amount is now 3.28 M",))
+    assert _grown(1, "1000000000%").fits is True
+
+
 @pytest.mark.parametrize("share", ["9" * 400 + "%", "1e3%", "inf%", "nan%", "-5%", "5", "%", 5, 0.05, True])
 def test_a_share_that_is_none_is_refused(share: Any) -> None:
     with pytest.raises(BudgetError, match="not a share such as '5%'"):
