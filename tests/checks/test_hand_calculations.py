@@ -11,8 +11,11 @@ from sizeup import targets
 from sizeup.checks import MemoryFit, Needs, Subject, fit_memory
 from sizeup.checks.board_memory import board_flash, board_ram
 from sizeup.checks.evaluate import LimitSpec, evaluate_limits
+from sizeup.checks.measures import _npu_arena
+from sizeup.checks.npu import NpuFit, npu_ram_parts
 from sizeup.cost import count
 from sizeup.graph import Graph
+from sizeup.runtimes.vela import Compilation
 
 _WEIGHTS = 4 * (864 + 288 + 2048)  # bytes of the three convolutions
 
@@ -61,6 +64,30 @@ def test_what_depends_on_the_size_of_an_unsized_input_has_no_upper_bound() -> No
         ("weights", True),
     ]
     assert limits[0].unknown == graph.placeholder_sizes
+
+
+_COMPILED = Compilation(
+    "4.0", "ethos-u55-128", "", "Shared_Sram", 5e8, {"sram": 1_000}, {}, 0, 0, 0.0, 0, 1, 0, 0, 0, (), (), b""
+)
+
+
+@pytest.mark.parametrize(
+    ("npu", "parts", "arena"),
+    [
+        (NpuFit("u55", reason="Vela is not installed"), [], (None, None)),
+        # Of the compiled file's arena, Vela reports 1,000 B.
+        (NpuFit("u55", _COMPILED, arena=(900, 1_500)), [(1_000, 1_000), (0, 500)], (900, 1_500)),
+        (NpuFit("u55", _COMPILED), [(1_000, 1_000), (0, None)], (None, None)),
+        (NpuFit("u55", is_compiled_file=True, arena=(900, 1_500)), [(900, 1_500)], (900, 1_500)),
+        (NpuFit("u55", is_compiled_file=True), [(0, None)], (None, None)),
+    ],
+)
+def test_the_arena_of_an_npu_is_not_counted_twice(
+    npu: NpuFit, parts: list[tuple[int, int | None]], arena: tuple[int | None, int | None]
+) -> None:
+    assert [(part.low_bytes, part.high_bytes) for part in npu_ram_parts(npu)] == parts
+    amount = _npu_arena(npu)
+    assert (amount.least, amount.most) == arena
 
 
 def test_external_flash_counts_only_for_what_exceeds_the_chip() -> None:

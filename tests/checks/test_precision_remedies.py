@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from networks import three_convolutions
+from sizeup import targets
 from sizeup.checks import Limit, Needs, Subject
 from sizeup.checks.evaluate import LimitSpec, evaluate_limits
-from sizeup.checks.precision_remedies import _first_budgets, _Search, _typed, precision_remedies
+from sizeup.checks.precision_remedies import _first_budgets, _offered, _Search, _typed, precision_remedies
 from sizeup.checks.remedy_case import Case, Origin
 from sizeup.cost import count
+from sizeup.dtypes import precision_name
 from sizeup.errors import NoAssignment
 from sizeup.graph import Constant, Graph
 from sizeup.mixed_precision.figures import Budgets
@@ -77,6 +79,21 @@ def test_budgets_are_reduced_by_what_exceeds_the_limits() -> None:
     assert not _Search(case, Budgets()).tighten(case.subject)
 
 
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        (None, ["fp32", "int8"]),
+        ("stm32f746/tflm", ["fp32", "int8"]),
+        ("rpi5/ort", ["fp32", "fp16", "int8"]),
+        ("rpi5/litert", ["fp32", "int8"]),
+    ],
+)
+def test_precisions_are_those_of_the_runtime(target: str | None, names: list[str]) -> None:
+    subject = replace(_subject(), target=None if target is None else targets.target(target))
+    offered = _offered(Case(subject, (), Origin("net"), lambda each: ()))
+    assert list(map(precision_name, offered)) == names
+
+
 def test_amounts_are_typed_in_whole_bytes_nanoseconds_and_nanojoules() -> None:
     assert _typed("weight_bytes", 8_500) == "8500"
     assert _typed("seconds", 0.5) == "500000000ns"
@@ -88,6 +105,8 @@ def test_amounts_are_typed_in_whole_bytes_nanoseconds_and_nanojoules() -> None:
     [
         # 4 x (864 + 288) B and 2,048 B; the other layers alone would leave 9,344 B.
         (8_000, "store 2 layers at fp32, 1 layer at int8; int8: body.pointwise", 6_656),
+        # Nothing fits: the least that is possible, in place of a mixture.
+        (3_199, "convert all layers to int8", 3_200),
         (3_200, "store 3 layers at int8; int8: stem.conv, body.depthwise, body.pointwise", 3_200),
     ],
 )
@@ -97,7 +116,9 @@ def test_the_fewest_layers_are_stored_in_fewer_bits(most: int, description: str,
     limits = evaluate_limits(subject, spec)
     case = Case(subject, limits, Origin("net"), lambda changed: evaluate_limits(changed, spec))
     (remedy,) = precision_remedies(case)
-    assert (remedy.description, remedy.fits) == (description, True)
-    assert remedy.command == f"sizeup precision net --weights {most} --precisions fp32,int8 -o mixed.json"
+    assert (remedy.description, remedy.fits) == (description, weights <= most)
+    command = f"sizeup precision net --weights {most} --precisions fp32,int8 -o mixed.json"
+    assert remedy.command == (command if remedy.fits else "sizeup analyze net --precision int8")
+    assert any("--recipe recipe.json" in note for note in remedy.notes) is not remedy.fits
     (change,) = remedy.changes
     assert (change.before, change.after) == (_WEIGHTS, weights)

@@ -104,6 +104,15 @@ def test_the_verdict_is_that_of_the_engine(tmp_path: Path, model: dict[str, obje
         assert check.fits is verdicts[serving.fits_at(concurrency)], concurrency
 
 
+@pytest.mark.parametrize(("layout", "each"), [("tp1", 2), ("tp2", 3)])
+def test_replicas_share_the_sequences(config: Path, layout: str, each: int) -> None:
+    check = ServingCheck(str(config), "2xh100/vllm", 1000, 24, concurrency=3, layout=layout)
+    cache = check.limit.parts[-1]
+    assert cache.basis == f"{each} sequences of 1,024 tokens"
+    # 32 layers, 8 heads of 128 numbers, keys and values of 2 B; half of the heads are on each of two GPUs.
+    assert cache.low_bytes == each * 1024 * 32 * 8 * 128 * 2 * 2 // (2 if layout == "tp2" else 1)
+
+
 @pytest.mark.parametrize("target", ["8xh100", "2x8xh100/vllm", "dgx-h100", "h100/sglang", "DGX-B200/vllm"])
 def test_clusters_are_recognized(target: str) -> None:
     assert is_cluster(target)
