@@ -159,7 +159,7 @@ class Judge:
         gc.freeze()
         self.free = [_copied_package(self.folder / str(job)) for job in range(self.jobs)]
         tasks = [
-            Task(task.mutant, [test for test in task.tests if test in self.items]) for task in self.tasks
+            task._replace(tests=[test for test in task.tests if test in self.items]) for task in self.tasks
         ]
         sound: set[str] = {""}
         while tasks:
@@ -167,11 +167,7 @@ class Judge:
             controls = [Task(None, [test]) for test in sorted({each.test for each in found} - sound)]
             unsound = {each.test for each in self._outcomes(controls) if each.is_failure}
             sound |= {each.test for each in found} - unsound
-            tasks = [
-                Task(each.task.mutant, [test for test in each.task.tests if test not in unsound])
-                for each in found
-                if each.test in unsound
-            ]
+            tasks = [each.task.without(unsound) for each in found if each.test in unsound]
         return True
 
     def _outcomes(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
