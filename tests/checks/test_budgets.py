@@ -139,6 +139,8 @@ _HOSTILE = {
     '[[budget]]\nmodels = "*"\narena = "64 kbit"': "arena 64 kbit: not a size; use e.g. 320KiB",
     '[[budget]]\nmodels = "*"\nflash = "4mb"': "flash 4mb: not a size; use 4MB or 4MiB",
     '[[budget]]\nmodels = "*"\nlatency = "20 ms"': "latency needs a target",
+    '[[budget]]\nmodels = "*"\nram = "1 MiB"': "ram needs a target",
+    '[[budget]]\nmodels = "*"\nenergy = "3 mJ"': "energy needs a target",
     '[[budget]]\nmodels = "*"\nlatency = "20"': "latency 20: give a unit, e.g. 20ms",
     '[[budget]]\nmodels = "*"\nenergy = "3"': "energy 3: give a unit, e.g. 3mJ",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\nmacs = 1': "a baseline needs growth limits",
@@ -164,6 +166,11 @@ def test_a_file_that_makes_no_sense_is_refused_in_one_sentence(text: str, tmp_pa
     with pytest.raises(BudgetError, match=re.escape(_HOSTILE[text])) as raised:
         read_budgets(path)
     assert str(raised.value).startswith(str(path))
+
+
+def test_a_free_dimension_may_be_1(tmp_path: Path) -> None:
+    text = '[[budget]]\nmodels = "*"\nbind = { batch = 1 }\nmacs = 1'
+    assert read_budgets(_write(tmp_path, text)).budgets[0].bind == {"batch": 1}
 
 
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:

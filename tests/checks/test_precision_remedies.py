@@ -16,23 +16,24 @@ from sizeup.checks.remedy_case import Case, Origin
 from sizeup.cost import count
 from sizeup.dtypes import precision_name
 from sizeup.errors import NoAssignment
-from sizeup.graph import Constant, Graph
+from sizeup.graph import Constant, Graph, Shape
 from sizeup.mixed_precision.figures import Budgets
 
-# Bytes of all weights at fp32, and of the activations at the peak: 128 KiB and 256 KiB.
-_WEIGHTS, _PEAK = 12_800, 393_216
+_WEIGHTS = 12_800  # bytes at fp32
+
+
+def _weights(shape: Shape) -> Constant:
+    values = np.random.default_rng(0).normal(size=shape)
+    return Constant("parameter", lambda: values)
 
 
 def _network() -> Graph:
     """Three convolutions of 864, 288 and 2,048 weights, all with values."""
     graph = three_convolutions()
-    numbers = np.random.default_rng(0)
-    tensors = [
-        each
-        if each.data is None
-        else replace(each, data=Constant("parameter", lambda shape=each.shape: numbers.normal(size=shape)))
+    tensors = (
+        each if each.data is None else replace(each, data=_weights(each.shape or ()))
         for each in graph.tensors
-    ]
+    )
     return replace(graph, tensors=tuple(tensors))
 
 
@@ -50,7 +51,7 @@ def test_a_budget_is_the_limit_less_all_other_needs() -> None:
         Limit("flash", "bytes", None, 13_000, 13_300),
         Limit("flash", "bytes", 9_000, 13_000, 13_300),  # 500 B besides weights
         Limit("weights", "bytes", 10_000, _WEIGHTS, _WEIGHTS),
-        Limit("arena", "bytes", 300_000, 1, 400_000),  # 6,784 B besides activations
+        Limit("arena", "bytes", 300_000, 1, 400_000),  # 6,784 B besides activations of 128 KiB and 256 KiB
         Limit("latency", "seconds", 1.0, 0.5, 2.0, 1.5),
         Limit("energy", "joules", 3.0, 6.0, None),
         Limit("energy", "joules", 9.0, None, None),
