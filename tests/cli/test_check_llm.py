@@ -12,6 +12,7 @@ import sizeup
 from cli.running import Run
 from sizeup.api.check_llm import check_language_model
 from sizeup.checks.language_models import ServingCheck
+from sizeup.checks.serving_remedies import serving_remedies
 from sizeup.language_models.clusters import is_cluster
 
 # Llama-3.1-8B: 16.06 GB of bf16 weights, 131,072 bytes of cache per token.
@@ -193,6 +194,18 @@ def test_more_gpus_are_the_fewest(config: Path) -> None:
     for fewer in range(1, count):
         serving = sizeup.llm(config, target=f"{fewer}xl4/vllm", input=32_000, concurrency=16)
         assert all(row.fits != "yes" for row in serving.layouts(20)), fewer
+
+
+@pytest.mark.parametrize("expected", [False, True])
+def test_several_nodes_meet_a_limit_of_times_if_expected_times_are_compared(
+    config: Path, expected: bool
+) -> None:
+    """200 caches of 4.2 GB exceed 8 x 80 GiB, not 16 x 80 GiB; times on several nodes have no interval."""
+    check = ServingCheck(str(config), "8xh100/vllm", 32_000, 256, 200, tpot=10.0, expected=expected)
+    remedies = [
+        remedy.description for remedy in serving_remedies(check) if " x h100-sxm as " in remedy.description
+    ]
+    assert [description.split(" as ")[0] for description in remedies] == ["16 x h100-sxm"] * expected
 
 
 def test_remedies_can_be_left_out(run: Run, config: Path) -> None:
