@@ -139,6 +139,8 @@ _HOSTILE = {
     '[[budget]]\nmodels = "*"\narena = "64 kbit"': "arena 64 kbit: not a size; use e.g. 320KiB",
     '[[budget]]\nmodels = "*"\nflash = "4mb"': "flash 4mb: not a size; use 4MB or 4MiB",
     '[[budget]]\nmodels = "*"\nlatency = "20 ms"': "latency needs a target",
+    '[[budget]]\nmodels = "*"\nram = "1 MiB"': "ram needs a target",
+    '[[budget]]\nmodels = "*"\nenergy = "3 mJ"': "energy needs a target",
     '[[budget]]\nmodels = "*"\nlatency = "20"': "latency 20: give a unit, e.g. 20ms",
     '[[budget]]\nmodels = "*"\nenergy = "3"': "energy 3: give a unit, e.g. 3mJ",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\nmacs = 1': "a baseline needs growth limits",
@@ -146,6 +148,7 @@ _HOSTILE = {
     '[[budget]]\nmodels = "*"\nbaseline = "{stem}"\ngrowth = { macs = "5%" }': "one file for all models",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { macs = 5 }': "not a share such as '5%'",
     '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { ram = "5%" }': "growth: unknown key 'ram'",
+    '[[budget]]\nmodels = "*"\nbaseline = "a.json"\ngrowth = { flash = "5%" }': "growth: unknown key 'flash'",
     '[[budget]]\nmodels = "*"\nlayers = 3': "layers is 3, not a table",
     '[[budget]]\nmodels = "*"\nlayers = { conv = 3 }': "layers 'conv'",
     '[[budget]]\nmodels = "*"\nlayers = { conv = { flops = 3 } }': "unknown key 'flops'",
@@ -165,6 +168,11 @@ def test_a_file_that_makes_no_sense_is_refused_in_one_sentence(text: str, tmp_pa
     assert str(raised.value).startswith(str(path))
 
 
+def test_a_free_dimension_may_be_1(tmp_path: Path) -> None:
+    text = '[[budget]]\nmodels = "*"\nbind = { batch = 1 }\nmacs = 1'
+    assert read_budgets(_write(tmp_path, text)).budgets[0].bind == {"batch": 1}
+
+
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetError, match=r"missing.toml: no such file$"):
         read_budgets(tmp_path / "missing.toml")
@@ -173,6 +181,22 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "budgets.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BudgetError, match="not a TOML file"):
         read_budgets(tmp_path / "budgets.toml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("**/f", {"f", "a/f", "a/b/f"}),
+        ("a/**/f", {"a/f", "a/b/f"}),
+        ("a/b/**/f", {"a/b/f"}),
+        ("a/b/c/d/**/f", set()),
+        ("*/f", {"a/f"}),
+    ],
+)
+def test_two_stars_are_any_number_of_folders(pattern: str, named: set[str], tmp_path: Path) -> None:
+    assert {
+        each for each in ("f", "a/f", "a/b/f") if matches(pattern, str(tmp_path / each), tmp_path)
+    } == named
 
 
 @pytest.mark.slow

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from networks import three_convolutions
+from networks import FLOAT, three_convolutions
 from sizeup.checks import Limit, Needs, Subject
 from sizeup.checks.evaluate import Reference, growth_limits
 from sizeup.checks.limits import parse_share
 from sizeup.cost import count
 from sizeup.errors import BudgetError
+from sizeup.graph import GraphBuilder
 
 _SUBJECT = Subject(Needs(three_convolutions(), count(three_convolutions())))
 _MACS = 3_276_800
@@ -38,6 +39,22 @@ def test_what_grew_by_precisely_what_is_allowed_is_kept(allowed: str) -> None:
     least, most = int(before), int(before) + 1
     assert _grown(most, allowed).fits is True
     assert _grown(least, allowed).fits is (before == least)
+
+
+def test_anything_is_too_much_growth_of_a_baseline_of_0() -> None:
+    result = _grown(0, "1000000%")
+    assert (result.fits, result.unknown) == (False, ("the baseline is 0, and the amount is now 3.28 M",))
+    assert _grown(1, "1000000000%").fits is True
+    builder = GraphBuilder("product")
+    inputs = [builder.input(name, (1, 1), FLOAT) for name in "xy"]
+    builder.op("matmul", inputs, [builder.tensor("z", (1, 1), FLOAT)], {"contracted": (1,)})
+    (single,) = growth_limits(
+        Subject(Needs(builder.freeze(), count(builder.freeze()))),
+        Reference("baselines.json", {"macs": 0}),
+        {"macs": 2.0},
+        "a budget",
+    )
+    assert single.fits is False
 
 
 @pytest.mark.parametrize("share", ["9" * 400 + "%", "1e3%", "inf%", "nan%", "-5%", "5", "%", 5, 0.05, True])

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 import sizeup
+from networks import three_convolutions
 from sizeup import targets
-from sizeup.checks import MemoryFit
+from sizeup.checks import MemoryFit, Needs
 from sizeup.checks.limits import MemoryNeed, MemoryPart
-from sizeup.checks.ranking import BoardFit, Reason, _best, _with_verdict
+from sizeup.checks.ranking import BoardFit, Reason, _best, _memory_fit, _with_verdict
 from sizeup.cli import main
+from sizeup.cost import count
 from sizeup.render.console.ranking import latency_text
 from sizeup.targets import LatencyStanding
 
@@ -53,6 +55,25 @@ def test_reference_kernels_count_only_if_no_other_runtime_can_hold_the_model() -
     too_large = MemoryFit(MemoryNeed("ram", 10, RAM.parts), None)
     verdict = best(0.1, row("microtvm", 0.01, fit=too_large), slow)
     assert (verdict.fits, verdict.target.runtime.name) == (False, "tflm")
+
+
+def test_of_lower_bounds_the_shortest_counts_and_before_an_unknown_latency() -> None:
+    rows = row("tflm-cmsis-nn", None), row("microtvm", 0.02), row("tflm-cmsis-nn", 0.01)
+    assert best(None, *rows).low_seconds == 0.01
+    assert best(None, *rows[:2]).low_seconds == 0.02
+
+
+def test_the_application_takes_ram_in_place_of_the_reserve_and_no_flash() -> None:
+    """261,632 B of RAM are usable on an Arduino Nano 33 BLE."""
+    needs, target = Needs(three_convolutions(), count(three_convolutions())), targets.target("nano33ble/tflm")
+    assert target.board is not None
+    reserve = targets.MemoryAmounts("a test", 10_000, 20_000, "drivers")
+    target = replace(target, board=replace(target.board, reserve=reserve))
+    for application, limit, reserved in ((None, 261_632, 10_000), (100_000, 161_632, 0)):
+        fit = _memory_fit(needs, target, application)
+        assert (fit.ram.limit_bytes, fit.ram.reserve_bytes) == (limit, reserved)
+        assert fit.flash is not None
+        assert fit.flash.reserve_bytes == 20_000
 
 
 def test_a_limit_within_the_interval_is_undetermined() -> None:

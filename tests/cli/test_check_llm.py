@@ -12,6 +12,7 @@ import sizeup
 from cli.running import Run
 from sizeup.api.check_llm import check_language_model
 from sizeup.checks.language_models import ServingCheck
+from sizeup.checks.serving_remedies import serving_remedies
 from sizeup.language_models.clusters import is_cluster
 
 # Llama-3.1-8B: 16.06 GB of bf16 weights, 131,072 bytes of cache per token.
@@ -104,6 +105,15 @@ def test_the_verdict_is_that_of_the_engine(tmp_path: Path, model: dict[str, obje
         assert check.fits is verdicts[serving.fits_at(concurrency)], concurrency
 
 
+@pytest.mark.parametrize(("layout", "each"), [("tp1", 2), ("tp2", 3)])
+def test_replicas_share_the_sequences(config: Path, layout: str, each: int) -> None:
+    check = ServingCheck(str(config), "2xh100/vllm", 1000, 24, concurrency=3, layout=layout)
+    cache = check.limit.parts[-1]
+    assert cache.basis == f"{each} sequences of 1,024 tokens"
+    # 32 layers, 8 heads of 128 numbers, keys and values of 2 B; half of the heads are on each of two GPUs.
+    assert cache.low_bytes == each * 1024 * 32 * 8 * 128 * 2 * 2 // (2 if layout == "tp2" else 1)
+
+
 @pytest.mark.parametrize("target", ["8xh100", "2x8xh100/vllm", "dgx-h100", "h100/sglang", "DGX-B200/vllm"])
 def test_clusters_are_recognized(target: str) -> None:
     assert is_cluster(target)
@@ -184,6 +194,18 @@ def test_more_gpus_are_the_fewest(config: Path) -> None:
     for fewer in range(1, count):
         serving = sizeup.llm(config, target=f"{fewer}xl4/vllm", input=32_000, concurrency=16)
         assert all(row.fits != "yes" for row in serving.layouts(20)), fewer
+
+
+@pytest.mark.parametrize("expected", [False, True])
+def test_several_nodes_meet_a_limit_of_times_if_expected_times_are_compared(
+    config: Path, expected: bool
+) -> None:
+    """200 caches of 4.2 GB exceed 8 x 80 GiB, not 16 x 80 GiB; times on several nodes have no interval."""
+    check = ServingCheck(str(config), "8xh100/vllm", 32_000, 256, 200, tpot=10.0, expected=expected)
+    remedies = [
+        remedy.description for remedy in serving_remedies(check) if " x h100-sxm as " in remedy.description
+    ]
+    assert [description.split(" as ")[0] for description in remedies] == ["16 x h100-sxm"] * expected
 
 
 def test_remedies_can_be_left_out(run: Run, config: Path) -> None:

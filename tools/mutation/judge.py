@@ -158,19 +158,17 @@ class Judge:
         self.functions = Functions()
         gc.freeze()
         self.free = [_copied_package(self.folder / str(job)) for job in range(self.jobs)]
-        tasks = [
-            Task(task.mutant, [test for test in task.tests if test in self.items]) for task in self.tasks
-        ]
-        sound: set[str] = {""}
+        tasks = [task.without(set(task.tests) - self.items.keys()) for task in self.tasks]
+        sound: set[tuple[str, bool]] = {("", False), ("", True)}
         while tasks:
             found = [each for each in self._outcomes(tasks) if each.is_failure]
-            controls = [Task(None, [test]) for test in sorted({each.test for each in found} - sound)]
-            unsound = {each.test for each in self._outcomes(controls) if each.is_failure}
-            sound |= {each.test for each in found} - unsound
+            used = {(each.test, each.task.is_anew) for each in found}
+            controls = [Task(None, [test], is_anew) for test, is_anew in sorted(used - sound)]
+            failing = [each.task for each in self._outcomes(controls) if each.is_failure]
+            unsound = {(task.tests[0], task.is_anew) for task in failing}
+            sound |= used - unsound
             tasks = [
-                Task(each.task.mutant, [test for test in each.task.tests if test not in unsound])
-                for each in found
-                if each.test in unsound
+                each.task.without({each.test}) for each in found if (each.test, each.task.is_anew) in unsound
             ]
         return True
 

@@ -15,7 +15,7 @@ class BoardMemory:
 
     limit_bytes: int | None
     source: str
-    reserve_bytes: int = 0
+    reserve_bytes: int
     unknown: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     is_external: bool = False  # the on-chip memory is too small, but not the external one

@@ -155,7 +155,8 @@ _AI8X_OTHER = frozenset(
 )
 _MOST_CHANNELS, _MOST_LAYERS, _MOST_POOL = 1024, 32, 16
 _STREAMED_LAYERS = 8
-_PROCESSORS, _KERNEL = 64, 9  # bytes of a 3 x 3 kernel at 8 bits
+_PROCESSORS, _KERNEL = 64, 9  # weights of a 3 x 3 kernel
+_LONGEST = 9  # weights of a 1D kernel
 
 
 def _ai8x_refusal(graph: Graph) -> str | None:
@@ -173,7 +174,7 @@ def _ai8x_refusal(graph: Graph) -> str | None:
 
 def _op_refusal(graph: Graph, op: Op) -> str:
     if op.kind not in _LAYERS:
-        if op.kind == "pool" and max(_pair(op, "kernel")) > _MOST_POOL:
+        if op.kind == "pool" and max(_sizes(op, "kernel"), default=1) > _MOST_POOL:
             return f"pooling windows above {_MOST_POOL} x {_MOST_POOL}"
         return "" if op.kind in _AI8X_OTHER else "no such operation"
     if max(_channels(graph, op)) > _MOST_CHANNELS:
@@ -186,39 +187,37 @@ def _op_refusal(graph: Graph, op: Op) -> str:
 
 
 def _window_refusal(graph: Graph, op: Op) -> str:
-    kernel, stride, dilation = (_pair(op, name) for name in ("kernel", "stride", "dilation"))
+    kernel, stride, dilation = (_sizes(op, name) for name in ("kernel", "stride", "dilation"))
     if op.attrs.get("groups", 1) != 1:
         return "groups or depthwise convolution"
     if op.kind == "conv_transpose":
-        return (
-            ""
-            if kernel == (3, 3) and stride == (2, 2)
-            else "transposed convolution other than 3 x 3, stride 2"
-        )
-    if max(stride) > 1:
+        is_supported = kernel in ((), (3, 3)) and stride in ((), (2, 2))
+        return "" if is_supported else "transposed convolution other than 3 x 3, stride 2"
+    if max(stride, default=1) > 1:
         return f"stride {max(stride)}; convolutions have stride 1"
-    if _is_one_dimensional(graph, op):
-        return "" if max(kernel) <= _KERNEL else f"1D kernel longer than {_KERNEL}"
-    if max(dilation) > 1:
+    is_dilated = max(dilation, default=1) > 1
+    if _is_one_dimensional(graph, op, len(kernel)):
+        if max(kernel) > _LONGEST:
+            return f"1D kernel longer than {_LONGEST}"
+        return "dilation of a 1D kernel longer than 3" if is_dilated and max(kernel) > 3 else ""
+    if is_dilated:
         return "dilation in a 2D convolution"
-    return (
-        ""
-        if kernel in ((1, 1), (2, 2), (3, 3))
-        else f"kernel {kernel[0]} x {kernel[1]}; only 1 x 1 and 3 x 3"
-    )
+    if kernel in ((), (1, 1), (2, 2), (3, 3)):
+        return ""
+    return f"kernel {' x '.join(map(str, kernel))}; only 1 x 1 and 3 x 3"
 
 
-def _pair(op: Op, name: str) -> tuple[int, int]:
+def _sizes(op: Op, name: str) -> tuple[int, ...]:
+    """The sizes of a window along its axes; empty if not known. PyTorch's are lists."""
     values = op.attrs.get(name)
-    if not isinstance(values, tuple) or not 1 <= len(values) <= 2:
-        return (1, 1)
-    return (values[0], values[-1]) if len(values) == 2 else (values[0], 1)
+    return tuple(values) if isinstance(values, tuple | list) else ()
 
 
-def _is_one_dimensional(graph: Graph, op: Op) -> bool:
+def _is_one_dimensional(graph: Graph, op: Op, axes: int) -> bool:
+    """Whether a window moves along one axis only; TFLite has images of one row or column for that."""
     shape = graph.tensors[op.inputs[0]].shape or ()
     sides = shape[1:-1] if graph.format == "tflite" else shape[2:]
-    return len(sides) == 1 or 1 in sides
+    return axes == 1 or (axes == 2 and 1 in sides)
 
 
 def _channels(graph: Graph, op: Op) -> tuple[int, int]:
@@ -254,7 +253,7 @@ def _largest_output(graph: Graph) -> int:
     for op in graph.ops:
         layers += op.kind in _LAYERS
         if layers > _STREAMED_LAYERS:
-            largest = max(largest, *(graph.tensors[identity].elements or 0 for identity in op.outputs), 0)
+            largest = max([largest, *(graph.tensors[identity].elements or 0 for identity in op.outputs)])
     return largest
 
 
@@ -262,11 +261,11 @@ def _weight_bytes(needs: Needs, dtype: DType) -> int:
     """Bytes of all weights; 3 x 3 kernels take a place in all 64 memories for every output channel."""
     graph, placed = needs.graph, 0
     for op in graph.ops:
-        if op.kind == "conv" and op.attrs.get("groups", 1) == 1 and _pair(op, "kernel") == (3, 3):
+        if op.kind == "conv" and op.attrs.get("groups", 1) == 1 and _sizes(op, "kernel") == (3, 3):
             inputs, outputs = _channels(graph, op)
             placed += -(-inputs // _PROCESSORS) * outputs * _PROCESSORS * _KERNEL
     stored = sum(tensor_bytes(graph.tensors[i], dtype) for i in _layer_weights(graph))
-    return max(stored, placed * min(dtype.bits, 8) // 8)
+    return max(stored, placed * dtype.bits // 8)
 
 
 def _layer_weights(graph: Graph) -> set[int]:

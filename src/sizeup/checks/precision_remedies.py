@@ -93,7 +93,6 @@ class _Search:
     """Budgets of the assignment, tightened until the resulting model fits the limits."""
 
     case: Case
-    options: OptionTable
     budgets: Budgets
 
     def tighten(self, subject: Subject) -> bool:
@@ -109,8 +108,10 @@ class _Search:
             budget = getattr(self.budgets, name)
             if budget is None:
                 continue
-            factor = limit.maximum / upper if name in ("seconds", "joules") else None
-            reduced = budget * factor if factor is not None else budget - math.ceil(upper - limit.maximum)
+            if name in ("seconds", "joules"):
+                reduced = budget * limit.maximum / upper
+            else:
+                reduced = budget - math.ceil(upper - limit.maximum)
             if reduced <= 0 or reduced >= budget:
                 return False
             self.budgets = replace(self.budgets, **{name: reduced})
@@ -125,7 +126,7 @@ def _mixed_remedy(case: Case, offered: Sequence[DType]) -> Remedy | None:
     try:
         losses = weight_rounding_losses(graph, offered)
         options = options_of(graph, offered, case.subject.target)
-        search = _Search(case, options, _first_budgets(case))
+        search = _Search(case, _first_budgets(case))
         for _ in range(_MOST_ROUNDS):
             choice = find_assignment(options, options.losses(losses), search.budgets, _QUICK)
             subject = _mixed(case, choice)

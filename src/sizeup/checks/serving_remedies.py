@@ -116,7 +116,7 @@ def _with_weights(check: ServingCheck, weights: str) -> ServingCheck | None:
 def _more_devices(check: ServingCheck) -> Iterator[_Candidate]:
     """The smallest number of devices on which some layout fits."""
     machines = check.deployment.cluster
-    for text in _larger_clusters(machines, len(check.limits) > 1):
+    for text in _larger_clusters(machines, _is_judged_on_several_nodes(check)):
         larger = replace(check, target=f"{text}/{check.deployment.engine.name}", layout=None)
         try:
             is_default = larger.fits is True
@@ -132,7 +132,14 @@ def _more_devices(check: ServingCheck) -> Iterator[_Candidate]:
             return
 
 
-def _larger_clusters(machines: Cluster, is_timed: bool) -> Iterator[str]:
+def _is_judged_on_several_nodes(check: ServingCheck) -> bool:
+    """Whether a verdict there can be yes: times on several nodes have no interval, but expected times."""
+    if check.ttft is None and check.tpot is None:
+        return True
+    return check.expected and check.times is not None and check.times.calibration is not None
+
+
+def _larger_clusters(machines: Cluster, has_several_nodes: bool) -> Iterator[str]:
     """Targets of more devices of the same kind: one node first, then whole nodes."""
     name = machines.device.name
     like = next((known for known in shipped_clusters().values() if known.device.name == name), None)
@@ -141,7 +148,7 @@ def _larger_clusters(machines: Cluster, is_timed: bool) -> Iterator[str]:
         yield from (f"{count}x{name}" for count in range(machines.devices + 1, node + 1))
     else:
         node = machines.devices_per_node
-    if is_timed:  # several nodes have no interval of times
+    if not has_several_nodes:
         return
     yield from (f"{nodes}x{node}x{name}" for nodes in range(machines.nodes + 1, _MOST_DEVICES // node + 1))
 

@@ -1,0 +1,139 @@
+"""Which remedies are searched for, without a search: sizes of inputs, and variants of a rewritten file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sizeup.checks import Limit, Needs, Subject, remedy_search
+from sizeup.checks.evaluate import LimitSpec, evaluate_limits
+from sizeup.checks.remedy_case import Case, Change, Origin, Remedy
+from sizeup.checks.remedy_search import _notes, input_remedies, rewrite_remedies
+from sizeup.cost import count
+from sizeup.dtypes import dtype
+from sizeup.graph import Constant, Graph, GraphBuilder, Shape
+from sizeup.rewrite import OptimizeOptions
+from sizeup.runtimes.process import Library
+
+_FLOAT = dtype("float32")
+
+
+def _pointwise(shape: Shape) -> Graph:
+    """A sum of the channels of an image, or of a sequence, with weights: one MAC per number."""
+    builder = GraphBuilder("net", "onnx")
+    x = builder.input("x", shape, _FLOAT)
+    if len(shape) == 4:
+        weights = builder.tensor("w", (1, shape[1], 1, 1), _FLOAT, Constant("parameter"))
+        output = builder.tensor("y", (shape[0], 1, *shape[2:]), _FLOAT)
+        builder.op("conv", [x, weights], [output], {"out_channels": 1, "kernel": (1, 1), "groups": 1})
+    else:
+        weights = builder.tensor("w", (shape[1], 1), _FLOAT, Constant("parameter"))
+        output = builder.tensor("y", (shape[0], 1), _FLOAT)
+        builder.op("matmul", [x, weights], [output], {"contracted": (1,)})
+    builder.outputs.append(output)
+    return builder.freeze()
+
+
+@pytest.mark.parametrize(
+    ("shape", "most", "smaller", "fits"),
+    [
+        ((1, 3, 96, 96), 3 * 64 * 64, "1x3x64x64", True),
+        ((1, 3, 96, 96), 3 * 64 * 64 - 1, "1x3x32x32", True),
+        ((1, 3, 96, 96), 1, "1x3x32x32", False),  # the smallest that is tried
+        ((1, 3, 160, 160), 3 * 128 * 128, "1x3x128x128", True),
+        ((1, 3, 160, 160), 1, "1x3x64x64", False),  # 40 is a quarter, 64 the next multiple of 32
+        ((1, 3, 32, 32), 3 * 16 * 16, "1x3x16x16", True),  # it can be halved four times, no longer five
+        ((1, 3, 24, 24), 3 * 20 * 20, "1x3x16x16", True),
+        ((1, 3, 9, 9), 3 * 7 * 7, "1x3x7x7", True),
+        ((1, 48), 40, "1x32", True),
+    ],
+)
+def test_a_smaller_input_is_the_largest_that_fits(shape: Shape, most: int, smaller: str, fits: bool) -> None:
+    subject = Subject(Needs(_pointwise(shape), count(_pointwise(shape))))
+    spec = LimitSpec({"macs": most})
+    origin = Origin("net.onnx", load_at=_pointwise, limit_options=f"--macs {most}", input_options=("y:2",))
+    case = Case(subject, evaluate_limits(subject, spec), origin, lambda each: evaluate_limits(each, spec))
+    (remedy,) = input_remedies(case)
+    assert remedy.fits is fits
+    assert remedy.description.endswith(f" to {smaller}")
+    assert remedy.command == f"sizeup check net.onnx --macs {most} --input x:{smaller} --input y:2"
+
+
+_LARGE = (1, 3, 4096, 4096)  # 50.3 million MACs
+_ABSENT = Library("a runtime", "there_is_no_such_module", "package", "extra")
+_INSTALLED = _ABSENT._replace(module="sys")
+
+
+def _remedy(fits: bool | None, need: int) -> Remedy:
+    return Remedy("a change", "sizeup optimize", (Change("ram", "bytes", 99, need, fits),), fits)
+
+
+def _rewritten(
+    monkeypatch: pytest.MonkeyPatch,
+    outcomes: dict[str, Remedy],
+    shape: Shape = (1, 3, 8, 8),
+    library: Library = _INSTALLED,
+) -> tuple[list[Remedy], list[OptimizeOptions]]:
+    """The remedies if a search with these flags has these outcomes, and the options of all searches."""
+    options: list[OptimizeOptions] = []
+
+    def optimized(case: Case, file: Path, requested: OptimizeOptions, flags: str) -> Remedy | None:
+        options.append(requested)
+        return outcomes.get(flags)
+
+    monkeypatch.setattr(remedy_search, "_optimize_remedy", optimized)
+    monkeypatch.setattr(remedy_search, "_runtime", lambda file: library)
+    subject = Subject(Needs(_pointwise(shape), count(_pointwise(shape))))
+    limits = (Limit("ram", "bytes", 50, 99, 99),)
+    case = Case(subject, limits, Origin("net.tflite", Path("net.tflite")), lambda each: limits)
+    return list(rewrite_remedies(case, 1.0)), options
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "names"),
+    [
+        ({"": _remedy(True, 40), "--overlap": _remedy(True, 30)}, [""]),
+        (
+            {"": _remedy(False, 70), "--overlap": _remedy(False, 70), "--split": _remedy(True, 40)},
+            ["", "--split"],
+        ),
+        ({"--overlap": _remedy(True, 40), "--split": _remedy(True, 30)}, ["--overlap"]),
+        ({}, []),
+    ],
+)
+def test_further_changes_are_proposed_only_if_others_do_not_suffice(
+    outcomes: dict[str, Remedy], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _rewritten(monkeypatch, outcomes)[0] == [outcomes[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("shape", "library", "verify"),
+    [
+        ((1, 3, 8, 8), _INSTALLED, True),
+        ((1, 3, 8, 8), _ABSENT, False),
+        (_LARGE, _INSTALLED, False),
+    ],
+)
+def test_a_file_is_verified_if_its_runtime_is_installed_and_it_is_small(
+    shape: Shape, library: Library, verify: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, options = _rewritten(monkeypatch, {}, shape, library)
+    assert {each.verify for each in options} == {verify}
+
+
+def test_notes_are_what_a_rewritten_file_costs() -> None:
+    strips = SimpleNamespace(extra_macs_share=0.125, new_operators=("CONCATENATION",))
+    optimization: Any = SimpleNamespace(
+        verification=None, strips=strips, overlaps=1, clustered_weights=0, packed_weights=0
+    )
+    assert _notes(optimization, _ABSENT) == [
+        "not verified here; the command verifies it and needs package: pip install 'sizeup[extra]'",
+        "adds 12.5 % MACs",
+        "firmware must register CONCATENATION",
+        "valid only for TFLite Micro's reference kernels",
+    ]
