@@ -75,6 +75,7 @@ maker = "Nobody"
 source = "bench"
 runtimes = ["plain"]
 units = [{ name = "unit", peak = { fp32 = "2 MFLOPS" } }]
+power = { typical = "2 W", source = "bench" }
 
 [[device]]
 name = "half-known"
@@ -377,6 +378,7 @@ def test_the_report_tells_the_time_everywhere() -> None:
     assert data["latency"]["ms"] == pytest.approx(report.latency.ms)
     assert data["latency"]["target"] == "slate/plain"
     assert data["latency"]["kernels"] == 2
+    assert data["latency"]["flops_per_byte"] == {"fp32": 2.0}  # 2 MFLOPS at 1 MB/s
     assert data["latency"]["energy"]["joules"] == pytest.approx(2 * report.latency.seconds)
     assert [op["bound_by"] for op in data["ops"]] == ["compute", None, "traffic"]
     whole = sum(op["ms"] for op in data["ops"]) + data["latency"]["overhead_ms"]

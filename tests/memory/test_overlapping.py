@@ -62,6 +62,8 @@ def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.Monk
     rows = buffers_of((6, 0, 0), (4, 0, 1), (4, 1, 2))
     leaves = [Overlap(0, 1, 1), Overlap(1, 2, 2)]
     assert pack_overlapping(rows, leaves).height == least_height(rows, leaves) == 8
+    wide = buffers_of((96, 0, 0), (64, 0, 1), (64, 1, 2))
+    assert pack_overlapping(wide, [Overlap(0, 1, 16), Overlap(1, 2, 32)], alignment=16).height == 16 * 8
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
     packing = pack_overlapping(rows, leaves)
     assert (packing.height, packing.lower_bound, packing.status, packing.method) == (
