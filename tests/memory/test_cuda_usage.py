@@ -6,7 +6,7 @@ import pytest
 
 from memory.memory_graphs import one_op
 from sizeup.dtypes import dtype, precision
-from sizeup.graph import Constant, Graph, GraphBuilder, RecordedRun
+from sizeup.graph import Constant, Graph, GraphBuilder, RecordedRun, Shape
 from sizeup.memory import device_memory, usage
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -99,11 +99,26 @@ def _attention(number: str, mask: dict[str, tuple[int, ...]]) -> Graph:
     return one_op("attention", source, shape, {**dict.fromkeys("qkv", shape), **mask}, number)
 
 
+def _conv(weight: Shape, layouts: dict[int, str]) -> Graph:
+    side = 9 - weight[2]
+    shapes = {"x": (2, 4, 8, 8), "w": weight}
+    groups = 4 // weight[1]
+    return one_op("conv", "aten.conv2d", (2, 4, side, side), shapes, layouts=layouts, groups=groups)
+
+
 @pytest.mark.parametrize(
     ("graph", "workspace"),
     [
         # cuDNN chooses its workspace by the free memory; it is not counted.
         (one_op("conv", "aten.conv2d", (2, 4, 6, 6), {"x": (2, 4, 8, 8), "w": (4, 4, 3, 3)}, groups=1), 0),
+        # Copies in the layout of the result: of the filter if only the data is channels last, unless it has
+        # the same bytes in both layouts; of the data if only the filter is channels last.
+        (_conv((4, 4, 3, 3), {0: "channels_last"}), 4 * 4 * 9 * 4),
+        (_conv((4, 4, 1, 1), {0: "channels_last"}), 0),
+        (_conv((4, 1, 3, 3), {0: "channels_last"}), 0),
+        (_conv((4, 4, 3, 3), {0: "channels_last", 1: "channels_last"}), 0),
+        (_conv((4, 4, 3, 3), {1: "channels_last"}), 2 * 4 * 64 * 4),
+        (_conv((4, 4, 3, 3), {0: "other"}), 2 * 4 * 64 * 4),
         # The indices of the maxima, of 8 B each.
         (one_op("pool", "aten.max_pool2d", (1, 8, 4, 4), {"x": (1, 8, 8, 8)}), 8 * 16 * 8),
         # Mean and reciprocal deviation of 3 x 5 rows.
