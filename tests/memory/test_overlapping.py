@@ -51,6 +51,9 @@ def test_in_place_is_at_one_address_or_apart() -> None:
     packing = pack_overlapping(pair, [leave])
     assert (packing.height, packing.offsets) == (64, (0, 0))
     check_overlapping(pair, [0, 64], [leave])
+    # 1 B and 2 B are live at step 1, then 2 B in place: not 1 B further, where the 2 B are next to the 1 B.
+    three = buffers_of((1, 0, 1), (2, 1, 2), (2, 2, 2))
+    assert pack_overlapping(three, [Overlap(1, 2, 0, in_place=True)]).height == 3
     for near in ([16, 0], [0, 16]):
         with pytest.raises(InvalidPlan, match="share bytes"):
             check_overlapping(pair, near, [leave])

@@ -16,7 +16,7 @@ def _conv(data: Shape, weight: Shape, result: Shape, *, groups: int = 1, **optio
 
 
 def _transposed(threads: int) -> Graph:
-    shapes = {"x": (2, 16, 4, 4), "w": (16, 32, 2, 2)}
+    shapes: dict[str, Shape] = {"x": (2, 16, 4, 4), "w": (16, 32, 2, 2)}
     attrs: dict[str, Any] = {"groups": 1, "stride": (2, 2), "threads": threads}
     return one_op("conv_transpose", "aten.conv_transpose2d", (2, 32, 8, 8), shapes, **attrs)
 
