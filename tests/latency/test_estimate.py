@@ -19,6 +19,7 @@ from sizeup.dtypes import dtype
 from sizeup.errors import SizeupError, TargetError
 from sizeup.graph import Constant, Graph, GraphBuilder
 from sizeup.latency import energy, estimate, from_columns, roofline_kernels, throughput, throughput_of
+from sizeup.latency.roofline import fastest_rate
 from sizeup.render.console.report import render
 from sizeup.targets import target
 
@@ -75,6 +76,7 @@ maker = "Nobody"
 source = "bench"
 runtimes = ["plain"]
 units = [{ name = "unit", peak = { fp32 = "2 MFLOPS" } }]
+power = { typical = "2 W", source = "bench" }
 
 [[device]]
 name = "half-known"
@@ -301,6 +303,40 @@ def test_a_runtime_without_such_kernels_is_not_estimated() -> None:
 
 
 @pytest.mark.usefixtures("described")
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        ("reshape", {"target": "slate"}, "they neither compute nor move data"),
+        ("relu", {"basis": "coefficients"}, "coefficients count only convolutions and matrix products"),
+        ("riddle", {"basis": "coefficients"}, "no cost rule for riddle"),
+    ],
+)
+def test_why_no_operator_has_a_latency(kind: str, options: dict[str, Any], reason: str) -> None:
+    builder = GraphBuilder(kind)
+    x, y = builder.input("x", SHAPE, FLOAT), builder.tensor("y", SHAPE, FLOAT)
+    builder.op(kind, [x], [y])
+    builder.outputs.append(y)
+    with pytest.raises(sizeup.NoLatency, match=rf"\(basis \w+\): {reason}$"):
+        sizeup.estimate(builder.freeze(), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "rate"),
+    [
+        # 324 multiplications become 64 by Winograd's F(6 x 6, 3 x 3), https://arxiv.org/abs/1509.09308.
+        ("rpi5/litert", "conv", 4 * 2.4e9 * 8 * 324 / 64),
+        ("rpi5/litert", "conv_1x1", 4 * 2.4e9 * 8),
+        ("stm32f746/tflm", "conv", 216e6),
+        ("ethos-u55-256", "conv.int8", 256 * 500e6),
+    ],
+)
+def test_processors_with_an_operating_system_may_save_multiplications(
+    name: str, kernel: str, rate: float
+) -> None:
+    assert fastest_rate(target(name), kernel) == pytest.approx(rate)
+
+
+@pytest.mark.usefixtures("described")
 def test_what_is_not_known_leaves_the_upper_end_open() -> None:
     result = sizeup.estimate(chain(unknown=True), "slate")
     assert result.low is not None
@@ -377,6 +413,7 @@ def test_the_report_tells_the_time_everywhere() -> None:
     assert data["latency"]["ms"] == pytest.approx(report.latency.ms)
     assert data["latency"]["target"] == "slate/plain"
     assert data["latency"]["kernels"] == 2
+    assert data["latency"]["flops_per_byte"] == {"fp32": 2.0}  # 2 MFLOPS at 1 MB/s
     assert data["latency"]["energy"]["joules"] == pytest.approx(2 * report.latency.seconds)
     assert [op["bound_by"] for op in data["ops"]] == ["compute", None, "traffic"]
     whole = sum(op["ms"] for op in data["ops"]) + data["latency"]["overhead_ms"]

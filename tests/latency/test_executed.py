@@ -10,7 +10,7 @@ import pytest
 import sizeup
 from sizeup.cost import count
 from sizeup.dtypes import dtype, precision
-from sizeup.graph import Constant, Graph, GraphBuilder, Quant
+from sizeup.graph import Body, Constant, Graph, GraphBuilder, Quant, Shape
 from sizeup.latency import class_with_dtype, execution_of, work_of
 
 FLOAT, INT8 = dtype("float32"), dtype("int8")
@@ -108,6 +108,18 @@ def test_classes_carry_their_number_type(data: str, weights: str | None, name: s
     assert class_with_dtype("conv", dtype(data), None if weights is None else dtype(weights)) == name
 
 
+def test_a_loop_over_counters_alone_has_their_dtype() -> None:
+    inner, builder = GraphBuilder("body"), GraphBuilder("loop")
+    n, one_more = inner.input("n", (4,), dtype("int32")), inner.tensor("one more", (4,), dtype("int32"))
+    inner.op("add", [n], [one_more])
+    inner.outputs.append(one_more)
+    x, y = builder.input("x", (4,), dtype("int32")), builder.tensor("y", (4,), dtype("int32"))
+    builder.op("loop", [x], [y], bodies=(Body("body", inner.freeze(), 3),))
+    builder.outputs.append(y)
+    work = execution_of(count(builder.freeze())).work
+    assert [work.names[index] for index in work.class_index] == ["control"]  # int32 has no class of its own
+
+
 def test_a_graph_without_operators_has_no_kernels() -> None:
     builder = GraphBuilder("nothing")
     builder.outputs.append(builder.input("x", SHAPE, FLOAT))
@@ -130,14 +142,16 @@ def test_what_is_made_of_weights_alone_runs_once_for_a_whole_batch() -> None:
     assert eight.macs.tolist() == [0, 8 * 8 * 128]
 
 
-def test_a_view_that_repeats_numbers_moves_them_once() -> None:
+@pytest.mark.parametrize(("shape", "size"), [((1, 8, 1, 1), 32), (None, 512)], ids=["known", "unknown"])
+def test_a_view_that_repeats_numbers_moves_them_once(shape: Shape | None, size: int) -> None:
+    """If the number of distinct ones is unknown, all numbers of the view count."""
     builder = GraphBuilder("gate")
-    x, gate = builder.input("x", SHAPE, FLOAT), builder.input("gate", (1, 8, 1, 1), FLOAT)
+    x, gate = builder.input("x", SHAPE, FLOAT), builder.input("gate", shape, FLOAT)
     wide, y = builder.tensor("wide", SHAPE, FLOAT), builder.tensor("y", SHAPE, FLOAT)
     builder.op("view", [gate], [wide], source="aten.expand")
     builder.op("mul", [x, wide], [y])
     builder.outputs.append(y)
-    assert execution_of(count(builder.freeze())).work.read.tolist() == [512 + 32]
+    assert execution_of(count(builder.freeze())).work.read.tolist() == [512 + size]
 
 
 def test_products_of_scattered_operands_copy_them_first_unless_a_loop_writes_them_in_order() -> None:

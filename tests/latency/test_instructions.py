@@ -16,7 +16,7 @@ import sizeup
 from fitting import instructions as fitting
 from sizeup.errors import TargetError
 from sizeup.latency.cycles import cores
-from sizeup.latency.instructions import _taps_inside, formula_file
+from sizeup.latency.instructions import _convolution_sizes, _taps_inside, formula_file
 from sizeup.memory.tflm.window import Window
 
 if sys.version_info >= (3, 11):
@@ -140,3 +140,44 @@ def test_taps_inside_are_those_of_a_loop() -> None:
             for tap in range(taps)
         )
         assert _taps_inside(conv, 0) == inside
+
+
+def test_sizes_of_a_convolution_are_those_of_its_loops() -> None:
+    """3 images of 5 x 4 with 17 channels, 3 x 2 taps, one row of padding above and below."""
+    conv = Window((3, 5, 4, 17), (9, 3, 2, 17), (3, 5, 3, 9), (1, 1), (1, 1), (1, 0))
+    positions, results, length = 3 * 5 * 3, 3 * 5 * 3 * 9, 3 * 2 * 17
+    inside = 3 * (4 + 5 + 4) * (3 + 3)  # rows and columns of taps that are on the image
+    assert _convolution_sizes(conv, is_depthwise=False) == {
+        "calls": 1,
+        "results": results,
+        "positions": positions,
+        "filters": 9,
+        "macs": results * length,
+        "columns": positions * length,
+        # Of an odd number of positions and of filters, the last one is computed alone.
+        "last_position_macs": 9 * length,
+        "last_filter_macs": positions * length,
+        # 102 = 25 x 4 + 2 = 6 x 16 + 6
+        "rest_of_4": results * 2,
+        "rest_of_16": results * 6,
+        "vectors": results * 7,
+        "last_vectors": 9 * 7,  # 45 = 11 x 4 + 1
+        "quads": positions * 3 * 7,  # 9 filters in fours
+        "taps": results * 6,
+        "taps_inside": inside * 9,
+        "macs_inside": inside * 9 * 17,
+        "window": positions * 6,
+        "window_inside": inside,
+        "lines": 3 * 5,
+        "copies": positions * 6 * 2,  # 17 channels in two vectors
+    }
+
+
+def test_a_depthwise_convolution_counts_vectors_of_filters() -> None:
+    conv = Window((3, 5, 4, 17), (1, 3, 2, 34), (3, 5, 3, 34), (1, 1), (1, 1), (1, 0))
+    sizes = _convolution_sizes(conv, is_depthwise=True)
+    assert sizes["macs"] == 45 * 34 * 6
+    assert sizes["macs_inside"] == 3 * (4 + 5 + 4) * (3 + 3) * 34
+    assert sizes["vectors"] == 45 * 6 * 3  # 34 filters in vectors of 16
+    assert sizes["channels"] == 45 * 6 * 17
+    assert sizes["quads"] == 45 * 9

@@ -49,6 +49,17 @@ def test_a_group_counts_once_however_large_and_in_both_directions() -> None:
     assert stated.low == -stated.high
 
 
+def test_a_member_is_a_sample_if_groups_are_alike_and_a_group_if_its_members_are() -> None:
+    """The quantile of level 0.9 is raised to 0.9 (1 + 1 / samples), by the intraclass correlation."""
+    magnitudes = np.arange(1, 31) / 100
+    # Correlation 0, 30 samples: 93 % of 30 errors is the 28th.
+    alike = prediction_interval(np.ones(30), np.exp(magnitudes * np.tile([1, -1], 15)), np.arange(30) % 3)
+    assert alike.high == pytest.approx(0.28)
+    # Correlation 1 in 15 pairs: 96 % of 15 groups is the 15th; with 30 samples it would be the 14th.
+    pairs = prediction_interval(np.ones(30), np.exp(np.repeat(magnitudes[:15], 2)), np.arange(30) // 2)
+    assert pairs.high == pytest.approx(0.15)
+
+
 @pytest.mark.parametrize(("between", "within"), [(0.3, 0.1), (0.2, 0.2), (0.0, 0.3)])
 def test_nine_of_ten_fresh_errors_of_a_new_group_lie_within(between: float, within: float) -> None:
     draw = np.random.default_rng(0)

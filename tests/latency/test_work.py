@@ -43,8 +43,8 @@ def only(graph: Graph) -> str:
 @pytest.mark.parametrize(
     ("graph", "name"),
     [
-        (convolution(3, 32, 3), "conv_stem"),
-        (convolution(16, 32, 3), "conv"),
+        (convolution(4, 32, 3), "conv_stem"),
+        (convolution(5, 32, 3), "conv"),
         (convolution(16, 32, 1), "conv_1x1"),
         (convolution(3, 32, 1), "conv_1x1"),
         (convolution(16, 32, 3, groups=4), "conv_grouped"),
@@ -106,7 +106,7 @@ def test_a_product_with_a_constant_is_a_linear_layer_and_one_of_two_activations_
 
 
 def test_a_mask_makes_attention_a_class_of_its_own() -> None:
-    classes = []
+    classes, products = [], []
     for masked in (False, True):
         builder = GraphBuilder("attention")
         inputs = [builder.input(name, (1, 4, 10, 16), FLOAT) for name in "qkv"]
@@ -114,8 +114,12 @@ def test_a_mask_makes_attention_a_class_of_its_own() -> None:
         result = builder.tensor("made", (1, 4, 10, 16), FLOAT)
         builder.op("attention", inputs, [result], source="Attention")
         builder.outputs.append(result)
-        classes.append(only(builder.freeze()))
+        graph = builder.freeze()
+        classes.append(only(graph))
+        work = work_of(count(graph))
+        products.append((work.length[0], work.columns[0], work.rows[0]))
     assert classes == ["attention", "attention_masked"]
+    assert products == [(16, 10, 4 * 10)] * 2  # 10 keys of 16 numbers, and 10 queries of each head
 
 
 def test_what_moves_and_computes_nothing_runs_no_kernel() -> None:

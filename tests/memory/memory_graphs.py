@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from sizeup.dtypes import dtype
-from sizeup.graph import Graph, GraphBuilder
+from sizeup.graph import Graph, GraphBuilder, RecordedRun, Shape
 from sizeup.memory import Buffers
 from sizeup.memory.schedule_problem import ScheduleProblem
 
@@ -28,6 +29,31 @@ def branches() -> Graph:
     builder.op("max", [b], [b2])
     builder.op("add", [a2, b2], [out])
     builder.outputs.append(out)
+    return builder.freeze()
+
+
+def one_op(
+    kind: str,
+    source: str,
+    result: Shape,
+    shapes: dict[str, Shape],
+    number: str = "float32",
+    layouts: dict[int, str] | None = None,
+    threads: int = 1,
+    simd_lanes: int = 16,
+    **attrs: Any,
+) -> Graph:
+    """One op as torch ran it on inputs of these shapes, of one dtype except a tensor named "mask"."""
+    builder = GraphBuilder("one", "torch")
+    inputs = [
+        builder.input(name, shape, dtype("bool" if name == "mask" else number))
+        for name, shape in shapes.items()
+    ]
+    y = builder.tensor("y", result, dtype(number))
+    builder.op(kind, inputs, [y], attrs, source=source, name=kind)
+    builder.outputs.append(y)
+    storages = tuple(range(len(inputs) + 1))
+    builder.run = RecordedRun(storages, (), threads=threads, simd_lanes=simd_lanes, layouts=layouts or {})
     return builder.freeze()
 
 

@@ -88,6 +88,42 @@ def test_a_capacity_is_met_or_refused_with_what_is_known() -> None:
     assert (failure.value.capacity, failure.value.best, failure.value.lower_bound) == (100, 110, 110)
 
 
+def test_the_first_plan_that_fits_a_capacity_suffices() -> None:
+    # By size: 6 and the second 4 at 0, the first 4 above the 6, the 3 above that; the 1 between the 4s.
+    buffers = buffers_of([(3, 4, 4), (4, 0, 4), (4, 2, 5), (1, 3, 4), (6, 1, 1)])
+    assert pack(buffers, capacity=13).offsets == (10, 6, 0, 4, 0)
+    assert pack(buffers).height == 12  # all but the 6 are live at step 4
+
+
+# At most 50 B are live, but 50 B do not suffice. (30, 0, 1) and (20, 0, 2) fill them: let the 20 be on top.
+# Below it come (10, 2, 5) and (20, 2, 6), and in its place (10, 3, 5) and (10, 3, 6). At the end, (20, 6, 8)
+# and (30, 7, 8) fill them: that 20 overlaps (10, 3, 6) on top, and (20, 2, 6) at the bottom.
+SLACK = [(30, 0, 1), (20, 0, 2), (10, 2, 5), (10, 3, 5), (20, 2, 6), (10, 3, 6), (20, 6, 8), (30, 7, 8)]
+
+
+@pytest.mark.extras
+def test_heights_that_no_plan_has_are_excluded_one_by_one() -> None:
+    packing = pack(buffers_of(SLACK), time_limit=20)
+    assert (packing.height, packing.lower_bound, packing.status) == (60, 60, "optimal")
+    assert packing.method == "CP-SAT"  # that proved the height of first fit
+
+
+@pytest.mark.extras
+def test_after_a_height_that_is_undecided_in_time_one_closer_to_the_best_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heights = []
+
+    def undecided(_buffers: object, height: int, _seconds: float) -> tuple[None, str]:
+        heights.append(height)
+        return None, "CP-SAT"
+
+    monkeypatch.setattr("sizeup.memory.packing._decide", undecided)
+    packing = pack(buffers_of(SLACK))
+    assert heights == [50, 55, 57, 58, 59]
+    assert (packing.height, packing.lower_bound, packing.method) == (60, 50, "first fit")
+
+
 def test_nothing_takes_no_room() -> None:
     assert pack(buffers_of([])).height == 0
     assert pack(buffers_of([(0, 0, 3), (0, 1, 2)])).height == 0

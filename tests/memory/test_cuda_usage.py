@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memory.memory_graphs import one_op
 from sizeup.dtypes import dtype, precision
-from sizeup.graph import Constant, Graph, GraphBuilder, RecordedRun
+from sizeup.graph import Constant, Graph, GraphBuilder, RecordedRun, Shape
 from sizeup.memory import device_memory, usage
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -93,45 +94,43 @@ def test_a_precision_changes_weights_and_activations() -> None:
     assert memory.allocated_bytes == 512 + 3 * 2 * MIB
 
 
-def _one_op(
-    kind: str,
-    source: str,
-    result: tuple[int, ...],
-    shapes: dict[str, tuple[int, ...]],
-    number: str = "float32",
-) -> Graph:
-    builder = GraphBuilder("one", "torch")
-    inputs = [
-        builder.input(name, shape, dtype("bool" if name == "mask" else number))
-        for name, shape in shapes.items()
-    ]
-    y = builder.tensor("y", result, dtype(number))
-    attrs = {"groups": 1, "stride": 1, "dilation": 1} if kind == "conv" else {}
-    builder.op(kind, inputs, [y], attrs, source=source, name=kind)
-    builder.outputs.append(y)
-    builder.run = RecordedRun(tuple(range(len(inputs) + 1)), ())
-    return builder.freeze()
-
-
 def _attention(number: str, mask: dict[str, tuple[int, ...]]) -> Graph:
     source, shape = "aten.scaled_dot_product_attention", (1, 2, 5, 8)
-    return _one_op("attention", source, shape, {**dict.fromkeys("qkv", shape), **mask}, number)
+    return one_op("attention", source, shape, {**dict.fromkeys("qkv", shape), **mask}, number)
+
+
+def _conv(weight: Shape, layouts: dict[int, str]) -> Graph:
+    side = 9 - weight[2]
+    shapes = {"x": (2, 4, 8, 8), "w": weight}
+    groups = 4 // weight[1]
+    return one_op("conv", "aten.conv2d", (2, 4, side, side), shapes, layouts=layouts, groups=groups)
 
 
 @pytest.mark.parametrize(
     ("graph", "workspace"),
     [
         # cuDNN chooses its workspace by the free memory; it is not counted.
-        (_one_op("conv", "aten.conv2d", (2, 4, 6, 6), {"x": (2, 4, 8, 8), "w": (4, 4, 3, 3)}), 0),
+        (one_op("conv", "aten.conv2d", (2, 4, 6, 6), {"x": (2, 4, 8, 8), "w": (4, 4, 3, 3)}, groups=1), 0),
+        # Copies in the layout of the result: of the filter if only the data is channels last, unless it has
+        # the same bytes in both layouts; of the data if only the filter is channels last.
+        (_conv((4, 4, 3, 3), {0: "channels_last"}), 4 * 4 * 9 * 4),
+        (_conv((4, 4, 1, 1), {0: "channels_last"}), 0),
+        (_conv((4, 1, 3, 3), {0: "channels_last"}), 0),
+        (_conv((4, 4, 3, 3), {0: "channels_last", 1: "channels_last"}), 0),
+        (_conv((4, 4, 3, 3), {1: "channels_last"}), 2 * 4 * 64 * 4),
+        (_conv((4, 4, 3, 3), {0: "other"}), 2 * 4 * 64 * 4),
         # The indices of the maxima, of 8 B each.
-        (_one_op("pool", "aten.max_pool2d", (1, 8, 4, 4), {"x": (1, 8, 8, 8)}), 8 * 16 * 8),
+        (one_op("pool", "aten.max_pool2d", (1, 8, 4, 4), {"x": (1, 8, 8, 8)}), 8 * 16 * 8),
         # Mean and reciprocal deviation of 3 x 5 rows.
-        (_one_op("layer_norm", "aten.layer_norm", (3, 5, 16), {"x": (3, 5, 16), "w": (16,)}), 2 * 15 * 4),
+        (one_op("layer_norm", "aten.layer_norm", (3, 5, 16), {"x": (3, 5, 16), "w": (16,)}), 2 * 15 * 4),
+        (one_op("layer_norm", "aten.layer_norm", (3, 5, 16), {"x": (3, 5, 16)}), 2 * 15 * 4),
+        # The reciprocal root of 3 rows, each of 5 x 16 numbers.
+        (one_op("rms_norm", "aten.rms_norm", (3, 5, 16), {"x": (3, 5, 16), "w": (5, 16)}), 3 * 4),
         # In 16 bits, flash attention returns one sum per query and head.
         (_attention("float16", {}), 2 * 5 * 4),
         # In 32 bits, memory-efficient attention needs none; a boolean mask becomes an additive one.
         (_attention("float32", {"mask": (5, 5)}), 5 * 5 * 4),
-        (_one_op("matmul", "aten.linear", (4, 8), {"x": (4, 8), "w": (8, 8)}, "bfloat16"), 0),
+        (one_op("matmul", "aten.linear", (4, 8), {"x": (4, 8), "w": (8, 8)}, "bfloat16"), 0),
     ],
 )
 def test_temporary_tensors_of_kernels_on_a_gpu(graph: Graph, workspace: int) -> None:
@@ -142,5 +141,5 @@ def test_temporary_tensors_of_kernels_on_a_gpu(graph: Graph, workspace: int) -> 
 
 
 def test_a_kernel_of_unknown_memory_is_named_on_a_gpu_too() -> None:
-    graph = _one_op("lstm", "aten.lstm", (4, 8), {"x": (4, 8)})
+    graph = one_op("lstm", "aten.lstm", (4, 8), {"x": (4, 8)})
     assert usage(graph, use_recorded_run=True, on_gpu=True).unmodeled == ("aten.lstm",)

@@ -51,6 +51,9 @@ def test_in_place_is_at_one_address_or_apart() -> None:
     packing = pack_overlapping(pair, [leave])
     assert (packing.height, packing.offsets) == (64, (0, 0))
     check_overlapping(pair, [0, 64], [leave])
+    # 1 B and 2 B are live at step 1, then 2 B in place: not 1 B further, where the 2 B are next to the 1 B.
+    three = buffers_of((1, 0, 1), (2, 1, 2), (2, 2, 2))
+    assert pack_overlapping(three, [Overlap(1, 2, 0, in_place=True)]).height == 3
     for near in ([16, 0], [0, 16]):
         with pytest.raises(InvalidPlan, match="share bytes"):
             check_overlapping(pair, near, [leave])
@@ -62,6 +65,8 @@ def test_without_a_solver_the_height_comes_with_its_gap(monkeypatch: pytest.Monk
     rows = buffers_of((6, 0, 0), (4, 0, 1), (4, 1, 2))
     leaves = [Overlap(0, 1, 1), Overlap(1, 2, 2)]
     assert pack_overlapping(rows, leaves).height == least_height(rows, leaves) == 8
+    wide = buffers_of((96, 0, 0), (64, 0, 1), (64, 1, 2))
+    assert pack_overlapping(wide, [Overlap(0, 1, 16), Overlap(1, 2, 32)], alignment=16).height == 16 * 8
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
     packing = pack_overlapping(rows, leaves)
     assert (packing.height, packing.lower_bound, packing.status, packing.method) == (

@@ -64,7 +64,15 @@ def test_what_lies_in_a_constant_is_no_memory_of_the_run() -> None:
     builder.op("abs", [x], [out])
     builder.outputs.append(out)
     builder.run = RecordedRun((0, 1, 1, 2), (1, 1, 1))
-    assert usage(builder.freeze(), use_recorded_run=True).live_bytes.tolist() == [10, 20]
+    graph = builder.freeze()
+    memory = usage(graph, use_recorded_run=True)
+    assert memory.live_bytes.tolist() == [10, 20]
+    parts = live_breakdown(graph, memory.buffers)
+    assert (parts.inputs.tolist(), parts.outputs.tolist(), parts.others.tolist()) == (
+        [0, 10],
+        [0, 10],
+        [10, 0],
+    )
 
 
 def test_a_workspace_is_named_after_its_operator_and_follows_the_precision() -> None:

@@ -62,6 +62,21 @@ def test_a_view_neither_computes_nor_moves() -> None:
             assert not rule.overwrites, rule.kind
 
 
+def test_an_operator_that_reads_elements_again_or_elsewhere_does_not_run_in_place() -> None:
+    rules = {rule.kind: rule for rule in cost_rules()}
+    # Pairs of elements are rotated, halves multiplied, elements of two vectors combined, edges searched.
+    assert not any(rules[kind].overwrites for kind in ("rotary", "glu", "outer", "bucketize"))
+    assert all(rules[kind].overwrites for kind in ("relu", "add", "quantize"))
+
+
+def test_running_statistics_are_not_trained() -> None:
+    """Inputs 3 and 4 of ONNX's BatchNormalization are mean and variance."""
+    for kind in ("batch_norm", "batch_norm_training"):
+        rule = cost_rule_of(kind)
+        assert rule is not None
+        assert rule.buffers == (3, 4)
+
+
 @pytest.mark.usefixtures("own_table")
 def test_a_user_adds_a_rule_from_outside() -> None:
     @op_rule("triple", torch=["mylib.triple"], elementwise=lambda call: 2 * call.output.elements)

@@ -278,10 +278,11 @@ def is_depthwise(graph: Graph, op: Op) -> bool:
 def product_of(graph: Graph, op: Op) -> Product:
     """Length, columns and rows of an op's matrix product; zeros if it is none."""
     find = _PRODUCTS.get(op.kind)
-    shapes = [None if i == ABSENT else graph.tensors[i].shape for i in (*op.inputs[:3], *op.outputs[:1])]
-    if find is None or any(shape is None for shape in shapes[:2]) or shapes[-1] is None:
+    if find is None:
         return _NO_PRODUCT
-    return find(graph, op)
+    tensors = (*op.inputs[:2], op.outputs[0])
+    is_known = all(i != ABSENT and graph.tensors[i].shape is not None for i in tensors)
+    return find(graph, op) if is_known else _NO_PRODUCT
 
 
 def _elements(graph: Graph, identity: int) -> int:

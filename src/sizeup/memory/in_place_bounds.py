@@ -60,7 +60,7 @@ def _between_ops(graph: Graph, buffers: Buffers) -> int:
     sizes = _least_sizes(graph, buffers)
     np.add.at(change, created, sizes)
     np.subtract.at(change, end + 1, sizes)
-    return int(np.cumsum(change)[: steps + 1].max())
+    return int(np.cumsum(change).max())
 
 
 def _least_sizes(graph: Graph, buffers: Buffers) -> Column:

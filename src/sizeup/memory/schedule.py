@@ -19,7 +19,7 @@ from sizeup.dtypes import DType
 from sizeup.graph import Graph
 from sizeup.memory.check import check_schedule
 from sizeup.memory.liveness import buffer_liveness
-from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of, static_bound, topological
+from sizeup.memory.schedule_problem import Schedule, ScheduleProblem, problem_of, static_bound
 
 # The static bound needs one bit per pair of ops.
 _MAX_STATIC_BOUND_OPS = 20_000
@@ -78,7 +78,7 @@ def best_schedule(
 ) -> Schedule:
     """The schedule with the lowest peak, or the best one found within the limits."""
     started = time.monotonic()
-    initial = tuple(topological(problem))
+    initial = tuple(range(problem.count))
     if problem.count == 0:
         return Schedule((), 0, 0, 0.0)
     peak = problem.peak(initial)

@@ -6,7 +6,7 @@ produced and still to be read, and the graph outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,7 +34,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class ScheduleProblem:
-    """A scheduling problem: per op, the buffers that it produces and those that it reads."""
+    """A scheduling problem: per op, the buffers that it produces and those that it reads.
+
+    The ops are in file order, which is a schedule: an op comes after all ops that it depends on.
+    """
 
     sizes: tuple[int, ...]  # bytes per buffer
     outputs: tuple[tuple[int, ...], ...]
@@ -218,30 +221,12 @@ def static_bound(problem: ScheduleProblem) -> int:
 
 def _closure(problem: ScheduleProblem) -> tuple[list[int], list[int]]:
     """Per op, all ops that must run before it, and all that must run after it."""
-    order = topological(problem)
     earlier_ops = [0] * problem.count
     later_ops = [0] * problem.count
-    for op in order:
+    for op in range(problem.count):
         for earlier in members(problem.dependencies[op]):
             earlier_ops[op] |= earlier_ops[earlier] | 1 << earlier
-    for op in reversed(order):
+    for op in reversed(range(problem.count)):
         for later in problem.dependents[op]:
             later_ops[op] |= later_ops[later] | 1 << later
     return earlier_ops, later_ops
-
-
-def topological(problem: ScheduleProblem) -> Sequence[int]:
-    """The ops in topological order: file order if that is one."""
-    waiting = [earlier_ops.bit_count() for earlier_ops in problem.dependencies]
-    if all(earlier_ops < 1 << op for op, earlier_ops in enumerate(problem.dependencies)):
-        return range(problem.count)
-    ready = [op for op, count in enumerate(waiting) if not count]
-    order: list[int] = []
-    while ready:
-        op = ready.pop()
-        order.append(op)
-        for later in problem.dependents[op]:
-            waiting[later] -= 1
-            if not waiting[later]:
-                ready.append(later)
-    return order
