@@ -82,14 +82,14 @@ def _mutated(node: ast.AST) -> ast.AST | None:
 
 
 def _ignored(tree: ast.AST) -> set[int]:
-    """Nodes of annotations, which do nothing at run time, and of `strict=`, which only asserts lengths."""
+    """Nodes of annotations, and of arguments that only protect against mistakes in the code."""
     roots: list[ast.AST | None] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             roots.append(node.returns)
         elif isinstance(node, ast.arg | ast.AnnAssign):
             roots.append(node.annotation)
-        elif isinstance(node, ast.keyword) and node.arg == "strict":
+        elif isinstance(node, ast.keyword) and node.arg in ("frozen", "slots", "strict"):
             roots.append(node.value)
     return {id(each) for root in roots if root is not None for each in ast.walk(root)}
 
