@@ -89,12 +89,14 @@ def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.M
     monkeypatch.setattr(choice, "seconds_by_test", lambda: durations)
     monkeypatch.setattr(choice, "tests_by_line", lambda _: {7: sorted(durations), 8: [], 9: ["x"]})
     mutant = changes.Mutant(changes.PACKAGE / "ops" / "conv.py", 0, 7, "1", "2")
-    assert choice.tests_of(mutant, 3.0) == [
+    assert choice.tests_of(mutant, 3.0, is_at_import=False) == [
         "tests/cli/test_d.py::test_e",
         "tests/ops/test_a.py::test_b",
         "tests/cli/test_d.py::test_g",
         "tests/ops/test_a.py::test_c",
     ]
-    assert choice.tests_of(mutant, 0.0) == ["tests/cli/test_d.py::test_e"]
-    assert choice.tests_of(mutant._replace(line=8), 3.0)[0] == "tests/cli/test_d.py::test_e"  # at import
-    assert choice.tests_of(mutant._replace(line=1), 3.0) == []
+    assert choice.tests_of(mutant, 0.0, is_at_import=False) == ["tests/cli/test_d.py::test_e"]
+    first = mutant._replace(line=9)  # reached by the test that imported the file
+    assert choice.tests_of(first, 3.0, is_at_import=False) == ["x"]
+    assert choice.tests_of(first, 3.0, is_at_import=True)[0] == "tests/cli/test_d.py::test_e"
+    assert choice.tests_of(mutant._replace(line=1), 3.0, is_at_import=False) == []

@@ -63,9 +63,11 @@ def main() -> None:
             RESULTS.write_text(json.dumps(list(rows.values()), indent=0), "utf-8")
 
         seconds = SECONDS_OF_SURVIVORS if options.survivors else SECONDS
-        tasks = [
-            judge.Task(each, choice.tests_of(each, seconds), judge.is_at_import(each)) for each in chosen
-        ]
+        tasks = []
+        for each in chosen:
+            is_at_import = judge.is_at_import(each)
+            tests = choice.tests_of(each, seconds, is_at_import=is_at_import)
+            tasks.append(judge.Task(each, tests, is_at_import))
         with tempfile.TemporaryDirectory() as folder:
             judge.judge(tasks, options.jobs, Path(folder), report)
     PAGE.write_text(page.page(list(rows.values()), options.seed, SECONDS, SECONDS_OF_SURVIVORS), "utf-8")

@@ -40,12 +40,14 @@ def seconds_by_test() -> dict[str, float]:
     return dict(seconds)
 
 
-def tests_of(mutant: Mutant, seconds: float) -> list[str]:
-    """The tests that judge a mutant: the quickest, that long in all; none if no test reaches its line."""
+def tests_of(mutant: Mutant, seconds: float, *, is_at_import: bool) -> list[str]:
+    """The tests that judge a mutant: the quickest, that long in all; none if no test reaches it.
+
+    What runs at import is recorded for the test that came first; all tests that reach the file judge it.
+    """
     lines = tests_by_line(mutant.path)
-    tests = lines.get(mutant.line, [])
-    if not tests and mutant.line in lines:  # it runs when the module is imported
-        tests = sorted({each for ids in lines.values() for each in ids})
+    numbers = lines if is_at_import else [mutant.line]
+    tests = sorted({test for number in numbers for test in lines.get(number, [])})
     folder = f"tests/{mutant.path.relative_to(PACKAGE).parts[0]}/"
     durations = {test: seconds_by_test().get(test, 1.0) for test in tests}
     ordered = sorted(tests, key=lambda test: durations[test] * (1 if test.startswith(folder) else FAR))
