@@ -28,8 +28,8 @@ that they reach, also in the processes that they start. Left out: {omitted}.
 `make mutants` then changes one operator, number or condition of the package at a time and runs the tests that
 reach its line: the quickest, {seconds:.0f} s in all and none marked slow, and {longer:.0f} s for survivors.
 A change that fails no test survives. The sample has {count:,} changes (seed {seed}); all changes of the five
-folders are equally likely. Annotations, `strict=` of `zip`, and `frozen=` and
-`slots=` of classes are not changed: they compute nothing.
+folders are equally likely. Annotations, `strict=` of `zip`, and `frozen=` and `slots=` of classes are not
+changed: they compute nothing.
 
 {mutants}
 
@@ -77,7 +77,7 @@ def _coverage(measured: dict[str, Any]) -> Iterator[str]:
 
 
 def _by_folder(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield "| folder | mutants | found | survive | in no test |"
+    yield "| folder | mutants | found | survive | not reached |"
     yield "|---|--:|--:|--:|--:|"
     folders = sorted({row["file"].split("/")[0] for row in rows})
     for name in [*folders, ""]:

@@ -85,7 +85,7 @@ def _layer_norm(call: KernelCall) -> float:
 
 def _rows(call: KernelCall) -> int:
     normalized = math.prod(call.shapes[1]) if len(call.shapes) > 1 else call.result[-1]
-    return math.prod(call.result) // max(normalized, 1)  # 0 of an empty tensor
+    return math.prod(call.result) // max(normalized, 1)  # an empty tensor has 0
 
 
 _KERNELS: dict[str, Callable[[KernelCall], float]] = {
