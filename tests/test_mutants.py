@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mutation import changes, choice, judge
+from mutation import changes, choice, judge, page
 
 CODE = '''
 def size(count: int, limit: int=3) -> int | None:
@@ -100,3 +100,13 @@ def test_the_quickest_tests_judge_until_their_time_is_over(monkeypatch: pytest.M
     assert choice.tests_of(first, 3.0, is_at_import=False) == ["x"]
     assert choice.tests_of(first, 3.0, is_at_import=True)[0] == "tests/cli/test_d.py::test_e"
     assert choice.tests_of(mutant._replace(line=1), 3.0, is_at_import=False) == []
+
+
+def test_every_reason_is_that_of_a_change_that_can_be_made() -> None:
+    for file, code, before, after in page.reasons():
+        path = changes.PACKAGE / file
+        lines = path.read_text("utf-8").splitlines()
+        assert any(
+            (lines[mutant.line - 1].strip(), mutant.before, mutant.after) == (code, before, after)
+            for mutant in changes.mutants(path)
+        ), (file, code)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mutation.changes import ROOT
+from mutation.changes import PACKAGE, ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,10 +41,10 @@ OMITTED = (
 )
 
 
-def reasons() -> dict[tuple[str, str, str], str]:
-    """Why a mutant may survive, by file, expression before and after."""
+def reasons() -> dict[tuple[str, str, str, str], str]:
+    """Why a mutant may survive, by file, line of code, expression before and after."""
     entries = tomllib.loads(REASONS.read_text("utf-8"))["survivor"]
-    return {(each["file"], each["before"], each["after"]): each["reason"] for each in entries}
+    return {(each["file"], each["code"], each["before"], each["after"]): each["reason"] for each in entries}
 
 
 def page(rows: Sequence[dict[str, Any]], seed: int, seconds: float, longer: float) -> str:
@@ -95,7 +95,8 @@ def _survivors(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         if not row["found"]:
-            reason = known.get((row["file"], row["before"], row["after"]), "no reason yet")
+            code = (PACKAGE / row["file"]).read_text("utf-8").splitlines()[row["line"] - 1].strip()
+            reason = known.get((row["file"], code, row["before"], row["after"]), "no reason yet")
             by_reason[reason].append(f"`{row['file']}:{row['line']}`: `{row['before']}` -> `{row['after']}`")
     for reason, changes in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         yield f"**{len(changes)}: {reason}.**\n"
