@@ -14,24 +14,28 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mutation import choice, page
-from mutation.changes import ROOT, sample
+from mutation.changes import ROOT, Mutant, sample
 
 RESULTS = ROOT / "build" / "mutants.json"
 PAGE = ROOT / "docs" / "mutants.md"
+NAMES = ("file", "code", "before", "after", "occurrence")  # of a row: what names its mutant
 FOLDERS = ("ops", "cost", "memory", "latency", "checks")
 # A change is judged by the quickest test functions that reach it: those that take so long together.
 SECONDS, SECONDS_OF_SURVIVORS = 4.0, 60.0
 
 
-def _earlier() -> dict[tuple[str, int], dict[str, Any]]:
-    """The rows of build/mutants.json, by file and position."""
+def _earlier(chosen: Sequence[Mutant]) -> dict[tuple[object, ...], dict[str, Any]]:
+    """The rows of build/mutants.json on these mutants, by what names a mutant."""
     if not RESULTS.exists():
         return {}
-    return {(row["file"], row["position"]): row for row in json.loads(RESULTS.read_text("utf-8"))}
+    rows = json.loads(RESULTS.read_text("utf-8"))
+    by_key = {tuple(row[name] for name in NAMES): row for row in rows}
+    return {each.key: {**by_key[each.key], "line": each.line} for each in chosen if each.key in by_key}
 
 
 def main() -> None:
@@ -47,7 +51,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page from earlier results")
     options = parser.parse_args()
     chosen = sample(options.mutants, options.seed, options.folders)
-    rows = _earlier() if options.survivors or options.page else {}
+    rows = _earlier(chosen) if options.survivors or options.page else {}
     if options.survivors:
         chosen = [each for each in chosen if not rows.get(each.key, {"found": False})["found"]]
     if not options.page:

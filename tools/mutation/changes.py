@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-import random
+import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -35,18 +36,21 @@ _OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
 
 
 class Mutant(NamedTuple):
-    """One change: file, position of the node in a walk, line, and the expression before and after."""
+    """One change: where it is, and the expression before and after."""
 
     path: Path
-    position: int
+    position: int  # of the node in a walk
     line: int
+    code: str  # the line without its indentation
     before: str
     after: str
+    occurrence: int  # among the same changes of the same code
 
     @property
-    def key(self) -> tuple[str, int]:
-        """What names it among all: its file in the package, and the position."""
-        return self.path.relative_to(PACKAGE).as_posix(), self.position
+    def key(self) -> tuple[str, str, str, str, int]:
+        """What names it among all, also after other lines of its file have changed."""
+        file = self.path.relative_to(PACKAGE).as_posix()
+        return file, self.code, self.before, self.after, self.occurrence
 
     def tree(self) -> ast.Module:
         """The whole file with the change; all lines keep their numbers."""
@@ -116,16 +120,27 @@ def _positions(tree: ast.AST) -> Iterator[ast.AST]:
 
 def mutants(path: Path) -> Iterator[Mutant]:
     """All mutants of a file."""
-    tree = ast.parse(path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    tree, lines = ast.parse(text), text.splitlines()
     ignored = _ignored(tree)
+    seen: Counter[tuple[str, str, str]] = Counter()
     for position, node in enumerate(_positions(tree)):
         changed = None if id(node) in ignored else _mutated(node)
         if changed is not None and isinstance(node, ast.expr):
-            yield Mutant(path, position, node.lineno, ast.unparse(node), ast.unparse(changed))
+            change = lines[node.lineno - 1].strip(), ast.unparse(node), ast.unparse(changed)
+            yield Mutant(path, position, node.lineno, *change, seen[change])
+            seen[change] += 1
 
 
 def sample(count: int, seed: int, folders: Sequence[str]) -> list[Mutant]:
-    """A seeded sample over all files of the folders, each mutant as likely as another."""
-    paths = [path for folder in folders for path in sorted((PACKAGE / folder).rglob("*.py"))]
+    """A seeded sample over all files of the folders, each mutant as likely as another.
+
+    A mutant stays in the sample when other code changes: its place is a hash of what names it.
+    """
+    paths = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py")]
     every = [mutant for path in paths for mutant in mutants(path)]
-    return random.Random(seed).sample(every, min(count, len(every)))
+    return sorted(every, key=lambda each: _place(each, seed))[:count]
+
+
+def _place(mutant: Mutant, seed: int) -> bytes:
+    return hashlib.sha256(repr((seed, mutant.key)).encode()).digest()

@@ -60,11 +60,10 @@ class Verdict(NamedTuple):
 
     def row(self) -> dict[str, object]:
         """What build/mutants.json keeps of it."""
-        mutant = self.mutant
-        file, position = mutant.key
-        change = {"line": mutant.line, "before": mutant.before, "after": mutant.after}
+        file, code, before, after, occurrence = self.mutant.key
+        change = {"code": code, "before": before, "after": after, "occurrence": occurrence}
         outcome = {"tests": self.tests, "found": self.is_found, "by": self.by}
-        return {"file": file, "position": position, **change, **outcome}
+        return {"file": file, "line": self.mutant.line, **change, **outcome}
 
 
 class Task(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mutation.changes import PACKAGE, ROOT
+from mutation.changes import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -95,8 +95,8 @@ def _survivors(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         if not row["found"]:
-            code = (PACKAGE / row["file"]).read_text("utf-8").splitlines()[row["line"] - 1].strip()
-            reason = known.get((row["file"], code, row["before"], row["after"]), "no reason yet")
+            change = row["file"], row["code"], row["before"], row["after"]
+            reason = known.get(change, "no reason yet")
             by_reason[reason].append(f"`{row['file']}:{row['line']}`: `{row['before']}` -> `{row['after']}`")
     for reason, changes in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         yield f"**{len(changes)}: {reason}.**\n"
