@@ -1,7 +1,7 @@
 """How much recording adds to a bare forward on the same content-free tensors, in CPU time.
 
-Times are the least of the repeats; the ratio is the median of the ratios of runs that follow each other, which
-shared a speed of the machine.
+Times are the least of the repeats. The ratio is the median over pairs of runs that follow each other: the
+speed of a shared machine changes from second to second, but rarely within a pair.
 """
 
 from __future__ import annotations
