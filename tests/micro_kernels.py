@@ -9,7 +9,8 @@ import numpy as np
 
 from formats.tflite.factory import File, Subgraph, options, quantized
 
-_WIDTHS = {"FLOAT32": 4, "INT32": 4, "INT16": 2, "INT8": 1, "INT64": 8, "BOOL": 1, "UINT8": 1}
+WIDTHS = {"FLOAT32": 4, "INT32": 4, "INT16": 2, "INT8": 1, "INT64": 8, "BOOL": 1, "UINT8": 1}
+"""Bytes of an element."""
 
 
 class Value(NamedTuple):
@@ -66,7 +67,7 @@ def _add(subgraph: Subgraph, name: str, value: Value) -> int:
 
 def _weights(*shape: int, kind: str = "FLOAT32", scales: int = 1) -> Value:
     size = int(np.prod(shape))
-    content = b"\0" * ((size + 1) // 2 if kind == "INT4" else size * _WIDTHS[kind])
+    content = b"\0" * ((size + 1) // 2 if kind == "INT4" else size * WIDTHS[kind])
     return Value(shape, kind, content, scales)
 
 

@@ -37,7 +37,7 @@ from mutation.changes import PACKAGE, ROOT, Mutant
 
 LONGEST = 120.0  # seconds until a mutant counts as found because its tests do not end
 OPTIONS = (
-    "-q", "-s", "-p", "no:cacheprovider", "-m", "not alone and not slow", "--hypothesis-profile=mutants",
+    "-q", "-s", "-p", "no:cacheprovider", "-m", "not alone", "--hypothesis-profile=mutants",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",  # libraries, before pytest saw them
 )  # fmt: skip
 

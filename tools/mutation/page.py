@@ -26,7 +26,7 @@ that they reach, also in the processes that they start. Left out: {omitted}.
 {coverage}
 
 `make mutants` then changes one operator, number or condition of the package at a time and runs the tests that
-reach its line: the quickest, {seconds:.0f} s in all and none marked slow, and {longer:.0f} s for survivors.
+reach its line: the quickest, {seconds:.0f} s in all, and {longer:.0f} s for survivors.
 A change that fails no test survives. The sample has {count:,} changes (seed {seed}); all changes of the five
 folders are equally likely. Annotations, `strict=` of `zip`, and `frozen=` and `slots=` of classes are not
 changed: they compute nothing.

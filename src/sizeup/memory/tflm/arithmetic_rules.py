@@ -40,6 +40,7 @@ from sizeup.memory.tflm.kernel_rules import (
     without_activation,
     writes,
 )
+from sizeup.memory.tflm.shape_rules import axes_in_range, elementwise_output, reduced_output
 
 _LEFT_SHIFTS = {INT8: 20, INT16: 15}  # of sums, in bits
 _FRACTION = 2.0**-15  # scale of sigmoid and tanh outputs of 16 bits
@@ -167,10 +168,6 @@ def _symmetric_if_scaled(call: Call) -> str | None:
     return symmetric(0, OUTPUT)(call) if call.input(0).quant is not None else None
 
 
-def _axis(call: Call) -> str | None:
-    return takes(INT32, position=1, what="axes")(call)
-
-
 def _prelu(call: Call) -> str | None:
     if dtype(call, OUTPUT) == INT16 and dtype(call, 1) != INT8:
         return f"takes int8 slopes with int16 data, not {dtype(call, 1)}"
@@ -226,11 +223,13 @@ _EQUAL = (takes(BOOL, FLOAT, INT32, INT64, INT8), only_for(INT8, _scales_below(1
 _ORDER = (takes(FLOAT, INT32, INT64, INT8), only_for(INT8, _scales_below(1, 0, 1)))
 _REAL = (takes(FLOAT), same_types(0, OUTPUT))
 _REAL_OF_SHAPE = (*_REAL, same_shapes(0, OUTPUT))
-_EXTREME = (writes(FLOAT, INT8, INT16, INT32, INT64),)
-_POOL = (takes(FLOAT, INT8, INT16), _pool)
-_REDUCED = (takes(FLOAT, INT8, INT16), _axis)
-_SELECTED = (takes(FLOAT, INT8), _axis, same_types(0, OUTPUT), only_for(INT8, like_output(0)))
-_POSITION = (takes(FLOAT, INT8), takes(INT32, position=1, what="axes"), writes(INT32))
+_AXES = (takes(INT32, position=1, what="axes"), axes_in_range)
+_REDUCTION = (*_AXES, reduced_output)
+_EXTREME = (writes(FLOAT, INT8, INT16, INT32, INT64), elementwise_output)
+_POOL = (takes(FLOAT, INT8, INT16), rank(4, 4, 0, OUTPUT), _pool)
+_REDUCED = (takes(FLOAT, INT8, INT16), *_REDUCTION)
+_SELECTED = (takes(FLOAT, INT8), *_REDUCTION, same_types(0, OUTPUT), only_for(INT8, like_output(0)))
+_POSITION = (takes(FLOAT, INT8), *_AXES, writes(INT32))
 _RATIO = (takes(FLOAT), same_types(0, 1, OUTPUT))
 
 ARITHMETIC: dict[str, Rules] = {
@@ -241,6 +240,7 @@ ARITHMETIC: dict[str, Rules] = {
         only_cmsis_nn(only_for(INT16, symmetric(0, 1, OUTPUT))),
         _only_outputs(INT32, not_quantized(0, 1)),
         _sum_scales(0, 1),
+        elementwise_output,
     ),
     "ADD_N": (_add_n,),
     "ARG_MAX": _POSITION,
@@ -251,7 +251,7 @@ ARITHMETIC: dict[str, Rules] = {
     "COS": _REAL,
     "CUMSUM": (
         takes(FLOAT, INT8),
-        _axis,
+        *_AXES,
         lambda call: None if elements_of(call.input(1)) == 1 else "takes one axis",
         rank(1, 6),
         same_types(0, OUTPUT),
@@ -264,6 +264,7 @@ ARITHMETIC: dict[str, Rules] = {
         takes(FLOAT, INT32, INT8),
         only_for(INT32, not_quantized(0, 1)),
         only_for(INT8, quantized(0, 1, OUTPUT)),
+        elementwise_output,
     ),
     "ELU": (takes(FLOAT, INT8), same_types(0, OUTPUT)),
     "EQUAL": _EQUAL,
@@ -303,12 +304,18 @@ ARITHMETIC: dict[str, Rules] = {
         _only_outputs(INT8, quantized(OUTPUT)),
         _only_outputs(INT16, quantized(OUTPUT)),
         only_for(INT16, symmetric(0, 1, OUTPUT)),
+        elementwise_output,
     ),
     "NEG": (takes(FLOAT),),
     "NOT_EQUAL": _EQUAL,
-    "PRELU": (takes(FLOAT, INT8, INT16), _prelu, _only_outputs(INT8, quantized(OUTPUT))),
+    "PRELU": (
+        takes(FLOAT, INT8, INT16),
+        rank(0, 4, 0, 1, OUTPUT),
+        _prelu,
+        _only_outputs(INT8, quantized(OUTPUT)),
+    ),
     "QUANTIZE": (_quantize,),
-    "REDUCE_ALL": (takes(BOOL), _axis, same_types(0, OUTPUT)),
+    "REDUCE_ALL": (takes(BOOL), *_REDUCTION, same_types(0, OUTPUT)),
     "REDUCE_MAX": _SELECTED,
     "REDUCE_MIN": _SELECTED,
     "RELU": (
@@ -338,6 +345,7 @@ ARITHMETIC: dict[str, Rules] = {
         writes(FLOAT, INT32, INT8, INT16),
         _only_outputs(INT32, not_quantized(0, 1, OUTPUT)),
         _sum_scales(0, 1),
+        elementwise_output,
     ),
     "SUM": (*_REDUCED, same_types(0, OUTPUT)),
     "TANH": (

@@ -7,9 +7,10 @@ with "its GATHER kernel", or None if the call is accepted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sizeup.graph import Quant, Tensor
 from sizeup.memory.tflm.kernel_call import Call, shape_of
@@ -68,10 +69,23 @@ def is_variable(tensor: Tensor) -> bool:
 
 def values(tensor: Tensor) -> list[int] | None:
     """The content of a constant as the 32-bit integers that kernels read, also if its dtype is another."""
+    content = _content(tensor)
+    if content is None:
+        return None
+    data = content.tobytes()
+    return [int(number) for number in np.frombuffer(data[: len(data) // 4 * 4], np.int32)]
+
+
+def integers(tensor: Tensor) -> list[int] | None:
+    """The content of a constant, for kernels that read several dtypes."""
+    content = _content(tensor)
+    return None if content is None else [int(number) for number in content]
+
+
+def _content(tensor: Tensor) -> NDArray[Any] | None:
     if not is_constant(tensor) or tensor.data is None or tensor.data.read is None:
         return None
-    content = np.ascontiguousarray(tensor.data.read()).tobytes()
-    return [int(number) for number in np.frombuffer(content[: len(content) // 4 * 4], np.int32)]
+    return np.ravel(tensor.data.read())
 
 
 def uses_cmsis_nn(call: Call) -> bool:

@@ -27,6 +27,7 @@ from sizeup.memory.tflm.kernel_rules import (
     Rules,
     constant,
     dtype,
+    integers,
     like_output,
     rank,
     same_types,
@@ -38,15 +39,21 @@ from sizeup.memory.tflm.kernel_rules import (
     writes,
     zero_point,
 )
+from sizeup.memory.tflm.shape_rules import (
+    broadcast_shapes,
+    broadcasts_to_output,
+    gathered,
+    gathered_blocks,
+    listed_shape,
+    looked_up,
+    outputs_of_rank,
+    same_ranks,
+    sliced_dimensions,
+)
 
 _MAX_CONCATENATED = 10
 _MAX_RANK = 6  # of the shapes that kernels copy
-_MAX_INDEXED = 5  # indices of one position of GATHER_ND
 _MAX_SLICED = 4  # dimensions of STRIDED_SLICE
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape)) or "a scalar"
 
 
 def _writes_shape(call: Call, computed: Sequence[int]) -> str | None:
@@ -54,7 +61,7 @@ def _writes_shape(call: Call, computed: Sequence[int]) -> str | None:
     recorded = shape_of(call.output())
     if tuple(computed) == recorded:
         return None
-    return f"computes an output of {_shape(computed)}, and the file has {_shape(recorded)}"
+    return f"computes an output of {listed_shape(computed)}, and the file has {listed_shape(recorded)}"
 
 
 def _concatenation(call: Call) -> str | None:
@@ -62,7 +69,7 @@ def _concatenation(call: Call) -> str | None:
     if count > _MAX_CONCATENATED:
         return f"takes at most {_MAX_CONCATENATED} inputs, not {count}"
     positions = range(count)
-    rules: tuple[Rule, ...] = (same_types(*positions, OUTPUT), rank(0, _MAX_RANK, *positions))
+    rules: tuple[Rule, ...] = (same_types(*positions, OUTPUT), rank(0, _MAX_RANK, *positions), same_ranks)
     if dtype(call) == INT8:
         rules += (like_output(*positions),)
     elif dtype(call) == INT16:
@@ -102,7 +109,7 @@ def _transpose(call: Call) -> str | None:
         return "needs constant axes"
     dimensions = len(shape_of(call.input(0)))
     if shape_of(call.input(1)) != (dimensions,):
-        return f"needs one axis per dimension, not {_shape(shape_of(call.input(1)))}"
+        return f"needs one axis per dimension, not {listed_shape(shape_of(call.input(1)))}"
     if len(axes) < dimensions:
         return f"takes int32 axes, not {dtype(call, 1)}"
     if not all(0 <= axis < dimensions for axis in axes[:dimensions]):
@@ -160,25 +167,23 @@ def _expand_dims(call: Call) -> str | None:
         return "takes one axis"
     data = list(shape_of(call.input(0)))
     axis = axes[0] + len(data) + 1 if axes[0] < 0 else axes[0]
-    if axis > len(data):
-        return f"takes an axis up to {len(data)}, not {axis}"
+    if not 0 <= axis <= len(data):
+        return f"takes an axis from 0 to {len(data)}, not {axis}"
     return _writes_shape(call, [*data[:axis], 1, *data[axis:]])
 
 
 def _fill(call: Call) -> str | None:
-    sizes = call.input(0)
-    if values(sizes) is None or sizes.data is None or sizes.data.read is None:
+    sizes = integers(call.input(0))
+    if sizes is None:
         return "needs constant sizes"
     if shape_of(call.input(1)):
         return "takes a scalar value"
-    return _writes_shape(call, [int(size) for size in np.ravel(sizes.data.read())])
+    return _writes_shape(call, sizes)
 
 
 def _broadcast_to(call: Call) -> str | None:
-    sizes = call.input(1)
-    if values(sizes) is None or sizes.data is None or sizes.data.read is None:
-        return "needs a constant shape"
-    return _writes_shape(call, [int(size) for size in np.ravel(sizes.data.read())])
+    sizes = integers(call.input(1))
+    return "needs a constant shape" if sizes is None else _writes_shape(call, sizes)
 
 
 def _reshape(call: Call) -> str | None:
@@ -200,7 +205,7 @@ def _squeeze(call: Call) -> str | None:
     removed = {axis % len(data) for axis in axes} or {axis for axis, size in enumerate(data) if size == 1}
     kept = [size for axis, size in enumerate(data) if axis not in removed]
     is_less = len(kept) > len(result) or any(size > there for size, there in zip(kept, result, strict=False))
-    return f"writes {_shape(kept)}, and the file has {_shape(result)}" if is_less else None
+    return f"writes {listed_shape(kept)}, and the file has {listed_shape(result)}" if is_less else None
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -214,15 +219,7 @@ def _select(call: Call) -> str | None:
     try:
         return _writes_shape(call, np.broadcast_shapes(*shapes))
     except ValueError:
-        return f"takes shapes that broadcast, not {', '.join(map(_shape, shapes))}"
-
-
-def _gather_nd(call: Call) -> str | None:
-    data, indices = shape_of(call.input(0)), shape_of(call.input(1))
-    if not data or not indices:
-        return "takes no scalars"
-    limit = min(len(data), _MAX_INDEXED)
-    return f"takes at most {limit} indices per position, not {indices[-1]}" if indices[-1] > limit else None
+        return f"takes shapes that broadcast, not {', '.join(map(listed_shape, shapes))}"
 
 
 def _embedding(call: Call) -> str | None:
@@ -291,19 +288,26 @@ def _block(wide: Sequence[int], deep: Sequence[int]) -> int:
     return block if matches else 0
 
 
-_SIZES = (rank(4, 4), rank(1, 1, 1), takes(INT32, position=1, what="sizes"), constant(1, "sizes"))
+_SIZES = (rank(4, 4, 0, OUTPUT), rank(1, 1, 1), takes(INT32, position=1, what="sizes"), constant(1, "sizes"))
 _PADDED = (takes(FLOAT, INT8, INT16, INT32), same_types(0, OUTPUT), rank(0, 5), _pad)
 _BLOCKS = (takes(FLOAT, INT8), same_types(0, OUTPUT), rank(3, 4, 0, OUTPUT))
 _DEPTH = (writes(FLOAT, INT8), same_types(0, OUTPUT), rank(4, 4))
 
 LAYOUT: dict[str, Rules] = {
     "BATCH_TO_SPACE_ND": _BLOCKS,
-    "BROADCAST_ARGS": (takes(INT32, INT64), same_types(0, 1, OUTPUT), rank(1, 1, 0, 1, OUTPUT)),
+    "BROADCAST_ARGS": (
+        takes(INT32, INT64),
+        same_types(0, 1, OUTPUT),
+        rank(1, 1, 0, 1, OUTPUT),
+        broadcast_shapes,
+    ),
     "BROADCAST_TO": (
         rank(0, 5, 0, OUTPUT),
         takes(INT32, INT64, position=1, what="shapes"),
+        rank(1, 1, 1),
         same_types(0, OUTPUT),
         _broadcast_to,
+        broadcasts_to_output,
     ),
     "CONCATENATION": (
         without_activation,
@@ -323,6 +327,7 @@ LAYOUT: dict[str, Rules] = {
         takes(FLOAT, INT8, position=1, what="tables"),
         rank(2, _MAX_RANK, 1),
         _embedding,
+        looked_up,
     ),
     "EXPAND_DIMS": (
         takes(FLOAT, INT16, INT8),
@@ -336,8 +341,8 @@ LAYOUT: dict[str, Rules] = {
         rank(1, 1),
         _fill,
     ),
-    "GATHER": (takes(INT32, position=1, what="positions"), takes(FLOAT, INT8)),
-    "GATHER_ND": (takes(FLOAT, INT8), takes(INT32, position=1, what="indices"), _gather_nd),
+    "GATHER": (takes(INT32, position=1, what="positions"), takes(FLOAT, INT8), gathered),
+    "GATHER_ND": (takes(FLOAT, INT8), takes(INT32, position=1, what="indices"), gathered_blocks),
     "MIRROR_PAD": (writes(FLOAT, INT8), _mirror),
     "PACK": (writes(FLOAT, INT8, INT16, INT32, INT64),),
     "PAD": _PADDED,
@@ -368,17 +373,19 @@ LAYOUT: dict[str, Rules] = {
         takes(FLOAT, INT32, INT8, INT16, BOOL),
         takes(INT32, INT64, position=1, what="begins"),
         rank(0, 5),
+        sliced_dimensions,
     ),
     "SPACE_TO_BATCH_ND": _BLOCKS,
     "SPACE_TO_DEPTH": (*_DEPTH, _space_to_depth),
-    "SPLIT": (takes(FLOAT, INT8, INT16, INT32, position=1), _split_axis(0, 1)),
-    "SPLIT_V": (takes(FLOAT, INT8, INT16, INT32), _split_axis(2, 0)),
+    "SPLIT": (takes(FLOAT, INT8, INT16, INT32, position=1), _split_axis(0, 1), outputs_of_rank(1)),
+    "SPLIT_V": (takes(FLOAT, INT8, INT16, INT32), _split_axis(2, 0), outputs_of_rank(0)),
     "SQUEEZE": (_same_bytes, _squeeze),
     "STRIDED_SLICE": (writes(FLOAT, INT8, INT16, INT32, BOOL), _strided_slice),
     "TRANSPOSE": (
         takes(FLOAT, INT8, INT16),
         same_types(0, OUTPUT),
         rank(0, 5),
+        outputs_of_rank(0),
         _transpose,
     ),
     "UNPACK": (takes(FLOAT, INT32, INT16, INT8),),

@@ -152,9 +152,9 @@ def _convolution_bias(call: Call) -> str | None:
 
 
 def _convolution_shapes(call: Call) -> str | None:
-    """CMSIS-NN checks the shapes of a convolution."""
+    """CMSIS-NN checks the batch, too."""
     data, weights, result = (shape_of(at(call, position)) for position in (0, 1, OUTPUT))
-    if data[0] != result[0]:
+    if uses_cmsis_nn(call) and data[0] != result[0]:
         return f"writes the batch of its data, {data[0]}, not {result[0]}"
     if not weights[3] or data[3] % weights[3]:
         return f"takes channels that are a multiple of {weights[3]}, not {data[3]}"
@@ -314,7 +314,8 @@ def _lstm_shapes(call: Call) -> Iterator[str]:
     if any(shape_of(call.input(position)) != shape for position, shape in shapes.items()):
         yield "takes weights and biases whose shapes match"
     states = (call.input(position) for position in (_LSTM_HIDDEN, _LSTM_CELL))
-    if any(elements_of(state) != batch * units for state in states):
+    is_matrix = len(shape_of(call.input(_LSTM_HIDDEN))) == 2
+    if not is_matrix or any(elements_of(state) != batch * units for state in states):
         yield "takes states whose shapes match"
 
 
@@ -342,8 +343,8 @@ PRODUCTS: dict[str, Rules] = {
     "CONV_2D": (
         product_types,
         _same_output,
-        only_cmsis_nn(rank(4, 4, 0, 1, OUTPUT)),
-        only_cmsis_nn(_convolution_shapes),
+        rank(4, 4, 0, 1, OUTPUT),
+        _convolution_shapes,
         *_channel_scales(0),
         only_cmsis_nn(only_for(INT16, symmetric(0, OUTPUT))),
         _convolution_bias,
@@ -352,6 +353,7 @@ PRODUCTS: dict[str, Rules] = {
     "DEPTHWISE_CONV_2D": (
         product_types,
         _depthwise_output,
+        rank(4, 4, 0, 1, OUTPUT),
         *_channel_scales(3),
         only_cmsis_nn(only_for(INT16, symmetric(0, OUTPUT))),
         _wide_bias,
@@ -362,6 +364,7 @@ PRODUCTS: dict[str, Rules] = {
     "TRANSPOSE_CONV": (
         product_types,
         _same_output,
+        rank(4, 4, 0, 1, OUTPUT),
         *_channel_scales(0),
         _transposed_bias,
         _wide_bias,
