@@ -2,23 +2,27 @@
 
 It runs in a process of its own, because it reports on the process's error stream and because a model that
 it cannot take may end the process. This file is both sides: imported it asks, run it answers.
+The answers do not depend on the package: tools/mutants.py lets them be kept, in the folder REMEMBERED.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # A multiple of 16, as the arenas of boards are: the tail begins at the end.
 ARENA_BYTES = 16 << 20
 SMALL_ARENA_BYTES = 1 << 18
+REMEMBERED = "SIZEUP_INTERPRETER_ANSWERS"
+"""The environment variable with the folder of answers that are kept."""
 
 
 class Measured(NamedTuple):
@@ -29,8 +33,29 @@ class Measured(NamedTuple):
     failure: str = ""
 
 
+def _remembered(question: str, models: Sequence[Path | bytes], ask: Callable[[], list[Any]]) -> list[Any]:
+    """The answers to a question about models: those that were kept, if there is a folder for them."""
+    folder = os.environ.get(REMEMBERED)
+    if not folder:
+        return ask()
+    contents = (each if isinstance(each, bytes) else each.read_bytes() for each in models)
+    names = [question, *(hashlib.sha256(content).hexdigest() for content in contents)]
+    path = Path(folder, hashlib.sha256(" ".join(names).encode()).hexdigest())
+    if path.exists():
+        return list(json.loads(path.read_text("utf-8")))
+    answers = ask()
+    new = path.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(answers), "utf-8")
+    new.replace(path)
+    return answers
+
+
 def measure(models: Sequence[Path | bytes]) -> list[Measured]:
     """Load every model in the interpreter and read its report."""
+    return [Measured(*each) for each in _remembered("measure", models, lambda: list(_measure(models)))]
+
+
+def _measure(models: Sequence[Path | bytes]) -> list[Measured]:
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for number, model in enumerate(models):
@@ -60,6 +85,11 @@ def _ask(paths: list[str]) -> list[Measured]:
 
 def works(models: Sequence[tuple[Path | bytes, int]]) -> list[bool]:
     """Whether each model can be set up in an arena of that many bytes."""
+    sizes = " ".join(str(size) for _, size in models)
+    return _remembered(f"works {sizes}", [model for model, _ in models], lambda: _works(models))
+
+
+def _works(models: Sequence[tuple[Path | bytes, int]]) -> list[bool]:
     with tempfile.TemporaryDirectory() as folder:
         arguments = []
         for number, (model, size) in enumerate(models):
@@ -79,6 +109,10 @@ def works(models: Sequence[tuple[Path | bytes, int]]) -> list[bool]:
 
 def runs(models: Sequence[bytes]) -> list[bool]:
     """Whether each model can be set up and run on inputs of ones; a model that ends the process cannot."""
+    return _remembered("runs", models, lambda: _verdicts(models))
+
+
+def _verdicts(models: Sequence[bytes]) -> list[bool]:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, f"{number}.tflite") for number in range(len(models))]
         for path, model in zip(paths, models, strict=True):

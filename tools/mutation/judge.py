@@ -33,6 +33,7 @@ from typing import NamedTuple
 import pytest
 from _pytest.runner import runtestprotocol
 
+from micro_interpreter import REMEMBERED
 from mutation.changes import PACKAGE, ROOT, Mutant
 
 LONGEST = 120.0  # seconds until a mutant counts as found because its tests do not end
@@ -156,6 +157,7 @@ class Judge:
             self.items[item.nodeid.partition("[")[0]].append(item)
         self.functions = Functions()
         gc.freeze()
+        (self.folder / "remembered").mkdir()
         self.free = [_copied_package(self.folder / str(job)) for job in range(self.jobs)]
         tasks = [task.without(set(task.tests) - self.items.keys()) for task in self.tasks]
         sound: set[tuple[str, bool]] = {("", False), ("", True)}
@@ -238,6 +240,7 @@ def _prepare(sources: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (sources, ROOT / "tests", ROOT / "tools")))
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(sources / "temporary")
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(sources / "temporary")
+    os.environ[REMEMBERED] = str(sources.parent / "remembered")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
