@@ -87,10 +87,10 @@ def test_the_verdict_is_that_of_the_interpreter_over_dtypes_ranks_and_scales() -
 
 # Changed models that run although their kernels read or write what is not theirs, by operator.
 RUN_BY_CHANCE = {
-    "ARG_MAX": 3, "ARG_MIN": 3, "AVERAGE_POOL_2D": 4, "BROADCAST_ARGS": 2, "CONCATENATION": 2, "CONV_2D": 6,
+    "ARG_MAX": 4, "ARG_MIN": 4, "AVERAGE_POOL_2D": 4, "BROADCAST_ARGS": 2, "CONCATENATION": 2, "CONV_2D": 6,
     "DEPTHWISE_CONV_2D": 4, "DEPTH_TO_SPACE": 1, "MAX_POOL_2D": 4, "MEAN": 10, "REDUCE_MAX": 2,
-    "REDUCE_MIN": 2, "SPACE_TO_DEPTH": 1, "SPLIT": 2, "SPLIT_V": 3, "SUM": 11, "TRANSPOSE": 1,
-    "TRANSPOSE_CONV": 6,
+    "REDUCE_MIN": 2, "SLICE": 11, "SPACE_TO_DEPTH": 1, "SPLIT": 2, "SPLIT_V": 3, "SUM": 11, "TRANSPOSE": 1,
+    "TRANSPOSE_CONV": 9,
 }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ from sizeup.memory.tflm.shape_rules import (
     looked_up,
     outputs_of_rank,
     same_ranks,
-    sliced_dimensions,
+    sliced,
 )
 
 _MAX_CONCATENATED = 10
@@ -373,7 +373,7 @@ LAYOUT: dict[str, Rules] = {
         takes(FLOAT, INT32, INT8, INT16, BOOL),
         takes(INT32, INT64, position=1, what="begins"),
         rank(0, 5),
-        sliced_dimensions,
+        sliced,
     ),
     "SPACE_TO_BATCH_ND": _BLOCKS,
     "SPACE_TO_DEPTH": (*_DEPTH, _space_to_depth),

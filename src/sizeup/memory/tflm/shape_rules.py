@@ -72,11 +72,18 @@ def outputs_of_rank(data: int) -> Rule:
     return rule
 
 
-def sliced_dimensions(call: Call) -> str | None:
-    """A start and a size of each dimension."""
-    dimensions = len(shape_of(call.input(0)))
+def sliced(call: Call) -> str | None:
+    """A start and a size of each dimension; those that are constant, within the data. -1 is the rest."""
+    data = shape_of(call.input(0))
     least = min(elements_of(call.input(position)) for position in (1, 2))
-    return None if least >= dimensions else f"needs {dimensions} starts and sizes, not {least}"
+    if least < len(data):
+        return f"needs {len(data)} starts and sizes, not {least}"
+    starts = integers(call.input(1)) or [0] * least
+    sizes = integers(call.input(2)) or [-1] * least
+    for start, size, whole in zip(starts, sizes, data, strict=False):
+        if not 0 <= start <= start + max(size, 0) <= whole:
+            return f"takes slices of its data, not {size} from {start} of {whole}"
+    return None
 
 
 def gathered(call: Call) -> str | None:
