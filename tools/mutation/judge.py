@@ -21,9 +21,10 @@ import signal
 import sys
 import time
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import _lru_cache_wrapper
 from itertools import zip_longest
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -36,6 +37,7 @@ from _pytest.runner import runtestprotocol
 from micro_interpreter import REMEMBERED
 from mutation.changes import PACKAGE, ROOT, Mutant
 
+OFTEN = 20  # a test function of so many mutants runs once before them, so that they share what it caches
 LONGEST = 120.0  # seconds until a mutant counts as found because its tests do not end
 OPTIONS = (
     "-q", "-s", "-p", "no:cacheprovider", "-m", "not alone", "--hypothesis-profile=mutants",
@@ -106,20 +108,24 @@ def changed_code(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, 
 
 
 class Functions:
-    """The functions of the package that are in memory, by their code."""
+    """The functions of the package that are in memory, by their code, and the results that it caches."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
         for each in gc.get_objects():
             if type(each) is FunctionType and each.__code__.co_filename.startswith(str(PACKAGE)):
                 self._known[self._key(each.__code__)].append(each)
+        every = (each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper))
+        self._caches = [each for each in every if (each.__module__ or "").startswith("sizeup")]
 
     @staticmethod
     def _key(code: CodeType) -> tuple[str, str, int]:
         return code.co_filename, code.co_name, code.co_firstlineno
 
     def change(self, mutant: Mutant) -> None:
-        """Give the functions the code of a mutant."""
+        """Give the functions the code of a mutant, and forget what they returned before."""
+        for cached in self._caches:
+            cached.cache_clear()
         for old, new in _changes(mutant):
             for function in self._known.get(self._key(old), ()):
                 function.__code__ = new
@@ -155,7 +161,9 @@ class Judge:
         """Judge all tasks; those that a test found that fails anyway, again without it."""
         for item in session.items:
             self.items[item.nodeid.partition("[")[0]].append(item)
+        self._fill_caches()
         self.functions = Functions()
+        gc.collect()
         gc.freeze()
         (self.folder / "remembered").mkdir()
         self.free = [_copied_package(self.folder / str(job)) for job in range(self.jobs)]
@@ -172,6 +180,13 @@ class Judge:
                 each.task.without({each.test}) for each in found if (each.test, each.task.is_anew) in unsound
             ]
         return True
+
+    def _fill_caches(self) -> None:
+        """Run the tests that judge many mutants in this process: models that they read stay in memory."""
+        counts = Counter(test for task in self.tasks if not task.is_anew for test in task.tests)
+        items = [item for test, count in counts.items() if count >= OFTEN for item in self.items[test]]
+        for item, following in zip_longest(items, items[1:]):
+            runtestprotocol(item, log=False, nextitem=following)
 
     def _outcomes(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Run tasks, some at once, and report those of mutants."""

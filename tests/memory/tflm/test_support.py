@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from micro_mutations import mutations
 from micro_sweep import sweep
 from sizeup.errors import CorruptModel
 from sizeup.formats import tflite
+from sizeup.graph import Graph
 from sizeup.memory.tflm.arithmetic_rules import ARITHMETIC
 from sizeup.memory.tflm.caveats import caveats
 from sizeup.memory.tflm.kernel_rules import Rules
@@ -70,6 +72,12 @@ def test_models_that_compute_something_else_have_a_caveat(shared: Path) -> None:
     assert different == 39  # rows of the tables, without the one that is unexplained
 
 
+@cache
+def _graphs(model: bytes) -> list[Graph]:
+    """The subgraphs of a model, read once: what judges them is called again for every mutant of the code."""
+    return subgraphs(tflite.load(model))
+
+
 def test_the_verdict_is_that_of_the_interpreter_over_dtypes_ranks_and_scales() -> None:
     cases = sweep()
     models = [case.pack() for case in cases]
@@ -78,7 +86,7 @@ def test_the_verdict_is_that_of_the_interpreter_over_dtypes_ranks_and_scales() -
     assert min(sum(verdicts), len(verdicts) - sum(verdicts)) >= 400
     wrong = {}
     for case, model, does_run in zip(cases, models, verdicts, strict=True):
-        reason = unsupported_reason(subgraphs(tflite.load(model)), PYTHON_PACKAGE)
+        reason = unsupported_reason(_graphs(model), PYTHON_PACKAGE)
         is_newer = case.name == "CAST" and case.outputs[0].kind == "BOOL"  # see NEWER_IN_PACKAGE
         if (reason is None) != does_run and not (is_newer and does_run):
             wrong[case.label] = reason
@@ -104,7 +112,7 @@ def test_a_file_whose_shapes_or_indices_do_not_match_is_not_said_to_run(table: d
     wrong_yes, refused, known = [], Counter[str](), 0
     for case, model, does_run in zip(cases, models, verdicts, strict=True):
         try:
-            reason = unsupported_reason(subgraphs(tflite.load(model)), PYTHON_PACKAGE)
+            reason = unsupported_reason(_graphs(model), PYTHON_PACKAGE)
         except CorruptModel:  # no kernel is asked
             continue
         if reason is None and not does_run:
@@ -127,7 +135,7 @@ def test_a_file_with_missing_operands_options_or_scales_is_not_said_to_run() -> 
     wrong_yes, wrong_no = [], {}
     for case, model, does_run in zip(cases, models, verdicts, strict=True):
         try:
-            reason = unsupported_reason(subgraphs(tflite.load(model)), PYTHON_PACKAGE)
+            reason = unsupported_reason(_graphs(model), PYTHON_PACKAGE)
         except CorruptModel as error:
             reason = str(error)
         if reason is None and not does_run:
