@@ -73,7 +73,7 @@ def test_models_that_compute_something_else_have_a_caveat(shared: Path) -> None:
 
 
 @cache
-def _graphs(model: bytes) -> list[Graph]:
+def _graphs(model: bytes) -> tuple[Graph, ...]:
     """The subgraphs of a model, read once: what judges them is called again for every mutant of the code."""
     return subgraphs(tflite.load(model))
 
