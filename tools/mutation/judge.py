@@ -161,11 +161,13 @@ class Judge:
         """Judge all tasks; those that a test found that fails anyway, again without it."""
         for item in session.items:
             self.items[item.nodeid.partition("[")[0]].append(item)
+        remembered = self.folder / "remembered"
+        remembered.mkdir()
+        os.environ[REMEMBERED] = str(remembered)
         self._fill_caches()
         self.functions = Functions()
         gc.collect()
         gc.freeze()
-        (self.folder / "remembered").mkdir()
         self.free = [_copied_package(self.folder / str(job)) for job in range(self.jobs)]
         tasks = [task.without(set(task.tests) - self.items.keys()) for task in self.tasks]
         sound: set[tuple[str, bool]] = {("", False), ("", True)}
@@ -255,7 +257,6 @@ def _prepare(sources: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (sources, ROOT / "tests", ROOT / "tools")))
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(sources / "temporary")
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(sources / "temporary")
-    os.environ[REMEMBERED] = str(sources.parent / "remembered")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
