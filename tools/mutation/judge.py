@@ -115,7 +115,7 @@ class Functions:
         for each in gc.get_objects():
             if type(each) is FunctionType and each.__code__.co_filename.startswith(str(PACKAGE)):
                 self._known[self._key(each.__code__)].append(each)
-        every = (each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper))
+        every = (each for each in gc.get_objects() if type(each) is _lru_cache_wrapper)
         self._caches = [each for each in every if (each.__module__ or "").startswith("sizeup")]
 
     @staticmethod
