@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sizeup
+from formats.tflite.factory import options
+from micro_kernels import Case, Value
 from sizeup.checks import Needs, fit_memory
 from sizeup.cost import count
 from sizeup.formats import load
-from sizeup.memory.tflm.esp_nn import scratch_bytes
+from sizeup.graph import Graph
+from sizeup.memory.tflm.esp_nn import largest_scratch_bytes, scratch_bytes
 from sizeup.memory.tflm.layout import Chip
 from sizeup.memory.tflm.subgraphs import subgraphs
 
@@ -35,6 +39,81 @@ def test_every_operator_of_the_real_files(shared: Path, chip: Chip) -> None:
         if size != int(row[COLUMNS[chip]]):
             wrong.append((row, size))
     assert not wrong
+
+
+# Height, width, channels, rows and columns of the filter, filters, strides, padding, and what the functions
+# of ESP-NN (commit d45b843, compiled) return: one row at least on either side of each of their limits.
+CONVOLUTIONS = [
+    ((1, 7, 15, 1, 1, 32, 3, 3, "same"), 1_621, 784),
+    ((2, 3, 4, 2, 2, 3, 3, 3, "valid"), 172, 60),
+    ((40, 40, 3, 3, 1, 8, 1, 1, "same"), 10_944, 5_488),
+    ((40, 40, 16, 3, 1, 8, 1, 1, "valid"), 864, 448),
+    ((90, 90, 5, 1, 1, 32, 1, 1, "same"), 65_248, 704),
+    ((90, 90, 40, 1, 1, 1, 1, 1, "same"), 744, 712),
+    ((150, 181, 2, 2, 3, 8, 3, 2, "same"), 111_588, 24_256),
+    ((150, 181, 2, 2, 3, 128, 1, 1, "same"), 127_126, 30_400),
+    ((190, 400, 2, 5, 1, 16, 3, 1, "same"), 314_688, 58_976),
+    ((2, 4, 20, 1, 1, 8, 1, 1, "same"), 832, 800),
+    ((1, 7, 16, 1, 1, 8, 1, 1, "same"), 192, 160),
+    ((9, 14, 5, 3, 4, 6, 1, 3, "same"), 3_686, 116),
+]
+DEPTHWISE_CONVOLUTIONS = [
+    ((3, 20, 48, 3, 3, 48, 1, 1, "same"), 5_728),
+    ((8, 6, 3, 4, 2, 3, 3, 3, "same"), 32),
+    ((8, 6, 40, 2, 2, 160, 3, 3, "same"), 5_152),
+    ((8, 20, 8, 3, 3, 8, 1, 1, "same"), 2_736),
+    ((8, 20, 24, 3, 3, 24, 3, 2, "valid"), 6_048),
+    ((8, 41, 16, 3, 3, 16, 3, 3, "valid"), 160),
+    ((8, 41, 40, 3, 3, 40, 1, 1, "same"), 42_160),
+    ((16, 16, 40, 7, 1, 40, 3, 3, "valid"), 21_072),
+    ((40, 40, 4, 1, 7, 4, 1, 1, "valid"), 36_704),
+    ((41, 6, 16, 3, 3, 16, 2, 1, "same"), 5_664),
+    ((50, 30, 1, 1, 1, 1, 1, 1, "same"), 32),
+    ((50, 30, 32, 3, 3, 32, 1, 1, "same"), 3_376),
+    ((50, 30, 32, 4, 2, 32, 1, 1, "same"), 8_224),
+    ((32, 24, 16, 5, 2, 16, 1, 1, "same"), 24_928),
+]
+Sizes = tuple[int, int, int, int, int, int, int, int, str]
+
+
+def _network(name: str, sizes: Sizes) -> Graph:
+    """A convolution alone."""
+    height, width, channels, rows, columns, filters, *strides, padding = sizes
+    is_depthwise, code = name == "DEPTHWISE_CONV_2D", ["same", "valid"].index(padding)
+    taps = zip((height, width), (rows, columns), strides, strict=True)
+    result = [-(-(size - code * (filter - 1)) // stride) for size, filter, stride in taps]
+    shape = (1, rows, columns, filters) if is_depthwise else (filters, rows, columns, channels)
+    weights = Value(shape, "INT8", np.zeros(shape, np.int8))
+    fields = {"strideH": strides[0], "strideW": strides[1], "padding": code}
+    if is_depthwise:
+        settings = options("DepthwiseConv2DOptions", **fields, depthMultiplier=filters // channels)
+    else:
+        settings = options("Conv2DOptions", **fields)
+    data, made = Value((1, height, width, channels), "INT8"), Value((1, *result, filters), "INT8")
+    bias = Value((filters,), "INT32", np.zeros(filters, np.int32))
+    return load(Case(name, [data, weights, bias], [made], settings).pack())
+
+
+@pytest.mark.parametrize(("sizes", "s3", "p4"), CONVOLUTIONS)
+def test_convolutions_at_the_limits_of_the_functions(sizes: Sizes, s3: int, p4: int) -> None:
+    graph = _network("CONV_2D", sizes)
+    assert [scratch_bytes(graph, graph.ops[0], chip) for chip in ("esp32-s3", "esp32-p4")] == [s3, p4]
+
+
+@pytest.mark.parametrize(("sizes", "s3"), DEPTHWISE_CONVOLUTIONS)
+def test_depthwise_convolutions_at_the_limits_of_the_functions(sizes: Sizes, s3: int) -> None:
+    graph = _network("DEPTHWISE_CONV_2D", sizes)
+    assert [scratch_bytes(graph, graph.ops[0], chip) for chip in ("esp32-s3", "esp32-p4")] == [s3, 0]
+
+
+def test_tables_of_activations() -> None:
+    """LOGISTIC has a table of 256 bytes, HARD_SWISH one of 512 on the ESP32-S3 alone."""
+    for name, s3, p4 in (("LOGISTIC", 256, 256), ("HARD_SWISH", 512, 0)):
+        row = Value((2, 9), "INT8")
+        graph = load(Case(name, [row], [row]).pack())
+        assert [scratch_bytes(graph, graph.ops[0], chip) for chip in ("esp32-s3", "esp32-p4")] == [s3, p4]
+        assert largest_scratch_bytes([graph, graph], "esp32-s3") == s3
+    assert largest_scratch_bytes([], "esp32-s3") == 0
 
 
 def test_other_chips_have_no_copies_but_tables(shared: Path) -> None:
