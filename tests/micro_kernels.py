@@ -138,6 +138,26 @@ def _reduction(name: str, kind: str) -> Case:
     return Case(name, [Value((1, 4, 5, 6), kind), _integers(1, 2)], [Value((1, 1, 1, 6), kind)], keep, kind)
 
 
+Sizes = tuple[int, int, int, int, int, int, int, int, str]
+"""Height, width, channels, rows and columns of the filter, filters, two strides, and "same" or "valid"."""
+
+
+def convolution(name: str, sizes: Sizes, kind: str = "INT8") -> Case:
+    """A CONV_2D or DEPTHWISE_CONV_2D of integers."""
+    height, width, channels, rows, columns, filters, *strides, padding = sizes
+    code = ("same", "valid").index(padding)
+    axes = zip((height, width), (rows, columns), strides, strict=True)
+    result = [-(-(size - code * (filter - 1)) // stride) for size, filter, stride in axes]
+    fields = {"strideH": strides[0], "strideW": strides[1], "padding": code}
+    shape, settings = (filters, rows, columns, channels), options("Conv2DOptions", **fields)
+    if name == "DEPTHWISE_CONV_2D":
+        shape = (1, rows, columns, filters)
+        settings = options("DepthwiseConv2DOptions", **fields, depthMultiplier=filters // channels)
+    bias = _weights(filters, kind="INT32" if kind == "INT8" else "INT64")
+    data, made = Value((1, height, width, channels), kind), Value((1, *result, filters), kind)
+    return Case(name, [data, _weights(*shape, kind="INT8"), bias], [made], settings)
+
+
 def _decoding() -> Case:
     """32 numbers of 4 bits, looked up in one table of 16; the header is that of tables, version 1."""
     header = bytes([0, 1, 0, 0, 1, 4, 16, *[0] * 9])

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import sizeup
-from formats.tflite.factory import options
-from micro_kernels import Case, Value
+from micro_kernels import Case, Sizes, Value, convolution
 from sizeup.checks import Needs, fit_memory
 from sizeup.cost import count
 from sizeup.formats import load
-from sizeup.graph import Graph
 from sizeup.memory.tflm.esp_nn import largest_scratch_bytes, scratch_bytes
 from sizeup.memory.tflm.layout import Chip
 from sizeup.memory.tflm.subgraphs import subgraphs
@@ -73,36 +70,17 @@ DEPTHWISE_CONVOLUTIONS = [
     ((50, 30, 32, 4, 2, 32, 1, 1, "same"), 8_224),
     ((32, 24, 16, 5, 2, 16, 1, 1, "same"), 24_928),
 ]
-Sizes = tuple[int, int, int, int, int, int, int, int, str]
-
-
-def _network(name: str, sizes: Sizes) -> Graph:
-    """A convolution alone."""
-    height, width, channels, rows, columns, filters, *strides, padding = sizes
-    is_depthwise, code = name == "DEPTHWISE_CONV_2D", ["same", "valid"].index(padding)
-    taps = zip((height, width), (rows, columns), strides, strict=True)
-    result = [-(-(size - code * (filter - 1)) // stride) for size, filter, stride in taps]
-    shape = (1, rows, columns, filters) if is_depthwise else (filters, rows, columns, channels)
-    weights = Value(shape, "INT8", np.zeros(shape, np.int8))
-    fields = {"strideH": strides[0], "strideW": strides[1], "padding": code}
-    if is_depthwise:
-        settings = options("DepthwiseConv2DOptions", **fields, depthMultiplier=filters // channels)
-    else:
-        settings = options("Conv2DOptions", **fields)
-    data, made = Value((1, height, width, channels), "INT8"), Value((1, *result, filters), "INT8")
-    bias = Value((filters,), "INT32", np.zeros(filters, np.int32))
-    return load(Case(name, [data, weights, bias], [made], settings).pack())
 
 
 @pytest.mark.parametrize(("sizes", "s3", "p4"), CONVOLUTIONS)
 def test_convolutions_at_the_limits_of_the_functions(sizes: Sizes, s3: int, p4: int) -> None:
-    graph = _network("CONV_2D", sizes)
+    graph = load(convolution("CONV_2D", sizes).pack())
     assert [scratch_bytes(graph, graph.ops[0], chip) for chip in ("esp32-s3", "esp32-p4")] == [s3, p4]
 
 
 @pytest.mark.parametrize(("sizes", "s3"), DEPTHWISE_CONVOLUTIONS)
 def test_depthwise_convolutions_at_the_limits_of_the_functions(sizes: Sizes, s3: int) -> None:
-    graph = _network("DEPTHWISE_CONV_2D", sizes)
+    graph = load(convolution("DEPTHWISE_CONV_2D", sizes).pack())
     assert [scratch_bytes(graph, graph.ops[0], chip) for chip in ("esp32-s3", "esp32-p4")] == [s3, 0]
 
 
