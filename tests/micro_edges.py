@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from micro_kernels import CASES, WIDTHS, Case, Value
+from formats.tflite.factory import options
+from micro_kernels import CASES, WIDTHS, Case, Value, convolution
 
 _STEPS = (-10, -1, 1, 10)
 _WITHOUT = ("TFLM_DECODE",)  # its tables are a format of their own
@@ -61,3 +63,73 @@ def _resized(value: Value, shape: tuple[int, ...]) -> Value:
     if scales > 1:
         scales = shape[value.axis]
     return value._replace(shape=shape, content=content, scales=scales)
+
+
+def limits() -> list[Case]:
+    """Pairs of models on either side of what a kernel takes, with different labels."""
+    cases = [*_scale_limits(), *_operand_limits(), *_shape_limits()]
+    return [case._replace(note=f"{case.note}-{number}") for number, case in enumerate(cases)]
+
+
+def _scale_limits() -> Iterator[Case]:
+    """Scales and zero points: of activations, comparisons, sums, tables and states."""
+    row, relu6 = Value((2, 9), "INT8"), options("MulOptions", fusedActivationFunction=3)
+    for scale in (1e-9, 2.0**-11):
+        yield Case("MUL", [row, row], [row._replace(scale=scale)], relu6, f"output scale {scale:g}")
+    for scale in (2.0**-11, 2.0**-10):
+        yield Case("HARD_SWISH", [row._replace(scale=2.0**-4)], [row._replace(scale=scale)])
+    for name, scale in itertools.product(("LESS", "EQUAL", "GREATER"), (0.5, 1.0, 1.5)):
+        wide = row._replace(scale=scale)
+        yield Case(name, [row, wide], [Value((2, 9), "BOOL")], None, f"scale {scale:g}")
+    for scale in (2.0**-11, 2.0**-10):
+        yield Case("ADD_N", [row, row._replace(scale=scale)], [row], None, f"scale {scale:g}")
+    bare = Value((2, 9), "INT16", scales=0)
+    yield Case("MUL", [bare, bare], [Value((2, 9), "INT16")], options("MulOptions"), "without scales")
+    table = Value((5, 9), "INT8", np.zeros((5, 9), np.int8))
+    index = Value((2,), "INT32", np.array([1, 3], np.int32))
+    for kind, zero in itertools.product(("FLOAT32", "INT8"), (0, 3)):
+        shifted, result = table._replace(zero=zero), Value((2, 9), kind, zero=zero)
+        yield Case("EMBEDDING_LOOKUP", [index, shifted], [result], None, f"{kind} {zero}")
+    svdf = next(case for case in CASES if case.label == "SVDF-INT8-INT16")
+    for scale in (0.25, 0.125):
+        data, features, times, bias, state = (value for value in svdf.inputs if value is not None)
+        scaled = [times._replace(scale=0.5), bias._replace(scale=scale, is_scaled=True)]
+        inputs = [data, features, *scaled, state._replace(scale=0.5)]
+        yield svdf._replace(inputs=inputs, note=f"bias scale {scale:g}")
+
+
+def _operand_limits() -> Iterator[Case]:
+    """Operands that a kernel does not take, and dtypes of parameters."""
+    lstm = next(case for case in CASES if case.label == "UNIDIRECTIONAL_SEQUENCE_LSTM-FLOAT32")
+    for position in (9, 11, 16, 17, 20, 23):
+        inputs = [*lstm.inputs]
+        inputs[position] = Value((5,), "FLOAT32", np.zeros(5, np.float32))
+        yield lstm._replace(inputs=inputs, note=f"with operand {position}")
+    for kind in ("INT16", "INT32", "INT64"):
+        conv = convolution("CONV_2D", (6, 6, 3, 3, 3, 7, 1, 1, "same"), "INT16")
+        bias = Value((7,), kind, bytes(7 * WIDTHS[kind]))
+        yield conv._replace(inputs=[*conv.inputs[:2], bias], note=f"bias {kind}")
+    numbers = {
+        kind: Value((2,), kind.upper(), np.array([0, 1], kind)) for kind in ("int16", "int32", "int64")
+    }
+    for begin, size in (("int32", "int32"), ("int64", "int64"), ("int16", "int32"), ("int16", "int16")):
+        yield Case("SLICE", [Value((2, 9)), numbers[begin], numbers[size]], [Value((1, 1))], None, begin)
+
+
+def _shape_limits() -> Iterator[Case]:
+    """Axes from the end, axes that are not adjacent, scalars, and images that are not square."""
+    for axes in ((0, 1), (1, 2), (0, 2), (1, 0)):
+        cube, numbers = Value((2, 3, 4)), Value((2,), "INT32", np.array(axes, np.int32))
+        yield Case("REVERSE_V2", [cube, numbers], [cube], None, f"axes {axes}")
+    for axis in (-1, 0, 1):
+        settings = options("SqueezeOptions", squeezeDims=[axis])
+        yield Case("SQUEEZE", [Value((9, 1))], [Value((9,))], settings, f"axis {axis}")
+    shape = Value((2,), "INT32", np.array([2, 3], np.int32))
+    yield Case("BROADCAST_TO", [Value(())], [Value((2, 3))], None, "without a shape")
+    yield Case("BROADCAST_TO", [Value(()), shape], [Value((2, 3))], None, "scalar")
+    for deep in ((1, 2, 3, 8), (1, 3, 2, 8)):
+        wide = (1, 2 * deep[1], 2 * deep[2], 2)
+        blocks = options("SpaceToDepthOptions", blockSize=2)
+        yield Case("SPACE_TO_DEPTH", [Value(wide)], [Value(deep)], blocks, f"{deep}")
+        blocks = options("DepthToSpaceOptions", blockSize=2)
+        yield Case("DEPTH_TO_SPACE", [Value(deep)], [Value(wide)], blocks, f"{deep}")

@@ -25,6 +25,7 @@ class Value(NamedTuple):
     scale: float = 2.0**-11
     zero: int = 0
     axis: int = 0  # of several scales
+    is_scaled: bool = False  # also if it is of a dtype that mostly is not
 
 
 class Case(NamedTuple):
@@ -59,7 +60,7 @@ class Case(NamedTuple):
 
 def _add(subgraph: Subgraph, name: str, value: Value) -> int:
     fields: dict[str, Any] = {"isVariable": value.variable}
-    if value.kind in ("INT8", "INT16", "INT4"):
+    if value.kind in ("INT8", "INT16", "INT4") or value.is_scaled:
         scales, zeros = [value.scale] * value.scales, [value.zero] * value.scales
         fields["quantization"] = quantized(scales, zeros, value.axis)
     return subgraph.tensor(name, value.shape, value.kind, value.content, **fields)

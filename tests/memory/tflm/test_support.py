@@ -6,6 +6,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("ai_edge_litert")
@@ -13,9 +14,10 @@ pytest.importorskip("tflite_micro")
 
 import sizeup
 from boards import FIRMWARES, VECTORS, build_of, compare, files, graph, measurements
-from micro_edges import edges
+from formats.tflite.factory import File, options
+from micro_edges import edges, limits
 from micro_interpreter import runs
-from micro_kernels import Case, Value
+from micro_kernels import CASES, Case, Value
 from micro_mutations import mutations
 from micro_sweep import sweep
 from sizeup.errors import CorruptModel
@@ -24,7 +26,7 @@ from sizeup.graph import Graph
 from sizeup.memory.tflm.arithmetic_rules import ARITHMETIC
 from sizeup.memory.tflm.caveats import caveats
 from sizeup.memory.tflm.kernel_rules import Rules
-from sizeup.memory.tflm.layout import ARM_FIRMWARE, PYTHON_PACKAGE, Build
+from sizeup.memory.tflm.layout import ARM_FIRMWARE, PYTHON_PACKAGE, Build, Vectors
 from sizeup.memory.tflm.layout_rules import LAYOUT
 from sizeup.memory.tflm.product_rules import PRODUCTS
 from sizeup.memory.tflm.subgraphs import subgraphs
@@ -93,6 +95,15 @@ def test_the_verdict_is_that_of_the_interpreter_over_dtypes_ranks_and_scales() -
     assert not wrong
 
 
+def test_the_verdict_is_that_of_the_interpreter_on_either_side_of_a_limit() -> None:
+    cases = limits()
+    models = [case.pack() for case in cases]
+    verdicts = runs(models)
+    reasons = [unsupported_reason(_graphs(model), PYTHON_PACKAGE) for model in models]
+    assert [reason is None for reason in reasons] == verdicts
+    assert 10 < sum(verdicts) < len(verdicts) - 10
+
+
 # Changed models that run although their kernels read or write what is not theirs, by operator.
 RUN_BY_CHANCE = {
     "ARG_MAX": 4, "ARG_MIN": 4, "AVERAGE_POOL_2D": 4, "BROADCAST_ARGS": 2, "CONCATENATION": 2, "CONV_2D": 6,
@@ -146,6 +157,10 @@ def test_a_file_with_missing_operands_options_or_scales_is_not_said_to_run() -> 
     assert len(wrong_no) <= MAX_WRONG_NO * len(cases), wrong_no
 
 
+def _integers(*numbers: int) -> Value:
+    return Value((len(numbers),), "INT32", np.array(numbers, np.int32))
+
+
 def _reason(case: Case, build: Build = ARM_FIRMWARE) -> str | None:
     return unsupported_reason([sizeup.load(case.pack())], build)
 
@@ -173,11 +188,67 @@ def _reason(case: Case, build: Build = ARM_FIRMWARE) -> str | None:
             Case("NEG", [Value((2, 9), "INT8")], [Value((2, 9), "INT8")]),
             "its NEG kernel takes float32, not int8 (operator 'out0')",
         ),
+        (
+            Case("MEAN", [Value((2, 9)), _integers(2)], [Value((2,))]),
+            "its MEAN kernel takes axes from -2 to 1 (operator 'out0')",
+        ),
+        (
+            Case("SLICE", [Value((2, 9)), _integers(0, 1), _integers(2, 9)], [Value((2, 9))]),
+            "its SLICE kernel takes slices of its data, not 9 from 1 of 9 (operator 'out0')",
+        ),
+        (
+            Case("ADD", [Value((2, 9), "INT8")] * 2, [Value((2, 9), "INT8", scale=2.0**-31)]),
+            f"its ADD kernel needs an output scale above {2.0**-30:g}, not {2.0**-31:g} (operator 'out0')",
+        ),
+        (
+            Case("BATCH_MATMUL", [Value((2, 3)), Value((4, 5))], [Value((2, 5))]),
+            "its BATCH_MATMUL kernel takes matrices that match, not 3 columns with 4 rows (operator 'out0')",
+        ),
+        (
+            Case(
+                "TRANSPOSE_CONV",
+                [_integers(1, 6, 6, 7), Value((7, 2, 2, 3), "FLOAT32", bytes(336)), Value((1, 1, 3, 3, 3))],
+                [Value((1, 6, 6, 7))],
+            ),
+            "its TRANSPOSE_CONV kernel takes 4 dimensions, not 5 (operator 'out0')",
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, Case) else "",
 )
 def test_the_reason_names_the_kernel_and_what_it_takes(case: Case, reason: str) -> None:
     assert _reason(case) == reason
+
+
+@pytest.mark.parametrize(("letters", "shown"), [(60, "n" * 60), (61, "n" * 60 + "...")])
+def test_a_long_name_is_cut(letters: int, shown: str) -> None:
+    file = File()
+    row = file.main.tensor("in", (2, 9), "INT8")
+    result = file.main.tensor("n" * letters, (2, 9), "INT8")
+    file.main.op("NEG", [row], [result])
+    file.main.ends([row], [result])
+    reason = unsupported_reason([sizeup.load(file.pack())], ARM_FIRMWARE)
+    assert reason == f"its NEG kernel takes float32, not int8 (operator {shown!r})"
+
+
+def test_cmsis_nn_needs_a_bias_of_transposed_convolutions_of_16_bits_alone() -> None:
+    settings = options("TransposeConvOptions", strideH=2, strideW=2, padding=0)
+    for kind, reason in (("INT8", None), ("INT16", "needs a bias with int16 data")):
+        weights = Value((7, 2, 2, 3), "INT8", bytes(84))
+        inputs = [_integers(1, 6, 6, 7), weights, Value((1, 3, 3, 3), kind)]
+        case = Case("TRANSPOSE_CONV", inputs, [Value((1, 6, 6, 7), kind)], settings)
+        text = _reason(case, CMSIS_NN)
+        assert text == (reason and f"its TRANSPOSE_CONV kernel {reason} (operator 'out0')")
+
+
+@pytest.mark.parametrize("vectors", ["dsp", "mve"])
+def test_helium_sums_the_weights_of_an_svdf_before_the_run(vectors: Vectors) -> None:
+    case = next(case for case in CASES if case.label == "SVDF-INT8-INT16")
+    free = [value and value._replace(content=None) if position == 1 else value
+            for position, value in enumerate(case.inputs)]  # fmt: skip
+    build = Build(4, 1, kernels="cmsis-nn", vectors=vectors)
+    assert _reason(case, build) is None
+    text = "its SVDF kernel needs constant weights (operator 'out0')" if vectors == "mve" else None
+    assert _reason(case._replace(inputs=free), build) == text
 
 
 def test_every_kernel_that_is_there_has_rules_or_accepts_everything() -> None:
