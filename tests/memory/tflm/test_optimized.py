@@ -97,3 +97,55 @@ def test_real_numbers_and_reference_kernels_need_no_more() -> None:
         assert max_scratch_bytes(_network(8, 8, 8, 3, 1, False, "float32")[0], kernels) == 0
     assert max_scratch_bytes(_network(8, 8, 8, 3, 1, False)[0], "reference") == 0
     assert max_scratch_bytes(_network(8, 8, 8, 3, 1, False)[0], "ethos-u") is None
+
+
+def test_bounds_by_hand() -> None:
+    """8x8x8, 3x3 filters and a stride of 2: 4x4 outputs."""
+    convolution, depthwise = _network(8, 8, 24, 3, 2, False)[0], _network(8, 8, 8, 3, 2, True)[0]
+    # Channels in lanes of 16; sides of 8, with padding of 2 * 3 and the last stride of 2.
+    copied = 2 * 16 * 16 * 16 + 16 * (16 + 16)
+    assert max_scratch_bytes(convolution, "esp-nn") == copied + 4 * 24 + 2 * (9 * 16) * 24
+    assert max_scratch_bytes(depthwise, "esp-nn") == copied + 4 * 8 + 2 * (9 * 16) + 4 * 4 * 16
+    # A window of 72 in 80 bytes, four of them, and a sum per filter; 9 taps in 16 bytes.
+    for kernels in ("cmsis-nn", "cmsis-nn with helium"):
+        assert max_scratch_bytes(convolution, kernels) == 4 * 80 + 4 * 24
+    assert max_scratch_bytes(depthwise, "cmsis-nn") == 4 * 16 + 2 * 72
+    assert max_scratch_bytes(depthwise, "cmsis-nn with helium") == _up(4 * 16 + 4 * 124 * 9 + 72, 16)
+
+
+def _operator(
+    kind: str, data: tuple[int, ...], filter: tuple[int, ...] | None, output: tuple[int, ...] | None
+) -> Graph:
+    """An operator in the layout of ONNX."""
+    builder = GraphBuilder("one", "onnx")
+    inputs = [builder.input("x", data, DTYPES["int8"])]
+    if filter is not None:
+        inputs.append(builder.tensor("w", filter, DTYPES["int8"], Constant("parameter")))
+    result = builder.tensor("y", output, DTYPES["int8"])
+    builder.op(kind, inputs, [result])
+    builder.outputs.append(result)
+    return builder.freeze()
+
+
+def test_bounds_of_other_operators_by_hand() -> None:
+    convolution = _operator("conv", (1, 8, 8, 6), (24, 8, 3, 3), (1, 24, 4, 3))
+    copied = 2 * (8 + 6 + 2) * (6 + 6 + 2) * 16 + 16 * (16 + 16)
+    assert max_scratch_bytes(convolution, "esp-nn") == copied + 4 * 24 + 2 * (9 * 16) * 24
+    softmax = _operator("softmax", (2, 20), None, (2, 20))
+    assert max_scratch_bytes(softmax, "esp-nn") == 4 * 20
+    assert max_scratch_bytes(softmax, "cmsis-nn") == 0
+    pool = _operator("pool", (1, 8, 8, 20), None, (1, 8, 4, 20))
+    assert max_scratch_bytes(pool, "cmsis-nn") == 4 * 20
+    assert max_scratch_bytes(pool, "esp-nn") == 0
+    product = _operator("matmul", (2, 30), (12, 30), (2, 12))
+    assert max_scratch_bytes(product, "cmsis-nn") == 4 * 12
+    # Filters of 3 * 3 * 8 for the 24 outputs of the transposed convolution, sums of all outputs in 32 bits.
+    transposed = _operator("conv_transpose", (1, 8, 4, 4), (24, 8, 3, 3), (1, 24, 8, 8))
+    assert max_scratch_bytes(transposed, "cmsis-nn") == 4 * 24 + 4 * 80 + 24 * 72 + 4 * 24 * 64
+    for unknown in (
+        _operator("conv", (1, 8, 8, 6), (24, 8, 3, 3), None),
+        _operator("conv", (1, 8, 8, 6), None, (1, 24, 4, 3)),
+    ):
+        assert max_scratch_bytes(unknown, "cmsis-nn") is None
+        assert max_scratch_bytes(unknown, "esp-nn") is None
+        assert max_scratch_bytes(unknown, "reference") == 0
