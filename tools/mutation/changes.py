@@ -36,7 +36,7 @@ _OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
 
 
 class Mutant(NamedTuple):
-    """One change: where it is, and the expression before and after."""
+    """One change: its place, and the expression before and after."""
 
     path: Path
     position: int  # of the node in a walk

@@ -132,7 +132,7 @@ def broadcasts_to_output(call: Call) -> str | None:
 
 
 def broadcast_shapes(call: Call) -> str | None:
-    """Constant shapes of BROADCAST_ARGS, and room for what they make."""
+    """Constant shapes of BROADCAST_ARGS, and room for their broadcast shape."""
     shapes = [tuple(integers(call.input(position)) or ()) for position in range(2)]
     if len(max(shapes, key=len)) > elements_of(call.output()):
         return f"needs an output of {len(max(shapes, key=len))} sizes, not {elements_of(call.output())}"
