@@ -114,6 +114,14 @@ def test_replicas_share_the_sequences(config: Path, layout: str, each: int) -> N
     assert cache.low_bytes == each * 1024 * 32 * 8 * 128 * 2 * 2 // (2 if layout == "tp2" else 1)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "llamacpp"])
+def test_no_part_of_the_memory_is_negative(config: Path, engine: str) -> None:
+    """The driver of an H100 takes 0.4 to 1.3 % of its memory, SGLang's buffers are outside of its share."""
+    for part in ServingCheck(str(config), f"h100/{engine}").limit.parts:
+        assert part.high_bytes is not None
+        assert 0 <= part.low_bytes <= part.high_bytes, part
+
+
 @pytest.mark.parametrize("target", ["8xh100", "2x8xh100/vllm", "dgx-h100", "h100/sglang", "DGX-B200/vllm"])
 def test_clusters_are_recognized(target: str) -> None:
     assert is_cluster(target)
@@ -194,6 +202,19 @@ def test_more_gpus_are_the_fewest(config: Path) -> None:
     for fewer in range(1, count):
         serving = sizeup.llm(config, target=f"{fewer}xl4/vllm", input=32_000, concurrency=16)
         assert all(row.fits != "yes" for row in serving.layouts(20)), fewer
+
+
+def test_another_layout_holds_answers_that_are_longer_than_prompts(config: Path) -> None:
+    """4 caches of 4.1 GB: two beside all weights (16.1 GB) exceed 24 GiB, half of four beside half do not."""
+    check = ServingCheck(str(config), "2xl4/vllm", 1_000, 30_000, 4, layout="tp1")
+    assert check.fits is False
+    assert next(iter(serving_remedies(check))).description in ("layout tp2", "layout pp2")
+
+
+def test_nothing_helps_if_times_are_unknown(config: Path) -> None:
+    """The bandwidth or arithmetic of a Tesla P4 is not in the catalog."""
+    check = ServingCheck(str(config), "4xp4/vllm", 1_000, 24, tpot=1.0)
+    assert (check.times, check.fits, serving_remedies(check)) == (None, None, ())
 
 
 @pytest.mark.parametrize("expected", [False, True])
