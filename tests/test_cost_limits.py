@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sizeup.closed_forms.cost import SymbolicCost
@@ -42,6 +43,16 @@ def test_a_rule_from_outside_that_gives_no_count_is_an_error(answer: Any, proble
         op_rule("mine")(lambda call: answer)
         with pytest.raises(RuleError, match=problem):
             count(one_op("mine").freeze())
+
+
+@pytest.mark.parametrize("type_", [int, np.int64, np.uint64])
+def test_the_largest_count_is_the_same_for_all_integers(type_: Callable[[int], Any]) -> None:
+    with temporary_cost_rules():
+        op_rule("most")(lambda call: type_(2**62))
+        op_rule("more")(lambda call: type_(2**62 + 1))
+        assert count(one_op("most").freeze()).total_macs == 2**62
+        with pytest.raises(RuleError, match="does not fit 64 bits"):
+            count(one_op("more").freeze())
 
 
 def test_a_cost_cannot_be_made_with_negative_numbers() -> None:

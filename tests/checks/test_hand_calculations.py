@@ -8,9 +8,9 @@ import pytest
 
 from networks import three_convolutions, with_unknown
 from sizeup import targets
-from sizeup.checks import MemoryFit, Needs, Subject, fit_memory
+from sizeup.checks import MEASURES, Limit, MemoryFit, Needs, Subject, fit_memory
 from sizeup.checks.board_memory import board_flash, board_ram
-from sizeup.checks.evaluate import LimitSpec, evaluate_limits
+from sizeup.checks.evaluate import LimitSpec, evaluate_limits, layer_limits
 from sizeup.checks.measures import _npu_arena
 from sizeup.checks.npu import NpuFit, npu_ram_parts
 from sizeup.cost import count
@@ -55,6 +55,58 @@ def test_a_tensor_of_unknown_size_leaves_no_upper_bound(target: str) -> None:
     assert ram.fits is None
 
 
+@pytest.mark.parametrize(
+    ("kernels", "reason"), [((), ""), (("aten.lstm",), "the internal memory of aten.lstm is not known")]
+)
+@pytest.mark.parametrize("target", ["rtx-4090/torch-eager", "rpi5/torch-eager"])
+def test_internal_memory_of_kernels_that_is_not_known_leaves_no_upper_bound(
+    target: str, kernels: tuple[str, ...], reason: str
+) -> None:
+    needs = _needs(three_convolutions())
+    vars(needs)["usage"] = replace(needs.usage, unmodeled=kernels)
+    (part,) = (each for each in fit_memory(needs, targets.target(target)).ram.parts if each.name == "tensors")
+    assert part.basis.partition("; ")[2] == reason
+    assert (part.high_bytes is None) is bool(kernels)
+    peak = MEASURES["peak"].compute(Subject(needs))
+    assert (peak.least, peak.most) == ((128 + 256) << 10, None if kernels else (128 + 256) << 10)
+    assert peak.reason == reason
+
+
+def test_a_latency_names_the_operators_that_take_longest() -> None:
+    subject = Subject(_needs(three_convolutions()), targets.target("rpi5/litert"))
+    limit = evaluate_limits(subject, LimitSpec({"latency": 1.0}))[-1]
+    amounts = [each.amount for each in limit.largest]
+    names = {each.name for each in limit.largest}
+    assert names == {"stem.conv.out", "body.depthwise.out", "body.pointwise.out"}
+    assert amounts == sorted(amounts, reverse=True)
+    assert 0 < sum(amounts) <= (limit.need or 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "measure", "fits", "unknown"),
+    [
+        ("stem.conv", "macs", True, ()),
+        ("mylib.fancy", "macs", None, ("no cost rule for mylib.fancy",)),
+        ("mylib.fancy", "params", True, ()),
+        # The relu has an output of unknown size.
+        ("stem.conv", "memory", None, ("the size of 1 tensor depends on data",)),
+    ],
+)
+def test_a_limit_of_layers_is_undetermined_if_their_cost_is(
+    pattern: str, measure: str, fits: bool | None, unknown: tuple[str, ...]
+) -> None:
+    (limit,) = layer_limits(Subject(_needs(with_unknown())), {pattern: {measure: 1e9}}, "a budget")
+    assert (limit.fits, limit.unknown) == (fits, unknown)
+
+
+@pytest.mark.parametrize(
+    ("need", "is_near"), [(79.0, False), (80.5, True), (90.0, True), (90.5, True), (100.5, False)]
+)
+def test_a_limit_is_near_if_less_than_a_tenth_is_left_besides_the_reserve(need: float, is_near: bool) -> None:
+    """Of 100 B, other software may take 10: from 90 B, it is undetermined, above 100 B it does not fit."""
+    assert Limit("ram", "bytes", 100, need, need, reserve=10).is_near is is_near
+
+
 def test_what_depends_on_the_size_of_an_unsized_input_has_no_upper_bound() -> None:
     graph = replace(three_convolutions(), placeholder_sizes=("the size of x is not fixed",))
     limits = evaluate_limits(Subject(_needs(graph)), LimitSpec({"macs": 1e9, "params": 1e9, "weights": 1e9}))
@@ -77,7 +129,11 @@ _COMPILED = Compilation(
         (NpuFit("u55", reason="Vela is not installed"), [], (None, None)),
         # Of the compiled file's arena, Vela reports 1,000 B.
         (NpuFit("u55", _COMPILED, arena=(900, 1_500)), [(1_000, 1_000), (0, 500)], (900, 1_500)),
-        (NpuFit("u55", _COMPILED), [(1_000, 1_000), (0, None)], (None, None)),
+        (
+            NpuFit("u55", _COMPILED, arena_unknown_reason="it is in DRAM"),
+            [(1_000, 1_000), (0, None)],
+            (None, None),
+        ),
         (NpuFit("u55", is_compiled_file=True, arena=(900, 1_500)), [(900, 1_500)], (900, 1_500)),
         (NpuFit("u55", is_compiled_file=True), [(0, None)], (None, None)),
     ],
@@ -88,6 +144,7 @@ def test_the_arena_of_an_npu_is_not_counted_twice(
     assert [(part.low_bytes, part.high_bytes) for part in npu_ram_parts(npu)] == parts
     amount = _npu_arena(npu)
     assert (amount.least, amount.most) == arena
+    assert amount.reason == (npu.reason or npu.arena_unknown_reason)
 
 
 def test_external_flash_counts_only_for_what_exceeds_the_chip() -> None:

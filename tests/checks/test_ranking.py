@@ -13,7 +13,7 @@ from networks import three_convolutions
 from sizeup import targets
 from sizeup.checks import MemoryFit, Needs
 from sizeup.checks.limits import MemoryNeed, MemoryPart
-from sizeup.checks.ranking import BoardFit, Reason, _best, _memory_fit, _with_verdict
+from sizeup.checks.ranking import BoardFit, Reason, _best, _memory_fit, _with_verdict, rank_boards
 from sizeup.cli import main
 from sizeup.cost import count
 from sizeup.render.console.ranking import latency_text
@@ -74,6 +74,14 @@ def test_the_application_takes_ram_in_place_of_the_reserve_and_no_flash() -> Non
         assert (fit.ram.limit_bytes, fit.ram.reserve_bytes) == (limit, reserved)
         assert fit.flash is not None
         assert fit.flash.reserve_bytes == 20_000
+
+
+@pytest.mark.parametrize(("board", "runtime"), [("nano33ble", "microtvm"), ("alif-e7-dk", "tflm-cmsis-nn")])
+def test_runtimes_that_read_the_file_count_or_all_if_none_does(board: str, runtime: str) -> None:
+    """microTVM reads ONNX files, TFLite Micro does not."""
+    graph = replace(three_convolutions(), format="onnx")
+    (fit,) = rank_boards(Needs(graph, count(graph)), targets.boards(board))
+    assert fit.target.runtime.name == runtime
 
 
 def test_a_limit_within_the_interval_is_undetermined() -> None:

@@ -61,6 +61,12 @@ def test_activations_may_be_spread_over_banks_but_not_beyond_them(shared: Path) 
     )
 
 
+def test_a_single_bank_is_not_split(shared: Path) -> None:
+    low = room_of(_model(shared), "stm32h747/stedgeai").ram.low_bytes
+    ram = room_of(_model(shared), board("stm32h747/stedgeai", ram=low)).ram
+    assert [part.name for part in ram.parts] == ["tensors", "runtime"]
+
+
 def test_given_ram_is_one_bank(shared: Path) -> None:
     assert (
         fit_memory(needs(_model(shared)), sizeup.target("stm32h747/stedgeai"), ram=30 * _KIB).ram.fits

@@ -191,7 +191,7 @@ _ALL = (
 MEASURES = {measure.name: measure for measure in _ALL}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Subject:
     """A model at a precision on a target; `ram_bytes` and `flash_bytes` override its memory sizes."""
 
