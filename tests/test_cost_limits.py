@@ -89,6 +89,13 @@ def test_parameters_whose_sum_does_not_fit_64_bits_are_an_error() -> None:
         count(builder.freeze())
 
 
+def test_the_most_parameters_are_counted() -> None:
+    builder = GraphBuilder()
+    for place in range(2**8):
+        builder.tensor(f"w{place}", (2**54,), FLOAT, Constant("parameter"))
+    assert count(builder.freeze()).total_params == 2**62
+
+
 def test_many_accesses_of_one_row_that_overflow_together_are_unknown() -> None:
     builder = GraphBuilder()
     large = [builder.input(f"x{place}", (2**54,), FLOAT) for place in range(18)]

@@ -14,9 +14,9 @@ from sizeup.checks.evaluate import LimitSpec, evaluate_limits
 from sizeup.checks.precision_remedies import _first_budgets, _offered, _Search, _typed, precision_remedies
 from sizeup.checks.remedy_case import Case, Origin, Remedy
 from sizeup.cost import count
-from sizeup.dtypes import precision_name
+from sizeup.dtypes import dtype, precision_name
 from sizeup.errors import NoAssignment
-from sizeup.graph import Constant, Graph, Shape
+from sizeup.graph import Constant, Graph, GraphBuilder, Shape
 from sizeup.mixed_precision.figures import Budgets
 
 _WEIGHTS = 12_800  # bytes at fp32
@@ -70,6 +70,24 @@ def test_a_budget_is_the_limit_less_all_other_needs() -> None:
     assert _first_budgets(case) == Budgets(
         activation_bytes=293_216, weight_bytes=8_500, seconds=0.75, joules=3.0
     )
+
+
+def test_other_needs_than_activations_are_those_in_file_order() -> None:
+    """Both tensors of 400 B are live at once: with 4 B more, 804 B; in another order it would be 408 B."""
+    builder = GraphBuilder("branches")
+    x = builder.input("x", (1,), dtype("float32"))
+    wide = [builder.tensor(name, (100,), dtype("float32")) for name in "ab"]
+    narrow = [builder.tensor(name, (1,), dtype("float32")) for name in "cd"]
+    for output in wide:
+        builder.op("expand", [x], [output])
+    for data, output in zip(wide, narrow, strict=True):
+        builder.op("mean", [data], [output])
+    y = builder.tensor("y", (1,), dtype("float32"))
+    builder.op("add", narrow, [y])
+    builder.outputs.append(y)
+    graph, limits = builder.freeze(), (Limit("arena", "bytes", 1_000, 1_004, 1_004),)
+    case = Case(Subject(Needs(graph, count(graph))), limits, Origin("net"), lambda subject: limits)
+    assert _first_budgets(case) == Budgets(activation_bytes=800)
 
 
 def test_without_anything_left_for_weights_there_is_no_assignment() -> None:

@@ -79,6 +79,8 @@ def test_the_npu_of_an_stm32n6_has_a_lower_bound_only(shared: Path) -> None:
     assert fit.ram.high_bytes is None
     assert fit.ram.fits is None
     assert fit.ram.low_bytes == 36 * _KIB  # 48 x 48 x 16 between the first two pointwise convolutions
+    assert fit.flash is not None
+    assert (fit.flash.parts[0].name, fit.flash.parts[0].low_bytes) == ("model", 0)
     small = board("stm32n657/stedgeai", ram=36 * _KIB - 1)
     assert room_of(_model(shared), small).ram.fits is False
 

@@ -181,7 +181,7 @@ def _stage_limit(deployment: Deployment, gpu: GpuMemory, sequences: int) -> Limi
         MemoryPart(
             "buffers", max(low, 0), high, f"{deployment.engine.title}: activations, graphs, communication"
         ),
-        MemoryPart("cache", least, most, f"{each:,} sequences of {context:,} tokens"),
+        MemoryPart("cache", least, most, f"{units.plural(each, 'sequence')} of {context:,} tokens"),
     )
     source = f"{deployment.engine.title} on {deployment.cluster.device.title}"
     need_low, need_high = held + low + least, held + high + most
